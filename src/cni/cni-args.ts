@@ -1,0 +1,65 @@
+// What do the `CNI_ARGS` say?
+import { CniError, ErrorCode } from './errors.ts';
+
+/** Pairs of `CNI_ARGS` in order. */
+export type CniArgs = readonly (readonly [key: string, value: string])[];
+
+/**
+ * Splits `K=V;K2=V2`. Every element needs exactly one "=", as in the reference.
+ * @throws CniError 4 naming the element
+ */
+export function parseCniArgs(text: string): CniArgs {
+  if (text === '') return [];
+  return text.split(';').map(element => {
+    const [key, value, ...more] = element.split('=');
+    if (key === undefined || value === undefined || more.length) {
+      throw new CniError(
+        ErrorCode.invalidEnvironment,
+        `Cannot read CNI_ARGS: invalid pair ${JSON.stringify(element)}, expected KEY=VALUE`,
+        { details: text },
+      );
+    }
+    return [key, value] as const;
+  });
+}
+
+/** `K=V;K2=V2` for the environment of a plugin. */
+export function renderCniArgs(args: CniArgs): string {
+  return args.map(([key, value]) => `${key}=${value}`).join(';');
+}
+
+/**
+ * The values of the arguments a plugin knows, by name; the last of a repeated one wins. Others are an error unless
+ * `IgnoreUnknown` is set, wherever it stands.
+ * @throws CniError 4 listing the unknown ones
+ */
+export function pickCniArgs<K extends string>(
+  args: CniArgs,
+  known: readonly K[],
+): Partial<Record<K, string>> {
+  const picked: Partial<Record<K, string>> = {};
+  const unknown: string[] = [];
+  let ignoreUnknown = false;
+  for (const [key, value] of args) {
+    if (key === 'IgnoreUnknown') ignoreUnknown = parseBoolean(value);
+    else if ((known as readonly string[]).includes(key)) picked[key as K] = value;
+    else unknown.push(`${key}=${value}`);
+  }
+  if (unknown.length && !ignoreUnknown) {
+    throw new CniError(
+      ErrorCode.invalidEnvironment,
+      `Cannot use CNI_ARGS: unknown args ${JSON.stringify(unknown)}; add IgnoreUnknown=1 to pass them by`,
+    );
+  }
+  return picked;
+}
+
+function parseBoolean(value: string): boolean {
+  const word = value.toLowerCase();
+  if (word === '1' || word === 'true') return true;
+  if (word === '0' || word === 'false') return false;
+  throw new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot read CNI_ARGS: IgnoreUnknown must be 1, true, 0 or false, found ${JSON.stringify(value)}`,
+  );
+}

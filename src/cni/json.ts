@@ -1,0 +1,114 @@
+// How is JSON from strangers read: objects, letter case of keys, and errors that name the place?
+import * as z from 'zod/mini';
+import { CniError, ErrorCode } from './errors.ts';
+
+/** A JSON object with any keys. */
+export type JsonObject = { [key: string]: unknown };
+
+/** True for a JSON object: not null, not an array. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Parses a document that must be one JSON object.
+ * @param what names the document in the error ("network configuration on standard input")
+ * @throws CniError 6
+ */
+export function parseObject(text: string, what: string): JsonObject {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new CniError(ErrorCode.decodingFailure, `Cannot decode ${what}: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+  if (!isObject(value)) {
+    const found = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`;
+    throw new CniError(
+      ErrorCode.decodingFailure,
+      `Cannot decode ${what}: expected a JSON object, found ${found}`,
+    );
+  }
+  return value;
+}
+
+/**
+ * Validates a value against a schema after folding the letter case of its keys to the schema's, so that what Go's
+ * decoder takes (`HostPort` from containerd, `RuntimeConfig`) is taken here too. `null` counts as absent.
+ * @throws CniError with `code` (7 unless given), naming the path and the value found
+ */
+export function decode<T extends z.core.$ZodType>(
+  schema: T,
+  value: unknown,
+  what: string,
+  code: number = ErrorCode.invalidConfig,
+): z.output<T> {
+  const folded = foldKeys(schema, value);
+  const parsed = z.safeParse(schema, folded, { reportInput: true });
+  if (parsed.success) return parsed.data;
+  throw new CniError(code, `Cannot use ${what}: ${parsed.error.issues.map(describeIssue).join('; ')}`);
+}
+
+/**
+ * A copy of the value in which keys that equal a key of the schema but for letter case carry the schema's spelling
+ * and null members are left out. An exact key wins over a folded one; unknown keys stay as they are.
+ */
+export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
+  const def = (schema as { _zod: { def: SchemaDef } })._zod.def;
+  if (def.innerType !== undefined) return foldKeys(def.innerType, value);
+  if (def.type === 'array' && def.element && Array.isArray(value)) {
+    const { element } = def;
+    return value.map(item => foldKeys(element, item));
+  }
+  if (def.type === 'record' && def.valueType && isObject(value)) {
+    const { valueType } = def;
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, foldKeys(valueType, item)]));
+  }
+  if (def.type !== 'object' || !def.shape || !isObject(value)) return value;
+  const byLowerCase = new Map(Object.keys(def.shape).map(key => [key.toLowerCase(), key]));
+  const folded: JsonObject = {};
+  for (const [key, member] of Object.entries(value)) {
+    const known = byLowerCase.get(key.toLowerCase());
+    const target = known ?? key;
+    if (member === null && known !== undefined) continue;
+    if (target !== key && Object.hasOwn(value, target)) continue;
+    const field = known === undefined ? undefined : def.shape[known];
+    setOwn(folded, target, field ? foldKeys(field, member) : member);
+  }
+  return folded;
+}
+
+interface SchemaDef {
+  readonly type: string;
+  readonly innerType?: z.core.$ZodType;
+  readonly element?: z.core.$ZodType;
+  readonly valueType?: z.core.$ZodType;
+  readonly shape?: Readonly<Record<string, z.core.$ZodType>>;
+}
+
+/** Plain assignment to `__proto__` would change the prototype instead of adding a member. */
+function setOwn(target: JsonObject, key: string, value: unknown): void {
+  Object.defineProperty(target, key, { value, enumerable: true, writable: true, configurable: true });
+}
+
+/** zod/mini carries no texts of its own, so that a link does not load a locale: the words are ours. */
+function describeIssue(issue: z.core.$ZodIssue): string {
+  const path = issue.path.map((part, i) =>
+    typeof part === 'number' ? `[${part}]` : `${i ? '.' : ''}${String(part)}`,
+  );
+  const where = path.length ? `"${path.join('')}" ` : '';
+  const found = issue.input === undefined ? 'it is missing' : `found ${JSON.stringify(issue.input)}`;
+  return `${where}${expectationOf(issue)}, ${found}`;
+}
+
+function expectationOf(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'invalid_type') return `must be of type ${issue.expected}`;
+  if (issue.code === 'too_small') return `must be at least ${issue.minimum}`;
+  if (issue.code === 'too_big') return `must be at most ${issue.maximum}`;
+  if (issue.code === 'invalid_value')
+    return `must be one of ${issue.values.map(v => JSON.stringify(v)).join(', ')}`;
+  if (issue.code === 'custom' && issue.message) return issue.message;
+  return issue.message && issue.message !== 'Invalid input' ? issue.message : 'is not valid';
+}

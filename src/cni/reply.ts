@@ -1,0 +1,65 @@
+// What do exit code, standard output and standard error of a plugin say?
+import { CniError, ErrorCode, type LinkFailure } from './errors.ts';
+import { isObject, type JsonObject, parseObject } from './json.ts';
+
+/** How a plugin's process ended and what it printed. */
+export interface Outcome {
+  readonly exitCode?: number;
+  readonly signal?: string;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/**
+ * The JSON object a plugin printed on success; undefined when it printed nothing.
+ * @throws CniError 6 when it printed something else
+ */
+export function parseReply(stdout: string, link: LinkFailure): JsonObject | undefined {
+  if (stdout.trim() === '') return undefined;
+  try {
+    return parseObject(stdout, `output of plugin "${link.link}"`);
+  } catch (cause) {
+    throw new CniError(ErrorCode.decodingFailure, (cause as Error).message, {
+      cause,
+      link,
+      details: `printed ${quote(stdout)}`,
+    });
+  }
+}
+
+/** The error that a failed plugin reported, or the best account of a failure that it did not report. */
+export function failureOf(outcome: Outcome, link: LinkFailure): CniError {
+  const ending = outcome.signal ? `ended by ${outcome.signal}` : `exit status ${outcome.exitCode}`;
+  const reported = findErrorReply(outcome.stdout);
+  if (reported) return new CniError(reported.code, reported.msg, { details: reported.details, link });
+  if (outcome.stdout.trim() !== '') {
+    return new CniError(
+      ErrorCode.unknown,
+      `Plugin "${link.link}" failed and its output is not a CNI error: ${quote(outcome.stdout)}`,
+      { details: ending, link },
+    );
+  }
+  const words = outcome.stderr.trim() === '' ? 'no error message' : quote(outcome.stderr);
+  return new CniError(ErrorCode.unknown, `Plugin "${link.link}" failed with ${words}: ${ending}`, { link });
+}
+
+function findErrorReply(stdout: string): { code: number; msg: string; details: string } | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(stdout);
+  } catch {
+    return undefined;
+  }
+  if (!isObject(value)) return undefined;
+  const { code = 0, msg = '', details = '' } = value;
+  if (typeof code !== 'number' || !Number.isInteger(code) || code < 0) return undefined;
+  if (typeof msg !== 'string' || typeof details !== 'string') return undefined;
+  return { code, msg, details };
+}
+
+/** Enough of a text to recognise it, on one line. */
+function quote(text: string): string {
+  const limit = 1000;
+  const trimmed = text.trim();
+  return JSON.stringify(trimmed.length > limit ? `${trimmed.slice(0, limit)}…` : trimmed);
+}

@@ -1,0 +1,132 @@
+// What is an IP address here, and how is it read, written and turned into bytes?
+
+/** An IPv4 or IPv6 address as a number, so that ranges can be walked and compared. */
+export interface Ip {
+  readonly family: 4 | 6;
+  readonly value: bigint;
+}
+
+/** Number of bits in an address of the family. */
+export const IP_BITS = { 4: 32, 6: 128 } as const;
+
+/**
+ * Reads an address. IPv4 octets take no leading zeros, IPv6 takes no zone, and an IPv4-mapped IPv6 address
+ * becomes the IPv4 address it carries, as the reference implementations do.
+ * @throws Error when the text is not an address
+ */
+export function parseIp(text: string): Ip {
+  const ip = findIp(text);
+  if (ip === undefined) throw new Error(`Cannot read IP address "${text}": it is neither IPv4 nor IPv6`);
+  return ip;
+}
+
+/** Like {@link parseIp}, but undefined when the text is not an address. */
+export function findIp(text: string): Ip | undefined {
+  return text.includes(':') ? findIpv6(text) : findIpv4(text);
+}
+
+/** The address in canonical text: dotted decimal, or RFC 5952 lower case. */
+export function renderIp(ip: Ip): string {
+  return ip.family === 4 ? renderIpv4(ip.value) : renderIpv6(ip.value);
+}
+
+/** The address in network byte order: 4 or 16 bytes. */
+export function ipToBytes(ip: Ip): Uint8Array {
+  const bytes = new Uint8Array(IP_BITS[ip.family] / 8);
+  let rest = ip.value;
+  for (let i = bytes.length - 1; i >= 0; i--) {
+    bytes[i] = Number(rest & 0xffn);
+    rest >>= 8n;
+  }
+  return bytes;
+}
+
+/**
+ * The address held in 4 or 16 bytes of network byte order.
+ * @throws Error for any other length
+ */
+export function ipFromBytes(bytes: Uint8Array): Ip {
+  if (bytes.length !== 4 && bytes.length !== 16) {
+    throw new Error(`Cannot read IP address from bytes: expected 4 or 16 bytes, found ${bytes.length}`);
+  }
+  let value = 0n;
+  for (const byte of bytes) value = (value << 8n) | BigInt(byte);
+  return { family: bytes.length === 4 ? 4 : 6, value };
+}
+
+/** True when both are the same address of the same family. */
+export function sameIp(a: Ip, b: Ip): boolean {
+  return a.family === b.family && a.value === b.value;
+}
+
+/** The address `offset` steps further on (backwards when negative). It may leave the family's space: check it. */
+export function offsetIp(ip: Ip, offset: bigint): Ip {
+  return { family: ip.family, value: ip.value + offset };
+}
+
+function findIpv4(text: string): Ip | undefined {
+  const parts = text.split('.');
+  if (parts.length !== 4) return undefined;
+  let value = 0n;
+  for (const part of parts) {
+    if (!/^(0|[1-9]\d{0,2})$/.test(part) || Number(part) > 255) return undefined;
+    value = (value << 8n) | BigInt(part);
+  }
+  return { family: 4, value };
+}
+
+function findIpv6(text: string): Ip | undefined {
+  const halves = text.split('::');
+  if (halves.length > 2) return undefined;
+  const head = groupsOf(halves[0] ?? '', halves.length === 1);
+  const tail = halves.length === 2 ? groupsOf(halves[1] ?? '', true) : [];
+  if (head === undefined || tail === undefined) return undefined;
+  const missing = 8 - head.length - tail.length;
+  if (halves.length === 1 ? missing !== 0 : missing < 1) return undefined;
+  let value = 0n;
+  for (const group of [...head, ...new Array<number>(missing).fill(0), ...tail]) {
+    value = (value << 16n) | BigInt(group);
+  }
+  return value >> 32n === 0xffffn ? { family: 4, value: value & 0xffffffffn } : { family: 6, value };
+}
+
+/** 16-bit groups of one side of "::"; an embedded IPv4 address may only end the text. */
+function groupsOf(text: string, last: boolean): number[] | undefined {
+  if (text === '') return [];
+  const groups: number[] = [];
+  const parts = text.split(':');
+  for (const [i, part] of parts.entries()) {
+    if (part.includes('.') && last && i === parts.length - 1) {
+      const v4 = findIpv4(part);
+      if (v4 === undefined) return undefined;
+      groups.push(Number(v4.value >> 16n), Number(v4.value & 0xffffn));
+    } else if (/^[0-9a-fA-F]{1,4}$/.test(part)) groups.push(Number.parseInt(part, 16));
+    else return undefined;
+  }
+  return groups;
+}
+
+function renderIpv4(value: bigint): string {
+  return [24n, 16n, 8n, 0n].map(shift => (value >> shift) & 0xffn).join('.');
+}
+
+function renderIpv6(value: bigint): string {
+  const groups: number[] = [];
+  for (let shift = 112n; shift >= 0n; shift -= 16n) groups.push(Number((value >> shift) & 0xffffn));
+  const { start, length } = longestZeroRun(groups);
+  const hex = (part: number[]) => part.map(group => group.toString(16)).join(':');
+  // RFC 5952 section 4.2.2: a single zero group is not shortened.
+  if (length < 2) return hex(groups);
+  return `${hex(groups.slice(0, start))}::${hex(groups.slice(start + length))}`;
+}
+
+function longestZeroRun(groups: number[]): { start: number; length: number } {
+  let best = { start: 0, length: 0 };
+  let start = 0;
+  for (let i = 0; i <= groups.length; i++) {
+    if (i < groups.length && groups[i] === 0) continue;
+    if (i - start > best.length) best = { start, length: i - start };
+    start = i + 1;
+  }
+  return best;
+}
