@@ -1,0 +1,228 @@
+// How does a test get a fake host with containers that cannot harm the machine and always goes away?
+
+import { afterEach } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { type Finished, type RunOptions, run, runOk } from './command.ts';
+import { type Dump, type DumpOptions, dumpKernelState } from './dump.ts';
+import { type PluginCall, type PluginReply, runPlugin } from './plugin.ts';
+
+const NAMES = '/run/netns';
+const PREFIX = 'cat-';
+
+/** A network namespace with a name under /run/netns. */
+export interface Namespace {
+  readonly name: string;
+  readonly path: string;
+}
+
+/** A container's namespace, with the id a runtime would give it. */
+export interface Container extends Namespace {
+  readonly id: string;
+}
+
+/** A namespace beyond the fake host, connected by a veth: `uplink` here, `outside0` on the host. */
+export interface Outside extends Namespace {
+  readonly address: { readonly v4: string; readonly v6: string };
+  readonly hostAddress: { readonly v4: string; readonly v6: string };
+}
+
+/** One object of a tool's JSON output. Tests that want more give their own type. */
+// biome-ignore lint/suspicious/noExplicitAny: rows come from ip, tc and nft and are only ever compared
+export type Row = Record<string, any>;
+
+/** A fake host, and everything a test does in and around it. Every wait in here has a deadline. */
+export interface Lab {
+  readonly host: Namespace;
+  /** An empty directory, removed with the lab: leases, caches, records. */
+  readonly tmp: string;
+  /** Makes another container namespace, with nothing but its loopback device, which is down. */
+  container(): Promise<Container>;
+  /** Makes a namespace that is routed to the host both ways and has it as default gateway, and the reverse. */
+  outside(): Promise<Outside>;
+  /** Runs a program inside a namespace. */
+  run(ns: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished>;
+  /** `ip -j -d` inside a namespace; throws when it fails; `[]` when it prints nothing. */
+  ip<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
+  /** `tc -j -d` inside a namespace; throws when it fails; `[]` when it prints nothing. */
+  tc<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
+  /** `nft -j` inside a namespace, the rows without the leading metainfo; throws when it fails. */
+  nft<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
+  /** Reads (or with a value, writes) a key such as `net/ipv4/ip_forward` inside a namespace. */
+  sysctl(ns: Namespace, key: string, value?: string | number): Promise<string>;
+  /** Runs a link as a runtime would, inside the fake host. */
+  plugin(name: string, call: PluginCall): Promise<PluginReply>;
+  /** Starts a program inside a namespace and leaves it running; it is killed with the lab at the latest. */
+  start(ns: Namespace, argv: readonly string[]): Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
+  /** Everything comparable about a namespace, for before and after. */
+  dump(ns: Namespace, options?: DumpOptions): Promise<Dump>;
+  /** Removes one namespace early, as a runtime does when a container dies. */
+  remove(ns: Namespace): Promise<void>;
+  /** Kills what runs in the lab's namespaces and removes them and the directory. */
+  close(): Promise<void>;
+}
+
+/** Gives the body a fake host and removes it afterwards, whatever happened. */
+export async function withHost<T>(body: (lab: Lab) => Promise<T>): Promise<T> {
+  const lab = await createLab();
+  try {
+    return await body(lab);
+  } finally {
+    await lab.close();
+  }
+}
+
+/** Call at the top of a file or `describe`: the function returned makes labs that `afterEach` removes. */
+export function useLabs(): () => Promise<Lab> {
+  afterEach(async () => {
+    await Promise.all([...open].map(lab => lab.close()));
+  });
+  return createLab;
+}
+
+/** Makes a fake host; whoever calls this closes it. Prefer {@link withHost} or {@link useLabs}. */
+export async function createLab(): Promise<Lab> {
+  await sweepOnce();
+  const tmp = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
+  const namespaces = new Set<string>();
+  const host = await addNamespace(namespaces, 'h');
+  await runOk(['ip', '-n', host.name, 'link', 'set', 'lo', 'up']);
+  const json = async <T>(ns: Namespace, argv: string[]): Promise<T> => {
+    const { stdout } = await runOk(inside(ns, argv));
+    return (stdout.trim() === '' ? [] : JSON.parse(stdout)) as T;
+  };
+  const lab: Lab = {
+    host,
+    tmp,
+    async container() {
+      const ns = await addNamespace(namespaces, 'c');
+      return { ...ns, id: `id-${ns.name}` };
+    },
+    async outside() {
+      return connectOutside(host, await addNamespace(namespaces, 'o'));
+    },
+    run: (ns, argv, options) => run(inside(ns, argv), options),
+    ip: (ns, ...args) => json(ns, ['ip', '-j', '-d', ...args]),
+    tc: (ns, ...args) => json(ns, ['tc', '-j', '-d', ...args]),
+    nft: async <T>(ns: Namespace, ...args: string[]) => nftRows(await json(ns, ['nft', '-j', ...args])) as T,
+    sysctl: (ns, key, value) => sysctl(ns, key, value),
+    plugin: (name, call) => runPlugin(host, name, call),
+    start: (ns, argv) =>
+      Bun.spawn(inside(ns, argv), {
+        stdin: 'ignore',
+        stdout: 'pipe',
+        stderr: 'pipe',
+        env: { ...process.env },
+      }),
+    dump: (ns, options) => dumpKernelState(argv => runOk(inside(ns, argv)), options),
+    async remove(ns) {
+      namespaces.delete(ns.name);
+      await deleteNamespace(ns.name);
+    },
+    async close() {
+      open.delete(lab);
+      await Promise.all([...namespaces].map(deleteNamespace));
+      namespaces.clear();
+      fs.rmSync(tmp, { recursive: true, force: true });
+    },
+  };
+  open.add(lab);
+  return lab;
+}
+
+/** Removes namespaces and directories whose test process is gone; a killed run leaves some. */
+export async function sweepLeftovers(): Promise<void> {
+  const owner = (name: string): number => Number(/^cat-(\d+)-/.exec(name)?.[1] ?? process.pid);
+  const dead = (name: string): boolean => !fs.existsSync(`/proc/${owner(name)}`);
+  const names = fs.existsSync(NAMES) ? fs.readdirSync(NAMES) : [];
+  await Promise.all(names.filter(dead).map(deleteNamespace));
+  for (const name of fs.readdirSync(os.tmpdir()).filter(dead)) {
+    fs.rmSync(path.join(os.tmpdir(), name), { recursive: true, force: true });
+  }
+}
+
+const open = new Set<Lab>();
+let counter = 0;
+let swept: Promise<void> | undefined;
+
+function sweepOnce(): Promise<void> {
+  swept ??= sweepLeftovers();
+  return swept;
+}
+
+async function addNamespace(namespaces: Set<string>, role: string): Promise<Namespace> {
+  const name = `${PREFIX}${process.pid}-${++counter}${role}`;
+  await runOk(['ip', 'netns', 'add', name]);
+  namespaces.add(name);
+  return { name, path: path.join(NAMES, name) };
+}
+
+// A namespace without a name lives on while a process is in it, so the processes go first.
+async function deleteNamespace(name: string): Promise<void> {
+  const pids = (await run(['ip', 'netns', 'pids', name])).stdout.split('\n').filter(Boolean).map(Number);
+  for (const pid of pids) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // It ended by itself in the meantime.
+    }
+  }
+  await run(['ip', 'netns', 'delete', name]);
+}
+
+function inside(ns: Namespace, argv: readonly string[]): string[] {
+  return ['nsenter', `--net=${ns.path}`, '--', ...argv];
+}
+
+async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> {
+  const address = { v4: '10.201.0.2', v6: 'fd00:201::2' };
+  const hostAddress = { v4: '10.201.0.1', v6: 'fd00:201::1' };
+  const batch = (lines: string[], name: string) => {
+    return runOk(['ip', '-n', name, '-batch', '-'], { stdin: `${lines.join('\n')}\n` });
+  };
+  const side = (device: string, own: typeof address, other: typeof address): string[] => [
+    `link set lo up`,
+    `addr add ${own.v4}/24 dev ${device}`,
+    `addr add ${own.v6}/64 dev ${device} nodad`,
+    `link set ${device} up`,
+    `route add default via ${other.v4}`,
+    `route add default via ${other.v6}`,
+  ];
+  await runOk([
+    'ip',
+    '-n',
+    host.name,
+    'link',
+    'add',
+    'outside0',
+    'type',
+    'veth',
+    'peer',
+    'uplink',
+    'netns',
+    ns.name,
+  ]);
+  await batch(side('uplink', address, hostAddress), ns.name);
+  await batch(side('outside0', hostAddress, address), host.name);
+  return { ...ns, address, hostAddress };
+}
+
+async function sysctl(ns: Namespace, key: string, value?: string | number): Promise<string> {
+  const file = `/proc/sys/${key.includes('/') ? key : key.replaceAll('.', '/')}`;
+  if (value !== undefined) await runOk(inside(ns, ['tee', file]), { stdin: String(value) });
+  return (await runOk(inside(ns, ['cat', file]))).stdout.trim();
+}
+
+function nftRows(output: { nftables?: Row[] } | never[]): Row[] {
+  return ('nftables' in output ? (output.nftables ?? []) : []).filter(row => !('metainfo' in row));
+}
+
+// The last resort when a test ran into its deadline: its `finally` never comes.
+process.on('exit', () => {
+  for (const lab of open) fs.rmSync(lab.tmp, { recursive: true, force: true });
+  const own = fs.existsSync(NAMES) ? fs.readdirSync(NAMES) : [];
+  for (const name of own.filter(name => name.startsWith(`${PREFIX}${process.pid}-`))) {
+    Bun.spawnSync(['ip', 'netns', 'delete', name]);
+  }
+});

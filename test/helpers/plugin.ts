@@ -1,0 +1,90 @@
+// How does a test call a link the way a runtime does?
+
+import path from 'node:path';
+import { run, TEST_PATH } from './command.ts';
+
+/** Where our executables are after a build. */
+export const BIN_DIR = path.resolve(import.meta.dir, '../../dist/bin');
+
+/** Where Debian's containernetworking-plugins puts the reference executables. */
+export const REFERENCE_BIN_DIR = '/usr/lib/cni';
+
+/** One call of a link. */
+export interface PluginCall {
+  readonly command: 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'VERSION' | (string & {});
+  /** The configuration; a string goes to stdin as it is. */
+  readonly conf: object | string;
+  readonly container?: { readonly id: string; readonly path: string };
+  /** Default `eth0`, unless there is no container. */
+  readonly ifname?: string;
+  readonly args?: string;
+  /** Goes into the configuration as `prevResult`. */
+  readonly prevResult?: unknown;
+  /** Added last; `undefined` takes a variable away. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Default {@link BIN_DIR}. */
+  readonly binDir?: string;
+  /** `CNI_PATH`; default the bin dir. */
+  readonly cniPath?: string;
+  readonly timeoutMs?: number;
+}
+
+/** What the link answered; `result` on success and `error` on failure, if stdout was JSON. */
+export interface PluginReply {
+  readonly exitCode: number;
+  // biome-ignore lint/suspicious/noExplicitAny: tests compare it as it came, whatever its version
+  readonly result?: any;
+  readonly error?: { cniVersion?: string; code: number; msg: string; details?: string };
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs a link inside the fake host; see `lab.plugin`. */
+export async function runPlugin(
+  host: { path: string },
+  name: string,
+  call: PluginCall,
+): Promise<PluginReply> {
+  const binDir = call.binDir ?? BIN_DIR;
+  const { exitCode, stdout, stderr } = await run(
+    ['nsenter', `--net=${host.path}`, '--', path.join(binDir, name)],
+    { env: environment(call, binDir), stdin: request(call), timeoutMs: call.timeoutMs ?? 30_000 },
+  );
+  const reply = parse(stdout);
+  if (reply === undefined) return { exitCode, stdout, stderr };
+  return exitCode === 0
+    ? { exitCode, result: reply, stdout, stderr }
+    : { exitCode, error: reply as NonNullable<PluginReply['error']>, stdout, stderr };
+}
+
+function environment(call: PluginCall, binDir: string): Record<string, string> {
+  const all = {
+    PATH: TEST_PATH,
+    CNI_COMMAND: call.command,
+    CNI_CONTAINERID: call.container?.id,
+    CNI_NETNS: call.container?.path,
+    CNI_IFNAME: call.ifname ?? (call.container && 'eth0'),
+    CNI_ARGS: call.args,
+    CNI_PATH: call.cniPath ?? binDir,
+    ...call.env,
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as Record<
+    string,
+    string
+  >;
+}
+
+function request(call: PluginCall): string {
+  if (typeof call.conf === 'string') return call.conf;
+  return JSON.stringify(
+    call.prevResult === undefined ? call.conf : { ...call.conf, prevResult: call.prevResult },
+  );
+}
+
+function parse(stdout: string): unknown {
+  try {
+    return JSON.parse(stdout);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,67 @@
+// When can a test not run here, and how does the reader of the summary learn why?
+
+import { describe, test } from 'bun:test';
+import fs from 'node:fs';
+import { TEST_PATH } from './command.ts';
+import { REFERENCE_BIN_DIR } from './plugin.ts';
+
+/** Something a test needs: `undefined` when it is there, otherwise the reason why it is not. */
+export type Need = string | undefined;
+
+/** `describe` for tests that make namespaces; skipped with the reason in its title when they, or a need, are missing. */
+export function describeRoot(title: string, body: () => void, ...needs: Need[]): void {
+  describeNeeding(title, body, requiresRoot(), ...needs);
+}
+
+/** `describe` that is skipped with the reason in its title when a need is not met. */
+export function describeNeeding(title: string, body: () => void, ...needs: Need[]): void {
+  const reason = needs.find(need => need !== undefined);
+  if (reason === undefined) describe(title, body);
+  else describe.skip(`${title} [skipped: ${reason}]`, body);
+}
+
+/** `test` that is skipped with the reason in its title when a need is not met. */
+export function testNeeding(title: string, body: () => Promise<void> | void, ...needs: Need[]): void {
+  const reason = needs.find(need => need !== undefined);
+  if (reason === undefined) test(title, body);
+  else test.skip(`${title} [skipped: ${reason}]`, body);
+}
+
+/** Needs the right to make network namespaces: root, or a user namespace. */
+export function requiresRoot(): Need {
+  return probe('namespaces', ['unshare', '--net', 'true'])
+    ? undefined
+    : 'needs root to make network namespaces';
+}
+
+/** Needs programs in the `PATH`. */
+export function requires(...commands: string[]): Need {
+  const missing = commands.filter(command => Bun.which(command, { PATH: TEST_PATH }) === null);
+  return missing.length === 0 ? undefined : `needs ${missing.map(name => `"${name}"`).join(', ')}`;
+}
+
+/** Needs the reference executables of Debian's containernetworking-plugins. */
+export function requiresReference(...names: string[]): Need {
+  const missing = names.find(name => !fs.existsSync(`${REFERENCE_BIN_DIR}/${name}`));
+  return missing === undefined
+    ? undefined
+    : `needs "${REFERENCE_BIN_DIR}/${missing}" (containernetworking-plugins)`;
+}
+
+/** Needs a kernel that can make devices of a kind, such as `vlan`; `extra` are further arguments of `ip link add`. */
+export function requiresLinkKind(kind: string, ...extra: string[]): Need {
+  const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', ...extra, 'type', kind];
+  return probe(`link ${kind}`, argv) ? undefined : `needs a kernel with device kind "${kind}"`;
+}
+
+const probes = new Map<string, boolean>();
+
+function probe(name: string, argv: string[]): boolean {
+  let works = probes.get(name);
+  if (works === undefined) {
+    works =
+      Bun.spawnSync(argv, { env: { PATH: TEST_PATH }, stdout: 'ignore', stderr: 'ignore' }).exitCode === 0;
+    probes.set(name, works);
+  }
+  return works;
+}

@@ -1,0 +1,148 @@
+// Does traffic really pass, which address does the other side see, and how fast does it go?
+
+import path from 'node:path';
+import type { Lab, Namespace } from './netns.ts';
+
+const SERVER = path.resolve(import.meta.dir, '../fixtures/echo-server.ts');
+const CLIENT = path.resolve(import.meta.dir, '../fixtures/client.ts');
+
+/** What a server does with a connection: answer, swallow what comes, or send without end. */
+export type ServerRole = 'echo' | 'sink' | 'source';
+
+/** A server inside a namespace. */
+export interface Server {
+  readonly port: number;
+  /** The next line it prints: what a `sink` measured. */
+  nextLine(): Promise<string>;
+  stop(): Promise<void>;
+}
+
+/** What an echo server said: our own text, and the addresses of both ends as it saw them. */
+export interface EchoReply {
+  readonly text: string;
+  readonly peer: string;
+  readonly peerPort: number;
+  readonly local: string;
+}
+
+/** Starts a server and waits until it listens (on every address unless one is given). */
+export async function startServer(
+  lab: Lab,
+  ns: Namespace,
+  options: { protocol: 'tcp' | 'udp'; port: number; address?: string; role?: ServerRole; seconds?: number },
+): Promise<Server> {
+  const argv = [
+    options.protocol,
+    options.role ?? 'echo',
+    options.address ?? '::',
+    options.port,
+    options.seconds ?? 2,
+  ];
+  const child = lab.start(ns, [process.execPath, SERVER, ...argv.map(String)]);
+  const lines = lineReader(child.stdout);
+  const first = await within(10_000, `server on port ${options.port}`, lines());
+  if (first !== 'ready') {
+    throw new Error(`Cannot start a server on port ${options.port}: ${first}${await child.stderr.text()}`);
+  }
+  return {
+    port: options.port,
+    nextLine: lines,
+    async stop() {
+      child.kill('SIGKILL');
+      await child.exited;
+    },
+  };
+}
+
+/** Sends one text to an echo server; `undefined` when no answer comes in time (default 2,000 ms). */
+export async function echo(
+  lab: Lab,
+  from: Namespace,
+  options: { protocol: 'tcp' | 'udp'; address: string; port: number; text?: string; timeoutMs?: number },
+): Promise<EchoReply | undefined> {
+  const timeoutMs = options.timeoutMs ?? 2_000;
+  const argv = ['echo', options.protocol, options.address, options.port, options.text ?? 'hello', timeoutMs];
+  const reply = await lab.run(from, [process.execPath, CLIENT, ...argv.map(String)], {
+    timeoutMs: timeoutMs + 10_000,
+  });
+  return reply.exitCode === 0 ? (JSON.parse(reply.stdout) as EchoReply) : undefined;
+}
+
+/**
+ * Bytes per second from one namespace to another over TCP, counted by the receiver after the first second, which an
+ * initial burst would distort. `connect` says which side opens the connection (default: the sender).
+ */
+export async function measureRate(
+  lab: Lab,
+  options: {
+    from: Namespace;
+    to: Namespace;
+    address: string;
+    port?: number;
+    seconds?: number;
+    connect?: 'sender' | 'receiver';
+  },
+): Promise<number> {
+  const { from, to, address, port = 5201, seconds = 2, connect = 'sender' } = options;
+  const [client, listener, role] =
+    connect === 'sender' ? [from, to, 'sink' as const] : [to, from, 'source' as const];
+  const server = await startServer(lab, listener, { protocol: 'tcp', role, port, seconds });
+  try {
+    const verb = connect === 'sender' ? 'send' : 'receive';
+    const argv = [process.execPath, CLIENT, verb, 'tcp', address, String(port), String(seconds)];
+    const deadline = (seconds + 20) * 1_000;
+    const counted =
+      connect === 'sender' ? within(deadline, 'rate measurement', server.nextLine()) : undefined;
+    const { stdout, stderr, exitCode } = await lab.run(client, argv, { timeoutMs: deadline });
+    if (exitCode !== 0) throw new Error(`Cannot measure the rate to "${address}": ${stderr}`);
+    return (JSON.parse((await counted) ?? stdout) as { bytesPerSecond: number }).bytesPerSecond;
+  } finally {
+    await server.stop();
+  }
+}
+
+/** Whether an address answers one of three echo requests. */
+export async function ping(
+  lab: Lab,
+  from: Namespace,
+  address: string,
+  ...options: string[]
+): Promise<boolean> {
+  const argv = ['ping', '-n', '-q', '-c', '1', '-W', '1', ...options, address];
+  for (let attempt = 0; attempt < 3; attempt++) {
+    if ((await lab.run(from, argv, { timeoutMs: 10_000 })).exitCode === 0) return true;
+  }
+  return false;
+}
+
+function lineReader(stream: ReadableStream<Uint8Array>): () => Promise<string> {
+  const reader = stream.getReader();
+  const decoder = new TextDecoder();
+  let buffer = '';
+  return async () => {
+    while (!buffer.includes('\n')) {
+      const { done, value } = await reader.read();
+      if (done) return buffer;
+      buffer += decoder.decode(value, { stream: true });
+    }
+    const end = buffer.indexOf('\n');
+    const line = buffer.slice(0, end);
+    buffer = buffer.slice(end + 1);
+    return line;
+  };
+}
+
+async function within<T>(timeoutMs: number, what: string, promise: Promise<T>): Promise<T> {
+  let timer: Timer | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`Cannot wait for ${what}: nothing after ${timeoutMs} ms`)),
+      timeoutMs,
+    );
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
