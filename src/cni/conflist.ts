@@ -1,0 +1,139 @@
+// What is a network configuration list, and is this JSON one?
+import { parseNetworkName } from './env.ts';
+import { CniError, ErrorCode } from './errors.ts';
+import { decode, isObject, type JsonObject } from './json.ts';
+import { PluginConfig } from './plugin-config.ts';
+
+/** One link of a list. */
+export interface PluginEntry {
+  /** Name of the executable, looked up along `CNI_PATH`. */
+  readonly type: string;
+  /** Capabilities that the entry declares, true or false. */
+  readonly capabilities: Readonly<Record<string, boolean>>;
+  /** The entry as the user wrote it, every unknown key included; never changed. */
+  readonly conf: JsonObject;
+}
+
+/** A network configuration list (SPEC "Configuration format"), before its version is chosen and files are added. */
+export interface ConflistParts {
+  readonly name: string;
+  /** `cniVersion` as written; empty when absent. */
+  readonly cniVersion: string;
+  /** `cniVersions` as written; undefined when absent. */
+  readonly cniVersions: readonly string[] | undefined;
+  readonly disableCheck: boolean;
+  readonly disableGC: boolean;
+  readonly loadOnlyInlinedPlugins: boolean;
+  /** Undefined when the list has no `plugins` key: all its links come from files beside it. */
+  readonly plugins: readonly PluginEntry[] | undefined;
+}
+
+/** A configuration that is not one, with the path of the offending value (`["plugins", 1]`). */
+export class ConflistError extends CniError {
+  readonly path: readonly (string | number)[];
+
+  constructor(path: readonly (string | number)[], message: string, cause?: unknown) {
+    super(ErrorCode.invalidConfig, message, { cause });
+    this.path = path;
+  }
+}
+
+/**
+ * The parts of a list, checked in the reference's order. Keys of the list itself are case-sensitive, those of its
+ * plugins are not, as in the reference.
+ * @throws ConflistError (code 7) naming the key and the value found
+ */
+export function parseConflist(list: JsonObject): ConflistParts {
+  const name = networkNameOf(list);
+  const cniVersion = list.cniVersion === undefined ? '' : stringAt(list, 'cniVersion');
+  return {
+    name,
+    cniVersion,
+    cniVersions: list.cniVersions === undefined ? undefined : stringsAt(list, 'cniVersions'),
+    disableCheck: booleanAt(list, 'disableCheck'),
+    disableGC: booleanAt(list, 'disableGC'),
+    loadOnlyInlinedPlugins: booleanAt(list, 'loadOnlyInlinedPlugins'),
+    plugins: pluginsOf(list),
+  };
+}
+
+/**
+ * One link's configuration.
+ * @param path where it stands in its document, for the error
+ * @throws ConflistError (code 7)
+ */
+export function parsePluginEntry(conf: unknown, path: readonly (string | number)[] = []): PluginEntry {
+  const what = path.length ? `plugin ${path.at(-1)} of the list` : 'plugin configuration';
+  if (!isObject(conf)) {
+    throw new ConflistError(path, `Cannot use ${what}: expected an object, found ${JSON.stringify(conf)}`);
+  }
+  let known: PluginConfig;
+  try {
+    known = decode(PluginConfig, conf, what);
+  } catch (cause) {
+    throw new ConflistError(path, (cause as Error).message, cause);
+  }
+  return { type: known.type, capabilities: known.capabilities ?? {}, conf };
+}
+
+/**
+ * A single plugin configuration as a list of one. The keys that only a list has a meaning for (`cniVersions`,
+ * `disableCheck`, `disableGC`) are lifted, which the reference forgets.
+ */
+export function upgradeToConflist(conf: JsonObject): JsonObject {
+  const lifted = ['cniVersions', 'disableCheck', 'disableGC'].filter(key => conf[key] !== undefined);
+  return {
+    name: conf.name,
+    cniVersion: conf.cniVersion ?? '',
+    ...Object.fromEntries(lifted.map(key => [key, conf[key]])),
+    plugins: [conf],
+  };
+}
+
+function networkNameOf(list: JsonObject): string {
+  try {
+    return parseNetworkName(list.name);
+  } catch (cause) {
+    const { message, details } = cause as CniError;
+    const found = details === undefined ? '' : `, found ${JSON.stringify(details)}`;
+    throw new ConflistError(['name'], `Cannot use "name" of the list: ${message}${found}`, cause);
+  }
+}
+
+function pluginsOf(list: JsonObject): PluginEntry[] | undefined {
+  const { plugins } = list;
+  if (plugins === undefined) return undefined;
+  if (!Array.isArray(plugins)) throw wrongType(list, 'plugins', 'an array of plugin configurations');
+  if (!plugins.length) throw new ConflistError(['plugins'], 'Cannot use "plugins" of the list: it is empty');
+  return plugins.map((conf, i) => parsePluginEntry(conf, ['plugins', i]));
+}
+
+function stringAt(list: JsonObject, key: string): string {
+  const value = list[key];
+  if (typeof value !== 'string') throw wrongType(list, key, 'a string');
+  return value;
+}
+
+function stringsAt(list: JsonObject, key: string): string[] {
+  const value = list[key];
+  if (!Array.isArray(value) || !value.every(item => typeof item === 'string')) {
+    throw wrongType(list, key, 'an array of strings');
+  }
+  return value;
+}
+
+function booleanAt(list: JsonObject, key: string): boolean {
+  const value = list[key];
+  if (value === undefined) return false;
+  if (typeof value === 'boolean') return value;
+  const word = typeof value === 'string' ? value.toLowerCase() : '';
+  if (word === 'true' || word === 'false') return word === 'true';
+  throw wrongType(list, key, 'true or false');
+}
+
+function wrongType(list: JsonObject, key: string, expected: string): ConflistError {
+  return new ConflistError(
+    [key],
+    `Cannot use "${key}" of the list: expected ${expected}, found ${JSON.stringify(list[key])}`,
+  );
+}

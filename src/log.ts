@@ -1,0 +1,90 @@
+// Where do log lines go, and what does it cost when nobody listens?
+import { writeSync } from 'node:fs';
+
+/** Severity, most severe first. */
+export const LOG_LEVELS = ['error', 'warn', 'info', 'debug'] as const;
+
+/** One of {@link LOG_LEVELS}. */
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** Fields that give a line its place; the names are those of design and metrics (`network`, `container_id`, …). */
+export type LogFields = Readonly<Record<string, unknown>>;
+
+/** A log that collects lines until {@link Log.flush}; nothing is loaded before a line is to be written. */
+export interface Log {
+  error(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  debug(message: string, fields?: LogFields): void;
+  /** Writes what was collected to standard error, which the protocol leaves to us. */
+  flush(): Promise<void>;
+}
+
+interface Line {
+  readonly level: LogLevel;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+/**
+ * A log for one request.
+ * @param level least severe level written; `CATENA_LOG_LEVEL` or `warn`
+ * @param fields added to every line
+ * @param write where finished lines go
+ */
+export function createLog(
+  level: LogLevel = levelFrom(process.env.CATENA_LOG_LEVEL),
+  fields: LogFields = {},
+  write: (text: string) => void = writeToStderr,
+): Log {
+  const lines: Line[] = [];
+  const collect =
+    (lineLevel: LogLevel) =>
+    (message: string, own: LogFields = {}) => {
+      if (LOG_LEVELS.indexOf(lineLevel) > LOG_LEVELS.indexOf(level)) return;
+      lines.push({ level: lineLevel, message, fields: { ...fields, ...own } });
+    };
+  return {
+    error: collect('error'),
+    warn: collect('warn'),
+    info: collect('info'),
+    debug: collect('debug'),
+    async flush() {
+      if (lines.length) await writeLines(lines.splice(0), level, write);
+    },
+  };
+}
+
+function levelFrom(text: string | undefined): LogLevel {
+  return LOG_LEVELS.find(level => level === text) ?? 'warn';
+}
+
+/** winston takes 7 ms to load, so it is loaded for lines and not for silence. */
+async function writeLines(
+  lines: readonly Line[],
+  level: LogLevel,
+  write: (text: string) => void,
+): Promise<void> {
+  const { createLogger, format, transports } = await import('winston');
+  const { Writable } = await import('node:stream');
+  const stream = new Writable({
+    write(chunk, _encoding, done) {
+      write(String(chunk));
+      done();
+    },
+  });
+  const logger = createLogger({
+    level,
+    format: format.combine(format.timestamp(), format.json()),
+    transports: [new transports.Stream({ stream })],
+  });
+  for (const { level: lineLevel, message, fields } of lines) logger.log(lineLevel, message, fields);
+  const finished = new Promise(resolve => logger.on('finish', resolve));
+  logger.end();
+  await finished;
+}
+
+function writeToStderr(text: string): void {
+  // The descriptor, not the stream: the process streams cost 9 ms.
+  writeSync(2, text);
+}

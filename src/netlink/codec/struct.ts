@@ -1,0 +1,53 @@
+// How is a fixed C struct described once and then read and written?
+import type { FixedField } from './fields.ts';
+import type { Writer } from './writer.ts';
+
+type Layout = readonly (readonly [name: string, field: FixedField<unknown>])[];
+
+/** A C struct as a field: usable as a message header, as an attribute's payload and inside other structs. */
+export interface Struct<V> {
+  readonly size: number;
+  /** All fields zero; spread it to fill what does not matter. */
+  readonly zero: V;
+  encode(writer: Writer, value: Partial<V>, siblings?: object): void;
+  decode(bytes: Uint8Array, siblings?: object): V;
+}
+
+/** Every field of the layout but those named `_…`, which are padding. */
+type ValuesOf<L extends Layout> = {
+  -readonly [E in L[number] as E[0] extends `_${string}` ? never : E[0]]: E[1] extends {
+    decode(bytes: Uint8Array, siblings: object): infer T;
+  }
+    ? T
+    : never;
+};
+
+/**
+ * Describes a struct: fields in order, with padding spelled out as fields named `_pad…`. Fields left out when encoding
+ * are zero. Longer bytes than the struct are accepted (newer kernels append), shorter ones are not.
+ */
+export function struct<const L extends Layout>(name: string, layout: L): Struct<ValuesOf<L>> {
+  const size = layout.reduce((sum, [, field]) => sum + field.size, 0);
+  const decode = (bytes: Uint8Array): ValuesOf<L> => {
+    if (bytes.length < size) throw new Error(`struct ${name}: expected ${size} bytes, found ${bytes.length}`);
+    const values: Record<string, unknown> = {};
+    let at = 0;
+    for (const [key, field] of layout) {
+      if (!key.startsWith('_')) values[key] = field.decode(bytes.subarray(at, at + field.size), values);
+      at += field.size;
+    }
+    return values as ValuesOf<L>;
+  };
+  return {
+    size,
+    zero: decode(new Uint8Array(size)),
+    decode,
+    encode(writer: Writer, value: Partial<ValuesOf<L>>) {
+      const given: Record<string, unknown> = value;
+      for (const [key, field] of layout) {
+        if (given[key] === undefined) writer.bytes(new Uint8Array(field.size));
+        else field.encode(writer, given[key], given);
+      }
+    },
+  };
+}

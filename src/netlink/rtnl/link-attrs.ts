@@ -1,0 +1,41 @@
+// Which attributes does a link have?
+import { attrs, byKind } from '../codec/attrs.ts';
+import { mac, s32, str, u8, u32 } from '../codec/fields.ts';
+import { layout } from '../codec/message.ts';
+import { bridge, bridgePort } from './kinds/bridge.ts';
+import { ifb } from './kinds/ifb.ts';
+import { veth } from './kinds/veth.ts';
+import { ifinfomsg } from './link-header.ts';
+
+/** linux/if_link.h, IFLA_INFO_* */
+const linkInfo = attrs('linkinfo', {
+  kind: [1, str],
+  data: [2, byKind('kind', { veth, bridge, ifb })],
+  portKind: [4, str], // IFLA_INFO_SLAVE_KIND
+  portData: [5, byKind('portKind', { bridge: bridgePort })], // IFLA_INFO_SLAVE_DATA
+});
+
+/** linux/if_link.h, IFLA_* */
+export const linkAttrs = attrs('link', {
+  address: [1, mac],
+  ifname: [3, str],
+  mtu: [4, u32],
+  link: [5, u32],
+  qdisc: [6, str],
+  master: [10, u32],
+  protinfo: [12, bridgePort],
+  txqlen: [13, u32],
+  operstate: [16, u8],
+  linkinfo: [18, linkInfo],
+  alias: [20, str], // IFLA_IFALIAS
+  group: [27, u32],
+  netnsFd: [28, u32],
+  extMask: [29, u32],
+  promiscuity: [30, u32],
+  linkNetnsId: [37, s32],
+  altIfname: [53, str],
+  allmulti: [61, u32],
+});
+
+/** RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK and RTM_SETLINK. */
+export const linkMessage = layout(ifinfomsg, linkAttrs);

@@ -1,0 +1,33 @@
+// Which fixed header do link messages carry, and what do its flags mean?
+import { s32, u8, u16, u32 } from '../codec/fields.ts';
+import { struct } from '../codec/struct.ts';
+
+/**
+ * linux/rtnetlink.h: struct ifinfomsg { unsigned char ifi_family; unsigned char __ifi_pad; unsigned short ifi_type;
+ * int ifi_index; unsigned ifi_flags; unsigned ifi_change; }
+ */
+export const ifinfomsg = struct('ifinfomsg', [
+  ['family', u8],
+  ['_pad', u8],
+  ['type', u16],
+  ['index', s32],
+  ['flags', u32],
+  ['change', u32],
+]);
+
+/** linux/if.h */
+export const IFF_UP = 0x1;
+export const IFF_LOOPBACK = 0x8;
+export const IFF_PROMISC = 0x100;
+export const IFF_ALLMULTI = 0x200;
+
+/** linux/if.h, RFC 2863 operational states as `IFLA_OPERSTATE` has them. */
+export const OPERSTATES = [
+  'unknown',
+  'notpresent',
+  'down',
+  'lowerlayerdown',
+  'testing',
+  'dormant',
+  'up',
+] as const;

@@ -1,0 +1,181 @@
+// How are network devices found, made, changed and removed?
+import { Errno } from '../../sys/errno.ts';
+import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
+import type { NetlinkSocket } from '../socket.ts';
+import { type linkAttrs, linkMessage } from './link-attrs.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from './link-header.ts';
+
+/** linux/rtnetlink.h */
+const RTM_NEWLINK = 16;
+const RTM_DELLINK = 17;
+const RTM_GETLINK = 18;
+const RTM_SETLINK = 19;
+const AF_BRIDGE = 7;
+
+type LinkAttrs = ReturnType<typeof linkAttrs.decode>;
+
+/** A network device as the kernel describes it. */
+export interface Link {
+  readonly index: number;
+  readonly name: string;
+  /** `veth`, `bridge`, `ifb`, …; empty for devices without a kind, such as loopback. */
+  readonly kind: string;
+  readonly flags: number;
+  readonly mac: string | undefined;
+  /** Bytes. */
+  readonly mtu: number;
+  /** Index of the bridge (or other master) this is a port of; 0 for none. */
+  readonly master: number;
+  /** Index of the veth peer or lower device, in the namespace `linkNetnsId` when that is set. */
+  readonly peer: number;
+  readonly attrs: LinkAttrs;
+}
+
+/** What a new link may be given at birth. */
+export interface NewLink {
+  readonly name: string;
+  readonly kind: 'veth' | 'bridge' | 'ifb';
+  readonly mac?: string | undefined;
+  readonly mtu?: number | undefined;
+  readonly master?: number | undefined;
+  readonly txqlen?: number | undefined;
+  readonly up?: boolean | undefined;
+  /** The other end, for veth; `netnsFd` puts it into another namespace at once. */
+  readonly peer?: {
+    name: string;
+    netnsFd?: number | undefined;
+    mac?: string | undefined;
+    mtu?: number | undefined;
+  };
+}
+
+/** What may be changed on a link; absent means untouched. */
+export interface LinkChange {
+  readonly up?: boolean | undefined;
+  readonly promisc?: boolean | undefined;
+  readonly allmulti?: boolean | undefined;
+  readonly mac?: string | undefined;
+  readonly mtu?: number | undefined;
+  readonly txqlen?: number | undefined;
+  /** Index of the new master; 0 releases the port. */
+  readonly master?: number | undefined;
+  readonly name?: string | undefined;
+}
+
+/** The link of that name or index, or undefined. Same as: `ip link show dev <name>` */
+export function findLink(socket: NetlinkSocket, which: string | number): Link | undefined {
+  try {
+    return getLink(socket, which);
+  } catch (thrown) {
+    if (isNetlinkError(thrown, Errno.ENODEV)) return undefined;
+    throw thrown;
+  }
+}
+
+/** Like {@link findLink}, but throws a NetlinkError with ENODEV when there is none. */
+export function getLink(socket: NetlinkSocket, which: string | number): Link {
+  const byName = typeof which === 'string';
+  const op = `find link ${byName ? `"${which}"` : `with index ${which}`}`;
+  const body = linkMessage.encode(byName ? {} : { index: which }, byName ? { ifname: which } : {});
+  const [reply] = socket.request({ op, type: RTM_GETLINK, body });
+  if (reply === undefined) throw new NetlinkError(op, Errno.ENODEV);
+  return decodeLink(reply);
+}
+
+/** All links of the namespace. Same as: `ip -d link show` */
+export function listLinks(socket: NetlinkSocket): Link[] {
+  return socket
+    .dump({ op: 'list links', type: RTM_GETLINK, body: linkMessage.encode({}, {}) })
+    .map(decodeLink);
+}
+
+/**
+ * Makes a link; fails with EEXIST when the name is taken. IFF_UP with a peer in another namespace is refused by the
+ * kernel (ENOTCONN), so pairs are set up afterwards.
+ * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]`
+ */
+export function createLink(socket: NetlinkSocket, link: NewLink): void {
+  const { name, kind, peer, up = false } = link;
+  const peerAttrs = peer && {
+    ifname: peer.name,
+    mtu: peer.mtu,
+    address: peer.mac,
+    netnsFd: peer.netnsFd,
+  };
+  const body = linkMessage.encode(
+    { flags: up ? IFF_UP : 0, change: up ? IFF_UP : 0 },
+    {
+      ifname: name,
+      ...defined({ mtu: link.mtu, address: link.mac, master: link.master, txqlen: link.txqlen }),
+      linkinfo: { kind, ...(peerAttrs ? { data: { peer: defined(peerAttrs) } } : {}) },
+    },
+  );
+  const op = `create link "${name}" of kind ${kind}`;
+  socket.request({ op, type: RTM_NEWLINK, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+}
+
+/** Changes a link in one request. Same as: `ip link set dev <link> …` */
+export function setLink(socket: NetlinkSocket, index: number, change: LinkChange): void {
+  const switches: readonly (readonly [boolean | undefined, number])[] = [
+    [change.up, IFF_UP],
+    [change.promisc, IFF_PROMISC],
+    [change.allmulti, IFF_ALLMULTI],
+  ];
+  let flags = 0;
+  let mask = 0;
+  for (const [on, bit] of switches) {
+    if (on === undefined) continue;
+    mask |= bit;
+    if (on) flags |= bit;
+  }
+  const { mac, mtu, txqlen, master, name } = change;
+  const body = linkMessage.encode(
+    { index, flags, change: mask },
+    defined({ address: mac, mtu, txqlen, master, ifname: name }),
+  );
+  const words = Object.entries(defined(change)).map(([key, value]) => `${key} ${value}`);
+  socket.request({ op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body });
+}
+
+/** Sets switches of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
+export function setBridgePort(
+  socket: NetlinkSocket,
+  index: number,
+  port: { hairpin?: boolean; isolated?: boolean },
+): void {
+  const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
+  const protinfo = defined({ hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) });
+  const body = linkMessage.encode({ family: AF_BRIDGE, index }, { protinfo });
+  socket.request({ op: `set bridge port flags of link with index ${index}`, type: RTM_SETLINK, body });
+}
+
+/** Removes a link; one that is gone is fine. Same as: `ip link del` */
+export function removeLink(socket: NetlinkSocket, which: string | number): void {
+  const byName = typeof which === 'string';
+  const body = linkMessage.encode(byName ? {} : { index: which }, byName ? { ifname: which } : {});
+  const op = `delete link ${byName ? `"${which}"` : `with index ${which}`}`;
+  tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
+}
+
+function decodeLink(body: Uint8Array): Link {
+  const { header, attrs } = linkMessage.decode(body);
+  return {
+    index: header.index,
+    name: attrs.ifname ?? '',
+    kind: attrs.linkinfo?.kind ?? '',
+    flags: header.flags,
+    mac: attrs.address,
+    mtu: attrs.mtu ?? 0,
+    master: attrs.master ?? 0,
+    peer: attrs.link ?? 0,
+    attrs,
+  };
+}
+
+/** The members that have a value: an attribute that is named is sent. */
+function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}

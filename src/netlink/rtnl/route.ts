@@ -1,0 +1,129 @@
+// How are routes added, listed and removed?
+import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
+import { type Ip, renderIp } from '../../net/ip.ts';
+import { attrs } from '../codec/attrs.ts';
+import { ip, u8, u32 } from '../codec/fields.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { struct } from '../codec/struct.ts';
+import { tolerating } from '../errors.ts';
+import type { NetlinkSocket } from '../socket.ts';
+import { AF_INET, addressFamily } from './family.ts';
+
+/** linux/rtnetlink.h */
+const RTM_NEWROUTE = 24;
+const RTM_DELROUTE = 25;
+const RTM_GETROUTE = 26;
+const RT_TABLE_MAIN = 254;
+const RTPROT_BOOT = 3;
+const RTN_UNICAST = 1;
+const ESRCH = 3;
+
+/**
+ * linux/rtnetlink.h: struct rtmsg { unsigned char rtm_family, rtm_dst_len, rtm_src_len, rtm_tos, rtm_table,
+ * rtm_protocol, rtm_scope, rtm_type; unsigned rtm_flags; }
+ */
+export const rtmsg = struct('rtmsg', [
+  ['family', u8],
+  ['dstLength', u8],
+  ['srcLength', u8],
+  ['tos', u8],
+  ['table', u8],
+  ['protocol', u8],
+  ['scope', u8],
+  ['type', u8],
+  ['flags', u32],
+]);
+
+/** linux/rtnetlink.h, RTAX_* */
+const metrics = attrs('route metrics', {
+  mtu: [2, u32],
+  advmss: [8, u32],
+});
+
+/** linux/rtnetlink.h, RTA_* */
+export const routeAttrs = attrs('route', {
+  dst: [1, ip],
+  oif: [4, u32],
+  gateway: [5, ip],
+  priority: [6, u32],
+  prefsrc: [7, ip],
+  metrics: [8, metrics],
+  table: [15, u32],
+});
+
+/** RTM_NEWROUTE, RTM_DELROUTE and RTM_GETROUTE. */
+export const routeMessage = layout(rtmsg, routeAttrs);
+
+/** A unicast route. */
+export interface Route {
+  /** Destination; prefix 0 is the default route. */
+  readonly dst: Cidr;
+  readonly gateway?: Ip | undefined;
+  /** Index of the outgoing interface. */
+  readonly oif: number;
+  /** Main (254) unless given. */
+  readonly table?: number | undefined;
+  readonly scope?: number | undefined;
+  readonly priority?: number | undefined;
+  readonly mtu?: number | undefined;
+  readonly advmss?: number | undefined;
+}
+
+/**
+ * Adds a route; the same one already being there is EEXIST.
+ * Same as: `ip route add <dst> [via <gateway>] dev <oif> [table <table>] [metric <priority>]`
+ */
+export function addRoute(socket: NetlinkSocket, route: Route): void {
+  const op = `add route to ${renderCidr(route.dst)}${route.gateway ? ` via ${renderIp(route.gateway)}` : ''}`;
+  socket.request({ op, type: RTM_NEWROUTE, flags: NLM_F_CREATE | NLM_F_EXCL, body: encodeRoute(route) });
+}
+
+/** Removes a route; one that is gone is fine. Same as: `ip route del …` */
+export function removeRoute(socket: NetlinkSocket, route: Route): void {
+  const op = `delete route to ${renderCidr(route.dst)}`;
+  tolerating([ESRCH], () => socket.request({ op, type: RTM_DELROUTE, body: encodeRoute(route) }));
+}
+
+/** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
+export function listRoutes(socket: NetlinkSocket): Route[] {
+  const bodies = socket.dump({ op: 'list routes', type: RTM_GETROUTE, body: routeMessage.encode({}, {}) });
+  return bodies.flatMap(body => {
+    const { header, attrs: own } = routeMessage.decode(body);
+    if (header.type !== RTN_UNICAST) return [];
+    const family = header.family === AF_INET ? 4 : 6;
+    return {
+      dst: { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength },
+      gateway: own.gateway,
+      oif: own.oif ?? 0,
+      table: own.table ?? header.table,
+      scope: header.scope,
+      priority: own.priority,
+      mtu: own.metrics?.mtu,
+      advmss: own.metrics?.advmss,
+    };
+  });
+}
+
+function encodeRoute(route: Route): Uint8Array {
+  const { dst, gateway, oif, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
+  const hasMetrics = mtu !== undefined || advmss !== undefined;
+  return routeMessage.encode(
+    {
+      family: addressFamily(dst.ip),
+      dstLength: dst.prefix,
+      // Tables above 255 only fit the attribute.
+      table: table < 256 ? table : 0,
+      protocol: RTPROT_BOOT,
+      scope,
+      type: RTN_UNICAST,
+    },
+    {
+      dst: networkOf(dst),
+      ...(gateway ? { gateway } : {}),
+      oif,
+      ...(priority ? { priority } : {}),
+      ...(table < 256 ? {} : { table }),
+      ...(hasMetrics ? { metrics: { ...(mtu ? { mtu } : {}), ...(advmss ? { advmss } : {}) } } : {}),
+    },
+  );
+}

@@ -1,0 +1,45 @@
+// How are kernel parameters read and written?
+import { readFileSync, writeFileSync } from 'node:fs';
+
+/**
+ * Value of a parameter, without the newline at its end. Parameters under `net/` are those of the thread's namespace:
+ * inside a container, call this within `inNetns`.
+ * @param path below /proc/sys, with slashes: `net/ipv4/conf/eth0.100/arp_notify`
+ * Same as: `sysctl -n`
+ */
+export function readSysctl(path: string): string {
+  return readFileSync(`/proc/sys/${path}`, 'utf8').replace(/\n$/, '');
+}
+
+/** Like {@link readSysctl}, but undefined when this kernel has no such parameter. */
+export function findSysctl(path: string): string | undefined {
+  try {
+    return readSysctl(path);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Sets a parameter. Same as: `sysctl -w` */
+export function writeSysctl(path: string, value: string): void {
+  try {
+    writeFileSync(`/proc/sys/${path}`, value, { flag: 'r+' });
+  } catch (cause) {
+    const reason = (cause as { code?: string }).code ?? String(cause);
+    throw new Error(`Cannot set sysctl "${path}" to "${value}": ${reason}`, { cause });
+  }
+}
+
+/** Sets a parameter unless it already has the value, so that a read-only /proc is no obstacle when nothing changes. */
+export function ensureSysctl(path: string, value: string): void {
+  if (findSysctl(path) !== value) writeSysctl(path, value);
+}
+
+/** Sets a parameter where the kernel has it; for hardening that some kernels cannot do. */
+export function trySysctl(path: string, value: string): void {
+  try {
+    writeSysctl(path, value);
+  } catch {
+    // Best effort by definition.
+  }
+}
