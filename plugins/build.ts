@@ -160,6 +160,12 @@ function isAlive(pid: number): boolean {
   return Number.isInteger(pid) && pid > 0 && fs.existsSync(`/proc/${pid}`);
 }
 
+function describe(cause: unknown): string {
+  const at = (cause as Partial<BuildMessage>).position;
+  const message = cause instanceof Error || at ? (cause as Error).message : String(cause);
+  return at ? `${at.file}:${at.line}:${at.column}: ${message}` : message;
+}
+
 if (import.meta.main) {
   const value = (flag: string): string | undefined => {
     const at = process.argv.indexOf(flag);
@@ -177,8 +183,8 @@ if (import.meta.main) {
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     process.stderr.write(built ? `built dist/bin in ${seconds} s\n` : 'dist/bin is up to date\n');
   } catch (error) {
-    const causes = error instanceof AggregateError ? error.errors : [error];
-    process.stderr.write(`${causes.map(cause => Bun.inspect(cause)).join('\n')}\n`);
+    const causes: unknown[] = error instanceof AggregateError ? error.errors : [error];
+    process.stderr.write(`${causes.map(describe).join('\n')}\n`);
     process.exit(1);
   }
 }

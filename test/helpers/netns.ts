@@ -6,16 +6,17 @@ import os from 'node:os';
 import path from 'node:path';
 import { type Finished, type RunOptions, run, runOk } from './command.ts';
 import { type Dump, type DumpOptions, dumpKernelState } from './dump.ts';
+import {
+  addNamespace,
+  deleteNamespace,
+  type Namespace,
+  ownLeftovers,
+  PREFIX,
+  sweepLeftovers,
+} from './namespace.ts';
 import { type PluginCall, type PluginReply, runPlugin } from './plugin.ts';
 
-const NAMES = '/run/netns';
-const PREFIX = 'cat-';
-
-/** A network namespace with a name under /run/netns. */
-export interface Namespace {
-  readonly name: string;
-  readonly path: string;
-}
+export type { Namespace } from './namespace.ts';
 
 /** A container's namespace, with the id a runtime would give it. */
 export interface Container extends Namespace {
@@ -131,44 +132,12 @@ export async function createLab(): Promise<Lab> {
   return lab;
 }
 
-/** Removes namespaces and directories whose test process is gone; a killed run leaves some. */
-export async function sweepLeftovers(): Promise<void> {
-  const owner = (name: string): number => Number(/^cat-(\d+)-/.exec(name)?.[1] ?? process.pid);
-  const dead = (name: string): boolean => !fs.existsSync(`/proc/${owner(name)}`);
-  const names = fs.existsSync(NAMES) ? fs.readdirSync(NAMES) : [];
-  await Promise.all(names.filter(dead).map(deleteNamespace));
-  for (const name of fs.readdirSync(os.tmpdir()).filter(dead)) {
-    fs.rmSync(path.join(os.tmpdir(), name), { recursive: true, force: true });
-  }
-}
-
 const open = new Set<Lab>();
-let counter = 0;
 let swept: Promise<void> | undefined;
 
 function sweepOnce(): Promise<void> {
   swept ??= sweepLeftovers();
   return swept;
-}
-
-async function addNamespace(namespaces: Set<string>, role: string): Promise<Namespace> {
-  const name = `${PREFIX}${process.pid}-${++counter}${role}`;
-  await runOk(['ip', 'netns', 'add', name]);
-  namespaces.add(name);
-  return { name, path: path.join(NAMES, name) };
-}
-
-// A namespace without a name lives on while a process is in it, so the processes go first.
-async function deleteNamespace(name: string): Promise<void> {
-  const pids = (await run(['ip', 'netns', 'pids', name])).stdout.split('\n').filter(Boolean).map(Number);
-  for (const pid of pids) {
-    try {
-      process.kill(pid, 'SIGKILL');
-    } catch {
-      // It ended by itself in the meantime.
-    }
-  }
-  await run(['ip', 'netns', 'delete', name]);
 }
 
 function inside(ns: Namespace, argv: readonly string[]): string[] {
@@ -221,8 +190,5 @@ function nftRows(output: { nftables?: Row[] } | never[]): Row[] {
 // The last resort when a test ran into its deadline: its `finally` never comes.
 process.on('exit', () => {
   for (const lab of open) fs.rmSync(lab.tmp, { recursive: true, force: true });
-  const own = fs.existsSync(NAMES) ? fs.readdirSync(NAMES) : [];
-  for (const name of own.filter(name => name.startsWith(`${PREFIX}${process.pid}-`))) {
-    Bun.spawnSync(['ip', 'netns', 'delete', name]);
-  }
+  for (const name of ownLeftovers()) Bun.spawnSync(['ip', 'netns', 'delete', name]);
 });

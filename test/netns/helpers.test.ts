@@ -2,7 +2,8 @@
 
 import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { type Lab, sweepLeftovers, useLabs, withHost } from '../helpers/netns.ts';
+import { ownLeftovers, sweepLeftovers } from '../helpers/namespace.ts';
+import { type Lab, useLabs, withHost } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { echo, measureRate, ping, startServer } from '../helpers/traffic.ts';
@@ -168,7 +169,7 @@ describeRoot(
     });
 
     afterAll(() => {
-      expect(fs.readdirSync('/run/netns').filter(name => name.startsWith(`cat-${process.pid}-`))).toEqual([]);
+      expect(ownLeftovers()).toEqual([]);
     });
   },
   requires('ip', 'tc', 'nft', 'ping'),

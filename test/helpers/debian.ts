@@ -1,0 +1,59 @@
+// Which Debian packages do only the tests need, and how do they get onto a fresh machine?
+
+import fs from 'node:fs';
+import { type Finished, run, TEST_PATH } from './command.ts';
+import { REFERENCE_BIN_DIR } from './plugin.ts';
+
+// Package → a file or command that shows that it is there.
+const PACKAGES: Readonly<Record<string, string>> = {
+  iproute2: 'ip',
+  nftables: 'nft',
+  iptables: 'iptables',
+  'iputils-ping': 'ping',
+  conntrack: 'conntrack',
+  iperf3: 'iperf3',
+  'containernetworking-plugins': `${REFERENCE_BIN_DIR}/bridge`,
+};
+
+/**
+ * Installs what is missing, as root and with apt-get; otherwise tests that need it are skipped.
+ *
+ * @returns a line for the reader when something stays missing
+ */
+export async function installTestPackages(): Promise<string | undefined> {
+  const wanted = missingPackages();
+  if (wanted.length === 0) return undefined;
+  const skipping = `tests that need them are skipped (apt-get install ${wanted.join(' ')})`;
+  if (process.getuid?.() !== 0) return `Cannot install "${wanted.join(' ')}": not root; ${skipping}`;
+  if (Bun.which('apt-get', { PATH: TEST_PATH }) === null) {
+    return `Cannot install "${wanted.join(' ')}": there is no apt-get here; ${skipping}`;
+  }
+  process.stdout.write(`installing ${wanted.join(' ')}\n`);
+  const failure =
+    (await aptGet('update')) ?? (await aptGet('install', '-y', '--no-install-recommends', ...wanted));
+  const still = missingPackages();
+  if (still.length === 0) return undefined;
+  return `Cannot install "${still.join(' ')}": ${failure ?? 'apt-get installed something else'}; ${skipping}`;
+}
+
+function missingPackages(): string[] {
+  const isThere = (sign: string): boolean => {
+    return sign.startsWith('/') ? fs.existsSync(sign) : Bun.which(sign, { PATH: TEST_PATH }) !== null;
+  };
+  return Object.keys(PACKAGES).filter(name => !isThere(PACKAGES[name] ?? name));
+}
+
+async function aptGet(...args: string[]): Promise<string | undefined> {
+  const env = { ...process.env, PATH: TEST_PATH, DEBIAN_FRONTEND: 'noninteractive' };
+  let finished: Finished;
+  try {
+    finished = await run(['apt-get', '-q', '-o', 'DPkg::Lock::Timeout=120', ...args], {
+      env,
+      timeoutMs: 600_000,
+    });
+  } catch (error) {
+    return String(error);
+  }
+  if (finished.exitCode === 0) return undefined;
+  return finished.stderr.trim().split('\n').at(-1) ?? `exit code ${finished.exitCode}`;
+}

@@ -1,0 +1,72 @@
+// Which source files are there, and what do they import? For the tests that hold the structure in place.
+
+import fs from 'node:fs';
+import path from 'node:path';
+
+/** The repository's root. */
+export const ROOT = path.resolve(import.meta.dir, '../..');
+
+/** One import: what it says, and for our own files the path from the root without `.ts`. */
+export interface Import {
+  readonly specifier: string;
+  readonly target: string | undefined;
+  readonly dynamic: boolean;
+  readonly typeOnly: boolean;
+}
+
+/** One TypeScript file; `code` is its text with comments blanked, so that examples in comments do not count. */
+export interface SourceFile {
+  readonly path: string;
+  readonly text: string;
+  readonly code: string;
+  readonly lines: number;
+  readonly imports: readonly Import[];
+}
+
+/** Reads every `.ts` file under the folders, sorted by path. */
+export function readSources(...folders: string[]): SourceFile[] {
+  return folders
+    .flatMap(folder => listFiles(folder))
+    .filter(file => file.endsWith('.ts'))
+    .sort()
+    .map(file => parseSource(file, fs.readFileSync(path.join(ROOT, file), 'utf8')));
+}
+
+/** Every file under a folder, as paths from the root; never packages, build output or git's own. */
+export function listFiles(folder: string): string[] {
+  const skipped = /(^|\/)(node_modules|dist|\.git)(\/|$)/;
+  return fs
+    .readdirSync(path.join(ROOT, folder), { recursive: true, withFileTypes: true })
+    .filter(entry => entry.isFile())
+    .map(entry => path.relative(ROOT, path.join(entry.parentPath, entry.name)))
+    .filter(file => !skipped.test(file));
+}
+
+/** Makes a {@link SourceFile} from text; `file` is its path from the root. */
+export function parseSource(file: string, text: string): SourceFile {
+  const code = withoutComments(text);
+  const found: Import[] = [];
+  const add = (specifier: string | undefined, dynamic: boolean, typeOnly = false): void => {
+    if (specifier !== undefined)
+      found.push({ specifier, target: resolve(file, specifier), dynamic, typeOnly });
+  };
+  const statement = /^[ \t]*(?:import|export)\s+(type\s+)?(?:[\w$*{}\s,]+?\sfrom\s*)?(['"])([^'"\n]+)\2/gm;
+  for (const match of code.matchAll(statement)) add(match[3], false, match[1] !== undefined);
+  for (const match of code.matchAll(/\bimport\s*\(\s*(?:(['"])([^'"\n]+)\1)?/g)) add(match[2] ?? '', true);
+  for (const match of code.matchAll(/\brequire\s*\(\s*(['"])([^'"\n]+)\1/g)) add(match[2], true);
+  return { path: file, text, code, lines: text.trimEnd().split('\n').length, imports: found };
+}
+
+// Keeps strings whole, because they may hold "//", and keeps line breaks.
+function withoutComments(text: string): string {
+  const token =
+    /(\/\*[\s\S]*?\*\/|\/\/.*)|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/[a-z]*(?=[\s).,;:\]])/g;
+  return text.replace(token, (all, comment: string | undefined) => {
+    return comment === undefined ? all : comment.replace(/[^\n]/g, ' ');
+  });
+}
+
+function resolve(file: string, specifier: string): string | undefined {
+  if (!specifier.startsWith('.')) return undefined;
+  return path.join(path.dirname(file), specifier).replace(/\.ts$/, '');
+}

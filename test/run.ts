@@ -1,0 +1,184 @@
+// Is everything all right? Builds, lints, type-checks and runs every test, each file in its own process.
+//
+//   npm test                                all of it
+//   npm test -- unit/chain netns/bridge     only test files whose path contains one of these
+//
+// CATENA_TEST_JOBS sets how many files run at a time (default: the cores, at most two).
+
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { type Finished, run, TEST_PATH } from './helpers/command.ts';
+import { installTestPackages } from './helpers/debian.ts';
+import { parseJunit, type TestOutcome } from './helpers/junit.ts';
+import { sweepLeftovers } from './helpers/namespace.ts';
+
+const ROOT = path.resolve(import.meta.dir, '..');
+const FILE_DEADLINE_MS = 15 * 60_000;
+const TEST_DEADLINE_MS = 60_000;
+const BUN = [process.execPath];
+
+interface Total {
+  passed: number;
+  failed: number;
+  readonly skipped: Map<string, string[]>;
+}
+
+const total: Total = { passed: 0, failed: 0, skipped: new Map() };
+const filters = process.argv.slice(2);
+const reports = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-test-'));
+try {
+  await main();
+} catch (error) {
+  total.failed++;
+  say(`Cannot run the tests: ${error}`);
+} finally {
+  fs.rmSync(reports, { recursive: true, force: true });
+  await sweepLeftovers().catch(error => say(`Cannot remove leftovers of ended tests: ${error}`));
+}
+finish();
+
+async function main(): Promise<void> {
+  const packages = await installTestPackages();
+  if (packages !== undefined) say(packages);
+  const inNamespaces = await namespacePrefix();
+  const built = await check('build', [...BUN, 'plugins/build.ts']);
+  const files = testFiles().filter(file => built || !needsExecutables(file));
+  if (!built) say('tests that need the executables do not run');
+  if (filters.length > 0) {
+    if (built && files.length === 0) throw new Error(`no test file matches "${filters.join('" or "')}"`);
+  } else {
+    const bin = (name: string): string => path.join(ROOT, 'node_modules/.bin', name);
+    await Promise.all([
+      check('lint', [bin('biome'), 'check', '.']),
+      check('types', [bin('tsc'), '--noEmit']),
+    ]);
+  }
+  const queue = [...files];
+  const jobs = Number(process.env.CATENA_TEST_JOBS) || Math.min(2, os.availableParallelism());
+  await Promise.all(
+    Array.from({ length: jobs }, async () => {
+      for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+        await runFile(file, inNamespaces);
+      }
+    }),
+  );
+}
+
+// Kernel tests need the right to make namespaces. Who is not root gets it inside a user namespace, where /run is private.
+async function namespacePrefix(): Promise<string[]> {
+  if (process.getuid?.() === 0) return [];
+  const prefix = [
+    'unshare',
+    '-Urnm',
+    'sh',
+    '-c',
+    'mount -t tmpfs run /run && ip link set lo up && exec "$@"',
+    'sh',
+  ];
+  const works = await run([...prefix, 'true']).catch(() => undefined);
+  if (works?.exitCode === 0) {
+    say('not root: kernel tests run in a user namespace');
+    return prefix;
+  }
+  say('not root, and no user namespaces here: kernel tests are skipped; run as root to have them all');
+  return [];
+}
+
+function needsExecutables(file: string): boolean {
+  return /^test\/(netns|e2e|node)\//.test(file);
+}
+
+/** Every test file that the filters name, the slow kernel tests first so that no core idles at the end. */
+function testFiles(): string[] {
+  const order = ['e2e', 'netns', 'node', 'golden', 'unit'];
+  const rank = (file: string): number => order.indexOf(file.split('/')[1] ?? '');
+  return fs
+    .readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
+    .filter(file => /\.test\.(ts|mjs)$/.test(file) && !file.includes('node_modules'))
+    .map(file => `test/${file}`)
+    .filter(file => filters.length === 0 || filters.some(filter => file.includes(filter)))
+    .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+}
+
+async function runFile(file: string, prefix: readonly string[]): Promise<void> {
+  const report = path.join(reports, `${file.replaceAll('/', '_')}.xml`);
+  const argv = file.endsWith('.mjs')
+    ? [
+        ...['node', '--test', '--test-reporter=spec', '--test-reporter-destination=stdout'],
+        ...['--test-reporter=junit', `--test-reporter-destination=${report}`, file],
+      ]
+    : [
+        ...[...BUN, 'test', '--no-orphans', `--timeout=${TEST_DEADLINE_MS}`],
+        ...['--reporter=junit', `--reporter-outfile=${report}`, `./${file}`],
+      ];
+  const started = performance.now();
+  const finished = await attempt([...prefix, ...argv], FILE_DEADLINE_MS);
+  const outcomes = fs.existsSync(report) ? parseJunit(fs.readFileSync(report, 'utf8')) : [];
+  const counts = count(file, outcomes);
+  // A crash, a broken import or a failing hook leaves no failed test behind, only an exit code.
+  if (finished.exitCode !== 0 && counts.failed === 0) {
+    counts.failed++;
+    total.failed++;
+  }
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  const line = `${file}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds} s)`;
+  if (counts.failed === 0) return say(`ok    ${line}`);
+  const output = `${finished.stdout}${finished.stderr}`.replace(/^\((pass|skip|todo)\).*\n/gm, '').trim();
+  say(`FAIL  ${line}\n${indent(output)}\n      exit code ${finished.exitCode}`);
+}
+
+function count(file: string, outcomes: TestOutcome[]): { passed: number; failed: number; skipped: number } {
+  const of = (status: TestOutcome['status']): TestOutcome[] =>
+    outcomes.filter(test => test.status === status);
+  for (const { title, reason = '' } of of('skipped')) {
+    const titles = total.skipped.get(reason) ?? [];
+    total.skipped.set(reason, [...titles, `${file}: ${title}`]);
+  }
+  const counts = { passed: of('passed').length, failed: of('failed').length, skipped: of('skipped').length };
+  total.passed += counts.passed;
+  total.failed += counts.failed;
+  return counts;
+}
+
+/** A step that is one check: passes when the program does, and shows all that it wrote when not. */
+async function check(name: string, argv: string[]): Promise<boolean> {
+  const { exitCode, stdout, stderr } = await attempt(argv, FILE_DEADLINE_MS);
+  if (exitCode === 0) {
+    total.passed++;
+    say(`ok    ${name}`);
+    return true;
+  }
+  total.failed++;
+  say(`FAIL  ${name}\n${indent(`${stdout}${stderr}`.trim())}`);
+  return false;
+}
+
+async function attempt(argv: readonly string[], timeoutMs: number): Promise<Finished> {
+  try {
+    return await run(argv, { cwd: ROOT, timeoutMs, env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1' } });
+  } catch (error) {
+    return { exitCode: 124, stdout: '', stderr: String(error) };
+  }
+}
+
+function finish(): never {
+  const skipped = [...total.skipped.values()].flat().length;
+  for (const [reason, titles] of total.skipped) {
+    say(`skipped, ${reason}:\n${indent(titles.join('\n'))}`);
+  }
+  say(summary(total.passed, total.failed, skipped));
+  process.exit(total.failed > 0 || total.passed === 0 ? 1 : 0);
+}
+
+function summary(passed: number, failed: number, skipped: number): string {
+  return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
+}
+
+function indent(text: string): string {
+  return text.replace(/^/gm, '      ');
+}
+
+function say(line: string): void {
+  fs.writeSync(1, `${line}\n`);
+}

@@ -1,0 +1,269 @@
+// Does every file keep to the rules that keep the tree readable: who imports whom, and what a file looks like?
+
+import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { listFiles, parseSource, ROOT, readSources, type SourceFile } from '../helpers/source-tree.ts';
+
+const product = readSources('src', 'plugins');
+const tests = readSources('test');
+
+// A folder may import only itself and what its row names; everyone may import src/log.ts and src/version.ts.
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  'src/net': [],
+  'src/sys': [],
+  'src/cni': ['src/net'],
+  'src/netlink': ['src/net', 'src/sys'],
+  'src/chain': ['src/cni', 'src/net'],
+  'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys'],
+  'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
+  'src/daemon': ['src/chain', 'src/cni', 'src/net'],
+  'src/cli': ['src/daemon', 'src/lab', 'src/chain', 'src/cni', 'src/net'],
+  'plugins/*': [
+    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl'],
+  ],
+  // The library: protocol and runner, no kernel.
+  'src/index': ['src/chain', 'src/cni', 'src/net'],
+  'src/log': [],
+  'src/version': [],
+  'plugins/names': [],
+  'plugins/build': ['plugins/names'],
+  // The one place that sees both worlds.
+  'plugins/main': ['src', 'plugins'],
+};
+
+const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
+
+// Heavy or platform-bound dependencies have one door.
+const DOORS: Readonly<Record<string, readonly string[]>> = {
+  'bun:ffi': ['src/sys'],
+  execa: ['src/chain/exec-plugin'],
+  winston: ['src/log'],
+  'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab'],
+};
+
+const MAY_LOAD_LAZILY = ['plugins/main', 'src/cli/commands', 'src/log'];
+
+const MAX_LINES = 300;
+
+// Tables may be longer: a row is read by itself.
+const LONG_TABLES: readonly string[] = [];
+
+const TOP_LEVEL = [
+  ...['package.json', 'tsconfig.json', 'src', 'plugins', 'conflists', 'test', 'README.md'],
+  ...['package-lock.json', 'biome.json', 'LICENSE'],
+];
+
+describe('imports', () => {
+  test('every source folder has a row in the import table', () => {
+    const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
+    expect(strange).toEqual([]);
+  });
+
+  test('folders import only what the table names', () => {
+    const wrong = product.flatMap(file => {
+      const allowed = [...(MAY_IMPORT[rowOf(file) ?? ''] ?? []), ...FOR_EVERYONE, homeOf(file)];
+      return targetsOf(file)
+        .filter(target => !allowed.some(folder => isIn(target, folder)))
+        .map(target => `${file.path} imports ${target}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  test('nothing under src names a plugin folder', () => {
+    const wrong = product.filter(
+      file => file.path.startsWith('src/') && targetsOf(file).some(t => isIn(t, 'plugins')),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test.each(Object.entries(DOORS))('%s comes in through %j only', (name, doors) => {
+    const wrong = product.filter(
+      file => imports(file, name) && !doors.some(door => isIn(withoutExtension(file), door)),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('import() appears in three files', () => {
+    const wrong = product.filter(file => file.imports.some(found => found.dynamic));
+    const lazy = MAY_LOAD_LAZILY.map(file => `${file}.ts`);
+    expect(wrong.map(file => file.path).filter(file => !lazy.includes(file))).toEqual([]);
+  });
+
+  test('zod comes as zod/mini', () => {
+    const wrong = product.filter(file =>
+      file.imports.some(found => /^zod($|\/(?!mini$))/.test(found.specifier)),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('modules of the runtime have the node: prefix', () => {
+    const builtin =
+      /^(assert|buffer|child_process|crypto|dgram|events|fs|http|net|os|path|process|stream|util)(\/|$)/;
+    const wrong = [...product, ...tests].filter(file =>
+      file.imports.some(found => builtin.test(found.specifier)),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('our own files are imported with their extension', () => {
+    const wrong = [...product, ...tests].flatMap(file => {
+      return file.imports
+        .filter(found => found.target !== undefined && !/\.(ts|json)$/.test(found.specifier))
+        .map(found => `${file.path} imports ${found.specifier}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  test('the library and all that it reaches need nothing of Bun', () => {
+    const portable = product.filter(file =>
+      ['src/net', 'src/cni', 'src/chain', 'src/index'].includes(rowOf(file) ?? ''),
+    );
+    const wrong = portable.filter(
+      file => /\bBun\./.test(file.code) || file.imports.some(i => /^bun(:|$)/.test(i.specifier)),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+});
+
+describe('files', () => {
+  test('begin with a comment that says what question they answer', () => {
+    const wrong = product.filter(file => !/^(#!.*\n)?(\/\/ \S|\/\*\*? \S)/.test(file.text));
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test(`have at most ${MAX_LINES} lines`, () => {
+    const checked = [...product, ...readSources('test/helpers')].filter(
+      file => !LONG_TABLES.includes(file.path),
+    );
+    expect(checked.filter(file => file.lines > MAX_LINES).map(file => `${file.path}: ${file.lines}`)).toEqual(
+      [],
+    );
+  });
+
+  test('export by name: no defaults, no export *', () => {
+    const wrong = [...product, ...tests].filter(file => {
+      return (
+        /^\s*export\s+(default\b|\*)/m.test(file.code) ||
+        /^\s*export\s*\{[^}]*\bas default\b/m.test(file.code)
+      );
+    });
+    expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('are no barrels, besides the two entries of the package', () => {
+    const index = product.filter(file => /(^|\/)(index|mod)\.ts$/.test(file.path)).map(file => file.path);
+    expect(index.filter(file => !['src/index.ts', 'src/plugin/index.ts'].includes(file))).toEqual([]);
+  });
+
+  test('have no catch-all names', () => {
+    const vague = /(^|\/)(utils?|helpers?|common|core|misc|shared)(\.ts|\/)/;
+    expect(product.map(file => file.path).filter(file => vague.test(file))).toEqual([]);
+  });
+
+  test('of test/unit are named after the file that they test', () => {
+    const about = new Set(
+      product.flatMap(file => [withoutExtension(file), withoutExtension(file).replace(/^[^/]+\//, '')]),
+    );
+    const stray = tests
+      .map(file => file.path)
+      .filter(
+        file =>
+          file.startsWith('test/unit/') &&
+          file.endsWith('.test.ts') &&
+          file !== 'test/unit/structure.test.ts',
+      )
+      .filter(file => !about.has(file.slice('test/unit/'.length, -'.test.ts'.length)));
+    expect(stray).toEqual([]);
+  });
+});
+
+describe('repository', () => {
+  test('has the agreed top-level entries', () => {
+    const built = ['node_modules', 'dist'];
+    const entries = fs.readdirSync(ROOT).filter(name => !name.startsWith('.') && !built.includes(name));
+    expect(entries.filter(name => !TOP_LEVEL.includes(name))).toEqual([]);
+  });
+
+  test('has one plugin folder per shipped name', () => {
+    const folders = fs
+      .readdirSync(path.join(ROOT, 'plugins'), { withFileTypes: true })
+      .filter(it => it.isDirectory());
+    expect(folders.map(folder => folder.name).sort()).toEqual([...PLUGIN_NAMES]);
+  });
+
+  test('has a lockfile that names no registry host', () => {
+    const lock = JSON.parse(fs.readFileSync(path.join(ROOT, 'package-lock.json'), 'utf8'));
+    const packages = Object.entries<Record<string, unknown>>(lock.packages);
+    expect(packages.filter(([, entry]) => 'resolved' in entry).map(([name]) => name)).toEqual([]);
+    const missing = packages
+      .filter(([name, entry]) => name !== '' && !('integrity' in entry))
+      .map(([name]) => name);
+    expect(missing).toEqual([]);
+  });
+
+  test('names no registry host and no path of one machine', () => {
+    const foreign = /\bregistry\.(npmjs|yarnpkg)\b|^registry\s*=|(?<![\w./-])\/(home|root|work|Users)\/\w/m;
+    const wrong = listFiles('.').filter(file => {
+      const bytes = fs.readFileSync(path.join(ROOT, file));
+      return !bytes.includes(0) && !file.endsWith('.log') && foreign.test(bytes.toString());
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe('parseSource()', () => {
+  const specifiers = (text: string): string[] =>
+    parseSource('src/a/b.ts', text).imports.map(found => found.specifier);
+
+  test('finds every form of import', () => {
+    const text = [
+      `import fs from 'node:fs';`,
+      `import type { A } from "./a.ts";`,
+      `import {\n  b,\n  type C,\n} from '../c/d.ts';`,
+      `import * as z from 'zod/mini';`,
+      `import './effect.ts';`,
+      `export { e } from './e.ts';`,
+      `export * from './f.ts';`,
+      `const g = () => import('./g.ts');`,
+    ].join('\n');
+    const own = ['./a.ts', '../c/d.ts', './effect.ts', './e.ts', './f.ts', './g.ts'];
+    expect(specifiers(text).sort()).toEqual(['node:fs', 'zod/mini', ...own].sort());
+    expect(parseSource('src/a/b.ts', text).imports.map(found => found.target)).toContain('src/c/d');
+  });
+
+  test('ignores comments, but not what follows a string with slashes', () => {
+    expect(
+      specifiers(`// import x from 'x'\n/* import('y') */\nconst u = 'http://a'; const v = import('z');`),
+    ).toEqual(['z']);
+  });
+});
+
+function rowOf(file: SourceFile): string | undefined {
+  const [top, folder, ...rest] = withoutExtension(file).split('/');
+  const row = top === 'plugins' && rest.length > 0 ? 'plugins/*' : `${top}/${folder}`;
+  return row in MAY_IMPORT ? row : undefined;
+}
+
+// A file at the top of src or plugins is at home only in itself.
+function homeOf(file: SourceFile): string {
+  return withoutExtension(file).split('/').slice(0, 2).join('/');
+}
+
+function targetsOf(file: SourceFile): string[] {
+  return file.imports.flatMap(found => (found.target === undefined ? [] : [found.target]));
+}
+
+function imports(file: SourceFile, name: string): boolean {
+  return file.imports.some(({ specifier }) => specifier === name || specifier.startsWith(`${name}/`));
+}
+
+function isIn(target: string, folder: string): boolean {
+  return target === folder || target.startsWith(`${folder}/`);
+}
+
+function withoutExtension(file: SourceFile): string {
+  return file.path.replace(/\.ts$/, '');
+}
