@@ -1,0 +1,135 @@
+// How does a link call another plugin, such as its IPAM plugin?
+import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
+import type { CniEnv, Command } from '../cni/env.ts';
+import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
+import { parseResult, type Result } from '../cni/result.ts';
+import type { SpecVersion } from '../cni/version.ts';
+import { type Siblings, serve } from './serve.ts';
+
+/** Shorter than the runner's deadline for a link, so that the link still gets to say what happened. */
+const DELEGATE_DEADLINE_MS = 50_000;
+const BUSY_ATTEMPTS = 10;
+const BUSY_PAUSE_MS = 100;
+
+/** A plugin that another one runs with its own request (SPEC "Plugin Delegation"). */
+export interface Delegate {
+  add(): Promise<Result>;
+  check(): Promise<void>;
+  del(): Promise<void>;
+  gc(): Promise<void>;
+  status(): Promise<void>;
+}
+
+/** Whose request a delegate gets. */
+export interface Delegator {
+  readonly env: CniEnv;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly request: JsonObject;
+  readonly version: SpecVersion;
+  readonly siblings: Siblings;
+}
+
+/**
+ * The plugin named `type` on `CNI_PATH`. One that is this very executable under another name is served in this
+ * process; anybody else's is executed. The decision is made per call by device and inode, so dropping another file
+ * into the directory swaps the plugin at once.
+ * @throws CniError when no such plugin is found
+ */
+export function findDelegate(type: string, delegator: Delegator): Delegate {
+  const path = findPlugin(type, parsePluginDirs(delegator.env.path));
+  const call = (command: Command) => callDelegate(type, path, command, delegator);
+  return {
+    async add() {
+      const reply = await call('ADD');
+      if (reply === undefined) {
+        throw new CniError(
+          ErrorCode.decodingFailure,
+          `Cannot use reply of plugin "${type}": it printed nothing`,
+        );
+      }
+      return parseResult(reply, delegator.version, `result of plugin "${type}"`);
+    },
+    check: async () => void (await call('CHECK')),
+    del: async () => void (await call('DEL')),
+    gc: async () => void (await call('GC')),
+    status: async () => void (await call('STATUS')),
+  };
+}
+
+async function callDelegate(
+  type: string,
+  path: string,
+  command: Command,
+  delegator: Delegator,
+): Promise<JsonObject | undefined> {
+  const { environment, request, siblings } = delegator;
+  const env = { ...environment, CNI_COMMAND: command };
+  const stdin = JSON.stringify(request);
+  const sibling = isOwnExecutable(path) ? siblings(type) : undefined;
+  const outcome = sibling
+    ? await serve(await sibling, { env, readRequest: () => stdin }, siblings).then(withEmptyStderr)
+    : await execute(path, env, stdin);
+  const failure: LinkFailure = {
+    network: String(request.name),
+    link: type,
+    index: 0,
+    executable: path,
+    verb: command,
+    stderr: outcome.stderr,
+  };
+  if (outcome.exitCode !== 0) throw failureOf(outcome, failure);
+  return command === 'ADD' ? parseReply(outcome.stdout, failure) : undefined;
+}
+
+function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: string }): Outcome {
+  return { exitCode, stdout, stderr: '' };
+}
+
+async function execute(
+  path: string,
+  env: Record<string, string | undefined>,
+  stdin: string,
+): Promise<Outcome> {
+  const child = await spawn(path, env, stdin);
+  const timer = setTimeout(() => killGroup(child.pid), DELEGATE_DEADLINE_MS);
+  const [stdout, stderr] = await Promise.all([
+    new Response(child.stdout).text(),
+    new Response(child.stderr).text(),
+  ]);
+  const exitCode = await child.exited;
+  clearTimeout(timer);
+  return { exitCode, ...(child.signalCode ? { signal: String(child.signalCode) } : {}), stdout, stderr };
+}
+
+/** A plugin that is being replaced on disk cannot be started for a moment (ETXTBSY). */
+async function spawn(path: string, env: Record<string, string | undefined>, stdin: string) {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return Bun.spawn([path], {
+        env,
+        stdin: Buffer.from(stdin),
+        stdout: 'pipe',
+        stderr: 'pipe',
+        detached: true,
+      });
+    } catch (cause) {
+      const { code } = cause as { code?: string };
+      if (code !== 'ETXTBSY' || attempt === BUSY_ATTEMPTS) {
+        throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${code ?? String(cause)}`, {
+          cause,
+        });
+      }
+      await Bun.sleep(BUSY_PAUSE_MS);
+    }
+  }
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has just ended by itself.
+  }
+}

@@ -1,0 +1,25 @@
+// How does a process become one call of a link?
+import type { PluginDefinition } from './define.ts';
+import { type Siblings, serve, supportedVersions } from './serve.ts';
+import { readStdin, writeAll } from './stdio.ts';
+
+/**
+ * Serves the invocation this process was started for and exits. Without `CNI_COMMAND` it tells a person what it is.
+ * @param siblings other links of this executable, for delegation without a process
+ */
+export async function runPlugin(definition: PluginDefinition, siblings?: Siblings): Promise<never> {
+  if (!process.env.CNI_COMMAND) {
+    writeAll(2, aboutText(definition));
+    process.exit(0);
+  }
+  const reply = await serve(definition, { env: process.env, readRequest: readStdin }, siblings);
+  if (reply.stdout) writeAll(1, reply.stdout);
+  await reply.log.flush();
+  process.exit(reply.exitCode);
+}
+
+/** What a link says when it is called by hand. */
+export function aboutText(definition: PluginDefinition): string {
+  const versions = supportedVersions(definition);
+  return `CNI ${definition.name} plugin (catena)\nCNI protocol versions supported: ${versions.join(', ')}\n`;
+}
