@@ -76,10 +76,21 @@ export async function withHost<T>(body: (lab: Lab) => Promise<T>): Promise<T> {
 
 /** Call at the top of a file or `describe`: the function returned makes labs that `afterEach` removes. */
 export function useLabs(): () => Promise<Lab> {
+  const made = new Set<Lab>();
   afterEach(async () => {
-    await Promise.all([...open].map(lab => lab.close()));
+    await Promise.all([...made].map(lab => lab.close()));
+    made.clear();
   });
-  return createLab;
+  return async () => {
+    const lab = await createLab();
+    made.add(lab);
+    return lab;
+  };
+}
+
+/** Removes every lab that is still open: those of tests that ran into their deadline. */
+export async function closeLabs(): Promise<void> {
+  await Promise.all([...open].map(lab => lab.close()));
 }
 
 /** Makes a fake host; whoever calls this closes it. Prefer {@link withHost} or {@link useLabs}. */
@@ -187,7 +198,7 @@ function nftRows(output: { nftables?: Row[] } | never[]): Row[] {
   return ('nftables' in output ? (output.nftables ?? []) : []).filter(row => !('metainfo' in row));
 }
 
-// The last resort when a test ran into its deadline: its `finally` never comes.
+// Programs other than `bun test`, which runs no such handlers, may end at any point.
 process.on('exit', () => {
   for (const lab of open) fs.rmSync(lab.tmp, { recursive: true, force: true });
   for (const name of ownLeftovers()) Bun.spawnSync(['ip', 'netns', 'delete', name]);

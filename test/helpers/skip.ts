@@ -1,16 +1,24 @@
 // When can a test not run here, and how does the reader of the summary learn why?
 
-import { describe, test } from 'bun:test';
+import { afterAll, describe, test } from 'bun:test';
 import fs from 'node:fs';
 import { TEST_PATH } from './command.ts';
+import { closeLabs } from './netns.ts';
 import { REFERENCE_BIN_DIR } from './plugin.ts';
 
 /** Something a test needs: `undefined` when it is there, otherwise the reason why it is not. */
 export type Need = string | undefined;
 
-/** `describe` for tests that make namespaces; skipped with the reason in its title when they, or a need, are missing. */
+/**
+ * `describe` for tests that make namespaces; skipped with the reason in its title when they, or a need, are missing.
+ * At its end it removes what tests that ran into their deadline left.
+ */
 export function describeRoot(title: string, body: () => void, ...needs: Need[]): void {
-  describeNeeding(title, body, requiresRoot(), ...needs);
+  const guarded = (): void => {
+    afterAll(closeLabs);
+    body();
+  };
+  describeNeeding(title, guarded, requiresRoot(), ...needs);
 }
 
 /** `describe` that is skipped with the reason in its title when a need is not met. */
