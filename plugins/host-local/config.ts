@@ -1,0 +1,58 @@
+// What may be configured, and what does each option mean?
+import * as z from 'zod/mini';
+import { IpRange } from '../../src/cni/capabilities.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { Route } from '../../src/cni/result.ts';
+
+/** Where leases live unless `dataDir` says otherwise; shared with the reference. */
+export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
+
+/** A set of ranges from which one address is handed out. */
+const RangeSetConf = z.array(IpRange);
+
+/**
+ * The request as host-local sees it. Only shapes are checked here: whether ranges make sense is decided when an
+ * address is handed out, so that a configuration that went bad can still give its addresses back.
+ */
+export const HostLocalConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    /** Name of this plugin, `host-local`. */
+    type: z.optional(z.string()),
+    /** A single range in the old style, as CIDR; becomes a range set of its own before `ranges`. */
+    subnet: z.optional(z.string()),
+    /** First address of the single range; default: the one after the network address. */
+    rangeStart: z.optional(z.string()),
+    /** Last address of the single range; default: the one before the broadcast address (IPv6: the last one). */
+    rangeEnd: z.optional(z.string()),
+    /** Gateway of the single range, never handed out; default: the one after the network address. */
+    gateway: z.optional(z.string()),
+    /** Range sets; one address is handed out from each set, from the first range of the set that has one free. */
+    ranges: z.optional(z.array(RangeSetConf)),
+    /** Routes for the result, passed on as they are. */
+    routes: z.optional(z.array(Route)),
+    /** Directory with one folder of leases per network; default `/var/lib/cni/networks`. */
+    dataDir: z.optional(z.string()),
+    /** A file in the format of resolv.conf(5) that becomes `dns` of the result; default: none. */
+    resolvConf: z.optional(z.string()),
+  }),
+  /** Arguments of the runtime in the old style. */
+  args: z.optional(
+    z.looseObject({
+      cni: z.optional(
+        z.looseObject({
+          /** Addresses asked for, with or without prefix length. */
+          ips: z.optional(z.array(z.string())),
+        }),
+      ),
+    }),
+  ),
+  runtimeConfig: z.optional(
+    z.looseObject({
+      /** Capability `ips`: addresses asked for, with or without prefix length. */
+      ips: z.optional(z.array(z.string())),
+      /** Capability `ipRanges`: range sets that come before the configured ones. */
+      ipRanges: z.optional(z.array(RangeSetConf)),
+    }),
+  ),
+});
+export type HostLocalConf = z.output<typeof HostLocalConf>;

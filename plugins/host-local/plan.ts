@@ -1,0 +1,114 @@
+// What is this attachment to be given, before anyone looks at what is free?
+import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result, ResultDns, ResultRoute } from '../../src/cni/result.ts';
+import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
+import { findCidr, renderCidr } from '../../src/net/cidr.ts';
+import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import type { Allocation } from './allocate.ts';
+import type { HostLocalConf } from './config.ts';
+import { parseRangeSets, type RangeSet } from './range.ts';
+
+/** What is wanted: one address from each set, certain ones if they were asked for, and routes. */
+export interface Plan {
+  readonly sets: readonly RangeSet[];
+  /** Addresses asked for, in the order of the sources, none twice. */
+  readonly requested: readonly Ip[];
+  readonly routes: readonly ResultRoute[];
+}
+
+/**
+ * Brings all sources together: range sets from `ipRanges`, then the single range, then `ranges`; addresses from
+ * `CNI_ARGS`, then `args`, then `runtimeConfig`.
+ * @throws CniError 7 for a configuration that cannot work, 4 for `CNI_ARGS`
+ */
+export function planAllocation(conf: HostLocalConf, args: CniArgs, version: SpecVersion): Plan {
+  return { sets: planSets(conf, version), requested: planRequested(conf, args), routes: planRoutes(conf) };
+}
+
+/** The range sets in the order in which they are numbered. */
+export function planSets(conf: HostLocalConf, version: SpecVersion): RangeSet[] {
+  const { subnet, rangeStart, rangeEnd, gateway, ranges = [] } = conf.ipam;
+  const single = subnet
+    ? [[{ subnet, rangeStart: rangeStart ?? '', rangeEnd: rangeEnd ?? '', gateway: gateway ?? '' }]]
+    : [];
+  const sets = asInvalidConfig(() =>
+    parseRangeSets([...(conf.runtimeConfig?.ipRanges ?? []), ...single, ...ranges]),
+  );
+  if (sets.length === 0) throw invalidConfig('Cannot hand out addresses: the configuration has no ranges');
+  const families = sets.map(([range]) => range.start.family);
+  if (!atLeast(version, '0.3.0') && new Set(families).size < families.length) {
+    throw invalidConfig(
+      `Cannot use several range sets of one family: version ${version} allows one, 0.3.0 and newer more`,
+    );
+  }
+  return sets;
+}
+
+/** The result of an ADD: addresses in the order of their sets. */
+export function planResult(
+  allocations: readonly Allocation[],
+  plan: Plan,
+  dns: ResultDns | undefined,
+): Result {
+  const ips = allocations.map(({ ip, range }) => ({
+    address: renderCidr({ ip, prefix: range.subnet.prefix }),
+    gateway: renderIp(range.gateway),
+  }));
+  return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...(dns ? { dns } : {}) };
+}
+
+function planRequested(conf: HostLocalConf, args: CniArgs): Ip[] {
+  const { IP: fromArgs } = pickCniArgs(args, ['IP']);
+  const sources: [string, number, readonly string[]][] = [
+    ['CNI_ARGS "IP"', ErrorCode.invalidEnvironment, fromArgs ? [fromArgs] : []],
+    ['"args.cni.ips"', ErrorCode.invalidConfig, conf.args?.cni?.ips ?? []],
+    ['"runtimeConfig.ips"', ErrorCode.invalidConfig, conf.runtimeConfig?.ips ?? []],
+  ];
+  const requested: Ip[] = [];
+  for (const [source, code, texts] of sources) {
+    for (const text of texts) {
+      const ip = findIp(text) ?? findCidr(text)?.ip;
+      if (ip === undefined) {
+        throw new CniError(
+          code,
+          `Cannot use ${source}: ${JSON.stringify(text)} is no IP address, with or without prefix`,
+        );
+      }
+      if (!requested.some(other => sameIp(other, ip))) requested.push(ip);
+    }
+  }
+  return requested;
+}
+
+function planRoutes(conf: HostLocalConf): ResultRoute[] {
+  return (conf.ipam.routes ?? []).map((route, i) => {
+    const dst = findCidr(route.dst);
+    if (dst === undefined) {
+      throw invalidConfig(
+        `Cannot use "ipam.routes[${i}].dst": must be address/prefix, found ${JSON.stringify(route.dst)}`,
+      );
+    }
+    const { gw, ...rest } = route;
+    if (!gw) return { ...rest, dst: renderCidr(dst) } as ResultRoute;
+    const gateway = findIp(gw);
+    if (gateway === undefined) {
+      throw invalidConfig(
+        `Cannot use "ipam.routes[${i}].gw": must be an IP address, found ${JSON.stringify(gw)}`,
+      );
+    }
+    return { ...rest, dst: renderCidr(dst), gw: renderIp(gateway) } as ResultRoute;
+  });
+}
+
+function asInvalidConfig<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
+  }
+}
+
+function invalidConfig(message: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, message);
+}

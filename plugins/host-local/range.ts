@@ -1,0 +1,133 @@
+// Which addresses may be handed out?
+import type { IpRange } from '../../src/cni/capabilities.ts';
+import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../../src/net/cidr.ts';
+import { findIp, type Ip, offsetIp, renderIp, sameIp } from '../../src/net/ip.ts';
+
+/** A run of addresses inside one subnet; both ends belong to it, the gateway is left out wherever it lies. */
+export interface Range {
+  readonly subnet: Cidr;
+  readonly start: Ip;
+  readonly end: Ip;
+  readonly gateway: Ip;
+}
+
+/** Ranges of one family that do not overlap; each attachment gets one address from the set. */
+export type RangeSet = readonly [Range, ...Range[]];
+
+/** Longest prefix that leaves room for a network address, a gateway and one container. */
+const MAX_PREFIX = { 4: 30, 6: 126 } as const;
+
+/**
+ * Reads the ranges of all sets.
+ * @throws Error naming the set (by its index) and what is wrong with it
+ */
+export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[] {
+  const sets = raw.map((ranges, i) => {
+    try {
+      return parseRangeSet(ranges);
+    } catch (cause) {
+      throw new Error(`Cannot use range set ${i}: ${(cause as Error).message}`, { cause });
+    }
+  });
+  for (const [i, a] of sets.entries()) {
+    for (const [j, b] of sets.entries()) {
+      if (i < j && a.some(one => b.some(other => overlap(one, other)))) {
+        throw new Error(
+          `Cannot use range sets ${i} and ${j}: ${renderRangeSet(a)} overlaps ${renderRangeSet(b)}`,
+        );
+      }
+    }
+  }
+  return sets;
+}
+
+/** One range with its defaults filled in: gateway and start at network + 1, end before the broadcast address. */
+export function parseRange(raw: IpRange): Range {
+  const subnet = findCidr(raw.subnet);
+  if (subnet === undefined)
+    throw new Error(`"subnet" must be address/prefix, found ${JSON.stringify(raw.subnet)}`);
+  const { family } = subnet.ip;
+  const network = networkOf(subnet);
+  if (!sameIp(network, subnet.ip)) {
+    const proper = renderCidr({ ip: network, prefix: subnet.prefix });
+    throw new Error(`"subnet" ${raw.subnet} has host bits set, its network is ${proper}`);
+  }
+  if (subnet.prefix > MAX_PREFIX[family]) {
+    throw new Error(`"subnet" ${raw.subnet} is too small, its prefix may be ${MAX_PREFIX[family]} at most`);
+  }
+  const first = offsetIp(network, 1n);
+  const last = family === 4 ? offsetIp(lastOf(subnet), -1n) : lastOf(subnet);
+  const start = parseMember(raw.rangeStart, 'rangeStart', subnet) ?? first;
+  const end = parseMember(raw.rangeEnd, 'rangeEnd', subnet) ?? last;
+  if (start.value > end.value) {
+    throw new Error(`"rangeStart" ${renderIp(start)} comes after "rangeEnd" ${renderIp(end)}`);
+  }
+  return { subnet, start, end, gateway: parseOptionalIp(raw.gateway, 'gateway') ?? first };
+}
+
+/** True when the address lies between the ends of the range. */
+export function rangeContains(range: Range, ip: Ip): boolean {
+  return ip.family === range.start.family && ip.value >= range.start.value && ip.value <= range.end.value;
+}
+
+/** The range of the set in which the address lies. */
+export function findRange(set: RangeSet, ip: Ip): Range | undefined {
+  return set.find(range => rangeContains(range, ip));
+}
+
+/** True when the address is a gateway of the set and must not be handed out. */
+export function isGateway(set: RangeSet, ip: Ip): boolean {
+  return set.some(range => sameIp(range.gateway, ip));
+}
+
+/** How many addresses the set can hand out: all of its ranges, less the gateways in them. */
+export function capacityOf(set: RangeSet): bigint {
+  const gateways = new Set(set.map(range => range.gateway.value).filter(value => inSet(set, value)));
+  return set.reduce((sum, range) => sum + sizeOf(range), 0n) - BigInt(gateways.size);
+}
+
+/** Number of addresses from start to end. */
+export function sizeOf(range: Range): bigint {
+  return range.end.value - range.start.value + 1n;
+}
+
+/** `start-end[,start-end]` */
+export function renderRangeSet(set: RangeSet): string {
+  return set.map(({ start, end }) => `${renderIp(start)}-${renderIp(end)}`).join(',');
+}
+
+function parseRangeSet(raw: readonly IpRange[]): RangeSet {
+  const [first, ...rest] = raw.map(parseRange);
+  if (first === undefined) throw new Error('it has no ranges');
+  const set: RangeSet = [first, ...rest];
+  for (const [i, range] of set.entries()) {
+    if (range.start.family !== first.start.family) throw new Error('it mixes IPv4 and IPv6');
+    const other = set.slice(0, i).find(earlier => overlap(earlier, range));
+    if (other) throw new Error(`${renderRangeSet([other])} overlaps ${renderRangeSet([range])}`);
+  }
+  return set;
+}
+
+function parseMember(text: string | undefined, key: string, subnet: Cidr): Ip | undefined {
+  const ip = parseOptionalIp(text, key);
+  if (ip && !cidrContains(subnet, ip)) {
+    throw new Error(`"${key}" ${renderIp(ip)} is not in network ${renderCidr(subnet)}`);
+  }
+  return ip;
+}
+
+/** The empty text counts as absent, as in the reference. */
+function parseOptionalIp(text: string | undefined, key: string): Ip | undefined {
+  if (text === undefined || text === '') return undefined;
+  const ip = findIp(text);
+  if (ip === undefined) throw new Error(`"${key}" must be an IP address, found ${JSON.stringify(text)}`);
+  return ip;
+}
+
+function overlap(a: Range, b: Range): boolean {
+  return rangeContains(a, b.start) || rangeContains(b, a.start);
+}
+
+function inSet(set: RangeSet, value: bigint): boolean {
+  return set.some(({ start, end }) => value >= start.value && value <= end.value);
+}

@@ -1,0 +1,124 @@
+import { describe, expect, test } from 'bun:test';
+import { allocate, candidatesOf, type Leases } from '../../../../plugins/host-local/allocate.ts';
+import { parseRangeSets, type RangeSet } from '../../../../plugins/host-local/range.ts';
+import { CniError } from '../../../../src/cni/errors.ts';
+import { findIp, parseIp, renderIp } from '../../../../src/net/ip.ts';
+
+function setOf(...subnets: string[]): RangeSet {
+  const [set] = parseRangeSets([subnets.map(subnet => ({ subnet }))]);
+  if (set === undefined) throw new Error('no set');
+  return set;
+}
+
+function leases(taken: string[], last?: string): Leases {
+  return {
+    isTaken: ip => taken.includes(renderIp(ip)),
+    findLastReserved: () => (last === undefined ? undefined : findIp(last)),
+  };
+}
+
+function attempt(plan: Parameters<typeof allocate>[0], known: Leases): string[] | CniError {
+  try {
+    return allocate(plan, known).map(({ ip }) => renderIp(ip));
+  } catch (thrown) {
+    if (thrown instanceof CniError) return thrown;
+    throw thrown;
+  }
+}
+
+describe('candidatesOf()', () => {
+  const order = (set: RangeSet, last?: string) =>
+    [...candidatesOf(set, last === undefined ? undefined : parseIp(last))].map(renderIp);
+  const tail = (addresses: string[]) => addresses.map(address => address.split('.')[3]).join(' ');
+
+  test('starts at the beginning without a pointer', () => {
+    expect(tail(order(setOf('192.168.1.0/29')))).toBe('2 3 4 5 6');
+  });
+  test('goes around from the end', () => {
+    expect(tail(order(setOf('192.168.1.0/29'), '192.168.1.6'))).toBe('2 3 4 5 6');
+  });
+  test('goes around from the middle and tries the last one last', () => {
+    expect(tail(order(setOf('192.168.1.0/29'), '192.168.1.3'))).toBe('4 5 6 2 3');
+  });
+  test('starts over when the pointer lies outside', () => {
+    expect(tail(order(setOf('192.168.1.0/29'), '192.168.5.3'))).toBe('2 3 4 5 6');
+  });
+  test('walks all ranges of the set and around', () => {
+    expect(order(setOf('10.0.0.0/30', '10.0.1.0/29'), '10.0.1.5')).toEqual([
+      '10.0.1.6',
+      '10.0.0.2',
+      '10.0.1.2',
+      '10.0.1.3',
+      '10.0.1.4',
+      '10.0.1.5',
+    ]);
+  });
+  test('never offers network, broadcast or gateway', () => {
+    expect(order(setOf('10.0.0.0/30'))).toEqual(['10.0.0.2']);
+  });
+});
+
+describe('allocate()', () => {
+  const one = { sets: [setOf('10.0.0.0/29')], requested: [] };
+  const table: [
+    title: string,
+    subnets: string[],
+    taken: string[],
+    last: string | undefined,
+    expected: string,
+  ][] = [
+    ['first of a fresh network', ['10.0.0.0/29'], [], undefined, '10.0.0.2'],
+    ['next after the last', ['10.0.0.0/29'], [], '10.0.0.2', '10.0.0.3'],
+    ['skips what is taken', ['10.0.0.0/29'], ['10.0.0.2'], undefined, '10.0.0.3'],
+    ['skips what is taken after the last', ['10.0.0.0/29'], ['10.0.0.5'], '10.0.0.4', '10.0.0.6'],
+    ['wraps', ['10.0.0.0/29'], ['10.0.0.5'], '10.0.0.6', '10.0.0.2'],
+    ['a pointer out of range starts over', ['10.0.0.0/29'], [], '10.0.0.128', '10.0.0.2'],
+    ['full except the last', ['10.0.0.0/30'], [], '10.0.0.2', '10.0.0.2'],
+    ['advances to the second subnet', ['10.0.0.0/30', '10.0.1.0/30'], ['10.0.0.2'], '10.0.0.2', '10.0.1.2'],
+    ['rolls to the first subnet', ['10.0.0.0/30', '10.0.1.0/30'], ['10.0.1.2'], '10.0.1.2', '10.0.0.2'],
+  ];
+  for (const [title, subnets, taken, last, expected] of table) {
+    test(title, () => {
+      expect(attempt({ sets: [setOf(...subnets)], requested: [] }, leases(taken, last))).toEqual([expected]);
+    });
+  }
+
+  test('names set, size and use when nothing is free', () => {
+    const error = attempt(one, leases(['2', '3', '4', '5', '6'].map(n => `10.0.0.${n}`))) as CniError;
+    expect(error.code).toBe(11);
+    expect(error.message).toContain('range set 0: no IP addresses available in range set: 10.0.0.1-10.0.0.6');
+    expect(error.message).toContain('(5 of 5 addresses in use)');
+  });
+
+  test('takes one address from each set', () => {
+    const sets = [setOf('10.0.0.0/29'), setOf('fd00::/64'), setOf('10.9.0.0/24')];
+    expect(attempt({ sets, requested: [] }, leases([]))).toEqual(['10.0.0.2', 'fd00::2', '10.9.0.2']);
+  });
+
+  test('gives requested addresses, each from its own set, in the order asked for', () => {
+    const sets = [setOf('10.0.0.0/24'), setOf('fd00::/64')];
+    const requested = [parseIp('fd00::77'), parseIp('10.0.0.88')];
+    expect(attempt({ sets, requested }, leases([]))).toEqual(['10.0.0.88', 'fd00::77']);
+  });
+
+  test('refuses requested addresses that are taken, a gateway, outside or second in a set', () => {
+    const ask = (...texts: string[]) =>
+      attempt({ ...one, requested: texts.map(parseIp) }, leases(['10.0.0.4'])) as CniError;
+    expect(ask('10.0.0.4')).toMatchObject({
+      code: 101,
+      message: expect.stringContaining('10.0.0.4: it is in use'),
+    });
+    expect(ask('10.0.0.1')).toMatchObject({
+      code: 101,
+      message: expect.stringContaining('it is the gateway'),
+    });
+    expect(ask('10.0.0.7')).toMatchObject({
+      code: 102,
+      message: expect.stringContaining('addresses 10.0.0.7'),
+    });
+    expect(ask('10.0.0.2', '10.0.0.3')).toMatchObject({
+      code: 102,
+      message: expect.stringContaining('10.0.0.3'),
+    });
+  });
+});

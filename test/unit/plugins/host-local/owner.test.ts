@@ -1,0 +1,27 @@
+import { describe, expect, test } from 'bun:test';
+import { parseOwner, renderOwner } from '../../../../plugins/host-local/owner.ts';
+
+describe('renderOwner()', () => {
+  test('writes the bytes of the reference', () => {
+    expect(renderOwner({ containerId: 'dummy', ifname: 'eth0' })).toBe('dummy\r\neth0');
+    expect(renderOwner({ containerId: ' dummy\n ', ifname: 'eth0' })).toBe('dummy\r\neth0');
+  });
+});
+
+describe('parseOwner()', () => {
+  test("reads today's and older leases, white space around them ignored", () => {
+    expect(parseOwner('dummy\r\neth0')).toEqual({ containerId: 'dummy', ifname: 'eth0' });
+    expect(parseOwner(' dummy\r\neth0\n')).toEqual({ containerId: 'dummy', ifname: 'eth0' });
+    expect(parseOwner('dummy\n')).toEqual({ containerId: 'dummy' });
+  });
+
+  test('does not understand empty and foreign text', () => {
+    expect(['', '\n', 'dummy\neth0', 'a\r\nb\r\nc', '{"id": 1}'].map(parseOwner)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+});

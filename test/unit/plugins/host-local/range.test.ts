@@ -1,0 +1,130 @@
+import { describe, expect, test } from 'bun:test';
+import {
+  capacityOf,
+  findRange,
+  parseRange,
+  parseRangeSets,
+  renderRangeSet,
+} from '../../../../plugins/host-local/range.ts';
+import { parseIp, renderIp } from '../../../../src/net/ip.ts';
+
+function texts(raw: Parameters<typeof parseRange>[0]): Record<string, string> {
+  const { start, end, gateway } = parseRange(raw);
+  return { start: renderIp(start), end: renderIp(end), gateway: renderIp(gateway) };
+}
+
+describe('parseRange()', () => {
+  test('fills in gateway, start and end', () => {
+    expect(texts({ subnet: '192.0.2.0/24' })).toEqual({
+      start: '192.0.2.1',
+      end: '192.0.2.254',
+      gateway: '192.0.2.1',
+    });
+    expect(texts({ subnet: '192.0.2.0/25' })).toEqual({
+      start: '192.0.2.1',
+      end: '192.0.2.126',
+      gateway: '192.0.2.1',
+    });
+    expect(texts({ subnet: '2001:db8:1::/64' })).toEqual({
+      start: '2001:db8:1::1',
+      end: '2001:db8:1:0:ffff:ffff:ffff:ffff',
+      gateway: '2001:db8:1::1',
+    });
+  });
+
+  test('keeps explicit values and takes empty ones for absent', () => {
+    const raw = {
+      subnet: '192.0.2.0/24',
+      rangeStart: '192.0.2.40',
+      rangeEnd: '192.0.2.50',
+      gateway: '192.0.2.254',
+    };
+    expect(texts(raw)).toEqual({ start: '192.0.2.40', end: '192.0.2.50', gateway: '192.0.2.254' });
+    expect(texts({ subnet: '192.0.2.0/29', rangeStart: '', rangeEnd: '', gateway: '' }).end).toBe(
+      '192.0.2.6',
+    );
+  });
+
+  const bad: [string, Parameters<typeof parseRange>[0], string][] = [
+    ['a subnet that is none', { subnet: '192.0.2.0' }, '"subnet" must be address/prefix'],
+    ['host bits', { subnet: '192.0.2.12/24' }, 'its network is 192.0.2.0/24'],
+    ['host bits across octets', { subnet: '192.0.2.12/23' }, 'its network is 192.0.2.0/23'],
+    ['IPv6 host bits', { subnet: '2001:db8:1::24:19/64' }, 'its network is 2001:db8:1::/64'],
+    ['a subnet without room', { subnet: '192.0.2.0/31' }, 'prefix may be 30 at most'],
+    ['an IPv6 subnet without room', { subnet: '2001:db8::/127' }, 'prefix may be 126 at most'],
+    [
+      'a start outside',
+      { subnet: '192.0.2.0/24', rangeStart: '192.0.3.1' },
+      '"rangeStart" 192.0.3.1 is not in network',
+    ],
+    [
+      'an end outside',
+      { subnet: '192.0.2.0/24', rangeEnd: '192.0.4.1' },
+      '"rangeEnd" 192.0.4.1 is not in network',
+    ],
+    [
+      'a start after the end',
+      { subnet: '192.0.2.0/24', rangeStart: '192.0.2.50', rangeEnd: '192.0.2.40' },
+      'comes after',
+    ],
+    [
+      'a gateway that is none',
+      { subnet: '192.0.2.0/24', gateway: 'x' },
+      '"gateway" must be an IP address, found "x"',
+    ],
+  ];
+  for (const [title, raw, message] of bad) {
+    test(`refuses ${title}`, () => expect(() => parseRange(raw)).toThrow(message));
+  }
+});
+
+describe('parseRangeSets()', () => {
+  test('lets ranges of one subnet stand side by side', () => {
+    const [set] = parseRangeSets([
+      [
+        { subnet: '10.0.0.0/24', rangeStart: '10.0.0.10', rangeEnd: '10.0.0.20' },
+        { subnet: '10.0.0.0/24', rangeStart: '10.0.0.30', rangeEnd: '10.0.0.40' },
+      ],
+    ]);
+    expect(set && renderRangeSet(set)).toBe('10.0.0.10-10.0.0.20,10.0.0.30-10.0.0.40');
+  });
+
+  test('names the set that is wrong', () => {
+    const good = [{ subnet: '10.0.0.0/24' }];
+    expect(() => parseRangeSets([good, []])).toThrow('range set 1: it has no ranges');
+    expect(() => parseRangeSets([[...good, { subnet: 'fd00::/64' }]])).toThrow(
+      'range set 0: it mixes IPv4 and IPv6',
+    );
+    expect(() => parseRangeSets([[...good, { subnet: '10.0.0.0/25' }]])).toThrow(
+      'range set 0: 10.0.0.1-10.0.0.254 overlaps',
+    );
+    expect(() => parseRangeSets([good, [{ subnet: '10.0.0.128/25' }]])).toThrow('range sets 0 and 1');
+  });
+});
+
+describe('capacityOf()', () => {
+  test('leaves out gateways that lie in a range', () => {
+    const [inside, outside] = parseRangeSets([
+      [{ subnet: '10.0.0.0/29' }],
+      [{ subnet: '10.0.1.0/29', rangeStart: '10.0.1.2' }],
+    ]);
+    expect(inside && capacityOf(inside)).toBe(5n);
+    expect(outside && capacityOf(outside)).toBe(5n);
+  });
+});
+
+describe('findRange()', () => {
+  test('respects both ends', () => {
+    const [set] = parseRangeSets([
+      [{ subnet: '10.0.0.0/24', rangeStart: '10.0.0.10', rangeEnd: '10.0.0.20' }],
+    ]);
+    const found = (text: string) => set && findRange(set, parseIp(text)) !== undefined;
+    expect(['10.0.0.9', '10.0.0.10', '10.0.0.20', '10.0.0.21', 'fd00::10'].map(found)).toEqual([
+      false,
+      true,
+      true,
+      false,
+      false,
+    ]);
+  });
+});
