@@ -1,6 +1,6 @@
 // What is a network configuration list, and is this JSON one?
 import { parseNetworkName } from './env.ts';
-import { CniError, ErrorCode } from './errors.ts';
+import { CniError, type CniErrorOptions, ErrorCode } from './errors.ts';
 import { decode, isObject, type JsonObject } from './json.ts';
 import { PluginConfig } from './plugin-config.ts';
 
@@ -32,8 +32,12 @@ export interface ConflistParts {
 export class ConflistError extends CniError {
   readonly path: readonly (string | number)[];
 
-  constructor(path: readonly (string | number)[], message: string, cause?: unknown) {
-    super(ErrorCode.invalidConfig, message, { cause });
+  constructor(
+    path: readonly (string | number)[],
+    message: string,
+    { code = ErrorCode.invalidConfig, ...options }: CniErrorOptions & { readonly code?: number } = {},
+  ) {
+    super(code, message, options);
     this.path = path;
   }
 }
@@ -71,7 +75,7 @@ export function parsePluginEntry(conf: unknown, path: readonly (string | number)
   try {
     known = decode(PluginConfig, conf, what);
   } catch (cause) {
-    throw new ConflistError(path, (cause as Error).message, cause);
+    throw new ConflistError(path, (cause as Error).message, { cause });
   }
   return { type: known.type, capabilities: known.capabilities ?? {}, conf };
 }
@@ -96,7 +100,7 @@ function networkNameOf(list: JsonObject): string {
   } catch (cause) {
     const { message, details } = cause as CniError;
     const found = details === undefined ? '' : `, found ${JSON.stringify(details)}`;
-    throw new ConflistError(['name'], `Cannot use "name" of the list: ${message}${found}`, cause);
+    throw new ConflistError(['name'], `Cannot use "name" of the list: ${message}${found}`, { cause });
   }
 }
 

@@ -1,0 +1,77 @@
+// What is a network that can be run: a list with its version chosen and its links complete?
+import {
+  ConflistError,
+  type ConflistParts,
+  type PluginEntry,
+  parseConflist,
+  upgradeToConflist,
+} from '../cni/conflist.ts';
+import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
+import type { SpecVersion } from '../cni/version.ts';
+import { selectVersion } from './select-version.ts';
+
+/** A network, ready to run. */
+export interface Conflist {
+  readonly name: string;
+  /** The version every link is called with. */
+  readonly version: SpecVersion;
+  readonly disableCheck: boolean;
+  readonly disableGC: boolean;
+  /** In order of ADD; never empty. */
+  readonly plugins: readonly PluginEntry[];
+  /**
+   * The configuration as text, from which {@link parseNetwork} makes this very network again. It is the file's text
+   * unless links came from files beside it. The result cache keeps it.
+   */
+  readonly source: string;
+}
+
+/**
+ * A network from the text of a list, or of a single plugin configuration, which becomes a list of one.
+ * @throws CniError 6 (not JSON), 7 (not a list), 1 (no version we speak)
+ */
+export function parseNetwork(text: string, what = 'network configuration'): Conflist {
+  const object = parseObject(text, what);
+  if (!isSinglePlugin(object)) return completeNetwork(parseConflist(object), text, []);
+  const list = upgradeToConflist(object);
+  return completeNetwork(parseConflist(list), JSON.stringify(list), []);
+}
+
+/**
+ * A network from the parts of a list and the links found beside it, which follow the inlined ones.
+ * @throws ConflistError 7 without any link, 1 for a version we do not speak
+ */
+export function completeNetwork(
+  parts: ConflistParts,
+  text: string,
+  beside: readonly PluginEntry[],
+): Conflist {
+  const plugins = [...(parts.plugins ?? []), ...beside];
+  if (!plugins.length) throw new ConflistError([], 'Cannot use the list: it has no "plugins"');
+  return {
+    name: parts.name,
+    version: selectVersion(parts),
+    disableCheck: parts.disableCheck,
+    disableGC: parts.disableGC,
+    plugins,
+    source: beside.length ? inlineAll(text, plugins) : text,
+  };
+}
+
+/** True for a plugin configuration rather than a list: `plugins` is what only lists have, `type` what only plugins have. */
+export function isSinglePlugin(object: JsonObject): boolean {
+  return object.plugins === undefined && object.type !== undefined;
+}
+
+/**
+ * The reference caches the list without the links found beside it, so that its DEL from the cache forgets them. Text
+ * that holds them all is understood by everyone.
+ */
+function inlineAll(text: string, plugins: readonly PluginEntry[]): string {
+  const list: unknown = JSON.parse(text);
+  return JSON.stringify({
+    ...(isObject(list) ? list : {}),
+    loadOnlyInlinedPlugins: true,
+    plugins: plugins.map(({ conf }) => conf),
+  });
+}

@@ -1,0 +1,209 @@
+// How does one plugin process start, get its request, and end?
+import { ChildProcess } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { execa, type ResultPromise } from 'execa';
+import type { Outcome } from '../cni/reply.ts';
+
+/** What to start. */
+export interface Invocation {
+  readonly path: string;
+  /** The complete environment. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Time from {@link PluginProcess.send} until the process group is ended. */
+  readonly deadlineMs: number;
+}
+
+/** How an invocation went. One of `exitCode`, `signal` and `spawnError` is set. */
+export interface ExecOutcome extends Outcome {
+  readonly durationMs: number;
+  /** The process did not start: the kernel's reason, for example `EACCES: permission denied`. */
+  readonly spawnError?: string;
+  /** We ended the process, and why. */
+  readonly ended?: 'deadline' | 'output';
+}
+
+/** A started plugin that has not been asked anything yet. */
+export interface PluginProcess {
+  /** Hands over the request and waits for the process to end; never rejects. Call it once. */
+  send(request: string): Promise<ExecOutcome>;
+  /** Ends the process, which has read nothing. */
+  discard(): void;
+}
+
+/** Starts a plugin: the seam at which tests and other ways of running a link come in. */
+export type StartPlugin = (invocation: Invocation) => PluginProcess;
+
+/** Time for a plugin to run, unless the caller says otherwise. */
+export const DEFAULT_DEADLINE_MS = 60_000;
+/** Time between SIGTERM and SIGKILL. */
+const GRACE_MS = 2_000;
+/** Time for output that is still in the pipe when the process has ended, held open by a grandchild. */
+const DRAIN_MS = 250;
+const MAX_STDOUT_BYTES = 16 * 1024 * 1024;
+const MAX_STDERR_BYTES = 1024 * 1024;
+/** A file just written may be open for writing in a process forked meanwhile, for a moment. */
+const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
+
+/**
+ * Starts an executable as leader of a process group of its own, so that whatever it starts can be ended with it.
+ * Standard output holds at most 16 MiB, more ends the plugin; of standard error the last 1 MiB is kept.
+ */
+export function startPlugin({ path, env, deadlineMs }: Invocation): PluginProcess {
+  let running = spawn(path, env);
+  return {
+    async send(request) {
+      const started = performance.now();
+      const elapsed = () => performance.now() - started;
+      for (const pause of [...BUSY_RETRY_MS, undefined]) {
+        const outcome = await converse(running, request, deadlineMs - elapsed());
+        if (outcome.spawnError === undefined) return { ...outcome, durationMs: elapsed() };
+        if (
+          !outcome.spawnError.startsWith('ETXTBSY') ||
+          pause === undefined ||
+          elapsed() + pause > deadlineMs
+        ) {
+          return { ...outcome, durationMs: elapsed() };
+        }
+        await sleep(pause);
+        running = spawn(path, env);
+      }
+      throw new Error('unreachable');
+    },
+    discard() {
+      running.stdin.on('error', () => {});
+      endGroup(running, 'SIGKILL');
+    },
+  };
+}
+
+type Running = ResultPromise<typeof EXECA_OPTIONS>;
+
+const EXECA_OPTIONS = {
+  detached: true,
+  // A runtime that goes away must not take half a chain with it.
+  cleanup: false,
+  extendEnv: false,
+  reject: false,
+  buffer: false,
+  stdin: 'pipe',
+  stdout: 'pipe',
+  stderr: 'pipe',
+} as const;
+
+function spawn(path: string, env: Invocation['env']): Running {
+  letExecaReportSpawnErrors();
+  return execa(path, [], { ...EXECA_OPTIONS, env: env as Record<string, string> }) as Running;
+}
+
+async function converse(
+  running: Running,
+  request: string,
+  deadlineMs: number,
+): Promise<Omit<ExecOutcome, 'durationMs'>> {
+  if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
+  let ended: ExecOutcome['ended'];
+  const end = (reason: NonNullable<ExecOutcome['ended']>) => {
+    if (ended !== undefined) return;
+    ended = reason;
+    endGroup(running, 'SIGTERM');
+    killTimer = setTimeout(() => endGroup(running, 'SIGKILL'), GRACE_MS);
+  };
+  let killTimer: NodeJS.Timeout | undefined;
+  const deadlineTimer = setTimeout(() => end('deadline'), Math.max(deadlineMs, 0));
+
+  const stdout = collect(running.stdout, MAX_STDOUT_BYTES, () => end('output'));
+  const stderr = collect(running.stderr, MAX_STDERR_BYTES);
+  // A plugin need not read its request: a broken pipe is no error.
+  running.stdin.on('error', () => {});
+  running.stdin.end(request);
+
+  const [exitCode, signal] = await exitOf(running);
+  clearTimeout(deadlineTimer);
+  // Children that ignored SIGTERM must not outlive the plugin we ended.
+  if (ended !== undefined) endGroup(running, 'SIGKILL');
+  clearTimeout(killTimer);
+  await Promise.race([
+    Promise.all([stdout.closed, stderr.closed]),
+    sleep(DRAIN_MS, undefined, { ref: false }),
+  ]);
+  for (const stream of [running.stdin, running.stdout, running.stderr]) stream.destroy();
+  return {
+    ...(exitCode === null ? {} : { exitCode }),
+    ...(signal === null ? {} : { signal }),
+    ...(ended === undefined ? {} : { ended }),
+    stdout: stdout.text(),
+    stderr: stderr.text(),
+  };
+}
+
+interface Collector {
+  readonly closed: Promise<void>;
+  text(): string;
+}
+
+/** Keeps the head of a stream and reports the overflow, or, without anyone to report to, keeps its tail. */
+function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void): Collector {
+  let chunks: Buffer[] = [];
+  let size = 0;
+  stream.on('data', (chunk: Buffer) => {
+    if (size > limit && onOverflow) return;
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size <= limit) return;
+    if (onOverflow) return onOverflow();
+    if (size > 2 * limit) chunks = [Buffer.concat(chunks).subarray(-limit)];
+    if (size > 2 * limit) size = limit;
+  });
+  const closed = new Promise<void>(resolve => {
+    stream.on('end', resolve);
+    stream.on('close', resolve);
+    stream.on('error', () => resolve());
+  });
+  const text = () => {
+    const all = Buffer.concat(chunks);
+    return (onOverflow ? all.subarray(0, limit) : all.subarray(-limit)).toString();
+  };
+  return { closed, text };
+}
+
+function exitOf(running: Running): Promise<[exitCode: number | null, signal: NodeJS.Signals | null]> {
+  return new Promise(resolve => {
+    if (running.exitCode !== null || running.signalCode !== null) {
+      return resolve([running.exitCode, running.signalCode]);
+    }
+    running.once('exit', (exitCode, signal) => resolve([exitCode, signal]));
+  });
+}
+
+async function spawnErrorOf(running: Running): Promise<string> {
+  const result = await running;
+  const cause = result.cause instanceof Error ? result.cause.message : String(result.shortMessage);
+  const code = result.code ?? '';
+  return cause.startsWith(code) ? cause : `${code}: ${cause}`;
+}
+
+function endGroup(running: Running, signal: NodeJS.Signals): void {
+  if (running.pid === undefined) return;
+  try {
+    process.kill(-running.pid, signal);
+  } catch {
+    // Nobody of the group is left.
+  }
+}
+
+/**
+ * When spawn() throws, execa hangs placeholder streams on the failed process. On Bun those members are getters
+ * without setter, and the TypeError of the assignment would hide the kernel's reason.
+ */
+function letExecaReportSpawnErrors(): void {
+  for (const name of ['stdin', 'stdout', 'stderr', 'stdio']) {
+    const member = Object.getOwnPropertyDescriptor(ChildProcess.prototype, name);
+    if (member?.get === undefined || member.set !== undefined) continue;
+    Object.defineProperty(ChildProcess.prototype, name, {
+      ...member,
+      set(value) {
+        Object.defineProperty(this, name, { value, writable: true, configurable: true });
+      },
+    });
+  }
+}

@@ -1,0 +1,34 @@
+// How do several failures of a chain become one that tells them all?
+import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
+
+/** The same error with more details; code, message and link stay. */
+export function withDetails(error: unknown, details: string, causes: readonly unknown[] = []): unknown {
+  if (!(error instanceof CniError)) return new Error(details, { cause: error });
+  return new CniError(error.code, error.message, {
+    details: [error.details, details].filter(Boolean).join('; '),
+    cause: causes.length ? new AggregateError([error, ...causes]) : error,
+    ...(error.link ? { link: error.link } : {}),
+  });
+}
+
+/** One error for several: itself when alone, else one with the first one's code and all of them in its details. */
+export function joinErrors(what: string, errors: readonly unknown[]): unknown {
+  const [first] = errors;
+  if (errors.length === 1) return first;
+  return new CniError(
+    first instanceof CniError ? first.code : ErrorCode.unknown,
+    `${what}: ${errors.length} steps failed`,
+    {
+      details: errors.map(describeLinkError).join('; '),
+      cause: new AggregateError(errors),
+    },
+  );
+}
+
+/** An error in one sentence that names its link. */
+export function describeLinkError(error: unknown): string {
+  const link = error instanceof CniError ? error.link : undefined;
+  const text =
+    error instanceof CniError && error.details ? `${error.message} (${error.details})` : describeError(error);
+  return link === undefined ? text : `${link.link} ${link.verb}: ${text}`;
+}

@@ -1,0 +1,50 @@
+// What does one link receive on standard input?
+import type { PluginEntry } from '../cni/conflist.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import type { Conflist } from './conflist.ts';
+
+/** What the runtime adds to the entry of a list. */
+export interface RequestParts {
+  /** Result of the link before (ADD), or of the whole ADD (CHECK, DEL). */
+  readonly prevResult?: JsonObject | undefined;
+  /** What the caller offers, by capability; only what the entry declares reaches it. */
+  readonly capabilityArgs?: JsonObject | undefined;
+}
+
+/** The misspelt key that libcni sent before the specification settled; it still sends both. */
+const ATTACHMENTS_ALIAS = 'cni.dev/attachments';
+
+/**
+ * The request of ADD, CHECK and DEL (SPEC "Deriving request configuration from plugin configuration"). Every key of
+ * the user's stays, except a `prevResult` written in the file: results come from links.
+ */
+export function buildRequest(list: Conflist, entry: PluginEntry, parts: RequestParts = {}): JsonObject {
+  const { prevResult: _, ...conf } = entry.conf;
+  const runtimeConfig = pickRuntimeConfig(entry, parts.capabilityArgs ?? {});
+  return {
+    ...conf,
+    name: list.name,
+    cniVersion: list.version,
+    ...(parts.prevResult === undefined ? {} : { prevResult: parts.prevResult }),
+    ...(runtimeConfig === undefined ? {} : { runtimeConfig }),
+  };
+}
+
+/** The request of GC, with the attachments to keep under the specification's key and under libcni's older one. */
+export function buildGcRequest(
+  list: Conflist,
+  entry: PluginEntry,
+  valid: readonly AttachmentKey[],
+): JsonObject {
+  const keys = valid.map(({ containerID, ifname }) => ({ containerID, ifname }));
+  return { ...buildRequest(list, entry), [VALID_ATTACHMENTS]: keys, [ATTACHMENTS_ALIAS]: keys };
+}
+
+/** Undefined when nothing is picked: what the file says under `runtimeConfig` then stays, as in the reference. */
+function pickRuntimeConfig(entry: PluginEntry, offered: JsonObject): JsonObject | undefined {
+  const picked = Object.entries(entry.capabilities)
+    .filter(([name, wanted]) => wanted && Object.hasOwn(offered, name))
+    .map(([name]) => [name, offered[name]] as const);
+  return picked.length ? Object.fromEntries(picked) : undefined;
+}

@@ -1,0 +1,103 @@
+// What does the caller of a chain decide: where executables are, how long they may take, for which container?
+import { type CniArgs, renderCniArgs } from '../cni/cni-args.ts';
+import { type Command, findContainerIdProblem } from '../cni/env.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { findIfnameProblem } from '../net/ifname.ts';
+import type { StartPlugin } from './exec-plugin.ts';
+import { DEFAULT_CACHE_DIR } from './result-cache.ts';
+
+/** The interface of a container that a network is attached to. */
+export interface Attachment {
+  readonly containerId: string;
+  /** Path of the network namespace; may be empty on DEL, when it is gone. */
+  readonly netns: string;
+  readonly ifname: string;
+  /** `CNI_ARGS`. */
+  readonly args?: CniArgs;
+  /** What the runtime offers by capability (`{"portMappings": […]}`); each link gets what its entry declares. */
+  readonly capabilityArgs?: JsonObject;
+}
+
+/** How one link did. */
+export interface LinkEvent {
+  readonly network: string;
+  /** The link's type, and where it stands in the list, from 0. */
+  readonly link: string;
+  readonly index: number;
+  readonly verb: Command;
+  readonly durationMs: number;
+  readonly stderr: string;
+  /** What ADD printed. */
+  readonly result?: JsonObject;
+  readonly error?: CniError;
+}
+
+/** Where and how links run. */
+export interface Runtime {
+  /** Directories of `CNI_PATH`, in order. */
+  readonly pluginDirs: readonly string[];
+  /** Directory of the result cache: `CATENA_CNI_CACHE_DIR`, else `/var/lib/cni`. */
+  readonly cacheDir?: string;
+  /** Environment that links inherit; this process's unless given. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Milliseconds each link may take; 60,000 unless given. */
+  readonly deadlineMs?: number;
+  /** Called after each link. */
+  readonly onLink?: (event: LinkEvent) => void;
+  /** How a link is started; as a subprocess unless given. */
+  readonly start?: StartPlugin;
+  /** Which executables do nothing before they have read their request, so that they may be started ahead of it. */
+  readonly isOwn?: (path: string) => boolean;
+}
+
+/** Directory of the result cache. */
+export function cacheDirOf(runtime: Runtime): string {
+  return runtime.cacheDir || (runtime.env ?? process.env).CATENA_CNI_CACHE_DIR || DEFAULT_CACHE_DIR;
+}
+
+/** The environment of a link: the caller's, with the six variables of the protocol always set (SPEC "Parameters"). */
+export function linkEnv(
+  verb: Command,
+  runtime: Runtime,
+  attachment?: Attachment,
+): Record<string, string | undefined> {
+  return {
+    ...(runtime.env ?? process.env),
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: attachment?.containerId ?? '',
+    CNI_NETNS: attachment?.netns ?? '',
+    CNI_IFNAME: attachment?.ifname ?? '',
+    CNI_ARGS: renderCniArgs(attachment?.args ?? []),
+    CNI_PATH: runtime.pluginDirs.join(':'),
+  };
+}
+
+/**
+ * Checks what becomes part of paths and of the environment.
+ * @throws CniError 3 (no container id), 4 (invalid id, interface name, argument or missing namespace)
+ */
+export function checkAttachment(attachment: Attachment, verb: Command): void {
+  const { containerId, ifname, netns, args = [] } = attachment;
+  if (containerId === '') throw new CniError(ErrorCode.unknownContainer, 'missing containerID');
+  const problem = findContainerIdProblem(containerId);
+  if (problem !== undefined) throw invalid('container id', containerId, problem);
+  const ifnameProblem = findIfnameProblem(ifname);
+  if (ifnameProblem !== undefined) throw invalid('interface name', ifname, ifnameProblem);
+  if (netns === '' && verb !== 'DEL') throw invalid('network namespace', netns, `${verb} needs its path`);
+  for (const [key, value] of args) {
+    if (key === '' || /[;=\0]/.test(key) || /[;\0]/.test(value)) {
+      throw invalid('CNI_ARGS pair', `${key}=${value}`, 'neither half may hold ";", nor the key "="');
+    }
+  }
+}
+
+function invalid(what: string, value: string, problem: string): CniError {
+  return new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot use ${what} ${JSON.stringify(value)}: ${problem}`,
+    {
+      details: value,
+    },
+  );
+}

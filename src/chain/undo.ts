@@ -1,0 +1,73 @@
+// How are links undone: all of a list for DEL, those that ran for a failed ADD?
+import { CniError } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { convertResult } from '../cni/result.ts';
+import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
+import type { Conflist } from './conflist.ts';
+import { describeLinkError, withDetails } from './link-errors.ts';
+import { openLinks } from './links.ts';
+import { buildRequest } from './request.ts';
+import type { Attachment, Runtime } from './runtime.ts';
+
+/**
+ * DEL of the links from `last` down to the first; every one runs, whatever happens to the others.
+ * @returns the errors of those that failed
+ */
+export async function undoLinks(
+  list: Conflist,
+  last: number,
+  attachment: Attachment,
+  runtime: Runtime,
+  result: JsonObject | undefined,
+): Promise<unknown[]> {
+  const { capabilityArgs } = attachment;
+  const prevResult = atLeast(list.version, SINCE.prevResultOnDel)
+    ? findConverted(result, list.version)
+    : undefined;
+  const order = [...list.plugins.keys()].slice(0, last + 1).reverse();
+  const links = openLinks(list, 'DEL', runtime, order, attachment);
+  const errors: unknown[] = [];
+  for (const index of order) {
+    const entry = list.plugins[index];
+    if (entry === undefined) continue;
+    const request = buildRequest(list, entry, { prevResult, capabilityArgs });
+    await links.call(index, request).catch(error => errors.push(error));
+  }
+  links.close();
+  return errors;
+}
+
+/**
+ * Undoes a failed ADD: DEL of the links that ran, the failing one included.
+ * @param reached index of the failing link
+ * @param result of the last link that succeeded
+ * @returns the error to throw: the given one, with what went wrong meanwhile in its details
+ */
+export async function unwind(
+  error: unknown,
+  list: Conflist,
+  reached: number,
+  attachment: Attachment,
+  runtime: Runtime,
+  result: JsonObject | undefined,
+): Promise<unknown> {
+  const errors = await undoLinks(list, ranLast(error, reached), attachment, runtime, result);
+  if (!errors.length) return error;
+  return withDetails(error, `undoing failed as well: ${errors.map(describeLinkError).join('; ')}`, errors);
+}
+
+/** A link whose process did not start has nothing to undo, and could not be started to undo it. */
+function ranLast(error: unknown, reached: number): number {
+  const link = error instanceof CniError ? error.link : undefined;
+  const started = link === undefined || link.exitCode !== undefined || link.signal !== undefined;
+  return started ? reached : reached - 1;
+}
+
+function findConverted(result: JsonObject | undefined, version: SpecVersion): JsonObject | undefined {
+  try {
+    return result && convertResult(result, version);
+  } catch {
+    // DEL works without a result, and must not be kept from working by a bad one.
+    return undefined;
+  }
+}

@@ -1,0 +1,47 @@
+// What is a command of the tool: what does the table know of it, and what does it get to work with?
+
+/** An option as the table declares it; names are without the leading dashes. */
+export interface CommandOption {
+  readonly type: 'string' | 'boolean';
+  readonly multiple?: boolean;
+  /** What stands for the value in the usage text (`<dir>`). */
+  readonly placeholder?: string;
+  readonly help: string;
+}
+
+/** A row of the table in commands.ts. */
+export interface Command {
+  readonly name: string;
+  readonly summary: string;
+  /** Arguments as the usage text shows them (`<network> <netns>`). */
+  readonly usage: string;
+  /** How many arguments there may be. */
+  readonly positionals: { readonly min: number; readonly max: number };
+  readonly options: Readonly<Record<string, CommandOption>>;
+  readonly load: () => Promise<CommandModule>;
+}
+
+/** What a file in commands/ exports. */
+export interface CommandModule {
+  /** Does the work. @returns the exit code; anything thrown is reported by main.ts */
+  run(call: CommandCall): Promise<number>;
+}
+
+/** One invocation of a command. */
+export interface CommandCall {
+  readonly positionals: readonly string[];
+  /** Value of a string option; undefined when it was not given. */
+  text(option: string): string | undefined;
+  /** All values of an option that may be repeated. */
+  texts(option: string): readonly string[];
+  /** Whether a boolean option was given. */
+  on(option: string): boolean;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Writes to standard output, adding nothing. */
+  out(text: string): void;
+  /** Writes to standard error, adding nothing. */
+  err(text: string): void;
+}
+
+/** The command line is wrong: exit code 2, with a pointer to the usage text. */
+export class UsageError extends Error {}

@@ -1,0 +1,26 @@
+// What does `catena del` do?
+import type { Conflist } from '../../chain/conflist.ts';
+import { deleteNetwork, findFrozenNetwork } from '../../chain/run.ts';
+import type { Attachment, Runtime } from '../../chain/runtime.ts';
+import type { CommandCall } from '../command.ts';
+import { attachmentOf, loadTarget, runtimeOf } from '../target.ts';
+
+/** Detaches the namespace, which may be gone; an empty path stands for that as well. */
+export async function run(call: CommandCall): Promise<number> {
+  const attachment = attachmentOf(call);
+  const runtime = runtimeOf(call);
+  await deleteNetwork(loadOrRecall(call, attachment, runtime), attachment, runtime);
+  return 0;
+}
+
+/** A network whose file is gone or broken can still be deleted when its ADD is on record. */
+function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtime): Conflist {
+  try {
+    return loadTarget(call);
+  } catch (error) {
+    const [network = ''] = call.positionals;
+    const frozen = findFrozenNetwork({ ...attachment, network }, runtime);
+    if (frozen === undefined) throw error;
+    return frozen;
+  }
+}

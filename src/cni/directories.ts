@@ -1,0 +1,18 @@
+// Where does Catena keep files, unless told otherwise?
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Sockets, locks and other state that a reboot may take. */
+export function runDir(env: Environment = process.env): string {
+  return env.CATENA_RUN_DIR || '/run/catena';
+}
+
+/** State that survives a reboot and is ours alone. */
+export function stateDir(env: Environment = process.env): string {
+  return env.CATENA_STATE_DIR || '/var/lib/catena';
+}
+
+/** What we share with libcni: the result cache lies in `results` below it. */
+export function cniCacheDir(env: Environment = process.env): string {
+  return env.CATENA_CNI_CACHE_DIR || '/var/lib/cni';
+}

@@ -1,0 +1,124 @@
+// Where in a JSON text is the mistake: at which line and column?
+
+/** A place in a text; both count from 1, the column in UTF-16 units. */
+export interface TextPlace {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** A place with what is wrong there. */
+export interface SyntaxProblem extends TextPlace {
+  readonly problem: string;
+}
+
+/** What keeps a text from being JSON, or undefined when nothing does. JSON.parse of Bun does not say where. */
+export function findSyntaxProblem(text: string): SyntaxProblem | undefined {
+  try {
+    scanDocument(text, () => {});
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof Unexpected)) throw error;
+    return { ...placeAt(text, error.offset), problem: describe(text, error) };
+  }
+}
+
+/** Where the value at `path` starts in a valid JSON text; its nearest ancestor's place when it is absent. */
+export function placeOf(text: string, path: readonly (string | number)[]): TextPlace {
+  let best = { depth: -1, offset: 0 };
+  scanDocument(text, (at, offset) => {
+    const matches = at.length <= path.length && at.every((part, i) => part === path[i]);
+    // The last of a repeated key wins, as in JSON.parse.
+    if (matches && at.length >= best.depth) best = { depth: at.length, offset };
+  });
+  return placeAt(text, best.offset);
+}
+
+type Visit = (path: readonly (string | number)[], offset: number) => void;
+
+class Unexpected extends Error {
+  readonly offset: number;
+  readonly expected: string;
+
+  constructor(offset: number, expected: string) {
+    super(expected);
+    this.offset = offset;
+    this.expected = expected;
+  }
+}
+
+function scanDocument(text: string, visit: Visit): void {
+  const end = skipSpace(text, scanValue(text, skipSpace(text, 0), [], visit));
+  if (end < text.length) throw new Unexpected(end, 'the end of the document');
+}
+
+/** Each scanner returns the offset after what it read. */
+function scanValue(text: string, at: number, path: readonly (string | number)[], visit: Visit): number {
+  visit(path, at);
+  if (text[at] === '{') return scanObject(text, at + 1, path, visit);
+  if (text[at] === '[') return scanArray(text, at + 1, path, visit);
+  if (text[at] === '"') return scanString(text, at);
+  const scalar = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)/y;
+  scalar.lastIndex = at;
+  if (!scalar.test(text)) throw new Unexpected(at, 'a value');
+  return scalar.lastIndex;
+}
+
+function scanObject(text: string, start: number, path: readonly (string | number)[], visit: Visit): number {
+  let at = skipSpace(text, start);
+  if (text[at] === '}') return at + 1;
+  for (;;) {
+    if (text[at] !== '"') throw new Unexpected(at, 'a key in double quotes');
+    const keyEnd = scanString(text, at);
+    const key = JSON.parse(text.slice(at, keyEnd)) as string;
+    at = skipSpace(text, keyEnd);
+    if (text[at] !== ':') throw new Unexpected(at, '":" after the key');
+    at = skipSpace(text, scanValue(text, skipSpace(text, at + 1), [...path, key], visit));
+    if (text[at] === '}') return at + 1;
+    if (text[at] !== ',') throw new Unexpected(at, '"," or "}"');
+    at = skipSpace(text, at + 1);
+  }
+}
+
+function scanArray(text: string, start: number, path: readonly (string | number)[], visit: Visit): number {
+  let at = skipSpace(text, start);
+  if (text[at] === ']') return at + 1;
+  for (let i = 0; ; i++) {
+    at = skipSpace(text, scanValue(text, at, [...path, i], visit));
+    if (text[at] === ']') return at + 1;
+    if (text[at] !== ',') throw new Unexpected(at, '"," or "]"');
+    at = skipSpace(text, at + 1);
+  }
+}
+
+function scanString(text: string, start: number): number {
+  let at = start + 1;
+  for (;;) {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON forbids exactly these inside a string
+    const plain = /[^"\\\u0000-\u001f]*/y;
+    plain.lastIndex = at;
+    plain.test(text);
+    at = plain.lastIndex;
+    if (text[at] === '"') return at + 1;
+    const escaped = /\\(?:["\\/bfnrt]|u[\da-fA-F]{4})/y;
+    escaped.lastIndex = at;
+    if (!escaped.test(text))
+      throw new Unexpected(at, text[at] === '\\' ? 'a valid escape' : 'the end of the string');
+    at = escaped.lastIndex;
+  }
+}
+
+function skipSpace(text: string, start: number): number {
+  let at = start;
+  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\t' || text[at] === '\r') at++;
+  return at;
+}
+
+function describe(text: string, { offset, expected }: Unexpected): string {
+  const [found] = text.slice(offset);
+  return `expected ${expected}, found ${found === undefined ? 'the end of the text' : JSON.stringify(found)}`;
+}
+
+function placeAt(text: string, offset: number): TextPlace {
+  const before = text.slice(0, offset).split('\n');
+  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+}
