@@ -30,6 +30,7 @@ export interface CallFacts {
   readonly version: SpecVersion;
   readonly conf: unknown;
   readonly request: JsonObject;
+  readonly requestText: string;
   readonly prevResult: Result | undefined;
   readonly log: Log;
   readonly siblings: Siblings;
@@ -66,6 +67,9 @@ export class LiveCall implements Call<never> {
   }
   get request(): JsonObject {
     return this.#facts.request;
+  }
+  get requestText(): string {
+    return this.#facts.requestText;
   }
   get prevResult(): Result | undefined {
     return this.#facts.prevResult;

@@ -49,6 +49,8 @@ export interface Call<Conf = unknown> {
   readonly conf: Conf;
   /** The request as it came, unknown keys included; what a delegate receives. */
   readonly request: JsonObject;
+  /** The request before it was decoded, for what decoding loses: keys that are there twice. */
+  readonly requestText: string;
   /** In the shape of 1.1.0 whatever the configuration's version. */
   readonly prevResult: Result | undefined;
   /** Attachments that GC must keep; undefined when the runtime sent no list. */

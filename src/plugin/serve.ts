@@ -48,7 +48,8 @@ export async function serve(
     const env = parseEnv(invocation.env);
     if (env.command === 'VERSION')
       return { exitCode: 0, stdout: `${JSON.stringify(versionReply(definition))}\n`, log };
-    const request = parseObject(invocation.readRequest(), 'network configuration on standard input');
+    const requestText = invocation.readRequest();
+    const request = parseObject(requestText, 'network configuration on standard input');
     version = typeof request.cniVersion === 'string' ? request.cniVersion : undefined;
     const network = parseNetworkName(request.name);
     const known = agreeOnVersion(definition, request, env.command);
@@ -64,6 +65,7 @@ export async function serve(
         `configuration of "${definition.name}" in network "${network}"`,
       ),
       request,
+      requestText,
       prevResult: prevResultOf(request, known),
       log,
       siblings,
