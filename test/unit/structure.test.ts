@@ -16,13 +16,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cni': ['src/net'],
   'src/netlink': ['src/net', 'src/sys'],
   'src/chain': ['src/cni', 'src/net'],
-  'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys'],
+  // A delegate is found as any link is.
+  'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/chain/find-plugin'],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/daemon': ['src/chain', 'src/cni', 'src/net'],
   'src/cli': ['src/daemon', 'src/lab', 'src/chain', 'src/cni', 'src/net'],
   'plugins/*': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
-    ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl'],
+    ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
   ],
   // The library: protocol and runner, no kernel.
   'src/index': ['src/chain', 'src/cni', 'src/net'],

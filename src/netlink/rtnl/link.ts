@@ -61,6 +61,8 @@ export interface LinkChange {
   /** Index of the new master; 0 releases the port. */
   readonly master?: number | undefined;
   readonly name?: string | undefined;
+  /** A note of up to 255 bytes that `ip link` shows. */
+  readonly alias?: string | undefined;
 }
 
 /** The link of that name or index, or undefined. Same as: `ip link show dev <name>` */
@@ -129,10 +131,10 @@ export function setLink(socket: NetlinkSocket, index: number, change: LinkChange
     mask |= bit;
     if (on) flags |= bit;
   }
-  const { mac, mtu, txqlen, master, name } = change;
+  const { mac, mtu, txqlen, master, name, alias } = change;
   const body = linkMessage.encode(
     { index, flags, change: mask },
-    defined({ address: mac, mtu, txqlen, master, ifname: name }),
+    defined({ address: mac, mtu, txqlen, master, ifname: name, alias }),
   );
   const words = Object.entries(defined(change)).map(([key, value]) => `${key} ${value}`);
   socket.request({ op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body });
