@@ -13,7 +13,8 @@ export function refuseReadOnly(dir: string): void {
   let existing = dir;
   while (!existsSync(existing)) existing = dirname(existing);
   try {
-    accessSync(existing, constants.W_OK | constants.X_OK);
+    // The slash makes a file that stands where a directory should be an error.
+    accessSync(`${existing}/`, constants.W_OK | constants.X_OK);
   } catch (cause) {
     const reason = (cause as { code?: string }).code ?? String(cause);
     throw new CniError(

@@ -1,0 +1,26 @@
+// What does an attachment to the loopback interface report?
+import type { Result } from '../../src/cni/result.ts';
+import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
+
+/** Name of the loopback interface; `CNI_IFNAME` makes no difference. */
+export const LOOPBACK = 'lo';
+
+/** The kernel's hardware address of a loopback interface. */
+const NO_MAC = '00:00:00:00:00:00';
+
+/**
+ * The result of an ADD that nothing came before: the interface with the first loopback address of each family.
+ * @param addresses what the kernel put on the interface, in its order
+ */
+export function planResult(addresses: readonly Cidr[], sandbox: string): Result {
+  const ips = ([4, 6] as const).flatMap(family => {
+    const first = addresses.find(address => address.ip.family === family && isLoopback(address));
+    return first === undefined ? [] : [{ address: renderCidr(first), interface: 0 }];
+  });
+  return { interfaces: [{ name: LOOPBACK, mac: NO_MAC, sandbox }], ips };
+}
+
+/** True for addresses in 127.0.0.0/8 and for ::1. */
+export function isLoopback({ ip }: Cidr): boolean {
+  return ip.family === 4 ? ip.value >> 24n === 127n : ip.value === 1n;
+}

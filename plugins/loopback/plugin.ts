@@ -1,0 +1,31 @@
+// What does loopback do for each verb?
+import { definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { LoopbackConf } from './config.ts';
+import { isLoopbackUp, listLoopbackAddresses, setLoopback } from './kernel.ts';
+import { planResult } from './plan.ts';
+
+/** Brings the loopback interface of the container up. */
+export const loopback = definePlugin({
+  name: 'loopback',
+  config: LoopbackConf,
+  netns: 'required',
+
+  add(call) {
+    const { container } = call;
+    const changed = setLoopback(container, true);
+    if (changed) call.onFailure('set the loopback interface down', () => void setLoopback(container, false));
+    return call.prevResult ?? planResult(listLoopbackAddresses(container), call.env.netns);
+  },
+
+  check(call) {
+    if (isLoopbackUp(call.container)) return;
+    throw new Error(`Cannot confirm the loopback interface in "${call.env.netns}": it is down`);
+  },
+
+  del(call) {
+    if (call.findContainerNetns() !== undefined) setLoopback(call.container, false);
+  },
+
+  gc: nothingToDo('the interface goes with its namespace'),
+  status: nothingToDo('every kernel has a loopback interface'),
+});

@@ -1,0 +1,65 @@
+// Which sysctls does the node's owner let a configuration set?
+import { readFileSync } from 'node:fs';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Sysctl } from './sysctl-key.ts';
+
+/** One regular expression per line; the place is the reference's. */
+export const ALLOWLIST = '/etc/cni/tuning/allowlist.conf';
+
+/** A line of the list and the expression it holds. */
+export interface AllowRule {
+  readonly text: string;
+  readonly pattern: RegExp;
+}
+
+/**
+ * The rules of the file, or undefined when there is no file and everything is allowed.
+ * @throws Error when a line is no regular expression
+ */
+export function readAllowlist(path = ALLOWLIST): AllowRule[] | undefined {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    if (['ENOENT', 'ENOTDIR'].includes((cause as { code?: string }).code ?? '')) return undefined;
+    throw cause;
+  }
+  return parseAllowlist(text, path);
+}
+
+/** Lines are trimmed and empty ones skipped; there are no comments. An expression may match any part of a name. */
+export function parseAllowlist(text: string, path = ALLOWLIST): AllowRule[] {
+  const lines = text.split('\n').map((line, i) => ({ text: line.trim(), number: i + 1 }));
+  return lines
+    .filter(line => line.text !== '')
+    .map(line => {
+      try {
+        return { text: line.text, pattern: parsePattern(line.text) };
+      } catch (cause) {
+        throw new Error(`Cannot use "${path}": line ${line.number} is no regular expression: ${line.text}`, {
+          cause,
+        });
+      }
+    });
+}
+
+/**
+ * Makes sure that every name, as configured, matches a rule.
+ * @throws CniError 7 naming the sysctl and the rules
+ */
+export function refuseUnlisted(sysctls: readonly Sysctl[], rules: readonly AllowRule[] | undefined): void {
+  if (rules === undefined) return;
+  const refused = sysctls.find(({ key }) => !rules.some(rule => rule.pattern.test(key)));
+  if (refused === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot set sysctl "${refused.key}": it is not allowed. Only the following sysctls are allowed: ` +
+      JSON.stringify(rules.map(rule => rule.text)),
+  );
+}
+
+/** Flags at the start, `(?i)`, are RE2's way of writing what is an argument here. */
+function parsePattern(text: string): RegExp {
+  const [, flags = '', source = text] = /^\(\?([ims]+)\)(.*)$/s.exec(text) ?? [];
+  return new RegExp(source, flags);
+}

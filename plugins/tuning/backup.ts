@@ -1,0 +1,71 @@
+// How is what was there before tuning kept until DEL?
+import { closeSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import * as z from 'zod/mini';
+import { DEFAULT_DATA_DIR } from './config.ts';
+
+/** Values before the first ADD; only what was to be changed. The keys up to `txQLen` are the reference's. */
+export const Backup = z.looseObject({
+  mac: z.optional(z.string()),
+  promisc: z.optional(z.boolean()),
+  mtu: z.optional(z.int()),
+  allmulti: z.optional(z.boolean()),
+  txQLen: z.optional(z.int()),
+  /** Ours alone, and absent when no sysctl was set: value by path below /proc/sys. The reference passes it by. */
+  sysctl: z.optional(z.record(z.string(), z.string())),
+});
+export type Backup = z.output<typeof Backup>;
+
+/** The file of one attachment; an empty directory means the default. */
+export function backupPathOf(dataDir: string | undefined, containerId: string, ifname: string): string {
+  return join(dataDir || DEFAULT_DATA_DIR, `${containerId}_${ifname}.json`);
+}
+
+/** The backup in the file; undefined when there is none, or none that can be read. */
+export function findBackup(path: string): Backup | undefined {
+  try {
+    const parsed = z.safeParse(Backup, JSON.parse(readFileSync(path, 'utf8')));
+    return parsed.success ? parsed.data : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes the file, in one step and byte for byte as the reference would. */
+export function writeBackup(path: string, backup: Backup): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const unfinished = `${path}.new`;
+  rmSync(unfinished, { force: true });
+  const fd = openSync(unfinished, 'wx', 0o600);
+  try {
+    writeSync(fd, renderBackup(backup));
+  } finally {
+    closeSync(fd);
+  }
+  renameSync(unfinished, path);
+}
+
+/** Takes the file away; an absent one is fine. */
+export function removeBackup(path: string): void {
+  rmSync(path, { force: true });
+}
+
+/** The older values win: an ADD that is repeated finds the first one's work, not the original. */
+export function mergeBackups(older: Backup, newer: Backup): Backup {
+  const sysctls = { ...newer.sysctl, ...older.sysctl };
+  const { mac, promisc, mtu, allmulti, txQLen, sysctl: _, ...unknown } = { ...newer, ...older };
+  return {
+    ...(mac === undefined ? {} : { mac }),
+    ...(promisc === undefined ? {} : { promisc }),
+    ...(mtu === undefined ? {} : { mtu }),
+    ...(allmulti === undefined ? {} : { allmulti }),
+    ...(txQLen === undefined ? {} : { txQLen }),
+    ...unknown,
+    ...(Object.keys(sysctls).length ? { sysctl: sysctls } : {}),
+  };
+}
+
+/** JSON with an indent of one space; keys in the order of the schema. */
+export function renderBackup(backup: Backup): string {
+  return JSON.stringify(mergeBackups({}, backup), null, 1);
+}

@@ -1,0 +1,114 @@
+// How are attributes and sysctls of the container read and set?
+import { existsSync } from 'node:fs';
+import { describeError } from '../../src/cni/errors.ts';
+import { findLink, getLink, type Link, type LinkChange, setLink } from '../../src/netlink/rtnl/link.ts';
+import { IFF_ALLMULTI, IFF_PROMISC } from '../../src/netlink/rtnl/link-header.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { inNetns, type Netns } from '../../src/sys/netns.ts';
+import { findSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
+import type { Backup } from './backup.ts';
+import { findPath, type LinkTuning, type TuningPlan, type TuningState } from './plan.ts';
+import type { Sysctl } from './sysctl-key.ts';
+
+/** Where tuning works: a socket in the container's namespace, and the namespace itself for sysctls. */
+export interface Target {
+  readonly socket: NetlinkSocket;
+  readonly netns: Netns;
+  readonly ifname: string;
+}
+
+/**
+ * The present values of everything that the plan names.
+ * @throws NetlinkError when there is no such interface
+ */
+export function readState({ socket, netns, ifname }: Target, plan: TuningPlan): TuningState {
+  const link = readLink(getLink(socket, ifname), plan.link);
+  const paths = plan.sysctls.flatMap(sysctl => sysctl.paths);
+  if (paths.length === 0) return { link, sysctls: new Map() };
+  const known = inNetns(netns, () =>
+    paths.filter(path => existsSync(`/proc/sys/${path}`)).map(path => [path, findSysctl(path)] as const),
+  );
+  return { link, sysctls: new Map(known) };
+}
+
+/** Sets the sysctls in their order. Same as: `sysctl -w <key>=<value>` in the container */
+export function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], state: TuningState): void {
+  if (sysctls.length === 0) return;
+  inNetns(netns, () => {
+    for (const sysctl of sysctls) writeSysctl(getPath(sysctl, state), sysctl.value);
+  });
+}
+
+/**
+ * Sets the attributes one after the other, so that a refusal names the one it is about.
+ * Same as: `ip link set dev <ifname> address … promisc … mtu … allmulticast … txqueuelen …`
+ */
+export function applyLink({ socket, ifname }: Target, link: LinkTuning): void {
+  const { index } = getLink(socket, ifname);
+  for (const change of changesOf(link)) setLink(socket, index, change);
+}
+
+/** The backup of a state: what a plan is about to change, and how it is now. */
+export function backupOf(plan: TuningPlan, state: TuningState): Backup {
+  const sysctl = plan.sysctls.flatMap(one => {
+    const path = getPath(one, state);
+    const value = state.sysctls.get(path);
+    return value === undefined ? [] : [[path, value] as const];
+  });
+  return { ...state.link, ...(sysctl.length ? { sysctl: Object.fromEntries(sysctl) } : {}) };
+}
+
+/**
+ * Brings back what a backup holds, as far as the interface is still there; every value is tried.
+ * @returns what could not be restored, in words
+ */
+export function restore({ socket, netns, ifname }: Target, backup: Backup): string[] {
+  const { sysctl = {}, mtu, mac, promisc, allmulti, txQLen } = backup;
+  const link = findLink(socket, ifname);
+  const changes = link ? changesOf({ mtu, mac, promisc, allmulti, txQLen }) : [];
+  const problems = changes.flatMap(change => attempt(() => setLink(socket, link?.index ?? 0, change)));
+  const entries = Object.entries(sysctl).reverse();
+  if (entries.length === 0) return problems;
+  return inNetns(netns, () => [
+    ...problems,
+    // A parameter that went with its interface needs no restoring.
+    ...entries.flatMap(([path, value]) =>
+      findSysctl(path) === undefined ? [] : attempt(() => writeSysctl(path, value)),
+    ),
+  ]);
+}
+
+/** {@link LinkTuning}, from a plan or from a backup. */
+type Attributes = { readonly [K in keyof LinkTuning]?: LinkTuning[K] | undefined };
+
+/** Only the attributes that the plan names. A bridge or a packet capture raises a counter, not the flag that counts here. */
+function readLink(link: Link, wanted: LinkTuning): LinkTuning {
+  const all: Required<LinkTuning> = {
+    mac: link.mac ?? '',
+    promisc: (link.flags & IFF_PROMISC) !== 0,
+    mtu: link.mtu,
+    allmulti: (link.flags & IFF_ALLMULTI) !== 0,
+    txQLen: link.attrs.txqlen ?? 0,
+  };
+  return Object.fromEntries(Object.entries(all).filter(([name]) => name in wanted));
+}
+
+function changesOf({ mac, promisc, mtu, allmulti, txQLen }: Attributes): LinkChange[] {
+  const changes: LinkChange[] = [{ mac }, { promisc }, { mtu }, { allmulti }, { txqlen: txQLen }];
+  return changes.filter(change => Object.values(change).some(value => value !== undefined));
+}
+
+function getPath(sysctl: Sysctl, state: TuningState): string {
+  const path = findPath(sysctl, state);
+  if (path !== undefined) return path;
+  throw new Error(`Cannot set sysctl "${sysctl.key}": this kernel has no "/proc/sys/${sysctl.paths[0]}"`);
+}
+
+function attempt(step: () => void): string[] {
+  try {
+    step();
+    return [];
+  } catch (thrown) {
+    return [describeError(thrown)];
+  }
+}

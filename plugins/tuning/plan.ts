@@ -1,0 +1,120 @@
+// What is to be set, by whose word, and what does the result say afterwards?
+import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { isUnicastMac, parseMac, renderMac } from '../../src/net/mac.ts';
+import type { TuningConf } from './config.ts';
+import { planSysctls, type Sysctl } from './sysctl-key.ts';
+
+/** Attributes of a link; absent means: leave alone. */
+export interface LinkTuning {
+  /** Lower-case colon notation. */
+  readonly mac?: string;
+  readonly promisc?: boolean;
+  readonly mtu?: number;
+  readonly allmulti?: boolean;
+  readonly txQLen?: number;
+}
+
+/** The desired state of the interface and of the namespace around it. */
+export interface TuningPlan {
+  readonly sysctls: readonly Sysctl[];
+  readonly link: LinkTuning;
+}
+
+/** What is set at the moment. */
+export interface TuningState {
+  /** By path, those that exist; without a value those that cannot be read. */
+  readonly sysctls: ReadonlyMap<string, string | undefined>;
+  /** The attributes that a plan names. */
+  readonly link: LinkTuning;
+}
+
+/** Attributes travel as 32-bit numbers; the devices' own limits are for the kernel to enforce. */
+const MAX_NUMBER = 2 ** 31 - 1;
+
+/**
+ * Settles which source wins: `args.cni` before the capability `mac`, before `CNI_ARGS`, before the configuration.
+ * @throws CniError 7 for values that no interface can have
+ */
+export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): TuningPlan {
+  const last = conf.args?.cni ?? {};
+  const mac = last.mac ?? (conf.runtimeConfig?.mac || pickCniArgs(args, ['MAC']).MAC || conf.mac);
+  const mtu = planNumber('mtu', last.mtu ?? conf.mtu);
+  const txQLen = planNumber('txQLen', last.txQLen ?? conf.txQLen);
+  const allmulti = last.allmulti ?? conf.allmulti;
+  const promisc = last.promisc ?? conf.promisc;
+  return {
+    sysctls: planSysctls([conf.sysctl, last.sysctl], ifname),
+    link: {
+      ...(mac ? { mac: planMac(mac) } : {}),
+      ...(promisc ? { promisc } : {}),
+      ...(mtu ? { mtu } : {}),
+      ...(allmulti === undefined ? {} : { allmulti }),
+      ...(txQLen === undefined ? {} : { txQLen }),
+    },
+  };
+}
+
+/** `prevResult` with the interface's new hardware address and MTU; a namesake in another sandbox stays as it is. */
+export function planResult(
+  prevResult: Result,
+  { mac, mtu }: LinkTuning,
+  ifname: string,
+  sandbox: string,
+): Result {
+  const interfaces = prevResult.interfaces?.map(one => {
+    if (one.name !== ifname || one.sandbox !== sandbox) return one;
+    return { ...one, ...(mac === undefined ? {} : { mac }), ...(mtu === undefined ? {} : { mtu }) };
+  });
+  return interfaces === undefined ? prevResult : { ...prevResult, interfaces };
+}
+
+/** What differs between plan and kernel, in words; nothing when all is as planned. */
+export function findDifferences(plan: TuningPlan, state: TuningState): string[] {
+  const sysctls = plan.sysctls.flatMap(sysctl => {
+    const path = findPath(sysctl, state);
+    if (path === undefined) return [`sysctl "${sysctl.key}" does not exist`];
+    const current = state.sysctls.get(path);
+    // Some parameters, such as net/ipv4/route/flush, can only be written.
+    if (current === undefined || normalize(current) === normalize(sysctl.value)) return [];
+    return [`sysctl "${path}" is "${current}" instead of "${sysctl.value}"`];
+  });
+  const attributes = Object.entries(plan.link).flatMap(([name, wanted]) => {
+    const current = state.link[name as keyof LinkTuning];
+    return current === wanted ? [] : [`${name} is ${current} instead of ${wanted}`];
+  });
+  return [...sysctls, ...attributes];
+}
+
+/** The file that a sysctl means, among those that exist. */
+export function findPath({ paths }: Sysctl, state: TuningState): string | undefined {
+  return paths.find(path => state.sysctls.has(path));
+}
+
+/** The kernel shows several values with tabs between them, whatever they were written with. */
+function normalize(value: string): string {
+  return value.trim().replace(/\s+/g, ' ');
+}
+
+function planMac(text: string): string {
+  let bytes: Uint8Array;
+  try {
+    bytes = parseMac(text);
+  } catch (cause) {
+    throw new CniError(ErrorCode.invalidConfig, (cause as Error).message, { cause });
+  }
+  if (isUnicastMac(bytes)) return renderMac(bytes);
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use hardware address "${text}": an interface needs one that is neither multicast nor all zero`,
+  );
+}
+
+function planNumber(name: string, value: number | undefined): number | undefined {
+  if (value === undefined || (value >= 0 && value <= MAX_NUMBER)) return value;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot set "${name}" to ${value}: it must be between 0 and ${MAX_NUMBER}`,
+  );
+}

@@ -1,0 +1,104 @@
+// What does tuning do for each verb?
+import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { readAllowlist, refuseUnlisted } from './allowlist.ts';
+import { type Backup, backupPathOf, findBackup, mergeBackups, removeBackup, writeBackup } from './backup.ts';
+import { TuningConf } from './config.ts';
+import { applyLink, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
+import { findDifferences, planResult, planTuning } from './plan.ts';
+import { findRepeatedKey } from './repeated-keys.ts';
+import { planSysctls } from './sysctl-key.ts';
+
+/** Sets sysctls and attributes of an interface that earlier links made. */
+export const tuning = definePlugin({
+  name: 'tuning',
+  config: TuningConf,
+  netns: 'required',
+
+  add(call) {
+    refuseRepeatedSysctl(call);
+    const { ifname, netns } = call.env;
+    const plan = planTuning(call.conf, call.args, ifname);
+    refuseUnlisted(plan.sysctls, readAllowlist());
+    const prevResult = prevResultOf(call);
+    const target = targetOf(call);
+    const state = readState(target, plan);
+    const backup = backupOf(plan, state);
+    if (Object.keys(backup).length > 0) keep(call, backup);
+    call.onFailure('restore what was there before', () => restoreAll(target, backup));
+    applySysctls(target, plan.sysctls, state);
+    applyLink(target, plan.link);
+    return planResult(prevResult, plan.link, ifname, netns);
+  },
+
+  check(call) {
+    refuseRepeatedSysctl(call);
+    const { ifname } = call.env;
+    const plan = planTuning(call.conf, call.args, ifname);
+    prevResultOf(call);
+    const differences = findDifferences(plan, readState(targetOf(call), plan));
+    if (differences.length === 0) return;
+    throw new Error(`Cannot confirm tuning of "${ifname}" in "${call.env.netns}": ${differences.join('; ')}`);
+  },
+
+  del(call) {
+    const path = fileOf(call);
+    const backup = findBackup(path);
+    if (backup === undefined) return removeBackup(path);
+    const netns = call.findContainerNetns();
+    // A container must be able to go even where something refuses to become what it was.
+    const problems = netns ? restore({ socket: call.container, netns, ifname: call.env.ifname }, backup) : [];
+    for (const problem of problems) call.log.warn(problem, { container_id: call.env.containerId });
+    if (problems.length === 0) removeBackup(path);
+  },
+
+  gc: nothingToDo('backups name no network, so one of another network could be taken for an orphan'),
+
+  status(call) {
+    try {
+      refuseUnlisted(planSysctls([call.conf.sysctl], 'eth0'), readAllowlist());
+    } catch (cause) {
+      throw new CniError(ErrorCode.unavailable, describeError(cause), { cause });
+    }
+  },
+});
+
+/** Nothing is written over what an earlier ADD found; an ADD that fails leaves the file as it was. */
+function keep(call: Call<TuningConf>, backup: Backup): void {
+  const path = fileOf(call);
+  const older = findBackup(path);
+  writeBackup(path, mergeBackups(older ?? {}, backup));
+  call.onFailure('put the backup back', () => (older ? writeBackup(path, older) : removeBackup(path)));
+}
+
+function restoreAll(target: Target, backup: Backup): void {
+  const problems = restore(target, backup);
+  if (problems.length) throw new Error(problems.join('; '));
+}
+
+function fileOf(call: Call<TuningConf>): string {
+  return backupPathOf(call.conf.dataDir, call.env.containerId, call.env.ifname);
+}
+
+function targetOf(call: Call<TuningConf>): Target {
+  return { socket: call.container, netns: call.containerNetns, ifname: call.env.ifname };
+}
+
+function prevResultOf(call: Call<TuningConf>): Result {
+  if (call.prevResult !== undefined) return call.prevResult;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    'Cannot tune: required prevResult missing; tuning must come after the plugin that makes the interface',
+  );
+}
+
+/** Decoding takes the last of two; the reference refuses them, because nobody can have meant both. */
+function refuseRepeatedSysctl(call: Call<TuningConf>): void {
+  const key = findRepeatedKey(call.requestText, 'sysctl');
+  if (key === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" is there twice`,
+  );
+}

@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'bun:test';
+import { parseAllowlist, readAllowlist, refuseUnlisted } from '../../../../plugins/tuning/allowlist.ts';
+import { planSysctls } from '../../../../plugins/tuning/sysctl-key.ts';
+
+const sysctls = (...keys: string[]) => planSysctls([Object.fromEntries(keys.map(key => [key, '1']))], 'eth0');
+
+describe('parseAllowlist()', () => {
+  test('trims lines, skips empty ones and takes flags at the start', () => {
+    const rules = parseAllowlist('  ^net\\.core\\.  \n\n(?i)^NET\\.IPV4\n');
+    expect(rules.map(rule => rule.text)).toEqual(['^net\\.core\\.', '(?i)^NET\\.IPV4']);
+    expect(() => refuseUnlisted(sysctls('net.core.somaxconn', 'net.ipv4.ip_forward'), rules)).not.toThrow();
+  });
+
+  test('names the line that is no regular expression', () => {
+    expect(() => parseAllowlist('ok\n(\n', '/x')).toThrow(
+      'Cannot use "/x": line 2 is no regular expression: (',
+    );
+  });
+});
+
+describe('refuseUnlisted()', () => {
+  test('lets everything pass without a list', () => {
+    expect(() =>
+      refuseUnlisted(sysctls('net.core.somaxconn'), readAllowlist('/nonexistent/list')),
+    ).not.toThrow();
+  });
+
+  test('refuses everything when the list is empty', () => {
+    expect(() => refuseUnlisted(sysctls('net.core.somaxconn'), [])).toThrow(
+      '"net.core.somaxconn": it is not allowed',
+    );
+    expect(() => refuseUnlisted([], [])).not.toThrow();
+  });
+
+  test('judges every name as it was written, anywhere in it', () => {
+    const rules = parseAllowlist('ipv4.conf');
+    expect(() => refuseUnlisted(sysctls('net.ipv4.conf.IFNAME.arp_filter'), rules)).not.toThrow();
+    expect(() => refuseUnlisted(sysctls('net/ipv4/ip_forward'), rules)).toThrow('["ipv4.conf"]');
+  });
+});

@@ -1,0 +1,114 @@
+import { describe, expect, test } from 'bun:test';
+import { TuningConf } from '../../../../plugins/tuning/config.ts';
+import { findDifferences, planResult, planTuning } from '../../../../plugins/tuning/plan.ts';
+import { decode } from '../../../../src/cni/json.ts';
+
+function plan(conf: object, args: [string, string][] = []) {
+  return planTuning(decode(TuningConf, { type: 'tuning', ...conf }, 'test'), args, 'eth0');
+}
+
+describe('planTuning()', () => {
+  test('does nothing unless told', () => {
+    expect(plan({})).toEqual({ sysctls: [], link: {} });
+    expect(plan({ mac: '', mtu: 0, promisc: false })).toEqual({ sysctls: [], link: {} });
+  });
+
+  test('takes allmulti off and a queue length of 0 for wishes', () => {
+    expect(plan({ allmulti: false, txQLen: 0 }).link).toEqual({ allmulti: false, txQLen: 0 });
+  });
+
+  test('settles the hardware address: conf, CNI_ARGS, capability, args.cni', () => {
+    const conf = { mac: '02:00:00:00:00:01' };
+    const args: [string, string][] = [['MAC', '02-00-00-00-00-02']];
+    const capability = { ...conf, RuntimeConfig: { mac: '0200.0000.0003' } };
+    expect(plan(conf).link.mac).toBe('02:00:00:00:00:01');
+    expect(plan(conf, args).link.mac).toBe('02:00:00:00:00:02');
+    expect(plan(capability, args).link.mac).toBe('02:00:00:00:00:03');
+    expect(plan({ ...capability, args: { cni: { mac: '02:00:00:00:00:0A' } } }, args).link.mac).toBe(
+      '02:00:00:00:00:0a',
+    );
+    expect(plan({ ...capability, args: { cni: { mac: '' } } }, args).link.mac).toBeUndefined();
+  });
+
+  test('lets args.cni switch off what the configuration wants, but not with null', () => {
+    const conf = { mtu: 1400, promisc: true, allmulti: true, txQLen: 10 };
+    expect(
+      plan({ ...conf, args: { cni: { mtu: 0, promisc: false, allmulti: false, txQLen: 5 } } }).link,
+    ).toEqual({
+      allmulti: false,
+      txQLen: 5,
+    });
+    expect(plan({ ...conf, args: { cni: { mtu: null, promisc: null } } }).link).toEqual(conf);
+  });
+
+  test('merges sysctls of args.cni, also into none', () => {
+    const args = { cni: { sysctl: { 'net.a': '2' } } };
+    expect(plan({ sysctl: { 'net.a': '1', 'net.b': '1' }, args }).sysctls.map(one => one.value)).toEqual([
+      '2',
+      '1',
+    ]);
+    expect(plan({ args }).sysctls).toHaveLength(1);
+  });
+
+  const bad: [string, object][] = [
+    ['a hardware address that is none', { mac: 'zz' }],
+    ['a multicast hardware address', { mac: '01:00:00:00:00:01' }],
+    ['a negative MTU', { mtu: -1 }],
+    ['a negative queue length', { txQLen: -1 }],
+    ['a MTU that fits no message', { mtu: 2 ** 33 }],
+  ];
+  for (const [title, conf] of bad) {
+    test(`refuses ${title}`, () =>
+      expect(() => plan(conf)).toThrow(expect.objectContaining({ code: 7 }) as Error));
+  }
+});
+
+describe('planResult()', () => {
+  test('updates the interface of that sandbox only', () => {
+    const interfaces = [
+      { name: 'eth0', mac: 'a' },
+      { name: 'eth0', mac: 'b', sandbox: '/n' },
+      { name: 'x', sandbox: '/n' },
+    ];
+    const prev = { interfaces, ips: [{ address: '10.0.0.2/24' }] };
+    expect(planResult(prev, { mac: 'c', mtu: 1400 }, 'eth0', '/n')).toEqual({
+      interfaces: [
+        { name: 'eth0', mac: 'a' },
+        { name: 'eth0', mac: 'c', sandbox: '/n', mtu: 1400 },
+        { name: 'x', sandbox: '/n' },
+      ],
+      ips: [{ address: '10.0.0.2/24' }],
+    });
+    expect(planResult(prev, { txQLen: 5 }, 'eth0', '/n')).toEqual(prev);
+  });
+});
+
+describe('findDifferences()', () => {
+  const wanted = plan({
+    sysctl: { 'net.ipv4.tcp_rmem': '1 2 3', 'net.x': '1', 'net.w': '1' },
+    mtu: 1400,
+    promisc: true,
+  });
+
+  test('ignores white space and what cannot be read', () => {
+    const sysctls = new Map([
+      ['net/ipv4/tcp_rmem', '1\t2\t3'],
+      ['net/x', '1'],
+      ['net/w', undefined],
+    ]);
+    expect(findDifferences(wanted, { sysctls, link: { mtu: 1400, promisc: true } })).toEqual([]);
+  });
+
+  test('names every difference with both values', () => {
+    const sysctls = new Map([
+      ['net/ipv4/tcp_rmem', '1 2 4'],
+      ['net/w', '1'],
+    ]);
+    expect(findDifferences(wanted, { sysctls, link: { mtu: 1500, promisc: false } })).toEqual([
+      'sysctl "net/ipv4/tcp_rmem" is "1 2 4" instead of "1 2 3"',
+      'sysctl "net.x" does not exist',
+      'promisc is false instead of true',
+      'mtu is 1500 instead of 1400',
+    ]);
+  });
+});
