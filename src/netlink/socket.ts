@@ -113,9 +113,9 @@ export class NetlinkSocket {
    * @throws NetlinkError of the first message that the kernel refused
    */
   transaction(begin: Request, requests: readonly Request[], end: Request): Uint8Array[] {
+    const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
-    const all = [this.#envelope(begin, NLM_F_REQUEST), ...envelopes, this.#envelope(end, NLM_F_REQUEST)];
-    this.#send(all);
+    this.#send([first, ...envelopes, this.#envelope(end, NLM_F_REQUEST)]);
     return this.#collectAnswers(envelopes, requests);
   }
 

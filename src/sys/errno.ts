@@ -27,6 +27,7 @@ const ERRNO: Readonly<Record<number, readonly [name: string, text: string]>> = {
   39: ['ENOTEMPTY', 'directory not empty'],
   40: ['ELOOP', 'too many levels of indirection'],
   75: ['EOVERFLOW', 'value too large'],
+  85: ['ERESTART', 'interrupted by another change'],
   90: ['EMSGSIZE', 'message too long'],
   93: ['EPROTONOSUPPORT', 'protocol not supported'],
   94: ['ESOCKTNOSUPPORT', 'socket type not supported'],
@@ -52,6 +53,7 @@ export const Errno = {
   EEXIST: 17,
   ENODEV: 19,
   EINVAL: 22,
+  ERESTART: 85,
   EOPNOTSUPP: 95,
   EADDRNOTAVAIL: 99,
 } as const;

@@ -28,6 +28,12 @@ export const u16: FixedField<number> = fixed(
   view => view.getUint16(0, true),
 );
 
+export const s16: FixedField<number> = fixed(
+  2,
+  (w, v) => w.u16(v & 0xffff),
+  view => view.getInt16(0, true),
+);
+
 export const u32: FixedField<number> = fixed(
   4,
   (w, v) => w.u32(v),
@@ -56,6 +62,12 @@ export const u32be: FixedField<number> = fixed(
   4,
   (w, v) => w.u32(v, true),
   view => view.getUint32(0, false),
+);
+
+export const s32be: FixedField<number> = fixed(
+  4,
+  (w, v) => w.u32(v >>> 0, true),
+  view => view.getInt32(0, false),
 );
 
 export const u64be: FixedField<bigint> = fixed(

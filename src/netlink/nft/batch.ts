@@ -1,0 +1,48 @@
+// How do several changes become one, and how is a change tied to what was read before?
+import { Errno } from '../../sys/errno.ts';
+import { attrs } from '../codec/attrs.ts';
+import { u32be } from '../codec/fields.ts';
+import { isNetlinkError } from '../errors.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
+import { batchBegin, batchEnd, NftMsg, nftLayout, nftRequest } from './message.ts';
+
+/** Each attempt takes well below a millisecond; others change the rule set often, but not all the time. */
+const ATTEMPTS = 100;
+
+/** linux/netfilter/nf_tables.h, enum nft_gen_attributes */
+const generationMessage = nftLayout(attrs('generation', { id: [1, u32be] }));
+
+/**
+ * Applies changes in order as one transaction: all or none. No changes, no request.
+ * @throws NetlinkError of the first change that the kernel refused
+ * Same as: `nft -f`
+ */
+export function commit(socket: NetlinkSocket, changes: readonly Request[]): void {
+  if (changes.length) socket.transaction(batchBegin(), changes, batchEnd());
+}
+
+/**
+ * Reads, decides and applies as one step: when anybody changed the rule set in between, all is done over.
+ * @param decide reads what it needs and returns the changes; may run several times, and may throw
+ * @throws NetlinkError of the first change that the kernel refused
+ */
+export function commitAfterReading(socket: NetlinkSocket, decide: () => readonly Request[]): void {
+  for (let attempt = 1; ; attempt++) {
+    const generation = readGeneration(socket);
+    const changes = decide();
+    if (changes.length === 0) return;
+    try {
+      socket.transaction(batchBegin(generation), changes, batchEnd());
+      return;
+    } catch (thrown) {
+      if (!isNetlinkError(thrown, Errno.ERESTART) || attempt === ATTEMPTS) throw thrown;
+    }
+  }
+}
+
+/** Number of the rule set's current generation: it grows with every transaction of anybody. */
+function readGeneration(socket: NetlinkSocket): number {
+  const request = nftRequest('read the rule set generation', NftMsg.GETGEN, generationMessage, 'inet', {});
+  const [body] = socket.request(request);
+  return body ? (generationMessage.decode(body).attrs.id ?? 0) : 0;
+}

@@ -1,0 +1,86 @@
+// How are chains of rules made, listed and emptied?
+import { attrs } from '../codec/attrs.ts';
+import { s32be, str, u32be, u64be } from '../codec/fields.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
+import { NFPROTO, NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+
+/** linux/netfilter.h, enum nf_inet_hooks */
+export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
+
+/** linux/netfilter_ipv4.h: where address translation stands among the users of a hook. */
+export const NF_IP_PRI_NAT_DST = -100;
+export const NF_IP_PRI_NAT_SRC = 100;
+
+/** linux/netfilter/nf_tables.h, enum nft_hook_attributes */
+const hookAttrs = attrs('hook', {
+  number: [1, u32be],
+  priority: [2, s32be],
+});
+
+/** linux/netfilter/nf_tables.h, enum nft_chain_attributes */
+export const chainAttrs = attrs('chain', {
+  table: [1, str],
+  handle: [2, u64be],
+  name: [3, str],
+  hook: [4, hookAttrs],
+  policy: [5, u32be],
+  use: [6, u32be],
+  type: [7, str],
+  flags: [10, u32be],
+});
+
+/** NFT_MSG_NEWCHAIN, NFT_MSG_GETCHAIN and NFT_MSG_DELCHAIN. */
+export const chainMessage = nftLayout(chainAttrs);
+
+/** Where packets enter a chain by themselves. */
+export interface BaseChain {
+  readonly type: 'nat' | 'filter';
+  readonly hook: keyof typeof HOOK;
+  readonly priority: number;
+}
+
+/** A chain as the kernel has it; `base` is absent for chains that are only jumped to. */
+export interface Chain {
+  readonly name: string;
+  readonly base?: BaseChain;
+}
+
+/**
+ * Makes a chain unless it exists. Base chains accept what no rule decided about.
+ * Same as: `nft add chain <family> <table> <name> [{ type nat hook <hook> priority <priority>; }]`
+ */
+export function addChain(table: Table, name: string, base?: BaseChain): Request {
+  const op = `add chain "${name}" to table ${renderTable(table)}`;
+  const hooked = base && {
+    type: base.type,
+    hook: { number: HOOK[base.hook], priority: base.priority },
+  };
+  const values = { table: table.name, name, ...hooked };
+  return nftRequest(op, NftMsg.NEWCHAIN, chainMessage, table.family, values);
+}
+
+/** Removes a chain; one with rules or jumped to is EBUSY. Same as: `nft delete chain <family> <table> <name>` */
+export function deleteChain(table: Table, name: string): Request {
+  const op = `delete chain "${name}" of table ${renderTable(table)}`;
+  return nftRequest(op, NftMsg.DELCHAIN, chainMessage, table.family, { table: table.name, name });
+}
+
+/** Chains of the table, none when there is no such table. Same as: `nft list chains <family>` */
+export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
+  const op = `list chains of table ${renderTable(table)}`;
+  const bodies = socket.dump(nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, {}));
+  return bodies.flatMap(body => {
+    const { header, attrs: own } = chainMessage.decode(body);
+    // The kernel lists the chains of every table, whatever was asked for.
+    if (header.family !== NFPROTO[table.family] || own.table !== table.name) return [];
+    const hook = hookName(own.hook?.number);
+    if (hook === undefined) return { name: own.name ?? '' };
+    const type = own.type === 'nat' ? ('nat' as const) : ('filter' as const);
+    return { name: own.name ?? '', base: { type, hook, priority: own.hook?.priority ?? 0 } };
+  });
+}
+
+function hookName(number: number | undefined): keyof typeof HOOK | undefined {
+  const hooks = Object.keys(HOOK) as (keyof typeof HOOK)[];
+  return number === undefined ? undefined : hooks.find(name => HOOK[name] === number);
+}

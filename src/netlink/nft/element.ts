@@ -1,0 +1,154 @@
+// How are elements put into sets and maps, looked up and taken out?
+import { Errno } from '../../sys/errno.ts';
+import { attrs, listOf } from '../codec/attrs.ts';
+import { str, u32be } from '../codec/fields.ts';
+import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { tolerating } from '../errors.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
+import { data, type Verdict } from './data.ts';
+import { decodeFields, encodeFields, type FieldValue, renderFields } from './datatype.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable } from './message.ts';
+import { kindOf, type NftSet } from './set.ts';
+import { comment } from './userdata.ts';
+
+/** linux/netfilter/nf_tables.h, enum nft_set_elem_attributes */
+const elementAttrs = attrs('element', {
+  key: [1, data],
+  data: [2, data],
+  flags: [3, u32be],
+  comment: [6, comment], // NFTA_SET_ELEM_USERDATA
+});
+
+/** linux/netfilter/nf_tables.h, enum nft_set_elem_list_attributes */
+export const elementListAttrs = attrs('elements', {
+  table: [1, str],
+  set: [2, str],
+  elements: [3, listOf(elementAttrs)],
+});
+
+/** NFT_MSG_NEWSETELEM, NFT_MSG_GETSETELEM and NFT_MSG_DELSETELEM. */
+export const elementMessage = nftLayout(elementListAttrs);
+
+/** A message holds 64 KiB at most; elements of any of our sets stay below this share of it. */
+const ELEMENTS_PER_MESSAGE = 100;
+
+/** A member of a set, or an entry of a map. */
+export interface Element {
+  readonly key: readonly FieldValue[];
+  /** What the key leads to; absent in sets. */
+  readonly data?: readonly FieldValue[] | Verdict;
+  /** Who it belongs to; shown by `nft list`. Up to 127 characters. */
+  readonly comment?: string;
+}
+
+/**
+ * Adds elements. One that is there already is left as it is, comment included; with other data it is EEXIST or EBUSY by
+ * kernel version, and with `exclusive` always EEXIST.
+ * Same as: `nft add element <family> <table> <set> { <key> [comment "…"] [: <data>], … }`
+ */
+export function addElements(
+  set: NftSet,
+  elements: readonly Element[],
+  options: { exclusive?: boolean } = {},
+): Request[] {
+  const flags = NLM_F_CREATE | (options.exclusive ? NLM_F_EXCL : 0);
+  return inPortions(elements).map(portion =>
+    nftRequest(
+      `add ${renderKeys(portion)} to ${renderSet(set)}`,
+      NftMsg.NEWSETELEM,
+      elementMessage,
+      set.table.family,
+      { table: set.table.name, set: set.name, elements: portion.map(element => encodeElement(set, element)) },
+      flags,
+    ),
+  );
+}
+
+/**
+ * Takes elements out by their keys; one that is gone is ENOENT.
+ * Same as: `nft delete element <family> <table> <set> { <key>, … }`
+ */
+export function deleteElements(set: NftSet, keys: readonly (readonly FieldValue[])[]): Request[] {
+  return inPortions(keys.map(key => ({ key }))).map(portion =>
+    nftRequest(
+      `delete ${renderKeys(portion)} from ${renderSet(set)}`,
+      NftMsg.DELSETELEM,
+      elementMessage,
+      set.table.family,
+      { table: set.table.name, set: set.name, elements: portion.map(element => encodeElement(set, element)) },
+    ),
+  );
+}
+
+/**
+ * The element under a key, or undefined when it, or its set, does not exist. Constant cost.
+ * Same as: `nft get element <family> <table> <set> { <key> }`
+ */
+export function findElement(
+  socket: NetlinkSocket,
+  set: NftSet,
+  key: readonly FieldValue[],
+): Element | undefined {
+  const op = `find ${renderFields(key)} in ${renderSet(set)}`;
+  const values = { table: set.table.name, set: set.name, elements: [encodeElement(set, { key })] };
+  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
+  const [body] = tolerating([Errno.ENOENT], () => socket.request(request)) ?? [];
+  return body && decodeElements(set, body)[0];
+}
+
+/** All elements; none when there is no such set. Same as: `nft list set|map <family> <table> <name>` */
+export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
+  const op = `list ${renderSet(set)}`;
+  const values = { table: set.table.name, set: set.name };
+  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
+  const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
+  return bodies.flatMap(body => decodeElements(set, body));
+}
+
+function encodeElement(set: NftSet, element: Element) {
+  const own = { key: { value: encodeFields(set.key, element.key) } };
+  const words = element.comment === undefined ? {} : { comment: element.comment };
+  if (element.data === undefined) return { ...own, ...words };
+  if (isVerdict(element.data)) return { ...own, data: { verdict: element.data }, ...words };
+  if (set.data === undefined || set.data === 'verdict') {
+    throw new Error(
+      `Cannot add ${renderFields(element.key)} to ${renderSet(set)}: its data is of the wrong kind`,
+    );
+  }
+  return { ...own, data: { value: encodeFields(set.data, element.data) }, ...words };
+}
+
+function decodeElements(set: NftSet, body: Uint8Array): Element[] {
+  return (elementMessage.decode(body).attrs.elements ?? []).map(own => {
+    const verdict = own.data?.verdict;
+    const value = own.data?.value;
+    return {
+      key: decodeFields(set.key, own.key?.value ?? new Uint8Array()),
+      ...(verdict ? { data: { ...verdict, code: verdict.code ?? 0 } } : {}),
+      ...(value && set.data && set.data !== 'verdict' ? { data: decodeFields(set.data, value) } : {}),
+      ...(own.comment === undefined ? {} : { comment: own.comment }),
+    };
+  });
+}
+
+function isVerdict(value: readonly FieldValue[] | Verdict): value is Verdict {
+  return !Array.isArray(value);
+}
+
+function inPortions(elements: readonly Element[]): (readonly Element[])[] {
+  const portions: (readonly Element[])[] = [];
+  for (let at = 0; at < elements.length; at += ELEMENTS_PER_MESSAGE) {
+    portions.push(elements.slice(at, at + ELEMENTS_PER_MESSAGE));
+  }
+  return portions;
+}
+
+function renderKeys(elements: readonly Element[]): string {
+  const [first] = elements;
+  const more = elements.length > 1 ? ` and ${elements.length - 1} more` : '';
+  return `{ ${renderFields(first?.key ?? [])} }${more}`;
+}
+
+function renderSet(set: NftSet): string {
+  return `${kindOf(set)} "${set.name}" of table ${renderTable(set.table)}`;
+}

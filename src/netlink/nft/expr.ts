@@ -1,0 +1,26 @@
+// Which expressions can a rule be made of?
+import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
+import { str } from '../codec/fields.ts';
+import { bitwise } from './expr/bitwise.ts';
+import { cmp } from './expr/cmp.ts';
+import { ct } from './expr/ct.ts';
+import { fib } from './expr/fib.ts';
+import { immediate } from './expr/immediate.ts';
+import { lookup } from './expr/lookup.ts';
+import { meta } from './expr/meta.ts';
+import { masq, nat } from './expr/nat.ts';
+import { payload } from './expr/payload.ts';
+
+/** One file per kind under expr/; a new kind is a file there and its name here. */
+const kinds = { bitwise, cmp, ct, fib, immediate, lookup, masq, meta, nat, payload };
+
+/** linux/netfilter/nf_tables.h, enum nft_expr_attributes */
+export const expression = attrs('expression', {
+  name: [1, str],
+  data: [2, byKind('name', kinds)],
+});
+
+/** One step of a rule; a rule ends at the first step that does not let the packet go on. */
+export type Expression = {
+  [K in keyof typeof kinds]: { readonly name: K; readonly data: ValuesOf<(typeof kinds)[K]> };
+}[keyof typeof kinds];

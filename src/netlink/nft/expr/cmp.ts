@@ -1,0 +1,25 @@
+// How does a rule go on only if a register holds a value?
+import { attrs } from '../../codec/attrs.ts';
+import { u32be } from '../../codec/fields.ts';
+import { data } from '../data.ts';
+
+/** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
+const NFT_CMP_EQ = 0;
+const NFT_CMP_NEQ = 1;
+
+/** linux/netfilter/nf_tables.h, enum nft_cmp_attributes */
+export const cmp = attrs('cmp', {
+  sreg: [1, u32be],
+  op: [2, u32be],
+  data: [3, data],
+});
+
+/** Goes on when the register begins with the bytes. Same as: `… == <value>` */
+export function isEqual(sreg: number, value: Uint8Array) {
+  return { name: 'cmp', data: { sreg, op: NFT_CMP_EQ, data: { value } } } as const;
+}
+
+/** Goes on when the register does not begin with the bytes. Same as: `… != <value>` */
+export function isNotEqual(sreg: number, value: Uint8Array) {
+  return { name: 'cmp', data: { sreg, op: NFT_CMP_NEQ, data: { value } } } as const;
+}

@@ -1,0 +1,20 @@
+// How does a rule read what connection tracking knows?
+import { attrs } from '../../codec/attrs.ts';
+import { u32be } from '../../codec/fields.ts';
+
+/** linux/netfilter/nf_tables.h, enum nft_ct_keys */
+export const CT = { state: 0, direction: 1, status: 2, mark: 3 } as const;
+
+/** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_status */
+export const IPS_DST_NAT = 0x20;
+
+/** linux/netfilter/nf_tables.h, enum nft_ct_attributes */
+export const ct = attrs('ct', {
+  key: [2, u32be],
+  dreg: [1, u32be],
+});
+
+/** Reads one fact about the packet's connection. Same as: `ct state|direction|status|mark` */
+export function loadCt(dreg: number, key: keyof typeof CT) {
+  return { name: 'ct', data: { key: CT[key], dreg } } as const;
+}

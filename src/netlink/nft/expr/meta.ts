@@ -1,0 +1,18 @@
+// How does a rule read what is known about a packet besides its bytes?
+import { attrs } from '../../codec/attrs.ts';
+import { u32be } from '../../codec/fields.ts';
+
+/** linux/netfilter/nf_tables.h, enum nft_meta_keys */
+export const META = { mark: 3, iifname: 6, oifname: 7, nfproto: 15, l4proto: 16 } as const;
+
+/** linux/netfilter/nf_tables.h, enum nft_meta_attributes */
+export const meta = attrs('meta', {
+  key: [2, u32be],
+  dreg: [1, u32be],
+  sreg: [3, u32be],
+});
+
+/** Reads one fact. Same as: `meta nfproto|l4proto|mark|iifname|oifname` */
+export function loadMeta(dreg: number, key: keyof typeof META) {
+  return { name: 'meta', data: { key: META[key], dreg } } as const;
+}

@@ -1,0 +1,34 @@
+// How does a rule translate addresses?
+import { attrs } from '../../codec/attrs.ts';
+import { u32be } from '../../codec/fields.ts';
+import { NFPROTO } from '../message.ts';
+
+/** linux/netfilter/nf_tables.h, enum nft_nat_types */
+const NFT_NAT_DNAT = 1;
+
+/** linux/netfilter/nf_tables.h, enum nft_nat_attributes */
+export const nat = attrs('nat', {
+  type: [1, u32be],
+  family: [2, u32be],
+  addressRegister: [3, u32be], // NFTA_NAT_REG_ADDR_MIN
+  portRegister: [5, u32be], // NFTA_NAT_REG_PROTO_MIN
+  flags: [7, u32be],
+});
+
+/** linux/netfilter/nf_tables.h, enum nft_masq_attributes */
+export const masq = attrs('masq', {
+  flags: [1, u32be],
+});
+
+/** Sends the packet, and its connection, to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
+export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister: number) {
+  return {
+    name: 'nat',
+    data: { type: NFT_NAT_DNAT, family: NFPROTO[family], addressRegister, portRegister },
+  } as const;
+}
+
+/** Gives the packet, and its connection, an address of the interface it leaves by. Same as: `masquerade` */
+export function masquerade() {
+  return { name: 'masq', data: {} } as const;
+}

@@ -1,0 +1,108 @@
+// How do nf_tables messages look from the outside?
+import { type AttrSet, attrs } from '../codec/attrs.ts';
+import { u8, u16be, u32be } from '../codec/fields.ts';
+import { type Layout, layout, NLM_F_CREATE } from '../codec/message.ts';
+import { struct } from '../codec/struct.ts';
+import type { Request } from '../socket.ts';
+
+/** linux/netfilter/nfnetlink.h */
+const NFNL_SUBSYS_NFTABLES = 10;
+const NFNL_MSG_BATCH_BEGIN = 0x10;
+const NFNL_MSG_BATCH_END = 0x11;
+
+/** linux/netfilter/nf_tables.h, enum nf_tables_msg_types */
+export const NftMsg = {
+  NEWTABLE: 0,
+  GETTABLE: 1,
+  DELTABLE: 2,
+  NEWCHAIN: 3,
+  GETCHAIN: 4,
+  DELCHAIN: 5,
+  NEWRULE: 6,
+  GETRULE: 7,
+  DELRULE: 8,
+  NEWSET: 9,
+  GETSET: 10,
+  DELSET: 11,
+  NEWSETELEM: 12,
+  GETSETELEM: 13,
+  DELSETELEM: 14,
+  NEWGEN: 15,
+  GETGEN: 16,
+} as const;
+
+/** linux/netfilter.h: the families a table can belong to, by the names nft gives them. */
+export const NFPROTO = { inet: 1, ip: 2, arp: 3, netdev: 5, bridge: 7, ip6: 10 } as const;
+
+/** Name of a family: `inet` is IPv4 and IPv6 together. */
+export type NftFamily = keyof typeof NFPROTO;
+
+/** A table, by which all that it contains is addressed. */
+export interface Table {
+  readonly family: NftFamily;
+  readonly name: string;
+}
+
+/** linux/netfilter/nfnetlink.h: struct nfgenmsg { __u8 nfgen_family; __u8 version; __be16 res_id; } */
+export const nfgenmsg = struct('nfgenmsg', [
+  ['family', u8],
+  ['version', u8],
+  ['resId', u16be],
+]);
+
+/** One kind of nf_tables object as messages: the header and its attributes. */
+export function nftLayout<A extends object>(set: AttrSet<A>): Layout<{ family: number }, A> {
+  return layout(nfgenmsg, set);
+}
+
+/** Message type of an nf_tables message. */
+export function nftType(message: number): number {
+  return (NFNL_SUBSYS_NFTABLES << 8) | message;
+}
+
+/** A change for a batch. `create` lets what exists already pass, unless `exclusive` flags are added. */
+export function nftRequest<A extends object>(
+  op: string,
+  message: number,
+  format: Layout<{ family: number }, A>,
+  family: NftFamily,
+  attributes: A,
+  flags = isNew(message) ? NLM_F_CREATE : 0,
+): Request {
+  const body = format.encode({ family: NFPROTO[family] }, attributes);
+  return { op, type: nftType(message), flags, body };
+}
+
+/** linux/netfilter/nfnetlink.h, enum nfnl_batch_attributes */
+const batchAttrs = attrs('batch', { generation: [1, u32be] });
+
+/** The message that opens a transaction; with a generation, the kernel refuses it (ERESTART) once that has passed. */
+export function batchBegin(generation?: number): Request {
+  const body = layout(nfgenmsg, batchAttrs).encode(
+    { resId: NFNL_SUBSYS_NFTABLES },
+    generation === undefined ? {} : { generation },
+  );
+  return { op: 'begin a transaction', type: NFNL_MSG_BATCH_BEGIN, body };
+}
+
+/** The message that commits a transaction. */
+export function batchEnd(): Request {
+  const body = layout(nfgenmsg, batchAttrs).encode({ resId: NFNL_SUBSYS_NFTABLES }, {});
+  return { op: 'commit a transaction', type: NFNL_MSG_BATCH_END, body };
+}
+
+/** `inet catena` for messages to people. */
+export function renderTable(table: Table): string {
+  return `"${table.family} ${table.name}"`;
+}
+
+function isNew(message: number): boolean {
+  const created: readonly number[] = [
+    NftMsg.NEWTABLE,
+    NftMsg.NEWCHAIN,
+    NftMsg.NEWRULE,
+    NftMsg.NEWSET,
+    NftMsg.NEWSETELEM,
+  ];
+  return created.includes(message);
+}

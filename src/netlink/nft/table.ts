@@ -1,0 +1,42 @@
+// How are nf_tables tables made, found and removed?
+import { Errno } from '../../sys/errno.ts';
+import { attrs } from '../codec/attrs.ts';
+import { str, u32be, u64be } from '../codec/fields.ts';
+import { tolerating } from '../errors.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+import { comment } from './userdata.ts';
+
+/** linux/netfilter/nf_tables.h, enum nft_table_attributes */
+export const tableAttrs = attrs('table', {
+  name: [1, str],
+  flags: [2, u32be],
+  use: [3, u32be],
+  handle: [4, u64be],
+  comment: [6, comment], // NFTA_TABLE_USERDATA
+});
+
+/** NFT_MSG_NEWTABLE, NFT_MSG_GETTABLE and NFT_MSG_DELTABLE. */
+export const tableMessage = nftLayout(tableAttrs);
+
+/** Makes a table unless it exists. Same as: `nft add table <family> <name> { comment "…"; }` */
+export function addTable(table: Table, words?: string): Request {
+  return nftRequest(`add table ${renderTable(table)}`, NftMsg.NEWTABLE, tableMessage, table.family, {
+    name: table.name,
+    flags: 0,
+    ...(words === undefined ? {} : { comment: words }),
+  });
+}
+
+/** Removes a table with all it contains; one that is gone is ENOENT. Same as: `nft delete table <family> <name>` */
+export function deleteTable(table: Table): Request {
+  const op = `delete table ${renderTable(table)}`;
+  return nftRequest(op, NftMsg.DELTABLE, tableMessage, table.family, { name: table.name });
+}
+
+/** True when the table exists. Same as: `nft list table <family> <name>` */
+export function hasTable(socket: NetlinkSocket, table: Table): boolean {
+  const op = `find table ${renderTable(table)}`;
+  const request = nftRequest(op, NftMsg.GETTABLE, tableMessage, table.family, { name: table.name });
+  return tolerating([Errno.ENOENT], () => socket.request(request)) !== undefined;
+}
