@@ -12,6 +12,7 @@ export const NLMSG_DONE = 3;
 export const NLM_F_REQUEST = 0x1;
 export const NLM_F_MULTI = 0x2;
 export const NLM_F_ACK = 0x4;
+export const NLM_F_ECHO = 0x8;
 export const NLM_F_DUMP_INTR = 0x10;
 export const NLM_F_CAPPED = 0x100;
 export const NLM_F_ACK_TLVS = 0x200;

@@ -1,0 +1,84 @@
+// What may be configured, and which limits does it come down to?
+import * as z from 'zod/mini';
+import { Bandwidth } from '../../src/cni/capabilities.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { decode, type JsonObject } from '../../src/cni/json.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+
+/** The kernel counts a bucket's bytes in 32 bits; the reference draws the line one byte below. */
+const BURST_BYTES_MAX = 2 ** 32 - 2;
+
+/**
+ * The request as bandwidth sees it. Numbers are looked at when a limit is to be set ({@link limitsOf}), so that a
+ * configuration that went bad can still be taken down.
+ */
+export const BandwidthConf = z.extend(PluginConfig, {
+  /** Bits per second towards the container; 0 or absent is unlimited. */
+  ingressRate: z.optional(z.unknown()),
+  /** Bits that may arrive at once before `ingressRate` holds; required with it. */
+  ingressBurst: z.optional(z.unknown()),
+  /** Bits per second from the container; 0 or absent is unlimited. */
+  egressRate: z.optional(z.unknown()),
+  /** Bits that may leave at once before `egressRate` holds; required with it. */
+  egressBurst: z.optional(z.unknown()),
+  runtimeConfig: z.optional(
+    z.looseObject({
+      /** Capability `bandwidth`: the same four numbers, used when the configuration itself has none of them. */
+      bandwidth: z.optional(z.unknown()),
+    }),
+  ),
+});
+export type BandwidthConf = z.output<typeof BandwidthConf>;
+
+/** A limit for one direction; both numbers are above zero. */
+export interface Limit {
+  readonly rateBits: number;
+  readonly burstBits: number;
+}
+
+/** Limits as the container sees them; absent is unlimited. */
+export interface Limits {
+  /** Towards the container. */
+  readonly ingress?: Limit;
+  /** From the container. */
+  readonly egress?: Limit;
+}
+
+/**
+ * The limits of a request. If the configuration itself has any of the four keys, even as 0 or null, it is used as a
+ * whole and the runtime's values are not looked at (reference behaviour).
+ * @param request as it came: null members count, and the decoded configuration has them no longer
+ * @throws CniError 7
+ */
+export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
+  const ours = Object.keys(Bandwidth.shape).map(key => key.toLowerCase());
+  const isStatic = Object.keys(request).some(key => ours.includes(key.toLowerCase()));
+  const source = isStatic ? conf : (conf.runtimeConfig?.bandwidth ?? {});
+  const numbers = decode(Bandwidth, source, isStatic ? 'bandwidth limits' : '"runtimeConfig.bandwidth"');
+  const ingress = limitOf('ingress', numbers.ingressRate, numbers.ingressBurst);
+  const egress = limitOf('egress', numbers.egressRate, numbers.egressBurst);
+  return { ...(ingress ? { ingress } : {}), ...(egress ? { egress } : {}) };
+}
+
+/** True when nothing is to be limited. */
+export function isUnlimited({ ingress, egress }: Limits): boolean {
+  return ingress === undefined && egress === undefined;
+}
+
+function limitOf(direction: 'ingress' | 'egress', rateBits = 0, burstBits = 0): Limit | undefined {
+  if (rateBits === 0 && burstBits === 0) return undefined;
+  const [rate, burst] = [`"${direction}Rate" ${rateBits}`, `"${direction}Burst" ${burstBits}`];
+  if (burstBits === 0) throw invalid(`Cannot use ${rate}: if rate is set, burst must also be set`);
+  if (rateBits === 0) throw invalid(`Cannot use ${burst}: if burst is set, rate must also be set`);
+  if (rateBits < 8) {
+    throw invalid(`Cannot use ${rate}: the kernel counts whole bytes, the smallest rate is 8 bit/s`);
+  }
+  if (Math.floor(burstBits / 8) > BURST_BYTES_MAX) {
+    throw invalid(`Cannot use ${burst}: burst cannot be more than 4GB (${BURST_BYTES_MAX * 8 + 7} bits)`);
+  }
+  return { rateBits, burstBits };
+}
+
+function invalid(message: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, message);
+}

@@ -1,0 +1,62 @@
+// Which interface on the host carries an attachment's traffic?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { netnsIdOf } from '../../src/netlink/rtnl/netns-id.ts';
+import type { Call } from '../../src/plugin/define.ts';
+
+/**
+ * The host's end of the container's veth. It must be among the interfaces of `prevResult`: another one was not made by
+ * this chain.
+ * @throws CniError 7, saying what is in the way
+ */
+export function getHostVeth(call: Call, prevResult: Result): Link {
+  const { ifname } = call.env;
+  const action = `limit interface "${ifname}" in "${call.env.netns}"`;
+  const link = findLink(call.container, ifname);
+  if (link === undefined) throw refuse(action, 'there is no such interface');
+  if (link.kind !== 'veth') {
+    throw refuse(action, `it is of kind "${link.kind || 'physical'}" and has no veth peer on the host`);
+  }
+  const peer = findPeer(call, link);
+  if (peer === undefined) {
+    throw refuse(action, `its veth peer with index ${link.peer} is not in the host namespace`);
+  }
+  const known = hostInterfacesOf(prevResult);
+  if (known.includes(peer.name)) return peer;
+  const names = known.length ? known.map(name => `"${name}"`).join(', ') : 'none';
+  throw refuse(
+    action,
+    `its host end "${peer.name}" is not among the host interfaces of prevResult (${names})`,
+  );
+}
+
+/**
+ * Where limits may have been left: the peer of the container's interface, or else what `prevResult` names. Whatever
+ * is gone is left out.
+ */
+export function findHostVeths(call: Call): Link[] {
+  const link = call.findContainerNetns() && findLink(call.container, call.env.ifname);
+  const peer = link?.kind === 'veth' ? findPeer(call, link) : undefined;
+  if (peer) return [peer];
+  return hostInterfacesOf(call.prevResult ?? {}).flatMap(name => {
+    const found = findLink(call.host, name);
+    return found?.kind === 'veth' ? [found] : [];
+  });
+}
+
+/** The other end, if it is on the host: an index means something only in its own namespace. */
+function findPeer(call: Call, link: Link): Link | undefined {
+  const peer = link.peer > 0 ? findLink(call.host, link.peer) : undefined;
+  if (peer?.kind !== 'veth' || peer.peer !== link.index) return undefined;
+  const netnsId = netnsIdOf(call.host, call.containerNetns.fd);
+  return (peer.attrs.linkNetnsId ?? -1) === netnsId ? peer : undefined;
+}
+
+function hostInterfacesOf({ interfaces = [] }: Result): string[] {
+  return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
+}
+
+function refuse(action: string, state: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot ${action}: ${state}`);
+}

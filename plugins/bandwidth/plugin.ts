@@ -1,0 +1,125 @@
+// What does bandwidth do for each verb?
+import type { Attachment } from '../../src/cni/attachment.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
+import { requireLinkKind, requireTbf } from '../../src/netlink/rtnl/supported.ts';
+import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { BandwidthConf, isUnlimited, type Limits, limitsOf } from './config.ts';
+import { findHostVeths, getHostVeth } from './host-veth.ts';
+import { findIfbs, listIfbsOf } from './ifb.ts';
+import {
+  applyEgress,
+  applyIngress,
+  removeEgress,
+  removeIngress,
+  verifyEgress,
+  verifyIngress,
+} from './kernel.ts';
+import { type Bucket, planShaping, type Shaping } from './plan.ts';
+
+/** Limits how fast packets go to and from a container, on the host's end of its veth. */
+export const bandwidth = definePlugin({
+  name: 'bandwidth',
+  config: BandwidthConf,
+  since: '0.3.0',
+  netns: 'required',
+
+  add(call) {
+    const limits = limitsOf(call.conf, call.request);
+    const prevResult = requirePrevResult(call);
+    if (isUnlimited(limits)) return prevResult;
+    const { host } = call;
+    const attachment = attachmentOf(call);
+    const veth = getHostVeth(call, prevResult);
+    const { ingress, egress } = planFor(veth, limits);
+    warnIfRaised(call, 'ingress', ingress);
+    warnIfRaised(call, 'egress', egress);
+    call.onFailure('remove the limits', () => removeLimits(call, [veth]));
+    if (ingress) applyIngress(host, veth, ingress);
+    else removeIngress(host, veth);
+    if (!egress) {
+      removeEgress(host, [veth], findIfbs(host, attachment));
+      return prevResult;
+    }
+    const { name, mac } = applyEgress(host, veth, attachment, egress);
+    return {
+      ...prevResult,
+      interfaces: [...(prevResult.interfaces ?? []), { name, ...(mac ? { mac } : {}) }],
+    };
+  },
+
+  check(call) {
+    const limits = limitsOf(call.conf, call.request);
+    const prevResult = requirePrevResult(call);
+    if (isUnlimited(limits)) return;
+    const veth = getHostVeth(call, prevResult);
+    const { ingress, egress } = planFor(veth, limits);
+    if (ingress) verifyIngress(call.host, veth, ingress);
+    if (egress) verifyEgress(call.host, veth, attachmentOf(call), egress);
+  },
+
+  del(call) {
+    const mayBeLimited = !isKnownUnlimited(call) || findIfbs(call.host, attachmentOf(call)).length > 0;
+    if (mayBeLimited) removeLimits(call, findHostVeths(call));
+  },
+
+  gc(call) {
+    const { validAttachments } = call;
+    if (validAttachments === undefined) return;
+    const orphans = listIfbsOf(call.host, call.network).filter(({ owner }) => {
+      return !validAttachments.some(
+        ({ containerID, ifname }) => containerID === owner.containerId && ifname === owner.ifname,
+      );
+    });
+    for (const { link } of orphans) removeLink(call.host, link.index);
+  },
+
+  status(call) {
+    try {
+      requireLinkKind(call.host, 'ifb');
+      requireTbf(call.host);
+    } catch (cause) {
+      throw new CniError(ErrorCode.unavailable, 'Cannot limit bandwidth on this node', {
+        details: (cause as Error).message,
+        cause,
+      });
+    }
+  },
+});
+
+function requirePrevResult({ prevResult }: Call): Result {
+  if (prevResult) return prevResult;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that makes a veth',
+  );
+}
+
+/** Limits that make no sense are no reason to leave anything behind. */
+function isKnownUnlimited({ conf, request }: Call<BandwidthConf>): boolean {
+  try {
+    return isUnlimited(limitsOf(conf, request));
+  } catch {
+    return false;
+  }
+}
+
+function planFor(veth: Link, limits: Limits): Shaping {
+  return planShaping(limits, { mtu: veth.mtu, ticksPerUs: readTicksPerUs() });
+}
+
+function warnIfRaised({ log }: Call, direction: string, bucket: Bucket | undefined): void {
+  if (bucket?.raisedFromBits === undefined) return;
+  log.warn(`${direction}Burst is smaller than a frame and was raised`, { configured: bucket.raisedFromBits });
+}
+
+function removeLimits(call: Call, veths: readonly Link[]): void {
+  for (const veth of veths) removeIngress(call.host, veth);
+  removeEgress(call.host, veths, findIfbs(call.host, attachmentOf(call)));
+}
+
+function attachmentOf({ network, env }: Call): Attachment {
+  return { network, containerId: env.containerId, ifname: env.ifname };
+}

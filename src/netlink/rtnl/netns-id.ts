@@ -1,0 +1,32 @@
+// Which id does one namespace have for another?
+import { attrs } from '../codec/attrs.ts';
+import { s32, u8, u32 } from '../codec/fields.ts';
+import { layout } from '../codec/message.ts';
+import { struct } from '../codec/struct.ts';
+import type { NetlinkSocket } from '../socket.ts';
+
+/** linux/rtnetlink.h */
+const RTM_GETNSID = 90;
+
+/** linux/rtnetlink.h: struct rtgenmsg { unsigned char rtgen_family; } */
+export const rtgenmsg = struct('rtgenmsg', [['family', u8]]);
+
+/** linux/net_namespace.h, NETNSA_* */
+const netnsAttrs = attrs('namespace id', {
+  nsid: [1, s32],
+  fd: [3, u32],
+});
+
+/** RTM_GETNSID. */
+export const netnsIdMessage = layout(rtgenmsg, netnsAttrs);
+
+/**
+ * The id by which links of the socket's namespace refer to another one (`IFLA_LINK_NETNSID`); -1 when it has none,
+ * as a namespace has none for itself.
+ * Same as: `ip netns list-id`
+ */
+export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
+  const body = netnsIdMessage.encode({}, { fd: netnsFd });
+  const [reply] = socket.request({ op: 'find the id of a network namespace', type: RTM_GETNSID, body });
+  return (reply && netnsIdMessage.decode(reply).attrs.nsid) ?? -1;
+}

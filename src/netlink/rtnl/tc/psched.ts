@@ -1,0 +1,34 @@
+// How long is a tick of the packet scheduler?
+import { readFileSync } from 'node:fs';
+
+/** Ticks of 64 ns: what every kernel since 2.6.31 counts in. */
+const USUAL_TICKS_PER_US = 1000 / 64;
+
+/** Ticks per microsecond on this kernel. Same as: what `tc` computes from /proc/net/psched */
+export function readTicksPerUs(path = '/proc/net/psched'): number {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch {
+    // Some sandboxes hide the file; the unit is part of the kernel's interface all the same.
+    return USUAL_TICKS_PER_US;
+  }
+  return parsePsched(text);
+}
+
+/**
+ * The four hexadecimal words of /proc/net/psched: nanoseconds per µs, nanoseconds per tick, clock ticks per second and
+ * the timer's resolution.
+ * @throws Error when the text is something else
+ */
+export function parsePsched(text: string): number {
+  const [perUs = Number.NaN, perTick = Number.NaN, clock = Number.NaN] = text
+    .trim()
+    .split(/\s+/)
+    .map(word => Number.parseInt(word, 16));
+  // A clock in nanoseconds means that a tick and a µs are counted in the same unit (iproute2, tc_core_init).
+  const tickUnit = clock === 1_000_000_000 ? perUs : perTick;
+  const ticksPerUs = ((perUs / tickUnit) * clock) / 1_000_000;
+  if (Number.isFinite(ticksPerUs) && ticksPerUs > 0) return ticksPerUs;
+  throw new Error(`Cannot read the packet scheduler's clock: found ${JSON.stringify(text)}`);
+}

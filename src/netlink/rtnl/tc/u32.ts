@@ -1,0 +1,72 @@
+// How does a u32 filter say which packets it means and what becomes of them?
+import { attrs, listOf } from '../../codec/attrs.ts';
+import { type Field, s16, s32, u8, u16, u16be, u32, u32be } from '../../codec/fields.ts';
+import { struct } from '../../codec/struct.ts';
+import { action } from './action.ts';
+
+/**
+ * linux/pkt_cls.h: struct tc_u32_sel { unsigned char flags; unsigned char offshift; unsigned char nkeys;
+ * __be16 offmask; __u16 off; short offoff; short hoff; __be32 hmask; struct tc_u32_key keys[]; }
+ */
+export const tcU32Sel = struct('tc_u32_sel', [
+  ['flags', u8],
+  ['offshift', u8],
+  ['nkeys', u8],
+  ['_pad', u8],
+  ['offmask', u16be],
+  ['off', u16],
+  ['offoff', s16],
+  ['hoff', s16],
+  ['hmask', u32be],
+]);
+
+/** linux/pkt_cls.h: struct tc_u32_key { __be32 mask; __be32 val; int off; int offmask; } */
+export const tcU32Key = struct('tc_u32_key', [
+  ['mask', u32be],
+  ['val', u32be],
+  ['off', s32],
+  ['offmask', s32],
+]);
+
+/** linux/pkt_cls.h: a match ends the search. */
+const TC_U32_TERMINAL = 1;
+
+type U32Key = ReturnType<typeof tcU32Key.decode>;
+
+/** A selector with the keys that follow it. */
+export interface U32Selector {
+  readonly flags: number;
+  readonly keys: readonly U32Key[];
+}
+
+const selector: Field<U32Selector> = {
+  encode(writer, { flags, keys }) {
+    tcU32Sel.encode(writer, { flags, nkeys: keys.length });
+    for (const key of keys) tcU32Key.encode(writer, key);
+  },
+  decode(bytes) {
+    const { flags, nkeys } = tcU32Sel.decode(bytes);
+    const keys = Array.from({ length: nkeys }, (_, i) =>
+      tcU32Key.decode(bytes.subarray(tcU32Sel.size + i * tcU32Key.size)),
+    );
+    return { flags, keys };
+  },
+};
+
+/** `TCA_OPTIONS` of kind `u32`; linux/pkt_cls.h, TCA_U32_*. */
+export const u32Options = attrs('u32', {
+  classid: [1, u32],
+  hash: [2, u32],
+  divisor: [4, u32],
+  selector: [5, selector],
+  actions: [7, listOf(action, { numbered: true })],
+  flags: [11, u32],
+});
+
+/** Matches every packet: one key that asks nothing of the first word. Same as: `u32 match u32 0 0` */
+export const MATCH_ALL: U32Selector = { flags: TC_U32_TERMINAL, keys: [tcU32Key.zero] };
+
+/** Whether a selector lets every packet through. */
+export function matchesAll({ flags, keys }: U32Selector): boolean {
+  return (flags & TC_U32_TERMINAL) !== 0 && keys.every(key => key.mask === 0 && key.val === 0);
+}
