@@ -1,4 +1,5 @@
 // How is everything that belongs to an attachment found and removed?
+import { type Attachment, renderOwner } from '../../src/cni/attachment.ts';
 import { findLink, removeLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { attachmentOf } from './attach.ts';
@@ -34,13 +35,11 @@ export function removeBridge(call: Call<BridgeConf>): void {
   withBridgeLock(conf.bridge, () => removeUnusedBridge(host, conf.bridge, ours));
 }
 
-/** Deletes the pairs of the network whose attachment is not in the list. */
-export function removeStalePairs(
-  call: Call<BridgeConf>,
-  isValid: (owner: ReturnType<typeof attachmentOf>) => boolean,
-): void {
+/** Deletes the pairs of the network whose attachment is not valid any more. */
+export function removeStalePairs(call: Call<BridgeConf>, valid: readonly Attachment[]): void {
+  const keep = new Set(valid.map(one => renderOwner(one)));
   for (const { link, owner } of listPairs(call.host, call.network)) {
-    if (isValid(owner)) continue;
+    if (keep.has(renderOwner(owner))) continue;
     call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
     removeLink(call.host, link.index);
   }

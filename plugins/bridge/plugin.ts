@@ -1,5 +1,4 @@
 // What does the bridge link do for each verb?
-import type { Attachment } from '../../src/cni/attachment.ts';
 import { CniError, describeError, toCniError } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
@@ -69,11 +68,14 @@ export const bridge = definePlugin({
   async gc(call) {
     const { conf, validAttachments } = call;
     if (validAttachments === undefined) return;
-    const isValid = (owner: Attachment) =>
-      validAttachments.some(one => one.containerID === owner.containerId && one.ifname === owner.ifname);
+    const valid = validAttachments.map(one => ({
+      network: call.network,
+      containerId: one.containerID,
+      ifname: one.ifname,
+    }));
     await tryAll([
-      () => removeStalePairs(call, isValid),
-      () => removeStaleMasquerade(call.hostNft, call.network, isValid),
+      () => removeStalePairs(call, valid),
+      () => removeStaleMasquerade(call.hostNft, call.network, valid),
       () => removeBridge(call),
       () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
     ]);

@@ -12,10 +12,12 @@ const PREFIX = 'catena:';
 
 /**
  * The attachment as one line: `catena:network/container/ifname`, for link aliases and comments. None of the parts can
- * hold a slash.
+ * hold a slash. Where the line would be longer than `maxLength`, a digest stands for the container id: compare lines
+ * with lines, not ids.
  */
-export function renderOwner({ network, containerId, ifname }: Attachment): string {
-  return `${PREFIX}${network}/${containerId}/${ifname}`;
+export function renderOwner({ network, containerId, ifname }: Attachment, maxLength = Infinity): string {
+  const line = `${PREFIX}${network}/${containerId}/${ifname}`;
+  return line.length <= maxLength ? line : `${PREFIX}${network}/~${digestOf(containerId)}/${ifname}`;
 }
 
 /** The attachment a note names, or undefined when the note is somebody else's. */
@@ -24,4 +26,16 @@ export function findOwner(note: string | undefined): Attachment | undefined {
   const [network, containerId, ifname, ...more] = note.slice(PREFIX.length).split('/');
   if (!network || !containerId || !ifname || more.length) return undefined;
   return { network, containerId, ifname };
+}
+
+/**
+ * FNV-1a with 128 bits: tells apart ids that runtimes chose, and costs no module. Nobody gains anything by finding two
+ * ids with the same digest: only the runtime gives them.
+ */
+function digestOf(text: string): string {
+  const mask = (1n << 128n) - 1n;
+  let hash = 0x6c62272e07bb014262b821756295c58dn;
+  for (const byte of new TextEncoder().encode(text))
+    hash = ((hash ^ BigInt(byte)) * 0x1000000000000000000013bn) & mask;
+  return hash.toString(16).padStart(32, '0');
 }

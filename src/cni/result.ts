@@ -37,10 +37,10 @@ export interface ResultRoute {
 
 /** Resolver settings that the runtime may apply. */
 export interface ResultDns {
-  nameservers?: string[];
-  domain?: string;
-  search?: string[];
-  options?: string[];
+  nameservers?: string[] | undefined;
+  domain?: string | undefined;
+  search?: string[] | undefined;
+  options?: string[] | undefined;
 }
 
 /** A result in the shape of 1.1.0, whatever version it came in; keys we do not know are kept. */

@@ -1,0 +1,111 @@
+// Which fixed rules make masquerading work, so that an attachment only adds elements?
+import { type Cidr, netmaskOf, parseCidr } from '../../../src/net/cidr.ts';
+import { ipToBytes } from '../../../src/net/ip.ts';
+import { addChain, type BaseChain, listChains, NF_IP_PRI_NAT_SRC } from '../../../src/netlink/nft/chain.ts';
+import { goto, NFT_RETURN } from '../../../src/netlink/nft/data.ts';
+import { maskRegister } from '../../../src/netlink/nft/expr/bitwise.ts';
+import { decide } from '../../../src/netlink/nft/expr/immediate.ts';
+import { followVerdict, isInSet } from '../../../src/netlink/nft/expr/lookup.ts';
+import { masquerade } from '../../../src/netlink/nft/expr/nat.ts';
+import type { Expression } from '../../../src/netlink/nft/expr.ts';
+import type { Table } from '../../../src/netlink/nft/message.ts';
+import { addRule, flushChain, listRules } from '../../../src/netlink/nft/rule.ts';
+import { addSet, type NftSet } from '../../../src/netlink/nft/set.ts';
+import { loadAddress, matchAddress, matchFamily, REG } from '../../../src/netlink/nft/statements.ts';
+import { addTable } from '../../../src/netlink/nft/table.ts';
+import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+
+/** Everything below lives in one table of our own. */
+export const TABLE: Table = { family: 'inet', name: 'catena_masquerade' };
+
+/** Container address to the chain for its prefix length. */
+export const PODS: Readonly<Record<4 | 6, NftSet>> = {
+  4: { table: TABLE, name: 'pods4', key: ['ipv4_addr'], data: 'verdict' },
+  6: { table: TABLE, name: 'pods6', key: ['ipv6_addr'], data: 'verdict' },
+};
+
+/** Container address and its own subnet: destinations that keep their source. */
+export const LOCAL: Readonly<Record<4 | 6, NftSet>> = {
+  4: { table: TABLE, name: 'local4', key: ['ipv4_addr', 'ipv4_addr'] },
+  6: { table: TABLE, name: 'local6', key: ['ipv6_addr', 'ipv6_addr'] },
+};
+
+const POSTROUTING = 'postrouting';
+const HOOKED: BaseChain = { type: 'nat', hook: 'postrouting', priority: NF_IP_PRI_NAT_SRC };
+const MULTICAST = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') } as const;
+
+/** Where traffic from an address of the prefix length is decided about. */
+export function verdictFor({ ip, prefix }: Cidr): ReturnType<typeof goto> {
+  return goto(chainName(ip.family, prefix));
+}
+
+/**
+ * What is missing of the skeleton for subnets of these kinds: nothing on all but the first attachment, everything
+ * after somebody flushed the rule set.
+ */
+export function skeletonChanges(socket: NetlinkSocket, cidrs: readonly Cidr[]): Request[] {
+  const chains = wantedChains(cidrs);
+  const present = findRuleCounts(socket);
+  const damaged = chains.filter(chain => present.get(chain.name) !== chain.rules.length);
+  if (damaged.length === 0) return [];
+  return [
+    addTable(TABLE, 'catena: masquerading of bridge networks'),
+    ...[PODS[4], PODS[6], LOCAL[4], LOCAL[6]].map(addSet),
+    ...chains.map(({ name, base }) => addChain(TABLE, name, base)),
+    ...damaged.flatMap(({ name, rules }) => [
+      ...(present.get(name) ? [flushChain(TABLE, name)] : []),
+      ...rules.map(rule => addRule(TABLE, name, rule)),
+    ]),
+  ];
+}
+
+interface ChainPlan {
+  readonly name: string;
+  readonly base?: BaseChain;
+  readonly rules: readonly Expression[][];
+}
+
+/** Chains that are jumped to come first: a rule or verdict must find its target. */
+function wantedChains(cidrs: readonly Cidr[]): ChainPlan[] {
+  const byName = new Map<string, ChainPlan>();
+  for (const cidr of cidrs) {
+    const name = chainName(cidr.ip.family, cidr.prefix);
+    byName.set(name, { name, rules: subnetRules(cidr) });
+  }
+  const dispatch = ([4, 6] as const).map(family => [
+    ...matchFamily(family),
+    loadAddress(family, 'saddr', REG.first),
+    followVerdict(PODS[family], REG.first),
+  ]);
+  return [...byName.values(), { name: POSTROUTING, base: HOOKED, rules: dispatch }];
+}
+
+/**
+ * Same as: `ip saddr . ip daddr & <netmask> @local4 return`, `ip daddr 224.0.0.0/4 return`, `masquerade`
+ */
+function subnetRules(cidr: Cidr): Expression[][] {
+  const { family } = cidr.ip;
+  const quarters = family === 4 ? 1 : 4;
+  const [source, destination] = [REG.quarter(0), REG.quarter(quarters)];
+  return [
+    [
+      loadAddress(family, 'saddr', source),
+      loadAddress(family, 'daddr', destination),
+      maskRegister(destination, ipToBytes(netmaskOf(cidr))),
+      isInSet(LOCAL[family], source),
+      decide({ code: NFT_RETURN }),
+    ],
+    [...matchAddress('daddr', MULTICAST[family]), decide({ code: NFT_RETURN })],
+    [masquerade()],
+  ];
+}
+
+function chainName(family: 4 | 6, prefix: number): string {
+  return `masq${family}_${prefix}`;
+}
+
+function findRuleCounts(socket: NetlinkSocket): Map<string, number> {
+  const counts = new Map(listChains(socket, TABLE).map(({ name }) => [name, 0]));
+  for (const { chain } of listRules(socket, TABLE)) counts.set(chain, (counts.get(chain) ?? 0) + 1);
+  return counts;
+}
