@@ -109,13 +109,14 @@ export class NetlinkSocket {
 
   /**
    * Sends the messages as one nf_tables transaction: all take effect or none does. Only the messages between the first
-   * and the last (batch begin and end) are acknowledged.
+   * and the last (batch begin and end) are acknowledged. Without the last, the kernel checks them and applies nothing.
    * @throws NetlinkError of the first message that the kernel refused
    */
-  transaction(begin: Request, requests: readonly Request[], end: Request): Uint8Array[] {
+  transaction(begin: Request, requests: readonly Request[], end?: Request): Uint8Array[] {
     const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
-    this.#send([first, ...envelopes, this.#envelope(end, NLM_F_REQUEST)]);
+    const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
+    this.#send([first, ...envelopes, ...last]);
     return this.#collectAnswers(envelopes, requests);
   }
 

@@ -40,6 +40,16 @@ export function commitAfterReading(socket: NetlinkSocket, decide: () => readonly
   }
 }
 
+/**
+ * Asks the kernel whether it would apply the changes, without applying them.
+ * @throws NetlinkError of the first change that the kernel would refuse
+ * Same as: `nft -c -f`
+ */
+export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void {
+  // A batch that does not end is checked like any other, and then dropped.
+  socket.transaction(batchBegin(), changes);
+}
+
 /** Number of the rule set's current generation: it grows with every transaction of anybody. */
 function readGeneration(socket: NetlinkSocket): number {
   const request = nftRequest('read the rule set generation', NftMsg.GETGEN, generationMessage, 'inet', {});

@@ -1,8 +1,9 @@
 // How are chains of rules made, listed and emptied?
 import { attrs } from '../codec/attrs.ts';
 import { s32be, str, u32be, u64be } from '../codec/fields.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
-import { NFPROTO, NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 
 /** linux/netfilter.h, enum nf_inet_hooks */
 export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;

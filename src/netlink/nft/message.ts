@@ -1,8 +1,8 @@
 // How do nf_tables messages look from the outside?
 import { type AttrSet, attrs } from '../codec/attrs.ts';
-import { u8, u16be, u32be } from '../codec/fields.ts';
+import { u32be } from '../codec/fields.ts';
 import { type Layout, layout, NLM_F_CREATE } from '../codec/message.ts';
-import { struct } from '../codec/struct.ts';
+import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
 import type { Request } from '../socket.ts';
 
 /** linux/netfilter/nfnetlink.h */
@@ -31,9 +31,6 @@ export const NftMsg = {
   GETGEN: 16,
 } as const;
 
-/** linux/netfilter.h: the families a table can belong to, by the names nft gives them. */
-export const NFPROTO = { inet: 1, ip: 2, arp: 3, netdev: 5, bridge: 7, ip6: 10 } as const;
-
 /** Name of a family: `inet` is IPv4 and IPv6 together. */
 export type NftFamily = keyof typeof NFPROTO;
 
@@ -42,13 +39,6 @@ export interface Table {
   readonly family: NftFamily;
   readonly name: string;
 }
-
-/** linux/netfilter/nfnetlink.h: struct nfgenmsg { __u8 nfgen_family; __u8 version; __be16 res_id; } */
-export const nfgenmsg = struct('nfgenmsg', [
-  ['family', u8],
-  ['version', u8],
-  ['resId', u16be],
-]);
 
 /** One kind of nf_tables object as messages: the header and its attributes. */
 export function nftLayout<A extends object>(set: AttrSet<A>): Layout<{ family: number }, A> {

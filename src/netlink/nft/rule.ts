@@ -2,9 +2,10 @@
 import { attrs, listOf } from '../codec/attrs.ts';
 import { str, u64be } from '../codec/fields.ts';
 import { NLM_F_APPEND, NLM_F_CREATE } from '../codec/message.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { type Expression, expression } from './expr.ts';
-import { NFPROTO, NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { comment } from './userdata.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_rule_attributes */

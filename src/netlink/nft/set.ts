@@ -1,9 +1,10 @@
 // How are sets and maps made, listed and emptied?
 import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be, u64be } from '../codec/fields.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { type TypeNames, typeId, typeLength, typeOrder } from './datatype.ts';
-import { NFPROTO, NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
+import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { setUserdata } from './userdata.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_set_flags */

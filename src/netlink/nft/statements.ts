@@ -1,6 +1,7 @@
 // How are the usual statements of a rule put together from expressions?
 import { type Cidr, netmaskOf, networkOf } from '../../net/cidr.ts';
 import { ipToBytes } from '../../net/ip.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
 import { maskRegister } from './expr/bitwise.ts';
 import { isEqual, isNotEqual } from './expr/cmp.ts';
 import { IPS_DST_NAT, loadCt } from './expr/ct.ts';
@@ -8,13 +9,13 @@ import { loadDestinationType, RTN_LOCAL } from './expr/fib.ts';
 import { loadMeta } from './expr/meta.ts';
 import { loadNetworkHeader, loadTransportHeader } from './expr/payload.ts';
 import type { Expression } from './expr.ts';
-import { NFPROTO } from './message.ts';
 
 /**
- * linux/netfilter/nf_tables.h, enum nft_registers: register 1 is sixteen bytes; the four-byte ones from 8 on are its
- * quarters and go on behind it. The parts of a concatenation take as many quarters as they need.
+ * linux/netfilter/nf_tables.h, enum nft_registers: four registers of sixteen bytes from 1 on, whose quarters are
+ * numbered from 8 on. The parts of a concatenation take as many quarters as they need. A quarter that begins a register
+ * goes by the register's number, as in what the kernel answers.
  */
-export const REG = { first: 1, quarter: (n: number) => 8 + n } as const;
+export const REG = { first: 1, quarter: (n: number) => (n % 4 === 0 ? 1 + n / 4 : 8 + n) } as const;
 
 /** Where addresses are in the network header, in bytes. */
 const HEADER = {

@@ -1,7 +1,7 @@
 // How does a rule translate addresses?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
-import { NFPROTO } from '../message.ts';
+import { NFPROTO } from '../../nfgenmsg.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_nat_types */
 const NFT_NAT_DNAT = 1;
