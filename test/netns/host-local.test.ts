@@ -1,0 +1,338 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createLab, type Lab } from '../helpers/netns.ts';
+import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { hasCheck, hasGcAndStatus, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+
+describeRoot('host-local', () => {
+  let lab: Lab;
+  let networks = 0;
+  beforeAll(async () => {
+    lab = await createLab();
+  });
+  afterAll(() => lab.close());
+
+  /** A network of its own for every test: name, lease directory, and a way to call the plugin with it. */
+  function network(ipam: object, cniVersion: string = LATEST_SPEC_VERSION) {
+    const name = `net${++networks}`;
+    const dir = join(lab.tmp, name);
+    const conf = {
+      cniVersion,
+      name,
+      type: 'bridge',
+      ipam: { type: 'host-local', dataDir: lab.tmp, ...ipam },
+    };
+    const call = (
+      command: string,
+      id: string,
+      more: Partial<PluginCall> & { add?: object; ipam?: object } = {},
+    ): Promise<PluginReply> => {
+      const { add, ipam: change, ...rest } = more;
+      const request = { ...conf, ipam: { ...conf.ipam, ...change }, ...add };
+      return lab.plugin('host-local', {
+        command,
+        conf: request,
+        container: { id, path: '/run/netns/unused' },
+        ...rest,
+      });
+    };
+    const leases = () => {
+      const names = existsSync(dir) ? readdirSync(dir).filter(name => /^[\d a-f:.]+$/.test(name)) : [];
+      return Object.fromEntries(names.sort().map(name => [name, readFileSync(join(dir, name), 'utf8')]));
+    };
+    return { name, dir, call, leases };
+  }
+
+  const dual = {
+    ranges: [
+      [{ subnet: '10.1.0.0/30' }, { subnet: '10.1.1.0/24', rangeStart: '10.1.1.10', gateway: '10.1.1.254' }],
+      [{ subnet: 'fd00:1::/64', rangeEnd: 'fd00:1::ff' }],
+    ],
+    routes: [{ dst: '0.0.0.0/0' }, { dst: 'fd00:9::/48', gw: 'fd00:1::99' }],
+  };
+
+  for (const version of SPEC_VERSIONS) {
+    test(`[${version}] ADD hands out one address of each set, DEL takes them back`, async () => {
+      const { call, leases, dir } = network(dual, version);
+      const resolvConf = join(lab.tmp, 'resolv.conf');
+      writeFileSync(resolvConf, 'nameserver 192.0.2.3 # mine\nsearch example.org\n');
+      const ip = (family: string, address: string, gateway: string) =>
+        version < '1' ? { version: family, address, gateway } : { address, gateway };
+
+      const first = await call('ADD', 'one', { ipam: { resolvConf } });
+      expect(first.result).toEqual({
+        cniVersion: version,
+        ips: [ip('4', '10.1.0.2/30', '10.1.0.1'), ip('6', 'fd00:1::2/64', 'fd00:1::1')],
+        routes: dual.routes,
+        dns: { nameservers: ['192.0.2.3'], search: ['example.org'] },
+      });
+      const second = await call('ADD', 'two');
+      expect(second.result.ips).toEqual([
+        ip('4', '10.1.1.10/24', '10.1.1.254'),
+        ip('6', 'fd00:1::3/64', 'fd00:1::1'),
+      ]);
+      expect(leases()).toEqual({
+        '10.1.0.2': 'one\r\neth0',
+        '10.1.1.10': 'two\r\neth0',
+        'fd00:1::2': 'one\r\neth0',
+        'fd00:1::3': 'two\r\neth0',
+      });
+      expect(readFileSync(join(dir, 'last_reserved_ip.0'), 'utf8')).toBe('10.1.1.10');
+      expect(readFileSync(join(dir, 'last_reserved_ip.1'), 'utf8')).toBe('fd00:1::3');
+
+      if (hasCheck(version))
+        expect(await call('CHECK', 'one', { prevResult: first.result })).toMatchObject({ exitCode: 0 });
+      if (hasGcAndStatus(version))
+        expect(await call('STATUS', 'x')).toMatchObject({ exitCode: 0, stdout: '' });
+      for (const id of ['one', 'one', 'two', 'never-seen']) {
+        expect(await call('DEL', id)).toMatchObject({ exitCode: 0, stdout: '' });
+      }
+      expect(leases()).toEqual({});
+    });
+  }
+
+  for (const version of ['0.1.0', '0.2.0', '0.3.0']) {
+    test(`[${version}] ADD answers in the version's own shape`, async () => {
+      const { call } = network(dual, version);
+      const { result } = await call('ADD', 'one');
+      if (version === '0.3.0') expect(result.ips).toHaveLength(2);
+      else
+        expect(result.ip4).toEqual({
+          ip: '10.1.0.2/30',
+          gateway: '10.1.0.1',
+          routes: [{ dst: '0.0.0.0/0' }],
+        });
+    });
+  }
+
+  test('ADD again for the same attachment is refused by name of its address, another interface is not', async () => {
+    const { call, leases } = network({ subnet: '10.1.0.0/24' });
+    await call('ADD', 'one');
+    const { error, exitCode } = await call('ADD', 'one');
+    expect(exitCode).toBe(1);
+    expect(error).toMatchObject({ code: 100, msg: expect.stringContaining('it already holds 10.1.0.2') });
+    expect((await call('ADD', 'one', { args: 'IP=10.1.0.77' })).error?.code).toBe(100);
+    expect((await call('ADD', 'one', { ifname: 'eth1' })).result.ips[0].address).toBe('10.1.0.3/24');
+    await call('DEL', 'one');
+    expect(leases()).toEqual({ '10.1.0.3': 'one\r\neth1' });
+  });
+
+  test('ADD takes addresses asked for by argument, args and capability', async () => {
+    const { call, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]] });
+    const add = { args: { cni: { ips: ['fd00::99/64'] } } };
+    const byBoth = await call('ADD', 'one', { args: 'IgnoreUnknown=1;K8S_POD_NAME=a;IP=10.1.0.50', add });
+    expect(byBoth.result.ips.map((ip: { address: string }) => ip.address)).toEqual([
+      '10.1.0.50/24',
+      'fd00::99/64',
+    ]);
+    const capability = { runtimeConfig: { ips: ['10.1.0.60'], ipRanges: [[{ subnet: '10.5.0.0/24' }]] } };
+    const byCapability = await call('ADD', 'two', { add: capability });
+    expect(byCapability.result.ips.map((ip: { address: string }) => ip.address)).toEqual([
+      '10.5.0.2/24',
+      '10.1.0.60/24',
+      'fd00::2/64',
+    ]);
+    const taken = await call('ADD', 'three', { args: 'IP=10.1.0.50' });
+    expect(taken.error).toMatchObject({ code: 101, msg: expect.stringContaining('10.1.0.50: it is in use') });
+    const outside = await call('ADD', 'three', { args: 'IP=10.9.0.50' });
+    expect(outside.error).toMatchObject({ code: 102, msg: expect.stringContaining('10.9.0.50') });
+    expect((await call('ADD', 'three', { args: 'IP=10.1.0.50;FOO=1' })).error?.code).toBe(4);
+    expect(Object.values(leases()).filter(text => text.startsWith('three'))).toEqual([]);
+  });
+
+  test('ADD with a full set names it and leaves nothing of the other sets', async () => {
+    const { call, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: '10.2.0.0/30' }]] });
+    await call('ADD', 'one');
+    const before = leases();
+    const { error } = await call('ADD', 'two');
+    expect(error?.code).toBe(11);
+    expect(error?.msg).toContain('range set 1: no IP addresses available in range set: 10.2.0.1-10.2.0.2');
+    expect(leases()).toEqual(before);
+    expect((await call('STATUS', 'x')).error).toMatchObject({
+      code: 50,
+      msg: expect.stringContaining('(1 of 1'),
+    });
+    await call('DEL', 'one');
+    expect((await call('STATUS', 'x')).exitCode).toBe(0);
+    expect((await call('ADD', 'two')).exitCode).toBe(0);
+  });
+
+  test('ADD whose result the version cannot express gives the address back', async () => {
+    const { call, leases } = network({
+      ranges: [[{ subnet: '10.1.0.0/24' }]],
+      resolvConf: '/nonexistent/resolv.conf',
+    });
+    expect((await call('ADD', 'one')).error?.msg).toContain('/nonexistent/resolv.conf');
+    expect(leases()).toEqual({});
+  });
+
+  const bad: [title: string, ipam: object, code: number, gist: string][] = [
+    ['no ranges', {}, 7, 'no ranges'],
+    ['a subnet with host bits', { subnet: '10.1.0.5/24' }, 7, 'its network is 10.1.0.0/24'],
+    ['ranges of the wrong shape', { ranges: [{ subnet: '10.1.0.0/24' }] }, 7, 'ranges[0]'],
+    [
+      'overlapping sets',
+      { subnet: '10.1.0.0/24', ranges: [[{ subnet: '10.1.0.0/25' }]] },
+      7,
+      'range sets 0 and 1',
+    ],
+    [
+      'a lease directory that is a file',
+      { subnet: '10.1.0.0/24', dataDir: '/etc/hostname' },
+      999,
+      '/etc/hostname',
+    ],
+  ];
+  for (const [title, ipam, code, gist] of bad) {
+    test(`ADD refuses ${title}`, async () => {
+      const { error } = await network(ipam).call('ADD', 'one');
+      expect(error).toMatchObject({ code, msg: expect.stringContaining(gist) });
+    });
+  }
+
+  test('DEL works with ranges that went bad and before anything was ever leased', async () => {
+    const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
+    expect((await call('DEL', 'one')).exitCode).toBe(0);
+    expect(existsSync(dir)).toBe(false);
+    await call('ADD', 'one');
+    expect((await call('DEL', 'one', { ipam: { subnet: '10.1.0.1/31' } })).exitCode).toBe(0);
+    expect(leases()).toEqual({});
+  });
+
+  test('DEL frees older leases that name the container only', async () => {
+    const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
+    await call('ADD', 'one');
+    writeFileSync(join(dir, '10.1.0.77'), 'old\n');
+    await call('DEL', 'old');
+    expect(leases()).toEqual({ '10.1.0.2': 'one\r\neth0' });
+  });
+
+  test("CHECK notices a lease that is gone or someone else's", async () => {
+    const { call, dir } = network({ subnet: '10.1.0.0/24' });
+    const { result } = await call('ADD', 'one');
+    const check = () => call('CHECK', 'one', { prevResult: result });
+    expect((await check()).exitCode).toBe(0);
+    const elsewhere = { ...result, ips: [...result.ips, { address: '192.0.2.1/24' }] };
+    expect((await call('CHECK', 'one', { prevResult: elsewhere })).exitCode).toBe(0);
+    writeFileSync(join(dir, '10.1.0.2'), 'two\r\neth0');
+    writeFileSync(join(dir, '10.1.0.9'), 'one\r\neth0');
+    expect((await check()).error?.msg).toContain(
+      '10.1.0.2 of container "one", interface "eth0": it holds 10.1.0.9',
+    );
+    rmSync(join(dir, '10.1.0.9'));
+    expect((await check()).error?.msg).toContain('Cannot find a lease of container "one"');
+  });
+
+  test('GC frees what nobody holds, torn leases too, and keeps pointers, lock and foreign files', async () => {
+    const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
+    for (const id of ['one', 'two', 'three']) await call('ADD', id);
+    for (const [name, text] of [
+      ['10.1.0.77', ''],
+      ['10.1.0.78', 'old'],
+      ['10.1.0.79', 'older'],
+      ['10.1.0.80', '{not ours}'],
+    ]) {
+      writeFileSync(join(dir, String(name)), String(text));
+    }
+    const valid = [
+      { containerID: 'one', ifname: 'eth0' },
+      { containerID: 'two', ifname: 'eth1' },
+      { containerID: 'old', ifname: 'eth0' },
+    ];
+    const collect = () => call('GC', 'x', { add: { 'cni.dev/valid-attachments': valid } });
+    expect(await collect()).toMatchObject({ exitCode: 0, stdout: '' });
+    expect(await collect()).toMatchObject({ exitCode: 0, stdout: '' });
+    expect(leases()).toEqual({ '10.1.0.2': 'one\r\neth0', '10.1.0.78': 'old', '10.1.0.80': '{not ours}' });
+    expect(readdirSync(dir)).toContain('last_reserved_ip.0');
+    expect(readdirSync(dir)).toContain('lock');
+    expect((await call('GC', 'x')).exitCode).toBe(0);
+    expect(Object.keys(leases())).toHaveLength(3);
+  });
+
+  describe('next to the reference', () => {
+    const reference = requiresReference('host-local');
+    const binDirs = [BIN_DIR, REFERENCE_BIN_DIR];
+
+    testNeeding(
+      'each frees and checks what the other leased',
+      async () => {
+        const { call, leases } = network(dual, '1.0.0');
+        for (const [mine, other] of [binDirs, binDirs.toReversed()]) {
+          const { result } = await call('ADD', 'one', { binDir: String(mine) });
+          expect((await call('CHECK', 'one', { binDir: String(other), prevResult: result })).exitCode).toBe(
+            0,
+          );
+          expect((await call('ADD', 'one', { binDir: String(other) })).exitCode).toBe(1);
+          expect((await call('DEL', 'one', { binDir: String(other) })).exitCode).toBe(0);
+          expect(leases()).toEqual({});
+        }
+      },
+      reference,
+    );
+
+    testNeeding(
+      "both answer alike and continue each other's round robin",
+      async () => {
+        const { call } = network({ ranges: dual.ranges, routes: dual.routes }, '1.0.0');
+        const twin = network({ ranges: dual.ranges, routes: dual.routes }, '1.0.0');
+        for (let i = 0; i < 8; i++) {
+          const mixed = await call('ADD', `c${i}`, { binDir: String(binDirs[i % 2]) });
+          const pure = await twin.call('ADD', `c${i}`, { binDir: REFERENCE_BIN_DIR });
+          expect(mixed.result.ips).toEqual(pure.result.ips);
+          expect(mixed.result.routes).toEqual(pure.result.routes);
+        }
+      },
+      reference,
+    );
+
+    testNeeding(
+      'both at once never hand out one address twice',
+      async () => {
+        const { call, leases } = network(
+          { ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]] },
+          '1.0.0',
+        );
+        const ids = Array.from({ length: 96 }, (_, i) => `c${i}`);
+        const replies = await eightAtATime(ids, (id, i) =>
+          call('ADD', id, { binDir: String(binDirs[i % 2]) }),
+        );
+        expect(replies.filter(reply => reply.exitCode !== 0)).toEqual([]);
+        const addresses = replies.flatMap(reply =>
+          reply.result.ips.map((ip: { address: string }) => ip.address),
+        );
+        expect(new Set(addresses).size).toBe(ids.length * 2);
+        expect(Object.keys(leases())).toHaveLength(ids.length * 2);
+        // Whoever added it, the other one deletes it, and both keep adding meanwhile.
+        const mixed = await eightAtATime(ids, async (id, i) => {
+          const del = await call('DEL', id, { binDir: String(binDirs[(i + 1) % 2]) });
+          const add = await call('ADD', `again-${id}`, { binDir: String(binDirs[(i >> 1) % 2]) });
+          return [del, add];
+        });
+        expect(mixed.flat().filter(reply => reply.exitCode !== 0)).toEqual([]);
+        const again = mixed.flatMap(([, add]) =>
+          add?.result.ips.map((ip: { address: string }) => ip.address),
+        );
+        expect(new Set(again).size).toBe(ids.length * 2);
+        expect(Object.values(leases()).every(text => text.startsWith('again-'))).toBe(true);
+      },
+      reference,
+    );
+  });
+});
+
+/** Runs the work for every item, eight of them at any time, as a busy kubelet would. */
+async function eightAtATime<I, O>(
+  items: readonly I[],
+  work: (item: I, i: number) => Promise<O>,
+): Promise<O[]> {
+  const results: O[] = [];
+  const queue = [...items.entries()];
+  const worker = async () => {
+    for (let next = queue.shift(); next; next = queue.shift())
+      results[next[0]] = await work(next[1], next[0]);
+  };
+  await Promise.all(Array.from({ length: 8 }, worker));
+  return results;
+}

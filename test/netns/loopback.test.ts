@@ -1,0 +1,118 @@
+import { expect, test } from 'bun:test';
+import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { hasCheck, hasGcAndStatus, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+
+describeRoot('loopback', () => {
+  const createLab = useLabs();
+
+  async function isUp(lab: Lab, container: Container): Promise<boolean> {
+    const [lo] = await lab.ip(container, 'link', 'show', 'lo');
+    return lo?.flags.includes('UP');
+  }
+
+  const confOf = (cniVersion: string = LATEST_SPEC_VERSION) => ({
+    cniVersion,
+    name: 'loop',
+    type: 'loopback',
+  });
+
+  for (const version of SPEC_VERSIONS) {
+    test(`[${version}] ADD brings lo up and reports it, DEL brings it down`, async () => {
+      const lab = await createLab();
+      const container = await lab.container();
+      const call = { conf: confOf(version), container, ifname: 'whatever' };
+      const { result } = await lab.plugin('loopback', { command: 'ADD', ...call });
+      expect(await isUp(lab, container)).toBe(true);
+      const ip = (family: string, address: string) =>
+        version < '1' ? { version: family, address, interface: 0 } : { address, interface: 0 };
+      expect(result).toEqual({
+        cniVersion: version,
+        interfaces: [{ name: 'lo', mac: '00:00:00:00:00:00', sandbox: container.path }],
+        ips: [ip('4', '127.0.0.1/8'), ip('6', '::1/128')],
+        ...(version < '1' ? { dns: {} } : {}),
+      });
+      if (hasCheck(version)) {
+        const check = () => lab.plugin('loopback', { command: 'CHECK', ...call, prevResult: result });
+        expect((await check()).exitCode).toBe(0);
+        await lab.run(container, ['ip', 'link', 'set', 'lo', 'down']);
+        expect((await check()).error).toMatchObject({
+          code: 999,
+          msg: expect.stringContaining('it is down'),
+        });
+        expect((await lab.plugin('loopback', { command: 'ADD', ...call })).result).toEqual(result);
+      }
+      if (hasGcAndStatus(version)) {
+        for (const command of ['GC', 'STATUS']) {
+          expect(await lab.plugin('loopback', { command, conf: confOf(version) })).toMatchObject({
+            exitCode: 0,
+            stdout: '',
+          });
+        }
+      }
+      for (let i = 0; i < 2; i++) {
+        expect(await lab.plugin('loopback', { command: 'DEL', ...call })).toMatchObject({
+          exitCode: 0,
+          stdout: '',
+        });
+        expect(await isUp(lab, container)).toBe(false);
+      }
+    });
+  }
+
+  for (const version of ['0.1.0', '0.2.0']) {
+    test(`[${version}] ADD answers in the version's own shape`, async () => {
+      const lab = await createLab();
+      const container = await lab.container();
+      const { result } = await lab.plugin('loopback', { command: 'ADD', conf: confOf(version), container });
+      expect(result).toEqual({
+        cniVersion: version,
+        ip4: { ip: '127.0.0.1/8' },
+        ip6: { ip: '::1/128' },
+        dns: {},
+      });
+    });
+  }
+
+  test('ADD passes on the result of earlier links', async () => {
+    const lab = await createLab();
+    const container = await lab.container();
+    const prevResult = {
+      cniVersion: LATEST_SPEC_VERSION,
+      interfaces: [{ name: 'eth0', mac: '02:00:00:00:00:01', sandbox: container.path }],
+      ips: [{ address: '10.0.0.2/24', interface: 0 }],
+    };
+    const reply = await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container, prevResult });
+    expect(reply.result).toEqual(prevResult);
+    expect(await isUp(lab, container)).toBe(true);
+  });
+
+  test('ADD is not put off by further addresses', async () => {
+    const lab = await createLab();
+    const container = await lab.container();
+    await lab.run(container, ['ip', 'addr', 'add', '192.0.2.1/32', 'dev', 'lo']);
+    const { result } = await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container });
+    expect(result.ips.map((ip: { address: string }) => ip.address)).toEqual(['127.0.0.1/8', '::1/128']);
+  });
+
+  test('DEL is content with a namespace that is gone, empty or none', async () => {
+    const lab = await createLab();
+    const container = await lab.container();
+    await lab.remove(container);
+    const del = (path: string | undefined) =>
+      lab.plugin('loopback', { command: 'DEL', conf: confOf(), container, env: { CNI_NETNS: path } });
+    for (const path of [container.path, '', undefined, '/etc/hostname'])
+      expect((await del(path)).exitCode).toBe(0);
+    const add = await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container });
+    expect(add.error).toMatchObject({ code: 8, msg: expect.stringContaining(container.path) });
+  });
+
+  test('ADD refuses the namespace it runs in before touching it', async () => {
+    const lab = await createLab();
+    const container = { ...lab.host, id: 'host' };
+    await lab.run(lab.host, ['ip', 'link', 'set', 'lo', 'down']);
+    const { error } = await lab.plugin('loopback', { command: 'ADD', conf: confOf(), container });
+    expect(error?.code).toBe(8);
+    expect(await isUp(lab, container)).toBe(false);
+  });
+});

@@ -1,0 +1,345 @@
+import { expect, test } from 'bun:test';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { hasCheck, hasGcAndStatus, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+
+const OLD_MAC = '02:00:00:00:00:01';
+const NEW_MAC = '02:00:00:00:00:99';
+
+describeRoot('tuning', () => {
+  const createLab = useLabs();
+
+  /** A container with a veth `eth0`, and a way to call the plugin for it. */
+  async function attachment(cniVersion: string = LATEST_SPEC_VERSION) {
+    const lab = await createLab();
+    const container = await lab.container();
+    const make = [
+      'ip',
+      'link',
+      'add',
+      'eth0',
+      'address',
+      OLD_MAC,
+      'type',
+      'veth',
+      'peer',
+      'vethhost',
+      'netns',
+      lab.host.name,
+    ];
+    expect((await lab.run(container, make)).exitCode).toBe(0);
+    await lab.run(container, ['ip', 'link', 'set', 'eth0', 'up']);
+    const prevResult = {
+      cniVersion,
+      interfaces: [
+        { name: 'eth0', mac: '02:00:00:00:00:77' },
+        { name: 'eth0', mac: OLD_MAC, sandbox: container.path },
+      ],
+      ips: [{ ...(cniVersion < '1' ? { version: '4' } : {}), address: '10.0.0.2/24', interface: 1 }],
+      ...(cniVersion < '1' ? { dns: {} } : {}),
+    };
+    const dataDir = join(lab.tmp, 'tuning');
+    const call = (command: string, conf: object, more: Partial<PluginCall> = {}) => {
+      const request = { cniVersion, name: 'tuned', type: 'tuning', dataDir, ...conf };
+      return lab.plugin('tuning', { command, conf: request, container, prevResult, ...more });
+    };
+    const backup = join(dataDir, `${container.id}_eth0.json`);
+    return { lab, container, prevResult, call, backup, dataDir };
+  }
+
+  async function linkOf(lab: Lab, container: Container) {
+    const [link] = await lab.ip(container, 'link', 'show', 'eth0');
+    return {
+      mac: link?.address,
+      mtu: link?.mtu,
+      promisc: link?.flags.includes('PROMISC'),
+      allmulti: link?.flags.includes('ALLMULTI'),
+      txQLen: link?.txqlen,
+    };
+  }
+
+  const untouched = { mac: OLD_MAC, mtu: 1500, promisc: false, allmulti: false, txQLen: 1000 };
+  const wanted = { mac: NEW_MAC, mtu: 1400, promisc: true, allmulti: true, txQLen: 20000 };
+  const sysctl = {
+    'net.ipv4.conf.IFNAME.arp_filter': '1',
+    'net/core/somaxconn': '500',
+    'net.ipv4.ip_local_port_range': '20000 30000',
+  };
+
+  async function sysctlsOf(lab: Lab, container: Container): Promise<string[]> {
+    const keys = ['net/ipv4/conf/eth0/arp_filter', 'net/core/somaxconn', 'net/ipv4/ip_local_port_range'];
+    return Promise.all(keys.map(async key => (await lab.sysctl(container, key)).replace(/\s+/g, ' ')));
+  }
+
+  for (const version of SPEC_VERSIONS) {
+    test(`[${version}] ADD sets everything, DEL restores it`, async () => {
+      const { lab, container, prevResult, call, backup, dataDir } = await attachment(version);
+      const before = await sysctlsOf(lab, container);
+      const onHost = await lab.sysctl(lab.host, 'net/core/somaxconn');
+      const { result } = await call('ADD', { ...wanted, sysctl });
+      expect(await linkOf(lab, container)).toEqual(wanted);
+      expect(await sysctlsOf(lab, container)).toEqual(['1', '500', '20000 30000']);
+      expect(await lab.sysctl(lab.host, 'net/core/somaxconn')).toBe(onHost);
+      const [other, own] = prevResult.interfaces;
+      const mtu = version < '1' ? {} : { mtu: 1400 };
+      expect(result).toEqual({ ...prevResult, interfaces: [other, { ...own, mac: NEW_MAC, ...mtu }] });
+      expect(JSON.parse(readFileSync(backup, 'utf8'))).toMatchObject(untouched);
+      expect([statSync(dataDir).mode & 0o777, statSync(backup).mode & 0o777]).toEqual([0o700, 0o600]);
+
+      if (hasCheck(version))
+        expect(await call('CHECK', { ...wanted, sysctl })).toMatchObject({ exitCode: 0, stdout: '' });
+      if (hasGcAndStatus(version)) {
+        for (const command of ['GC', 'STATUS']) expect((await call(command, { sysctl })).exitCode).toBe(0);
+      }
+      for (let i = 0; i < 2; i++) {
+        expect(await call('DEL', { ...wanted, sysctl })).toMatchObject({ exitCode: 0, stdout: '' });
+        expect(await linkOf(lab, container)).toEqual(untouched);
+        expect(await sysctlsOf(lab, container)).toEqual(before);
+        expect(readdirSync(dataDir)).toEqual([]);
+      }
+    });
+  }
+
+  const single: [attribute: keyof typeof wanted, backup: string][] = [
+    ['mac', `{\n "mac": "${OLD_MAC}"\n}`],
+    ['promisc', '{\n "promisc": false\n}'],
+    ['mtu', '{\n "mtu": 1500\n}'],
+    ['allmulti', '{\n "allmulti": false\n}'],
+    ['txQLen', '{\n "txQLen": 1000\n}'],
+  ];
+  for (const [attribute, bytes] of single) {
+    test(`ADD with ${attribute} alone, from args.cni, changes and keeps nothing else`, async () => {
+      const { lab, container, call, backup } = await attachment();
+      const change = { [attribute]: wanted[attribute] };
+      expect((await call('ADD', { args: { cni: change } })).exitCode).toBe(0);
+      expect(await linkOf(lab, container)).toEqual({ ...untouched, ...change });
+      expect(readFileSync(backup, 'utf8')).toBe(bytes);
+      expect((await call('CHECK', { args: { cni: change } })).exitCode).toBe(0);
+      await call('DEL', {});
+      expect(await linkOf(lab, container)).toEqual(untouched);
+      expect(existsSync(backup)).toBe(false);
+    });
+  }
+
+  test("ADD takes the hardware address of the runtime in any notation and reports the kernel's", async () => {
+    const { lab, container, call } = await attachment();
+    const conf = { mac: '02:00:00:00:00:50', runtimeConfig: { mac: '02-00-00-00-00-AB' } };
+    const { result } = await call('ADD', conf, { args: 'IgnoreUnknown=1;MAC=02:00:00:00:00:51' });
+    expect(result.interfaces[1].mac).toBe('02:00:00:00:00:ab');
+    expect((await linkOf(lab, container)).mac).toBe('02:00:00:00:00:ab');
+    expect((await call('CHECK', conf)).exitCode).toBe(0);
+  });
+
+  test('ADD without anything to do passes the result on and writes nothing', async () => {
+    const { prevResult, call, dataDir } = await attachment();
+    expect((await call('ADD', {})).result).toEqual(prevResult);
+    expect(existsSync(dataDir)).toBe(false);
+  });
+
+  test('ADD again keeps the first backup', async () => {
+    const { lab, container, call } = await attachment();
+    await call('ADD', { mtu: 1400, sysctl: { 'net.core.somaxconn': '500' } });
+    const before = await lab.sysctl(container, 'net/ipv4/conf/eth0/arp_filter');
+    await call('ADD', { mtu: 1300, promisc: true, sysctl });
+    expect(await linkOf(lab, container)).toEqual({ ...untouched, mtu: 1300, promisc: true });
+    await call('DEL', {});
+    expect(await linkOf(lab, container)).toEqual(untouched);
+    expect(await lab.sysctl(container, 'net/ipv4/conf/eth0/arp_filter')).toBe(before);
+    expect(await lab.sysctl(container, 'net/core/somaxconn')).not.toBe('500');
+  });
+
+  const failures: [title: string, conf: object, gist: string][] = [
+    ['an MTU the device cannot have', { ...wanted, mtu: 70000 }, 'mtu 70000'],
+    [
+      'a sysctl the kernel lacks',
+      { ...wanted, sysctl: { 'net.core.somaxconn': '5', 'net.ipv4.nothing': '1' } },
+      'net.ipv4.nothing',
+    ],
+    [
+      'a value the kernel refuses',
+      { ...wanted, sysctl: { 'net.core.somaxconn': '5', 'net.ipv4.conf.IFNAME.arp_filter': 'x' } },
+      'arp_filter" to "x"',
+    ],
+  ];
+  for (const [title, conf, gist] of failures) {
+    test(`ADD with ${title} leaves everything as it was`, async () => {
+      const { lab, container, call, dataDir } = await attachment();
+      const before = [await lab.dump(container), await sysctlsOf(lab, container)];
+      const { error } = await call('ADD', conf);
+      expect(error).toMatchObject({ code: 999, msg: expect.stringContaining(gist) });
+      expect(error?.details).toBeUndefined();
+      expect([await lab.dump(container), await sysctlsOf(lab, container)]).toEqual(before);
+      expect(existsSync(dataDir) ? readdirSync(dataDir) : []).toEqual([]);
+    });
+  }
+
+  const refusals: [title: string, conf: object, gist: string][] = [
+    [
+      'a sysctl outside of net',
+      { sysctl: { 'kernel.hostname': 'x' } },
+      'invalid net sysctl key: "kernel.hostname"',
+    ],
+    [
+      'two names for one sysctl',
+      { sysctl: { 'net.core.somaxconn': '1', 'net/core/somaxconn': '2' } },
+      'duplicated sysctl keys',
+    ],
+    [
+      'values that are no strings',
+      { sysctl: { 'net.core.somaxconn': 1 } },
+      '"sysctl.net.core.somaxconn" must be of type string',
+    ],
+    ['a bad hardware address', { mac: 'zz' }, '"zz"'],
+  ];
+  for (const [title, conf, gist] of refusals) {
+    test(`ADD refuses ${title}`, async () => {
+      const { call, dataDir } = await attachment();
+      expect((await call('ADD', conf)).error).toMatchObject({ code: 7, msg: expect.stringContaining(gist) });
+      expect(existsSync(dataDir)).toBe(false);
+    });
+  }
+
+  test('ADD and CHECK refuse a sysctl that is there twice, missing prevResult and a missing interface', async () => {
+    const { lab, container, call } = await attachment();
+    const twice =
+      '{"cniVersion":"1.1.0","name":"n","type":"tuning","sysctl":{"net.core.somaxconn":"1","net.core.somaxconn":"2"}}';
+    for (const command of ['ADD', 'CHECK']) {
+      expect((await lab.plugin('tuning', { command, conf: twice, container })).error?.msg).toContain(
+        'is there twice',
+      );
+      expect((await call(command, {}, { prevResult: undefined })).error?.msg).toContain(
+        'required prevResult missing',
+      );
+      expect((await call(command, { mtu: 1400 }, { ifname: 'eth9' })).error?.msg).toContain(
+        'find link "eth9"',
+      );
+    }
+  });
+
+  test('ADD obeys the allowlist of the node', async () => {
+    const { lab, container, call, prevResult, dataDir } = await attachment();
+    const rules = join(lab.tmp, 'allowlist.conf');
+    writeFileSync(rules, '^net\\.core\\.somaxconn$\n');
+    // A mount namespace of its own puts the list where the plugin looks without touching the machine's /etc.
+    const script =
+      'mount -t tmpfs none /etc && mkdir -p /etc/cni/tuning && cp "$1" /etc/cni/tuning/ && exec "$2"';
+    const add = (keys: object, command = 'ADD') =>
+      lab.run(lab.host, ['unshare', '-m', 'sh', '-c', script, 'sh', rules, join(BIN_DIR, 'tuning')], {
+        env: {
+          CNI_COMMAND: command,
+          CNI_CONTAINERID: container.id,
+          CNI_NETNS: container.path,
+          CNI_IFNAME: 'eth0',
+          CNI_PATH: BIN_DIR,
+        },
+        stdin: JSON.stringify({
+          cniVersion: '1.1.0',
+          name: 'n',
+          type: 'tuning',
+          dataDir,
+          sysctl: keys,
+          prevResult,
+        }),
+      });
+    expect((await add({ 'net.core.somaxconn': '500' })).exitCode).toBe(0);
+    const refused = await add({ 'net.core.somaxconn': '600', 'net.ipv4.conf.IFNAME.arp_filter': '1' });
+    expect(JSON.parse(refused.stdout)).toMatchObject({
+      code: 7,
+      msg: expect.stringContaining('"net.ipv4.conf.IFNAME.arp_filter"'),
+    });
+    expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('500');
+    const status = await add({ 'net.ipv4.conf.IFNAME.arp_filter': '1' }, 'STATUS');
+    expect(JSON.parse(status.stdout).code).toBe(50);
+    await call('DEL', {});
+  });
+
+  const tampered: [change: string[], words: string][] = [
+    [['address', '02:00:00:00:00:55'], `mac is 02:00:00:00:00:55 instead of ${NEW_MAC}`],
+    [['mtu', '1350'], 'mtu is 1350 instead of 1400'],
+    [['promisc', 'off'], 'promisc is false instead of true'],
+    [['allmulticast', 'off'], 'allmulti is false instead of true'],
+    [['txqueuelen', '7'], 'txQLen is 7 instead of 20000'],
+  ];
+  test('CHECK notices every attribute and every sysctl that was changed', async () => {
+    const { lab, container, call } = await attachment();
+    const conf = { ...wanted, sysctl };
+    await call('ADD', conf);
+    for (const [change, words] of tampered) {
+      await lab.run(container, ['ip', 'link', 'set', 'eth0', ...change]);
+      expect((await call('CHECK', conf)).error).toMatchObject({
+        code: 999,
+        msg: expect.stringContaining(words),
+      });
+      await call('ADD', conf);
+      expect((await call('CHECK', conf)).exitCode).toBe(0);
+    }
+    await lab.sysctl(container, 'net/ipv4/ip_local_port_range', '20000 30001');
+    expect((await call('CHECK', conf)).error?.msg).toContain('is "20000\t30001" instead of "20000 30000"');
+  });
+
+  test('CHECK is not misled by a packet capture or a wish nobody made', async () => {
+    const { lab, container, call } = await attachment();
+    await call('ADD', { mtu: 1400 });
+    await lab.run(container, ['ip', 'link', 'set', 'eth0', 'promisc', 'on']);
+    expect((await call('CHECK', { mtu: 1400 })).exitCode).toBe(0);
+  });
+
+  test('DEL without namespace or interface takes the backup away', async () => {
+    const { lab, container, call, backup } = await attachment();
+    await call('ADD', wanted);
+    await lab.run(container, ['ip', 'link', 'del', 'eth0']);
+    expect((await call('DEL', wanted)).exitCode).toBe(0);
+    expect(existsSync(backup)).toBe(false);
+
+    const second = await attachment();
+    await second.call('ADD', wanted);
+    await second.lab.remove(second.container);
+    expect((await second.call('DEL', wanted)).exitCode).toBe(0);
+    expect(existsSync(second.backup)).toBe(false);
+  });
+
+  test('DEL without ADD changes nothing', async () => {
+    const { lab, container, call } = await attachment();
+    expect((await call('DEL', wanted)).exitCode).toBe(0);
+    expect(await linkOf(lab, container)).toEqual(untouched);
+  });
+
+  // Debian's package is older than txQLen.
+  const known = { mac: NEW_MAC, mtu: 1400, promisc: true, allmulti: true };
+  for (const [mine, other, title] of [
+    [BIN_DIR, REFERENCE_BIN_DIR, 'the reference restores what we changed'],
+    [REFERENCE_BIN_DIR, BIN_DIR, 'we restore what the reference changed'],
+  ] as const) {
+    testNeeding(
+      title,
+      async () => {
+        const { lab, container, call, backup } = await attachment('1.0.0');
+        expect((await call('ADD', { ...known, sysctl }, { binDir: mine })).exitCode).toBe(0);
+        expect(await linkOf(lab, container)).toEqual({ ...untouched, ...known });
+        expect(
+          (await call('CHECK', { ...known, sysctl: { 'net.core.somaxconn': '500' } }, { binDir: other }))
+            .exitCode,
+        ).toBe(0);
+        expect((await call('DEL', known, { binDir: other })).exitCode).toBe(0);
+        expect(await linkOf(lab, container)).toEqual(untouched);
+        expect(existsSync(backup)).toBe(false);
+      },
+      requiresReference('tuning'),
+    );
+  }
+
+  testNeeding(
+    "backups are the reference's byte for byte",
+    async () => {
+      const ours = await attachment('1.0.0');
+      const theirs = await attachment('1.0.0');
+      await ours.call('ADD', known);
+      await theirs.call('ADD', known, { binDir: REFERENCE_BIN_DIR });
+      expect(readFileSync(ours.backup, 'utf8')).toBe(readFileSync(theirs.backup, 'utf8'));
+    },
+    requiresReference('tuning'),
+  );
+});
