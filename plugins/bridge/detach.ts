@@ -2,7 +2,6 @@
 import { type Attachment, renderOwner } from '../../src/cni/attachment.ts';
 import { findLink, removeLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import type { attachmentOf } from './attach.ts';
 import type { BridgeConf } from './config.ts';
 import { removeUnusedBridge, withBridgeLock } from './kernel/bridge.ts';
 import { listPairs } from './kernel/veth.ts';

@@ -119,7 +119,7 @@ export async function createLab(): Promise<Lab> {
     tc: (ns, ...args) => json(ns, ['tc', '-j', '-d', ...args]),
     nft: async <T>(ns: Namespace, ...args: string[]) => nftRows(await json(ns, ['nft', '-j', ...args])) as T,
     sysctl: (ns, key, value) => sysctl(ns, key, value),
-    plugin: (name, call) => runPlugin(host, name, call),
+    plugin: (name, call) => runPlugin(host, name, { ...call, env: { ...directories(tmp), ...call.env } }),
     start: (ns, argv) =>
       Bun.spawn(inside(ns, argv), {
         stdin: 'ignore',
@@ -151,6 +151,15 @@ function sweepOnce(): Promise<void> {
   return swept;
 }
 
+/** A fake host has the machine's file system: what links keep outside their configuration goes into the lab as well. */
+export function directories(tmp: string): Record<string, string> {
+  return {
+    CATENA_RUN_DIR: `${tmp}/run`,
+    CATENA_STATE_DIR: `${tmp}/state`,
+    CATENA_CNI_CACHE_DIR: `${tmp}/cni`,
+  };
+}
+
 function inside(ns: Namespace, argv: readonly string[]): string[] {
   return ['nsenter', `--net=${ns.path}`, '--', ...argv];
 }
@@ -163,6 +172,8 @@ async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> 
   };
   const side = (device: string, own: typeof address, other: typeof address): string[] => [
     `link set lo up`,
+    // No link-local address: its settling would show up as a difference between two dumps.
+    `link set ${device} addrgenmode none`,
     `addr add ${own.v4}/24 dev ${device}`,
     `addr add ${own.v6}/64 dev ${device} nodad`,
     `link set ${device} up`,
@@ -185,7 +196,18 @@ async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> 
   ]);
   await batch(side('uplink', address, hostAddress), ns.name);
   await batch(side('outside0', hostAddress, address), host.name);
+  await untilUp(host, 'outside0');
   return { ...ns, address, hostAddress };
+}
+
+/** The carrier of a new pair is noticed a moment later. */
+async function untilUp(ns: Namespace, device: string): Promise<void> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const { stdout } = await runOk(['ip', '-n', ns.name, '-br', 'link', 'show', device]);
+    if (/\sUP\s/.test(stdout)) return;
+    await Bun.sleep(20);
+  }
+  throw new Error(`Cannot use "${device}": it did not come up`);
 }
 
 async function sysctl(ns: Namespace, key: string, value?: string | number): Promise<string> {

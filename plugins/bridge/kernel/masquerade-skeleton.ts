@@ -89,13 +89,15 @@ function subnetRules(cidr: Cidr): Expression[][] {
   const [source, destination] = [REG.quarter(0), REG.quarter(quarters)];
   return [
     [
+      // Redundant in this chain, but without it nft prints the addresses as raw payload.
+      ...matchFamily(family),
       loadAddress(family, 'saddr', source),
       loadAddress(family, 'daddr', destination),
       maskRegister(destination, ipToBytes(netmaskOf(cidr))),
       isInSet(LOCAL[family], source),
       decide({ code: NFT_RETURN }),
     ],
-    [...matchAddress('daddr', MULTICAST[family]), decide({ code: NFT_RETURN })],
+    [...matchFamily(family), ...matchAddress('daddr', MULTICAST[family]), decide({ code: NFT_RETURN })],
     [masquerade()],
   ];
 }

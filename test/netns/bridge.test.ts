@@ -1,0 +1,412 @@
+// What does the bridge link do to a real kernel, and does it take all of it back?
+import { expect, test } from 'bun:test';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
+import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { echo, ping, startServer } from '../helpers/traffic.ts';
+
+const SKELETON = { ignoreTables: ['inet catena_masquerade'] };
+
+function confOf(lab: Lab, more: object = {}) {
+  const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+  return {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    type: 'bridge',
+    bridge: 'br0',
+    isDefaultGateway: true,
+    ipMasq: true,
+    ipam: { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` },
+    ...more,
+  };
+}
+
+/** A node forwards already; turning it on adds anycast routes to interfaces that are none of the link's business. */
+async function forward(lab: Lab): Promise<void> {
+  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+}
+
+async function leasesOf(lab: Lab): Promise<string[]> {
+  const { stdout } = await lab.run(lab.host, ['ls', `${lab.tmp}/leases/podnet`]);
+  return stdout.split('\n').filter(name => /^[0-9a-f]+[.:]/.test(name));
+}
+
+async function add(lab: Lab, container: Container, conf: object) {
+  const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
+  expect(reply).toMatchObject({ exitCode: 0 });
+  return reply.result;
+}
+
+describeRoot('bridge', () => {
+  test.each(SPEC_VERSIONS)(
+    '[%s] ADD connects two containers, gateway and outside; DEL takes all back',
+    async cniVersion => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        const outside = await lab.outside();
+        await forward(lab);
+        const conf = confOf(lab, { cniVersion });
+        const before = await lab.dump(lab.host, SKELETON);
+        const result = await add(lab, one, conf);
+        await add(lab, two, conf);
+
+        // A copy: matchers such as stringMatching take the place of what they matched in the object they are given.
+        expect(structuredClone(result)).toMatchObject({
+          cniVersion,
+          interfaces: [
+            { name: 'br0', mac: expect.stringMatching(/^([0-9a-f]{2}:){5}/) },
+            { name: expect.stringMatching(/^veth[0-9a-f]{8}$/) },
+            { name: 'eth0', sandbox: one.path },
+          ],
+          ips: [
+            { address: '10.88.0.2/24', gateway: '10.88.0.1', interface: 2 },
+            { address: 'fd88::2/64', gateway: 'fd88::1', interface: 2 },
+          ],
+          routes: [
+            { dst: '0.0.0.0/0', gw: '10.88.0.1' },
+            { dst: '::/0', gw: 'fd88::1' },
+          ],
+        });
+        for (const address of [
+          '10.88.0.1',
+          'fd88::1',
+          '10.88.0.3',
+          'fd88::3',
+          outside.address.v4,
+          outside.address.v6,
+        ]) {
+          expect([address, await ping(lab, one, address)]).toEqual([address, true]);
+        }
+        if (hasCheck(cniVersion)) {
+          expect(
+            await lab.plugin('bridge', { command: 'CHECK', conf, container: one, prevResult: result }),
+          ).toMatchObject({
+            exitCode: 0,
+            stdout: '',
+          });
+        }
+        for (const container of [one, two]) {
+          expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({
+            exitCode: 0,
+            stdout: '',
+          });
+        }
+        expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+        expect(await leasesOf(lab)).toEqual([]);
+      });
+    },
+  );
+
+  test('[1.1.0] ipMasq hides the container outside its subnet and nowhere else', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const outside = await lab.outside();
+      await add(lab, one, confOf(lab));
+      await add(lab, two, confOf(lab));
+      await startServer(lab, outside, { protocol: 'tcp', port: 7000 });
+      await startServer(lab, two, { protocol: 'tcp', port: 7000 });
+      const peerAt = async (address: string) =>
+        (await echo(lab, one, { protocol: 'tcp', address, port: 7000 }))?.peer;
+      expect(await peerAt(outside.address.v4)).toBe(outside.hostAddress.v4);
+      expect(await peerAt(outside.address.v6)).toBe(outside.hostAddress.v6);
+      expect(await peerAt('10.88.0.3')).toBe('10.88.0.2');
+      expect(await peerAt('fd88::3')).toBe('fd88::2');
+    });
+  });
+
+  test('[1.1.0] ADD sets MTU, hairpin mode, isolation and the requested hardware address', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const runtimeConfig = { mac: '0A-58-0a-00-00-07' };
+      const conf = confOf(lab, { mtu: 1400, hairpinMode: true, portIsolation: true, runtimeConfig });
+      const result = await add(lab, container, conf);
+      expect(result.interfaces[2]).toEqual({
+        name: 'eth0',
+        mac: '0a:58:0a:00:00:07',
+        mtu: 1400,
+        sandbox: container.path,
+      });
+      const [inside] = await lab.ip(container, 'link', 'show', 'eth0');
+      expect(inside).toMatchObject({ mtu: 1400, address: '0a:58:0a:00:00:07', operstate: 'UP' });
+      const [port] = await lab.ip(lab.host, 'link', 'show', result.interfaces[1].name);
+      expect(port).toMatchObject({
+        mtu: 1400,
+        master: 'br0',
+        linkinfo: { info_slave_data: { hairpin: true, isolated: true } },
+      });
+      expect(port?.ifalias).toBe(`catena:podnet/${container.id}/eth0`);
+    });
+  });
+
+  test('[1.1.0] without IPAM the container is connected on layer 2 only', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bridge', bridge: 'br0' };
+      const before = await lab.dump(lab.host, SKELETON);
+      const result = await add(lab, container, conf);
+      expect(Object.keys(result)).toEqual(['cniVersion', 'interfaces']);
+      expect((await lab.ip(container, 'link', 'show', 'eth0'))[0]).toMatchObject({ operstate: 'UP' });
+      const check = await lab.plugin('bridge', { command: 'CHECK', conf, container, prevResult: result });
+      expect(check).toMatchObject({ exitCode: 0 });
+      await lab.plugin('bridge', { command: 'DEL', conf, container });
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] an existing bridge is used as it is and stays', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.run(lab.host, ['ip', 'link', 'add', 'br0', 'type', 'bridge']);
+      await lab.run(lab.host, ['ip', 'addr', 'add', '172.30.0.1/24', 'dev', 'br0']);
+      await add(lab, container, confOf(lab));
+      const addresses = async () =>
+        (await lab.ip(lab.host, '-4', 'addr', 'show', 'br0'))[0]?.addr_info.map(
+          (a: { local: string }) => a.local,
+        );
+      expect(await addresses()).toEqual(['172.30.0.1', '10.88.0.1']);
+      expect(await ping(lab, container, '10.88.0.1')).toBe(true);
+      await lab.plugin('bridge', { command: 'DEL', conf: confOf(lab), container });
+      expect(await addresses()).toEqual(['172.30.0.1', '10.88.0.1']);
+    });
+  });
+});
+
+describeRoot('bridge, in awkward order', () => {
+  test('[1.1.0] ADD twice is refused and leaves the first as it was', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const result = await add(lab, container, confOf(lab));
+      const before = await lab.dump(lab.host);
+      const again = await lab.plugin('bridge', { command: 'ADD', conf: confOf(lab), container });
+      expect(again).toMatchObject({
+        exitCode: 1,
+        error: { msg: expect.stringContaining('already holds 10.88.0.2') },
+      });
+      expect(await lab.dump(lab.host)).toEqual(before);
+      const check = await lab.plugin('bridge', {
+        command: 'CHECK',
+        conf: confOf(lab),
+        container,
+        prevResult: result,
+      });
+      expect(check).toMatchObject({ exitCode: 0 });
+    });
+  });
+
+  test('[1.1.0] an interface of that name in the container is refused, and the lease given back', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.run(container, ['ip', 'link', 'add', 'eth0', 'type', 'bridge']);
+      const before = await lab.dump(lab.host);
+      const reply = await lab.plugin('bridge', { command: 'ADD', conf: confOf(lab), container });
+      expect(reply.error).toMatchObject({
+        code: 4,
+        msg: expect.stringContaining('an interface of that name exists'),
+      });
+      expect(await lab.dump(lab.host)).toEqual(before);
+      expect(await leasesOf(lab)).toEqual([]);
+      // It is not ours, so DEL leaves it.
+      expect(await lab.plugin('bridge', { command: 'DEL', conf: confOf(lab), container })).toMatchObject({
+        exitCode: 0,
+      });
+      expect((await lab.ip(container, 'link', 'show', 'eth0'))[0]).toMatchObject({ ifname: 'eth0' });
+    });
+  });
+
+  test('[1.1.0] DEL without ADD, twice, and with the namespace gone all succeed and leave nothing', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const before = await lab.dump(lab.host, SKELETON);
+      const del = (container: Container) =>
+        lab.plugin('bridge', { command: 'DEL', conf: confOf(lab), container });
+      expect(await del(one)).toMatchObject({ exitCode: 0 });
+      await add(lab, one, confOf(lab));
+      await add(lab, two, confOf(lab));
+      await lab.remove(one);
+      expect(await del(one)).toMatchObject({ exitCode: 0 });
+      expect(await del(two)).toMatchObject({ exitCode: 0 });
+      expect(await del(two)).toMatchObject({ exitCode: 0 });
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+      expect(await leasesOf(lab)).toEqual([]);
+    });
+  });
+
+  test('[1.1.0] DEL goes on when IPAM fails, and reports it', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await add(lab, container, confOf(lab));
+      const reply = await lab.plugin('bridge', {
+        command: 'DEL',
+        conf: confOf(lab),
+        container,
+        cniPath: '/nonexistent',
+      });
+      expect(reply.error?.msg).toContain('Cannot find plugin "host-local"');
+      expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
+    });
+  });
+
+  test('[1.1.0] GC removes what is not in the list and keeps the rest', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const keep = await add(lab, one, confOf(lab));
+      await add(lab, two, confOf(lab));
+      const conf = { ...confOf(lab), 'cni.dev/valid-attachments': [{ containerID: one.id, ifname: 'eth0' }] };
+      expect(await lab.plugin('bridge', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+      expect(await leasesOf(lab)).toEqual(['10.88.0.2', 'fd88::2']);
+      expect((await lab.ip(two, 'link')).map(link => link.ifname)).toEqual(['lo']);
+      expect(JSON.stringify(await lab.nft(lab.host, 'list', 'ruleset'))).not.toContain(two.id);
+      const check = await lab.plugin('bridge', {
+        command: 'CHECK',
+        conf: confOf(lab),
+        container: one,
+        prevResult: keep,
+      });
+      expect(check).toMatchObject({ exitCode: 0 });
+    });
+  });
+});
+
+describeRoot('bridge, bad input', () => {
+  test.each([
+    ['not a namespace', { file: true }, 8, 'it is a file of another kind'],
+    ['a path that does not exist', { path: '/nonexistent/ns' }, 8, '"/nonexistent/ns"'],
+    ['its own namespace', { host: true }, 8, 'the one this plugin runs in'],
+  ] as const)('[1.1.0] ADD refuses %s and leaves nothing', async (_what, target, code, words) => {
+    await withHost(async lab => {
+      writeFileSync(`${lab.tmp}/file`, '');
+      const path = 'file' in target ? `${lab.tmp}/file` : 'host' in target ? lab.host.path : target.path;
+      const before = await lab.dump(lab.host);
+      const reply = await lab.plugin('bridge', {
+        command: 'ADD',
+        conf: confOf(lab),
+        container: { id: 'c1', path },
+      });
+      expect(reply.error).toMatchObject({ code, msg: expect.stringContaining(words) });
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('[1.1.0] an exhausted subnet leaves neither bridge nor lease', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const ipam = { type: 'host-local', subnet: '10.88.0.0/30', dataDir: `${lab.tmp}/leases` };
+      await add(lab, one, confOf(lab, { ipam }));
+      const before = await lab.dump(lab.host);
+      const reply = await lab.plugin('bridge', {
+        command: 'ADD',
+        conf: confOf(lab, { ipam }),
+        container: two,
+      });
+      expect(reply).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining('10.88.0') } });
+      expect(await lab.dump(lab.host)).toEqual(before);
+      expect(await leasesOf(lab)).toEqual(['10.88.0.2']);
+    });
+  });
+
+  test('[1.1.0] a gateway that overlaps an address of the bridge is refused, or replaces it when forced', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.run(lab.host, ['ip', 'link', 'add', 'br0', 'type', 'bridge']);
+      await lab.run(lab.host, ['ip', 'addr', 'add', '10.88.0.200/24', 'dev', 'br0']);
+      await lab.run(lab.host, ['ip', 'link', 'set', 'br0', 'up']);
+      const refused = await lab.plugin('bridge', { command: 'ADD', conf: confOf(lab), container });
+      expect(refused.error).toMatchObject({
+        code: 7,
+        msg: expect.stringContaining('10.88.0.200/24, whose subnet overlaps'),
+      });
+      expect(await leasesOf(lab)).toEqual([]);
+      await add(lab, container, confOf(lab, { forceAddress: true }));
+      expect(await ping(lab, container, '10.88.0.1')).toBe(true);
+    });
+  });
+});
+
+describeRoot('bridge CHECK', () => {
+  const tampering: [
+    string,
+    (lab: Lab, container: Container, host: string) => [ns: 'host' | 'container', argv: string[]],
+    string,
+  ][] = [
+    ['address', () => ['container', ['ip', 'addr', 'del', '10.88.0.2/24', 'dev', 'eth0']], '10.88.0.2/24'],
+    ['IPv6 address', () => ['container', ['ip', 'addr', 'del', 'fd88::2/64', 'dev', 'eth0']], 'fd88::2/64'],
+    ['default route', () => ['container', ['ip', 'route', 'del', 'default']], '0.0.0.0/0 via 10.88.0.1'],
+    ['IPv6 default route', () => ['container', ['ip', '-6', 'route', 'del', 'default']], '::/0 via fd88::1'],
+    [
+      'hardware address',
+      () => ['container', ['ip', 'link', 'set', 'eth0', 'address', '02:00:00:00:00:99']],
+      'hardware address',
+    ],
+    ['MTU', () => ['container', ['ip', 'link', 'set', 'eth0', 'mtu', '1280']], 'MTU of interface "eth0"'],
+    [
+      'port of the bridge',
+      (_l, _c, host) => ['host', ['ip', 'link', 'set', host, 'nomaster']],
+      'bridge of host end',
+    ],
+    ['host end down', (_l, _c, host) => ['host', ['ip', 'link', 'set', host, 'down']], 'state of host end'],
+    [
+      'hairpin mode',
+      (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'hairpin', 'off']],
+      'hairpin mode',
+    ],
+    ['gateway', () => ['host', ['ip', 'addr', 'del', '10.88.0.1/24', 'dev', 'br0']], '10.88.0.1/24'],
+    ['forwarding', () => ['host', ['sysctl', '-qw', 'net.ipv4.ip_forward=0']], 'net/ipv4/ip_forward'],
+    [
+      'masquerading element',
+      () => ['host', ['nft', 'flush', 'set', 'inet', 'catena_masquerade', 'local4']],
+      'local4',
+    ],
+    [
+      'masquerading rules',
+      () => ['host', ['nft', 'flush', 'chain', 'inet', 'catena_masquerade', 'postrouting']],
+      'postrouting',
+    ],
+    ['all of nftables', () => ['host', ['nft', 'flush', 'ruleset']], 'masquerading'],
+    ['lease', lab => ['host', ['rm', `${lab.tmp}/leases/podnet/10.88.0.2`]], '10.88.0.2'],
+    ['interface', () => ['container', ['ip', 'link', 'del', 'eth0']], 'eth0'],
+  ];
+
+  test.each(tampering)('[1.1.0] names what was changed: %s', async (_what, tamper, words) => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = confOf(lab, { hairpinMode: true, mtu: 1400 });
+      const prevResult = await add(lab, container, conf);
+      const check = () => lab.plugin('bridge', { command: 'CHECK', conf, container, prevResult });
+      expect(await check()).toMatchObject({ exitCode: 0 });
+      const [where, argv] = tamper(lab, container, prevResult.interfaces[1].name);
+      expect(await lab.run(where === 'host' ? lab.host : container, argv)).toMatchObject({ exitCode: 0 });
+      expect(await check()).toMatchObject({ exitCode: 1, error: { msg: expect.stringContaining(words) } });
+    });
+  });
+});
+
+describeNeeding(
+  'bridge with a foreign IPAM plugin',
+  () => {
+    test('[1.0.0] the reference host-local is executed in place of ours', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const conf = confOf(lab, { cniVersion: '1.0.0' });
+        const bin = `${lab.tmp}/bin`;
+        mkdirSync(bin);
+        await lab.run(lab.host, ['ln', `${REFERENCE_BIN_DIR}/host-local`, bin]);
+        const cniPath = `${bin}:${BIN_DIR}`;
+        expect(await lab.plugin('bridge', { command: 'ADD', conf, container, cniPath })).toMatchObject({
+          exitCode: 0,
+        });
+        expect(await ping(lab, container, 'fd88::1')).toBe(true);
+        expect(await leasesOf(lab)).toEqual(['10.88.0.2', 'fd88::2']);
+        // And ours takes the lease back that the other wrote.
+        expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({
+          exitCode: 0,
+        });
+        expect(await leasesOf(lab)).toEqual([]);
+      });
+    });
+  },
+  requiresRoot(),
+  requiresReference('host-local'),
+);
