@@ -55,8 +55,24 @@ let loaded: Libc | undefined;
 
 /** The C library, loaded when first needed: links that stay away from the kernel never pay for it. */
 export function libc(): Libc {
-  loaded ??= load();
+  loaded ??= loadLibc<Libc>(SYMBOLS);
   return loaded;
+}
+
+/**
+ * Functions of the C library that only some programs need: what every link loads is {@link libc}, and each symbol costs
+ * start-up time.
+ */
+export function loadLibc<T>(symbols: Parameters<typeof dlopen>[1]): T {
+  const names = ['libc.so.6', 'libc.so', `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`];
+  for (const name of names) {
+    try {
+      return dlopen(name, symbols).symbols as unknown as T;
+    } catch {
+      // The next name may be the one this system uses.
+    }
+  }
+  throw new Error(`Cannot load the C library: none of ${names.join(', ')} was found`);
 }
 
 /**
@@ -84,15 +100,3 @@ export function cString(text: string): Uint8Array {
 }
 
 export { ptr };
-
-function load(): Libc {
-  const names = ['libc.so.6', 'libc.so', `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`];
-  for (const name of names) {
-    try {
-      return dlopen(name, SYMBOLS).symbols as unknown as Libc;
-    } catch {
-      // The next name may be the one this system uses.
-    }
-  }
-  throw new Error(`Cannot load the C library: none of ${names.join(', ')} was found`);
-}

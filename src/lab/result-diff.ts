@@ -1,0 +1,27 @@
+// What did a link add to the result of the one before?
+import type { Result } from '../cni/result.ts';
+
+/** Short lines: `+ interface cni0`, `+ 10.1.0.2/24`, `- route 0.0.0.0/0`; none when the link passed it on as it was. */
+export function diffResults(before: Result | undefined, after: Result): string[] {
+  const old = linesOf(before ?? {});
+  const fresh = linesOf(after);
+  return [
+    ...fresh.filter(line => !old.includes(line)).map(line => `+ ${line}`),
+    ...old.filter(line => !fresh.includes(line)).map(line => `- ${line}`),
+  ];
+}
+
+function linesOf({ interfaces = [], ips = [], routes = [], dns = {} }: Result): string[] {
+  return [
+    ...interfaces.map(({ name, sandbox, mtu }) => {
+      const size = mtu ? `, mtu ${mtu}` : '';
+      return `interface ${name}${sandbox ? ' in the container' : ''}${size}`;
+    }),
+    ...ips.map(({ address, gateway }) => (gateway ? `${address} gateway ${gateway}` : address)),
+    ...routes.map(({ dst, gw }) => (gw ? `route ${dst} via ${gw}` : `route ${dst}`)),
+    ...Object.entries(dns).flatMap(([key, value]) => {
+      const words = Array.isArray(value) ? value.join(' ') : String(value);
+      return words === '' ? [] : [`dns ${key} ${words}`];
+    }),
+  ];
+}

@@ -1,0 +1,25 @@
+// Which addresses are on the devices of a namespace?
+import { renderCidr } from '../../net/cidr.ts';
+import { type Address, listAddresses, RT_SCOPE_LINK } from '../../netlink/rtnl/addr.ts';
+import type { NetlinkSocket } from '../../netlink/socket.ts';
+import { linkKey } from './links.ts';
+import type { StateObject } from './object.ts';
+
+/** Addresses that somebody gave; the link-local ones of IPv6 come and go with their device. */
+export function readAddresses(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
+  return listAddresses(socket)
+    .filter(address => !isKernelMade(address))
+    .map(({ cidr, index }) => {
+      const words = `${renderCidr(cidr)} on ${nameOf(index)}`;
+      return {
+        key: `address ${words}`,
+        words,
+        parent: linkKey(nameOf(index)),
+        shape: `IPv${cidr.ip.family} address`,
+      };
+    });
+}
+
+function isKernelMade({ cidr, scope }: Address): boolean {
+  return cidr.ip.family === 6 && scope === RT_SCOPE_LINK;
+}

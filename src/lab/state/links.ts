@@ -1,0 +1,54 @@
+// Which network devices are in a namespace?
+import { type Link, listLinks } from '../../netlink/rtnl/link.ts';
+import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../../netlink/rtnl/link-header.ts';
+import type { NetlinkSocket } from '../../netlink/socket.ts';
+import type { StateObject } from './object.ts';
+
+/** Devices, and their names by index for those who describe what lies on them. */
+export function readLinks(socket: NetlinkSocket): {
+  objects: StateObject[];
+  nameOf: (index: number) => string;
+} {
+  const links = listLinks(socket);
+  const names = new Map(links.map(link => [link.index, link.name]));
+  const nameOf = (index: number) => names.get(index) ?? `device ${index}`;
+  return { objects: links.map(link => describe(link, nameOf)), nameOf };
+}
+
+/** Key under which a device is found in a state. */
+export function linkKey(name: string): string {
+  return `link ${name}`;
+}
+
+function describe(link: Link, nameOf: (index: number) => string): StateObject {
+  const { name, kind, master, flags, mtu, mac, attrs } = link;
+  const port = portStateOf(attrs.linkinfo?.portData);
+  const under = master === 0 ? '' : ` in ${nameOf(master)}${port.hairpin === 'on' ? ', hairpin' : ''}`;
+  return {
+    key: linkKey(name),
+    words: `${kind === '' ? 'device' : kind} ${name}${under}`,
+    // A bridge belongs to its network. Whatever else is a device belongs to one container.
+    shape: kind === 'bridge' ? 'bridge' : `device of kind ${kind}`,
+    state: {
+      state: flags & IFF_UP ? 'up' : 'down',
+      mtu: String(mtu),
+      // A bridge without a set address takes that of a port: nobody decides that.
+      ...(kind === 'bridge' || mac === undefined ? {} : { mac }),
+      promisc: onOff(flags & IFF_PROMISC),
+      allmulti: onOff(flags & IFF_ALLMULTI),
+      txqlen: String(attrs.txqlen ?? 0),
+      master: master === 0 ? 'none' : nameOf(master),
+      ...port,
+    },
+  };
+}
+
+function portStateOf(port: unknown): Record<string, string> {
+  if (port === null || typeof port !== 'object' || port instanceof Uint8Array) return {};
+  const { hairpin, isolated } = port as { hairpin?: number; isolated?: number };
+  return { hairpin: onOff(hairpin ?? 0), isolated: onOff(isolated ?? 0) };
+}
+
+function onOff(value: number): string {
+  return value ? 'on' : 'off';
+}

@@ -1,0 +1,49 @@
+// Which routes are in a namespace, besides those that every address brings along?
+import { renderCidr, subnetOf } from '../../net/cidr.ts';
+import { renderIp } from '../../net/ip.ts';
+import { listAddresses } from '../../netlink/rtnl/addr.ts';
+import { listRoutes, type Route } from '../../netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../../netlink/socket.ts';
+import { linkKey } from './links.ts';
+import type { StateObject } from './object.ts';
+
+const MAIN_TABLE = 254;
+
+/** Unicast routes of all tables that somebody added. */
+export function readRoutes(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
+  const connected = new Set(
+    listAddresses(socket).map(({ cidr, index }) => `${renderCidr(subnetOf(cidr))} ${index}`),
+  );
+  return listRoutes(socket)
+    .filter(route => route.gateway !== undefined || !connected.has(`${renderCidr(route.dst)} ${route.oif}`))
+    .filter(route => !isLinkLocal(route))
+    .map(route => {
+      const words = renderRoute(route, nameOf);
+      return {
+        key: words,
+        words,
+        parent: linkKey(nameOf(route.oif)),
+        shape: `IPv${route.dst.ip.family} route`,
+      };
+    });
+}
+
+function renderRoute(route: Route, nameOf: (index: number) => string): string {
+  const { dst, gateway, oif, table = MAIN_TABLE, priority } = route;
+  const parts = [
+    `route ${dst.prefix === 0 ? `default${dst.ip.family === 6 ? ' (IPv6)' : ''}` : renderCidr(dst)}`,
+    ...(gateway === undefined ? [] : [`via ${renderIp(gateway)}`]),
+    `on ${nameOf(oif)}`,
+    ...(table === MAIN_TABLE ? [] : [`in table ${table}`]),
+    // 1024 is what the kernel takes for IPv6 when nobody says.
+    ...(priority === undefined || priority === 1024 ? [] : [`metric ${priority}`]),
+  ];
+  return parts.join(' ');
+}
+
+/** fe80::/64 and multicast: made for every device that comes up. */
+function isLinkLocal({ dst, gateway }: Route): boolean {
+  if (dst.ip.family !== 6 || gateway !== undefined) return false;
+  const text = renderCidr(dst);
+  return text === 'fe80::/64' || text.startsWith('ff00::');
+}

@@ -1,0 +1,44 @@
+// Which qdiscs and filters are on the devices of a namespace?
+import { type IngressFilter, listIngressFilters } from '../../netlink/rtnl/filter.ts';
+import { listQdiscs, type Qdisc } from '../../netlink/rtnl/qdisc.ts';
+import type { NetlinkSocket } from '../../netlink/socket.ts';
+import { renderRate } from '../words.ts';
+import { linkKey } from './links.ts';
+import type { StateObject } from './object.ts';
+
+/** Qdiscs that somebody put on a device, and filters of those that look at what comes in. */
+export function readTrafficControl(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
+  // The kernel's own ones have no handle.
+  const qdiscs = listQdiscs(socket).filter(qdisc => qdisc.handle !== 0);
+  return qdiscs.flatMap(qdisc => {
+    const device = nameOf(qdisc.index);
+    const filters = isIngress(qdisc) ? listIngressFilters(socket, qdisc.index) : [];
+    return [
+      {
+        key: `qdisc ${device} ${qdisc.parent}`,
+        words: `${describeQdisc(qdisc)} on ${device}`,
+        parent: linkKey(device),
+        shape: `qdisc of kind ${qdisc.kind}`,
+      },
+      ...filters.map((filter, i) => ({
+        key: `filter ${device} ${filter.preference} ${i}`,
+        words: `${describeFilter(filter, nameOf)} on ${device}`,
+        parent: linkKey(device),
+        shape: `filter of kind ${filter.kind}`,
+      })),
+    ];
+  });
+}
+
+function isIngress({ kind }: Qdisc): boolean {
+  return kind === 'ingress' || kind === 'clsact';
+}
+
+function describeQdisc({ kind, tbf }: Qdisc): string {
+  return tbf === undefined ? kind : `${kind} ${renderRate(tbf.rateBytes * 8)}`;
+}
+
+function describeFilter({ kind, redirectAllTo }: IngressFilter, nameOf: (index: number) => string): string {
+  if (redirectAllTo === undefined) return `filter ${kind}`;
+  return `redirect to ${nameOf(redirectAllTo)}`;
+}

@@ -1,0 +1,85 @@
+// Which routing policy rules are there?
+import { type Cidr, renderCidr } from '../../net/cidr.ts';
+import { attrs } from '../codec/attrs.ts';
+import { ip, str, u8, u32 } from '../codec/fields.ts';
+import { layout } from '../codec/message.ts';
+import { struct } from '../codec/struct.ts';
+import type { NetlinkSocket } from '../socket.ts';
+import { AF_INET } from './family.ts';
+
+/** linux/rtnetlink.h */
+const RTM_GETRULE = 34;
+
+/**
+ * linux/fib_rules.h: struct fib_rule_hdr { __u8 family; __u8 dst_len; __u8 src_len; __u8 tos; __u8 table; __u8 res1;
+ * __u8 res2; __u8 action; __u32 flags; }
+ */
+export const fibRuleHdr = struct('fib_rule_hdr', [
+  ['family', u8],
+  ['dstLength', u8],
+  ['srcLength', u8],
+  ['tos', u8],
+  ['table', u8],
+  ['_res1', u8],
+  ['_res2', u8],
+  ['action', u8],
+  ['flags', u32],
+]);
+
+/** linux/fib_rules.h, FRA_* */
+export const ruleAttrs = attrs('rule', {
+  dst: [1, ip],
+  src: [2, ip],
+  iifname: [3, str],
+  priority: [6, u32],
+  fwmark: [10, u32],
+  table: [15, u32],
+  fwmask: [16, u32],
+  oifname: [17, str],
+});
+
+/** RTM_GETRULE. */
+export const ruleMessage = layout(fibRuleHdr, ruleAttrs);
+
+/** A rule that sends packets to a routing table. */
+export interface Rule {
+  readonly family: 4 | 6;
+  readonly priority: number;
+  readonly table: number;
+  readonly from: Cidr | undefined;
+  readonly to: Cidr | undefined;
+  readonly iif: string | undefined;
+  readonly oif: string | undefined;
+  readonly mark: number | undefined;
+}
+
+/** Rules of both families. Same as: `ip rule` and `ip -6 rule` */
+export function listRules(socket: NetlinkSocket): Rule[] {
+  const bodies = socket.dump({ op: 'list rules', type: RTM_GETRULE, body: ruleMessage.encode({}, {}) });
+  return bodies.map(body => {
+    const { header, attrs: own } = ruleMessage.decode(body);
+    return {
+      family: header.family === AF_INET ? 4 : 6,
+      priority: own.priority ?? 0,
+      table: own.table ?? header.table,
+      from: own.src && { ip: own.src, prefix: header.srcLength },
+      to: own.dst && { ip: own.dst, prefix: header.dstLength },
+      iif: own.iifname,
+      oif: own.oifname,
+      mark: own.fwmark,
+    };
+  });
+}
+
+/** As `ip rule` prints it: `100: from 10.1.0.2/32 lookup 1000`. */
+export function renderRule(rule: Rule): string {
+  const { priority, from, to, iif, oif, mark, table } = rule;
+  return [
+    `${priority}: from ${from ? renderCidr(from) : 'all'}`,
+    ...(to ? [`to ${renderCidr(to)}`] : []),
+    ...(mark ? [`fwmark 0x${mark.toString(16)}`] : []),
+    ...(iif ? [`iif ${iif}`] : []),
+    ...(oif ? [`oif ${oif}`] : []),
+    `lookup ${table}`,
+  ].join(' ');
+}

@@ -1,0 +1,212 @@
+// How does one thread talk TCP, UDP and ICMP in several network namespaces at once?
+//
+// A socket belongs for life to the namespace in which it was opened. So whoever opens each end inside `inNetns` can
+// serve and call from one thread, without a helper process in any namespace. Nothing in here blocks, except poll().
+import { FFIType } from 'bun:ffi';
+import { closeSync } from 'node:fs';
+import { Errno } from './errno.ts';
+import { checked, errno, libc, loadLibc, ptr, SystemError } from './libc.ts';
+
+/** bits/socket.h, netinet/in.h */
+const AF_INET = 2;
+const AF_INET6 = 10;
+const SOCK_STREAM = 1;
+const SOCK_DGRAM = 2;
+const SOCK_RAW = 3;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2000000;
+const IPPROTO_ICMP = 1;
+const IPPROTO_ICMPV6 = 58;
+const SOL_SOCKET = 1;
+const SO_REUSEADDR = 2;
+const SO_ERROR = 4;
+const MSG_NOSIGNAL = 0x4000;
+const EINPROGRESS = 115;
+const ECONNREFUSED = 111;
+
+/** poll.h */
+export const POLLIN = 1;
+export const POLLOUT = 4;
+
+/** What kind of traffic a socket carries; `icmp` needs CAP_NET_RAW over its namespace. */
+export type Transport = 'tcp' | 'udp' | 'icmp';
+
+/** One end of a conversation: an address, and a port unless the transport has none. */
+export interface Endpoint {
+  /** 4 or 16 bytes. */
+  readonly address: Uint8Array;
+  readonly port: number;
+  /** Interface index; link-local IPv6 addresses mean nothing without it. */
+  readonly scope?: number;
+}
+
+/** A socket that never blocks. */
+export interface InetSocket {
+  readonly fd: number;
+  readonly family: 4 | 6;
+}
+
+/** Opens a socket in the namespace of the calling thread. */
+export function openSocket(transport: Transport, family: 4 | 6): InetSocket {
+  const kind = { tcp: SOCK_STREAM, udp: SOCK_DGRAM, icmp: SOCK_RAW }[transport];
+  const protocol = transport === 'icmp' ? (family === 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6) : 0;
+  const fd = checked(
+    libc().socket(family === 4 ? AF_INET : AF_INET6, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol),
+    () => `open a ${transport} socket`,
+  );
+  return { fd, family };
+}
+
+/** Gives the descriptor back; a peer learns of it. */
+export function closeSocket(socket: InetSocket): void {
+  closeSync(socket.fd);
+}
+
+/** Takes a port on every address of the namespace; TCP starts to listen. Port 0 lets the kernel choose. */
+export function bindSocket(socket: InetSocket, transport: Transport, port: number): Endpoint {
+  const yes = new Int32Array([1]);
+  libc().setsockopt(socket.fd, SOL_SOCKET, SO_REUSEADDR, ptr(yes), 4);
+  const address = encodeEndpoint({ address: new Uint8Array(socket.family === 4 ? 4 : 16), port });
+  checked(libc().bind(socket.fd, ptr(address), address.length), () => `bind ${transport} port ${port}`);
+  if (transport === 'tcp') checked(functions().listen(socket.fd, 8), () => `listen on port ${port}`);
+  return localEndpoint(socket);
+}
+
+/** Starts to connect; `POLLOUT` tells when it has, {@link takeError} how it went. */
+export function connectSocket(socket: InetSocket, to: Endpoint): void {
+  const address = encodeEndpoint(to);
+  if (functions().connect(socket.fd, ptr(address), address.length) === 0) return;
+  const problem = errno();
+  if (problem !== EINPROGRESS) throw new SystemError('connect', problem);
+}
+
+/** The error that a socket met since it was asked last, as errno; 0 for none. */
+export function takeError(socket: InetSocket): number {
+  const value = new Int32Array(1);
+  const length = new Int32Array([4]);
+  functions().getsockopt(socket.fd, SOL_SOCKET, SO_ERROR, ptr(value), ptr(length));
+  return value[0] ?? 0;
+}
+
+/** A connection that waits to be accepted, with the other side's address; undefined when none does. */
+export function acceptSocket(socket: InetSocket): { socket: InetSocket; from: Endpoint } | undefined {
+  const { bytes, length } = addressBuffer();
+  const fd = functions().accept4(socket.fd, ptr(bytes), ptr(length), SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return nothingYet('accept a connection');
+  return { socket: { fd, family: socket.family }, from: decodeEndpoint(bytes) };
+}
+
+/** Sends on a connected socket. @returns bytes that the kernel took; 0 when its buffer is full */
+export function sendBytes(socket: InetSocket, data: Uint8Array): number {
+  const sent = Number(libc().send(socket.fd, ptr(data), data.length, MSG_NOSIGNAL));
+  return sent < 0 ? (nothingYet('send') ?? 0) : sent;
+}
+
+/** Sends one datagram. */
+export function sendBytesTo(socket: InetSocket, data: Uint8Array, to: Endpoint): void {
+  const address = encodeEndpoint(to);
+  const sent = libc().sendto(socket.fd, ptr(data), data.length, MSG_NOSIGNAL, ptr(address), address.length);
+  if (Number(sent) < 0) nothingYet('send');
+}
+
+/** What has arrived, with the sender of a datagram; undefined when nothing has, no bytes at the end of a stream. */
+export function receiveBytes(
+  socket: InetSocket,
+  buffer: Uint8Array,
+): { bytes: Uint8Array; from: Endpoint | undefined } | undefined {
+  const { bytes: address, length } = addressBuffer();
+  const got = functions().recvfrom(socket.fd, ptr(buffer), buffer.length, 0, ptr(address), ptr(length));
+  if (Number(got) < 0) return nothingYet('receive');
+  const from = (length[0] ?? 0) > 0 ? decodeEndpoint(address) : undefined;
+  return { bytes: buffer.subarray(0, Number(got)), from };
+}
+
+/**
+ * Waits until one of the sockets is ready.
+ * @param wanted sockets with the events to wait for (`POLLIN`, `POLLOUT`)
+ * @returns whether any was, before the time was over
+ */
+export function waitFor(
+  wanted: readonly (readonly [socket: InetSocket, events: number])[],
+  timeoutMs: number,
+): boolean {
+  // poll.h: struct pollfd { int fd; short events; short revents; }
+  const set = new DataView(new ArrayBuffer(wanted.length * 8));
+  for (const [i, [socket, events]] of wanted.entries()) {
+    set.setInt32(i * 8, socket.fd, true);
+    set.setInt16(i * 8 + 4, events, true);
+  }
+  const bytes = new Uint8Array(set.buffer);
+  return functions().poll(ptr(bytes), BigInt(wanted.length), Math.max(0, Math.ceil(timeoutMs))) > 0;
+}
+
+function localEndpoint(socket: InetSocket): Endpoint {
+  const { bytes, length } = addressBuffer();
+  checked(functions().getsockname(socket.fd, ptr(bytes), ptr(length)), () => 'find the port of a socket');
+  return decodeEndpoint(bytes);
+}
+
+/** EAGAIN and its like mean "later"; a refused datagram will be reported to whoever waits for the answer. */
+function nothingYet(action: string): undefined {
+  const problem = errno();
+  if ([Errno.EAGAIN, Errno.EINTR, EINPROGRESS, ECONNREFUSED].includes(problem as never)) return undefined;
+  throw new SystemError(action, problem);
+}
+
+/** netinet/in.h: struct sockaddr_in and struct sockaddr_in6 */
+function encodeEndpoint({ address, port, scope = 0 }: Endpoint): Uint8Array {
+  const v4 = address.length === 4;
+  const bytes = new Uint8Array(v4 ? 16 : 28);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, v4 ? AF_INET : AF_INET6, true);
+  view.setUint16(2, port, false);
+  bytes.set(address, v4 ? 4 : 8);
+  if (!v4) view.setUint32(24, scope, true);
+  return bytes;
+}
+
+function decodeEndpoint(bytes: Uint8Array): Endpoint {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const port = view.getUint16(2, false);
+  if (view.getUint16(0, true) === AF_INET) return { address: bytes.slice(4, 8), port };
+  return { address: bytes.slice(8, 24), port, scope: view.getUint32(24, true) };
+}
+
+function addressBuffer(): { bytes: Uint8Array; length: Int32Array } {
+  return { bytes: new Uint8Array(28), length: new Int32Array([28]) };
+}
+
+type Pointer = ReturnType<typeof ptr>;
+
+interface Functions {
+  connect(fd: number, address: Pointer, length: number): number;
+  listen(fd: number, backlog: number): number;
+  accept4(fd: number, address: Pointer, length: Pointer, flags: number): number;
+  recvfrom(
+    fd: number,
+    data: Pointer,
+    length: number,
+    flags: number,
+    from: Pointer,
+    fromLength: Pointer,
+  ): bigint;
+  getsockopt(fd: number, level: number, option: number, value: Pointer, length: Pointer): number;
+  getsockname(fd: number, address: Pointer, length: Pointer): number;
+  poll(set: Pointer, count: bigint, timeoutMs: number): number;
+}
+
+let loaded: Functions | undefined;
+
+function functions(): Functions {
+  const { i32, u64, i64, ptr: pointer } = FFIType;
+  loaded ??= loadLibc<Functions>({
+    connect: { args: [i32, pointer, i32], returns: i32 },
+    listen: { args: [i32, i32], returns: i32 },
+    accept4: { args: [i32, pointer, pointer, i32], returns: i32 },
+    recvfrom: { args: [i32, pointer, u64, i32, pointer, pointer], returns: i64 },
+    getsockopt: { args: [i32, i32, i32, pointer, pointer], returns: i32 },
+    getsockname: { args: [i32, pointer, pointer], returns: i32 },
+    poll: { args: [pointer, u64, i32], returns: i32 },
+  });
+  return loaded;
+}

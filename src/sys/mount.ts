@@ -1,0 +1,90 @@
+// How does a process change what it sees of the file system, without anybody else noticing?
+import { FFIType } from 'bun:ffi';
+import { checked, cString, libc, loadLibc, ptr } from './libc.ts';
+
+/** sys/mount.h */
+const MS_NOSUID = 2n;
+const MS_NODEV = 4n;
+const MS_BIND = 4096n;
+const MS_REC = 16384n;
+
+/** linux/mount.h, linux/fcntl.h; the number is the same on every architecture. */
+const SYS_MOUNT_SETATTR = 442n;
+const MOUNT_ATTR_RDONLY = 1n;
+const AT_FDCWD = -100n;
+const AT_RECURSIVE = 0x8000n;
+const SIZEOF_MOUNT_ATTR = 32;
+
+/**
+ * Puts an empty file system in memory over a directory; what was there is hidden from this mount namespace.
+ * Same as: `mount -t tmpfs none <path>`
+ */
+export function mountTmpfs(path: string, mode = 0o755): void {
+  const [source, target, type] = [cString('none'), cString(path), cString('tmpfs')];
+  const data = cString(`mode=${mode.toString(8)}`);
+  checked(
+    libc().mount(ptr(source), ptr(target), ptr(type), MS_NOSUID | MS_NODEV, ptr(data)),
+    () => `mount a tmpfs on "${path}"`,
+  );
+}
+
+/** Shows an open directory at a second place, even when its own path is covered. Same as: `mount --rbind` */
+export function bindMountFd(fd: number, target: string): void {
+  const [from, to, none] = [cString(`/proc/self/fd/${fd}`), cString(target), cString('none')];
+  checked(
+    libc().mount(ptr(from), ptr(to), ptr(none), MS_BIND | MS_REC, null),
+    () => `mount a directory on "${target}"`,
+  );
+}
+
+/**
+ * Makes a mount and all below it read-only in this mount namespace, whoever asks: root included.
+ * Same as: `mount -o bind,ro` for each of them
+ * @throws SystemError with ENOSYS before Linux 5.12
+ */
+export function makeReadOnly(path: string): void {
+  setMountAttributes(path, AT_RECURSIVE, MOUNT_ATTR_RDONLY, 0n);
+}
+
+/** Makes one mount writable again, if it was this namespace that made it read-only. */
+export function makeWritable(path: string): void {
+  setMountAttributes(path, 0n, 0n, MOUNT_ATTR_RDONLY);
+}
+
+/** linux/mount.h: struct mount_attr { __u64 attr_set; __u64 attr_clr; __u64 propagation; __u64 userns_fd; } */
+function setMountAttributes(path: string, flags: bigint, set: bigint, clear: bigint): void {
+  const attributes = new BigUint64Array([set, clear, 0n, 0n]);
+  const at = cString(path);
+  const result = syscalls().syscall(
+    SYS_MOUNT_SETATTR,
+    AT_FDCWD,
+    ptr(at),
+    flags,
+    ptr(attributes),
+    BigInt(SIZEOF_MOUNT_ATTR),
+  );
+  checked(result, () => `make "${path}" ${set ? 'read-only' : 'writable'}`);
+}
+
+type Pointer = ReturnType<typeof ptr>;
+
+interface Syscalls {
+  syscall(
+    number: bigint,
+    dirFd: bigint,
+    path: Pointer,
+    flags: bigint,
+    attributes: Pointer,
+    size: bigint,
+  ): bigint;
+}
+
+let loaded: Syscalls | undefined;
+
+function syscalls(): Syscalls {
+  const { i64, ptr: pointer } = FFIType;
+  loaded ??= loadLibc<Syscalls>({
+    syscall: { args: [i64, i64, pointer, i64, pointer, i64], returns: i64 },
+  });
+  return loaded;
+}
