@@ -1,0 +1,56 @@
+// How are captured messages written down in a test, and how does a test see what an operation sends?
+import {
+  type Envelope,
+  eachMessage,
+  encodeMessages,
+  NLM_F_ACK,
+  NLM_F_REQUEST,
+} from '../../../src/netlink/codec/message.ts';
+import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+
+/**
+ * The bytes of a listing: one field per line, bytes in hexadecimal, two spaces, then what they mean. Braces mark
+ * attributes that hold attributes.
+ */
+export function bytesOf(listing: string): Uint8Array {
+  const hex = listing
+    .split('\n')
+    .map(line => /^ *((?:[0-9a-f]{2} )*[0-9a-f]{2})(?: {2}|$)/.exec(line)?.[1] ?? '');
+  return Uint8Array.from(hex.join(' ').trim().split(/ +/), byte => Number.parseInt(byte, 16));
+}
+
+/** The one message of a listing. */
+export function messageOf(listing: string): Envelope {
+  const [message, ...more] = eachMessage(bytesOf(listing));
+  if (message === undefined || more.length) throw new Error('Cannot read listing: expected one message');
+  return message;
+}
+
+/** What follows the envelope in the one message of a listing. */
+export function bodyOf(listing: string): Uint8Array {
+  return messageOf(listing).body;
+}
+
+/** The whole message that an operation sends, with sequence number and port zero. */
+export function sentBy(operation: (socket: NetlinkSocket) => unknown): Uint8Array {
+  let sent: Request | undefined;
+  answering(request => {
+    sent ??= request;
+    return [];
+  }, operation);
+  if (sent === undefined) throw new Error('Cannot show what was sent: nothing was');
+  const { type, flags = 0, body } = sent;
+  return encodeMessages([{ type, flags: flags | NLM_F_REQUEST | NLM_F_ACK, seq: 0, body }]).slice();
+}
+
+/** Runs an operation against a function from request to the bodies that the kernel would answer with. */
+export function answering<T>(
+  answer: (request: Request) => readonly Uint8Array[],
+  operation: (socket: NetlinkSocket) => T,
+): T {
+  const socket = {
+    request: (request: Request) => answer(request),
+    dump: (request: Request) => answer(request),
+  };
+  return operation(socket as unknown as NetlinkSocket);
+}

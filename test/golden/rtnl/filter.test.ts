@@ -1,0 +1,283 @@
+// Are filters and their redirects described to the kernel, and read from it, byte for byte?
+import { expect, test } from 'bun:test';
+import {
+  addIngressRedirect,
+  filterMessage,
+  listIngressFilters,
+  removeIngressFilters,
+} from '../../../src/netlink/rtnl/filter.ts';
+import { tcMirred } from '../../../src/netlink/rtnl/tc/mirred.ts';
+import { tcU32Key, tcU32Sel } from '../../../src/netlink/rtnl/tc/u32.ts';
+import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
+
+test('the structs are as large as in linux/pkt_cls.h and linux/tc_act/tc_mirred.h', () => {
+  expect([tcU32Sel.size, tcU32Key.size, tcMirred.size]).toEqual([16, 16, 28]);
+});
+
+// tc filter add dev veth0 ingress pref 1 protocol all u32 match u32 0 0 classid 1:1
+//    action mirred egress redirect dev bwp0
+// `tc` sends the same but for NLA_F_NESTED, which it sets on TCA_ACT_OPTIONS only.
+const ADD = `
+  94 00 00 00  nlmsg_len 148
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 00  tcm_handle 0
+  f2 ff ff ff  tcm_parent 0xfffffff2
+  00 03 01 00  tcm_info 0x10300
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  68 00 02 80  TCA_OPTIONS (NLA_F_NESTED) {
+    08 00 01 00  TCA_U32_CLASSID
+      01 00 01 00  65537
+    38 00 07 80  TCA_U32_ACT (NLA_F_NESTED) {
+      34 00 01 80  order 1 (NLA_F_NESTED) {
+        0b 00 01 00  TCA_ACT_KIND
+          6d 69 72 72 65 64 00  "mirred"
+        00  padding
+        24 00 02 80  TCA_ACT_OPTIONS (NLA_F_NESTED) {
+          20 00 02 00  TCA_MIRRED_PARMS
+            00 00 00 00  index 0
+            00 00 00 00  capab 0
+            04 00 00 00  action 4
+            00 00 00 00  refcnt 0
+            00 00 00 00  bindcnt 0
+            01 00 00 00  eaction 1
+            04 00 00 00  ifindex 4
+        }
+      }
+    }
+    24 00 05 00  TCA_U32_SEL
+      01  flags 1
+      00  offshift 0
+      01  nkeys 1
+      00  padding
+      00 00  offmask 0
+      00 00  off 0
+      00 00  offoff 0
+      00 00  hoff 0
+      00 00 00 00  hmask 0
+      00 00 00 00  keys[0].mask 0
+      00 00 00 00  keys[0].val 0
+      00 00 00 00  keys[0].off 0
+      00 00 00 00  keys[0].offmask 0
+  }
+`;
+
+test('addIngressRedirect() matches everything and redirects it', () => {
+  const redirect = { preference: 1, target: 4 };
+  expect(sentBy(socket => addIngressRedirect(socket, 3, redirect))).toEqual(bytesOf(ADD));
+  expect(filterMessage.decode(bodyOf(ADD)).attrs).toEqual({
+    kind: 'u32',
+    options: {
+      classid: 0x10001,
+      actions: [
+        { kind: 'mirred', options: { parms: { ...tcMirred.zero, action: 4, eaction: 1, ifindex: 4 } } },
+      ],
+      selector: { flags: 1, keys: [tcU32Key.zero] },
+    },
+  });
+});
+
+// The same, as `tc` sent it (strace -e trace=sendmsg -e write=3).
+const THEIRS = `
+  94 00 00 00  nlmsg_len 148
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  d3 3b 01 6b  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 00  tcm_handle 0
+  f2 ff ff ff  tcm_parent 0xfffffff2
+  00 03 01 00  tcm_info 0x10300
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  68 00 02 00  TCA_OPTIONS {
+    08 00 01 00  TCA_U32_CLASSID
+      01 00 01 00  65537
+    38 00 07 00  TCA_U32_ACT {
+      34 00 01 00  order 1 {
+        0b 00 01 00  TCA_ACT_KIND
+          6d 69 72 72 65 64 00  "mirred"
+        00  padding
+        24 00 02 80  TCA_ACT_OPTIONS (NLA_F_NESTED) {
+          20 00 02 00  TCA_MIRRED_PARMS
+            00 00 00 00  index 0
+            00 00 00 00  capab 0
+            04 00 00 00  action 4
+            00 00 00 00  refcnt 0
+            00 00 00 00  bindcnt 0
+            01 00 00 00  eaction 1
+            04 00 00 00  ifindex 4
+        }
+      }
+    }
+    24 00 05 00  TCA_U32_SEL
+      01  flags 1
+      00  offshift 0
+      01  nkeys 1
+      00  padding
+      00 00  offmask 0
+      00 00  off 0
+      00 00  offoff 0
+      00 00  hoff 0
+      00 00 00 00  hmask 0
+      00 00 00 00  keys[0].mask 0
+      00 00 00 00  keys[0].val 0
+      00 00 00 00  keys[0].off 0
+      00 00 00 00  keys[0].offmask 0
+  }
+`;
+
+test('filterMessage.decode() reads what `tc` sends', () => {
+  expect(filterMessage.decode(bodyOf(THEIRS))).toEqual(filterMessage.decode(bodyOf(ADD)));
+});
+
+// tc filter del dev veth0 ingress pref 1 protocol all u32
+// `tc` sends exactly this, sequence number apart.
+const REMOVE = `
+  2c 00 00 00  nlmsg_len 44
+  2d 00  nlmsg_type RTM_DELTFILTER
+  05 00  nlmsg_flags REQUEST|ACK
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 00  tcm_handle 0
+  f2 ff ff ff  tcm_parent 0xfffffff2
+  00 03 01 00  tcm_info 0x10300
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+`;
+
+test('removeIngressFilters() names preference, protocol and kind', () => {
+  expect(sentBy(socket => removeIngressFilters(socket, 3, 1))).toEqual(bytesOf(REMOVE));
+});
+
+// The answers of Linux 6.18 to: tc filter show dev veth0 ingress
+const SHOWN_PREFERENCE = `
+  34 00 00 00  nlmsg_len 52
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  02 00  nlmsg_flags MULTI
+  d3 3b 01 6b  nlmsg_seq
+  25 2b 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 00  tcm_handle 0
+  f2 ff ff ff  tcm_parent 0xfffffff2
+  00 03 01 00  tcm_info 0x10300
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  08 00 0b 00  TCA_CHAIN
+    00 00 00 00  0
+`;
+const SHOWN_TABLE = `
+  40 00 00 00  nlmsg_len 64
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  02 00  nlmsg_flags MULTI
+  d3 3b 01 6b  nlmsg_seq
+  25 2b 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 80  tcm_handle 0x80000000
+  f2 ff ff ff  tcm_parent 0xfffffff2
+  00 03 01 00  tcm_info 0x10300
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  08 00 0b 00  TCA_CHAIN
+    00 00 00 00  0
+  0c 00 02 00  TCA_OPTIONS {
+    08 00 04 00  TCA_U32_DIVISOR
+      01 00 00 00  1
+  }
+`;
+const SHOWN_FILTER = `
+  1c 01 00 00  nlmsg_len 284
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  02 00  nlmsg_flags MULTI
+  d3 3b 01 6b  nlmsg_seq
+  25 2b 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 08 00 80  tcm_handle 0x80000800
+  f2 ff ff ff  tcm_parent 0xfffffff2
+  00 03 01 00  tcm_info 0x10300
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  08 00 0b 00  TCA_CHAIN
+    00 00 00 00  0
+  e8 00 02 00  TCA_OPTIONS {
+    24 00 05 00  TCA_U32_SEL
+      01  flags 1
+      00  offshift 0
+      01  nkeys 1
+      00  padding
+      00 00  offmask 0
+      00 00  off 0
+      00 00  offoff 0
+      00 00  hoff 0
+      00 00 00 00  hmask 0
+      00 00 00 00  keys[0].mask 0
+      00 00 00 00  keys[0].val 0
+      00 00 00 00  keys[0].off 0
+      00 00 00 00  keys[0].offmask 0
+    08 00 02 00  TCA_U32_HASH
+      00 00 00 80  2147483648
+    08 00 01 00  TCA_U32_CLASSID
+      01 00 01 00  65537
+    08 00 0b 00  TCA_U32_FLAGS
+      08 00 00 00  8
+    a8 00 07 00  TCA_U32_ACT {
+      a4 00 01 00  order 1 {
+        0b 00 01 00  TCA_ACT_KIND
+          6d 69 72 72 65 64 00  "mirred"
+        00  padding
+        44 00 04 00  TCA_ACT_STATS, not in our table
+          14 00 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 14 00 07 00 00 00 00 00 00 00 00 00  bytes 0 to 31
+          00 00 00 00 00 00 00 00 18 00 03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  bytes 32 to 63
+        08 00 0a 00  TCA_ACT_IN_HW_COUNT
+          00 00 00 00  0
+        48 00 02 00  TCA_ACT_OPTIONS {
+          20 00 02 00  TCA_MIRRED_PARMS
+            01 00 00 00  index 1
+            00 00 00 00  capab 0
+            04 00 00 00  action 4
+            01 00 00 00  refcnt 1
+            01 00 00 00  bindcnt 1
+            01 00 00 00  eaction 1
+            04 00 00 00  ifindex 4
+          24 00 01 00  TCA_MIRRED_TM
+            01 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+        }
+      }
+    }
+  }
+`;
+
+const BODIES = [SHOWN_PREFERENCE, SHOWN_TABLE, SHOWN_FILTER].map(bodyOf);
+
+test('listIngressFilters() reads the filter and leaves out what only leads to it', () => {
+  const filters = answering(
+    () => BODIES,
+    socket => listIngressFilters(socket, 3),
+  );
+  expect(filters).toEqual([
+    { index: 3, kind: 'u32', preference: 1, protocol: 3, matches: true, redirectAllTo: 4 },
+  ]);
+});
+
+test('filterMessage.decode() keeps what it does not know inside an action', () => {
+  const { options } = filterMessage.decode(BODIES[2] ?? new Uint8Array()).attrs;
+  const [action] = options instanceof Uint8Array ? [] : (options?.actions ?? []);
+  expect(action?.unknown?.map(({ type }) => type)).toEqual([4, 10]);
+});
