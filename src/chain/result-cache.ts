@@ -1,5 +1,5 @@
 // Which attachments exist, and what did their ADD say? (libcni's files, in libcni's place)
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -69,7 +69,7 @@ export function writeAttachment(dir: string, attachment: CachedAttachment): void
     writeFileSync(fresh, renderAttachment(attachment), { flag: 'wx', mode: 0o600 });
     renameSync(fresh, file);
   } catch (cause) {
-    rmSync(fresh, { force: true });
+    discard(fresh);
     throw new CniError(
       ErrorCode.ioFailure,
       `Cannot write cached result "${file}": ${(cause as Error).message}`,
@@ -141,6 +141,15 @@ export function renderAttachment(attachment: CachedAttachment): string {
     ...(Object.keys(capabilityArgs).length ? { capabilityArgs: sortKeys(capabilityArgs) } : {}),
     ...(result === undefined ? {} : { result: sortKeys(result) }),
   });
+}
+
+/** Without hiding why the file could not be written. */
+function discard(fresh: string): void {
+  try {
+    unlinkSync(fresh);
+  } catch {
+    // It was never made.
+  }
 }
 
 function attachmentOf(object: JsonObject): CachedAttachment | undefined {
