@@ -23,3 +23,8 @@ export function parseOwner(text: string): Owner | undefined {
 export function sameOwner(a: Owner, b: Owner): boolean {
   return a.containerId === b.containerId && a.ifname === b.ifname;
 }
+
+/** The attachment in words, for messages. */
+export function renderAttachment({ containerId, ifname }: Owner): string {
+  return `container "${containerId}", interface "${ifname}"`;
+}

@@ -9,7 +9,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode } from './allocate.ts';
 import { refuseExhausted, refuseReadOnly } from './availability.ts';
 import { DEFAULT_DATA_DIR, HostLocalConf } from './config.ts';
-import type { Owner } from './owner.ts';
+import { type Owner, renderAttachment } from './owner.ts';
 import { planAllocation, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';
@@ -118,8 +118,4 @@ function ownerOf(call: Call<HostLocalConf>): Owner {
 
 function findDns(conf: HostLocalConf): ResultDns | undefined {
   return conf.ipam.resolvConf ? readResolvConf(conf.ipam.resolvConf) : undefined;
-}
-
-function renderAttachment({ containerId, ifname }: Owner): string {
-  return `container "${containerId}", interface "${ifname}"`;
 }

@@ -17,9 +17,12 @@ import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import { withFlock } from '../../src/sys/flock.ts';
 import type { Allocation, Leases } from './allocate.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
+import { OwnerIndex } from './owner-index.ts';
 
 /** Longest wait for the lock; a holder keeps it for milliseconds. */
 const LOCK_DEADLINE_MS = 30_000;
+/** How many addresses are looked up one by one. */
+const PROBES = 16;
 /** A lease is written here and then linked to its address, so that no crash leaves an empty one. */
 const UNFINISHED_LEASE = '.catena-lease';
 const UNFINISHED_POINTER = '.catena-pointer';
@@ -36,7 +39,10 @@ export function withStore<T>(dir: string, work: (store: LeaseStore) => T): T {
       LOCK_DEADLINE_MS,
       () => {
         entered = true;
-        return work(new LeaseStore(dir));
+        const store = new LeaseStore(dir);
+        const outcome = work(store);
+        store.saveIndex();
+        return outcome;
       },
       0o750,
     );
@@ -67,14 +73,20 @@ export function listLeases(dir: string): string[] {
  */
 export class LeaseStore implements Leases {
   readonly #dir: string;
+  #probes = 0;
   #names: ReadonlySet<string> | undefined;
+  #index: OwnerIndex | undefined;
+  #changed = false;
 
   constructor(dir: string) {
     this.#dir = dir;
+    this.#index = OwnerIndex.find(dir);
   }
 
   isTaken(ip: Ip): boolean {
-    // Read once: one call changes nothing that it asks about again.
+    // The address after the last one is nearly always free: look for its file before reading the whole directory.
+    if (this.#names === undefined && ++this.#probes <= PROBES)
+      return existsSync(join(this.#dir, renderIp(ip)));
     this.#names ??= new Set(readdirSync(this.#dir));
     return this.#names.has(renderIp(ip));
   }
@@ -86,15 +98,11 @@ export class LeaseStore implements Leases {
 
   /** Addresses leased to the attachment; leases from before interface names were kept count when there are no others. */
   findLeasesOf(owner: Owner): string[] {
-    const exact: string[] = [];
-    const legacy: string[] = [];
-    for (const address of listLeases(this.#dir)) {
-      const holder = this.findOwner(address);
-      if (holder === undefined) continue;
-      if (sameOwner(holder, owner)) exact.push(address);
-      else if (holder.ifname === undefined && holder.containerId === owner.containerId) legacy.push(address);
-    }
-    return exact.length ? exact : legacy;
+    const index = this.#makeIndex();
+    const exact = index.findCandidates(owner).filter(address => this.isOwnedBy(address, owner));
+    if (exact.length) return exact;
+    const older = { containerId: owner.containerId };
+    return index.findCandidates(older).filter(address => this.isOwnedBy(address, older));
   }
 
   /** Who holds the address; undefined when nobody does or the file says nothing that we understand. */
@@ -123,9 +131,11 @@ export class LeaseStore implements Leases {
    */
   reserve(allocations: readonly Allocation[], owner: Owner): void {
     const done: string[] = [];
+    this.#changed = true;
     try {
       for (const { ip, setIndex } of allocations) {
         const address = renderIp(ip);
+        this.#index?.add(address, owner);
         this.#writeLease(address, renderOwner(owner));
         done.push(address);
         this.#writePointer(setIndex, address);
@@ -141,6 +151,7 @@ export class LeaseStore implements Leases {
    * @throws AggregateError after all were tried
    */
   release(addresses: readonly string[]): void {
+    this.#changed ||= addresses.length > 0;
     const problems = addresses.flatMap(address => {
       try {
         rmSync(join(this.#dir, address), { force: true });
@@ -152,6 +163,23 @@ export class LeaseStore implements Leases {
       }
     });
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
+  }
+
+  /** Keeps the index in step with what was done here; a change without an index leaves it to the next call. */
+  saveIndex(): void {
+    if (this.#changed) this.#index?.save();
+  }
+
+  #makeIndex(): OwnerIndex {
+    if (this.#index === undefined) {
+      const leases = listLeases(this.#dir).flatMap(address => {
+        const owner = this.findOwner(address);
+        return owner === undefined ? [] : [[address, owner] as const];
+      });
+      this.#index = OwnerIndex.make(this.#dir, leases);
+      this.#changed = true;
+    }
+    return this.#index;
   }
 
   #read(name: string): string | undefined {

@@ -1,0 +1,130 @@
+// Which addresses may an attachment hold, without reading every lease of the network?
+//
+// The reference writes leases into the same directory and knows nothing of an index, so the index must notice. After
+// each change of ours the directory's modification time is set to a moment of yesterday, and the index remembers which.
+// Whoever adds or removes a file from then on moves that time to the present: the index is out of date and is made anew
+// from the leases. It lists an owner for every lease, and perhaps for some that are gone: hits are to be verified.
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import type { Owner } from './owner.ts';
+
+const INDEX = '.catena-owners';
+const UNFINISHED_INDEX = '.catena-owners.new';
+const DAY_MS = 86_400_000;
+/** An index that grew by this much and doubled since it was made holds mostly what is gone. */
+const SLACK_BYTES = 64 * 1024;
+
+/** First line of the file, always as long as this one. After a crash of the machine nothing in the file can be relied on. */
+interface Header {
+  readonly bootId: string;
+  readonly stampMs: number;
+  /** Size of the file when it was made. */
+  readonly madeBytes: number;
+}
+
+/** The index of one directory; to be used under the directory's lock. */
+export class OwnerIndex {
+  readonly #dir: string;
+  readonly #madeBytes: number;
+  #text: Buffer | undefined;
+  #added = '';
+
+  private constructor(dir: string, madeBytes: number) {
+    this.#dir = dir;
+    this.#madeBytes = madeBytes;
+  }
+
+  /** The index, if it is there and nobody else has changed the directory. Ask before changing it oneself. */
+  static find(dir: string): OwnerIndex | undefined {
+    const header = readHeader(dir);
+    if (header === undefined || header.bootId !== readBootId()) return undefined;
+    if (statSync(dir, { bigint: true }).mtimeNs !== BigInt(header.stampMs) * 1_000_000n) return undefined;
+    return new OwnerIndex(dir, header.madeBytes);
+  }
+
+  /** A new index of all leases; {@link save} makes it valid. */
+  static make(dir: string, leases: Iterable<readonly [address: string, owner: Owner]>): OwnerIndex {
+    const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
+    const headerBytes = renderHeader({ bootId: '', stampMs: 0, madeBytes: 0 }).length;
+    const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), headerBytes);
+    const header = renderHeader({ bootId: readBootId(), stampMs: 0, madeBytes });
+    writeFileSync(join(dir, UNFINISHED_INDEX), [header, ...lines].join(''), { mode: 0o600 });
+    renameSync(join(dir, UNFINISHED_INDEX), join(dir, INDEX));
+    return new OwnerIndex(dir, madeBytes);
+  }
+
+  /** Addresses that the attachment may hold; every one that it does hold is among them. */
+  findCandidates(owner: Owner): string[] {
+    this.#text ??= readFileSync(join(this.#dir, INDEX));
+    const ending = renderLine('', owner);
+    const found = new Set<string>();
+    for (let at = this.#text.indexOf(ending); at >= 0; at = this.#text.indexOf(ending, at + 1)) {
+      found.add(this.#text.toString('latin1', this.#text.lastIndexOf('\n', at) + 1, at));
+    }
+    return [...found];
+  }
+
+  /** Notes a lease; do this before it is written. */
+  add(address: string, owner: Owner): void {
+    this.#added += renderLine(address, owner);
+  }
+
+  /** Declares that the index covers the directory as it is now. */
+  save(): void {
+    const fd = openSync(join(this.#dir, INDEX), 'r+');
+    try {
+      const { size } = fstatSync(fd);
+      if (this.#added) writeSync(fd, this.#added, size);
+      // Without a stamp the next call finds the index out of date and makes a smaller one.
+      if (size > 2 * this.#madeBytes + SLACK_BYTES) return;
+      const stampMs = Date.now() - DAY_MS;
+      writeSync(fd, renderHeader({ bootId: readBootId(), stampMs, madeBytes: this.#madeBytes }), 0);
+      utimesSync(this.#dir, new Date(), new Date(stampMs));
+    } finally {
+      closeSync(fd);
+    }
+  }
+}
+
+function readHeader(dir: string): Header | undefined {
+  const bytes = Buffer.alloc(renderHeader({ bootId: '', stampMs: 0, madeBytes: 0 }).length);
+  try {
+    const fd = openSync(join(dir, INDEX), 'r');
+    try {
+      readSync(fd, bytes, 0, bytes.length, 0);
+    } finally {
+      closeSync(fd);
+    }
+  } catch {
+    return undefined;
+  }
+  const [, bootId, stampMs, madeBytes] =
+    /^catena-owners 1 (\S+) +(\d+) (\d+)\n$/.exec(bytes.toString('latin1')) ?? [];
+  if (bootId === undefined) return undefined;
+  return { bootId, stampMs: Number(stampMs), madeBytes: Number(madeBytes) };
+}
+
+function renderHeader({ bootId, stampMs, madeBytes }: Header): string {
+  const numbers = `${String(stampMs).padStart(13, '0')} ${String(madeBytes).padStart(12, '0')}`;
+  return `catena-owners 1 ${bootId.padEnd(36)} ${numbers}\n`;
+}
+
+/** Neither identifiers nor interface names hold a tab or an end of line. */
+function renderLine(address: string, { containerId, ifname = '' }: Owner): string {
+  return `${address}\t${containerId}\t${ifname}\n`;
+}
+
+function readBootId(): string {
+  return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+}

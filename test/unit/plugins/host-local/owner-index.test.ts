@@ -1,0 +1,113 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Owner } from '../../../../plugins/host-local/owner.ts';
+import { OwnerIndex } from '../../../../plugins/host-local/owner-index.ts';
+
+const ONE: Owner = { containerId: 'one', ifname: 'eth0' };
+const TWO: Owner = { containerId: 'two', ifname: 'eth0' };
+let dir: string;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'owners-'));
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function made(...leases: [string, Owner][]): OwnerIndex {
+  const index = OwnerIndex.make(dir, leases);
+  index.save();
+  return index;
+}
+
+function put(name: string): void {
+  writeFileSync(join(dir, name), 'x');
+}
+
+describe('OwnerIndex.find()', () => {
+  test('finds nothing where none was made', () => {
+    expect(OwnerIndex.find(dir)).toBeUndefined();
+  });
+
+  test('takes an index for valid until anybody else adds, removes or renames a file', () => {
+    put('10.0.0.2');
+    const changes = [
+      () => put('10.0.0.3'),
+      () => rmSync(join(dir, '10.0.0.3')),
+      () => renameSync(join(dir, '10.0.0.2'), join(dir, '10.0.0.4')),
+    ];
+    for (const change of changes) {
+      made(['10.0.0.2', ONE]);
+      expect(OwnerIndex.find(dir)).toBeDefined();
+      change();
+      expect(OwnerIndex.find(dir)).toBeUndefined();
+    }
+  });
+
+  test('notices every foreign change, however soon it follows ours', () => {
+    for (let i = 0; i < 500; i++) {
+      made();
+      put(`10.0.0.${i}`);
+      expect(OwnerIndex.find(dir)).toBeUndefined();
+    }
+  });
+
+  test('does not rely on an index from before a restart, of another version, or torn', () => {
+    made(['10.0.0.2', ONE]);
+    const file = join(dir, '.catena-owners');
+    const good = readFileSync(file, 'utf8');
+    const { atime, mtime } = statSync(dir);
+    const bad = [
+      good.replace(/[\da-f]{8}-/, '00000000-'),
+      good.replace('owners 1', 'owners 2'),
+      good.slice(0, 30),
+      '',
+    ];
+    for (const text of bad) {
+      writeFileSync(file, text);
+      expect(statSync(dir)).toMatchObject({ mtime });
+      expect(OwnerIndex.find(dir)).toBeUndefined();
+    }
+    writeFileSync(file, good);
+    expect(OwnerIndex.find(dir)).toBeDefined();
+    expect(atime).toBeDefined();
+  });
+});
+
+describe('OwnerIndex.findCandidates()', () => {
+  test('finds every address of an owner, by container and interface', () => {
+    made(['10.0.0.2', ONE], ['10.0.0.3', TWO], ['fd00::2', ONE], ['10.0.0.4', { containerId: 'one' }]);
+    const index = OwnerIndex.find(dir);
+    expect(index?.findCandidates(ONE)).toEqual(['10.0.0.2', 'fd00::2']);
+    expect(index?.findCandidates({ containerId: 'one' })).toEqual(['10.0.0.4']);
+    expect(index?.findCandidates({ containerId: 'ne', ifname: 'eth0' })).toEqual([]);
+    expect(index?.findCandidates({ containerId: 'one', ifname: 'eth' })).toEqual([]);
+  });
+
+  test('finds what was added later, each address once', () => {
+    made(['10.0.0.2', ONE]);
+    const index = OwnerIndex.find(dir);
+    index?.add('10.0.0.9', TWO);
+    index?.add('10.0.0.2', ONE);
+    index?.save();
+    expect(OwnerIndex.find(dir)?.findCandidates(TWO)).toEqual(['10.0.0.9']);
+    expect(OwnerIndex.find(dir)?.findCandidates(ONE)).toEqual(['10.0.0.2']);
+  });
+});
+
+describe('OwnerIndex.save()', () => {
+  test('lets an index that holds mostly what is gone be made anew', () => {
+    made(['10.0.0.2', ONE]);
+    let rounds = 0;
+    for (let index = OwnerIndex.find(dir); index; index = OwnerIndex.find(dir)) {
+      for (let i = 0; i < 500; i++)
+        index.add(`10.0.1.${i}`, { containerId: `gone${rounds}-${i}`, ifname: 'eth0' });
+      put('10.0.0.2');
+      rmSync(join(dir, '10.0.0.2'));
+      index.save();
+      rounds++;
+    }
+    expect(rounds).toBeLessThan(20);
+    expect(statSync(join(dir, '.catena-owners')).size).toBeLessThan(128 * 1024);
+  });
+});
