@@ -52,7 +52,7 @@ async function dispatch(
   const { min, max } = command.positionals;
   if (positionals.length < min || positionals.length > max) {
     throw new UsageError(
-      `Cannot run "${name}" with ${positionals.length} arguments: it takes ${command.usage}; see catena help ${name}`,
+      `Cannot run "${name}" with ${positionals.length} argument${positionals.length === 1 ? '' : 's'}: it takes ${command.usage}; see catena help ${name}`,
     );
   }
   const { run } = await command.load();

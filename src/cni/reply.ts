@@ -31,7 +31,10 @@ export function parseReply(stdout: string, link: LinkFailure): JsonObject | unde
 export function failureOf(outcome: Outcome, link: LinkFailure): CniError {
   const ending = outcome.signal ? `ended by ${outcome.signal}` : `exit status ${outcome.exitCode}`;
   const reported = findErrorReply(outcome.stdout);
-  if (reported) return new CniError(reported.code, reported.msg, { details: reported.details, link });
+  if (reported && (reported.msg !== '' || reported.code !== 0)) {
+    const text = reported.msg || `Plugin "${link.link}" failed with no error message: ${ending}`;
+    return new CniError(reported.code, text, { details: reported.details, link });
+  }
   if (outcome.stdout.trim() !== '') {
     return new CniError(
       ErrorCode.unknown,

@@ -1,0 +1,105 @@
+import { describe, expect, test } from 'bun:test';
+import type { ExecOutcome, StartPlugin } from '../../../src/chain/exec-plugin.ts';
+import { openLinks } from '../../../src/chain/links.ts';
+import type { Runtime } from '../../../src/chain/runtime.ts';
+import { FIXTURE_PLUGINS, listOf } from '../../helpers/noop-chain.ts';
+
+const OK: ExecOutcome = { exitCode: 0, stdout: '{}', stderr: '', durationMs: 1 };
+
+/** Links whose starts, requests and discards are written down; the file names stand for the links. */
+function makeJournal(own: readonly string[], outcomes: Readonly<Record<string, Partial<ExecOutcome>>> = {}) {
+  const journal: string[] = [];
+  const start: StartPlugin = ({ path }) => {
+    const name = path.slice(FIXTURE_PLUGINS.length + 1);
+    journal.push(`start ${name}`);
+    return {
+      async send() {
+        journal.push(`send ${name}`);
+        await Promise.resolve();
+        journal.push(`done ${name}`);
+        return { ...OK, ...outcomes[name] };
+      },
+      discard: () => journal.push(`discard ${name}`),
+    };
+  };
+  const runtime: Runtime = {
+    pluginDirs: [FIXTURE_PLUGINS],
+    start,
+    isOwn: path => own.some(name => path.endsWith(`/${name}`)),
+  };
+  return { journal, runtime };
+}
+
+const LIST = listOf('1.1.0', [{ type: 'noop' }, { type: 'fail' }, { type: 'hang' }]);
+
+describe('openLinks()', () => {
+  test('starts the next of our own while one works', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
+    const links = openLinks(LIST, 'DEL', runtime, [2, 1, 0]);
+    for (const index of [2, 1, 0]) await links.call(index, {});
+    links.close();
+    expect(journal).toEqual([
+      ...['start hang', 'send hang', 'start fail', 'done hang'],
+      ...['send fail', 'start noop', 'done fail'],
+      ...['send noop', 'done noop'],
+    ]);
+  });
+
+  test('starts a foreign one only when it is its turn', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'hang']);
+    const links = openLinks(LIST, 'ADD', runtime, [0, 1, 2]);
+    for (const index of [0, 1, 2]) await links.call(index, {});
+    expect(journal).toEqual([
+      ...['start noop', 'send noop', 'done noop'],
+      ...['start fail', 'send fail', 'start hang', 'done fail'],
+      ...['send hang', 'done hang'],
+    ]);
+  });
+
+  test('discards what was started ahead of a failure', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang'], { noop: { exitCode: 1 } });
+    const links = openLinks(LIST, 'ADD', runtime, [0, 1, 2]);
+    await expect(links.call(0, {})).rejects.toThrow(
+      'Plugin "noop" failed and its output is not a CNI error: "{}"',
+    );
+    links.close();
+    links.close();
+    expect(journal).toEqual(['start noop', 'send noop', 'start fail', 'done noop', 'discard fail']);
+  });
+
+  test('reports a file that vanished meanwhile when its turn comes', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'missing']);
+    const links = openLinks(listOf('1.1.0', [{ type: 'noop' }, { type: 'missing' }]), 'ADD', runtime, [0, 1]);
+    await links.call(0, {});
+    await expect(links.call(1, {})).rejects.toMatchObject({
+      link: { link: 'missing', index: 1, verb: 'ADD' },
+    });
+    expect(journal).toEqual(['start noop', 'send noop', 'done noop']);
+  });
+
+  test('reads the output of ADD and VERSION only', async () => {
+    const { runtime } = makeJournal([], { noop: { stdout: 'not JSON' } });
+    for (const verb of ['DEL', 'CHECK', 'GC', 'STATUS'] as const) {
+      expect(await openLinks(LIST, verb, runtime, [0]).call(0, {})).toBeUndefined();
+    }
+    for (const verb of ['ADD', 'VERSION'] as const) {
+      await expect(openLinks(LIST, verb, runtime, [0]).call(0, {})).rejects.toThrow('Cannot decode output');
+    }
+  });
+
+  test('tells why a link did not start', async () => {
+    const { runtime } = makeJournal([], { noop: { spawnError: 'EACCES: permission denied' } });
+    await expect(openLinks(LIST, 'ADD', runtime, [0]).call(0, {})).rejects.toMatchObject({
+      message: 'Cannot start plugin "noop": EACCES: permission denied',
+      details: `${FIXTURE_PLUGINS}/noop`,
+    });
+  });
+
+  test('keeps the end of a long standard error', async () => {
+    const stderr = `${'x'.repeat(10_000)}the end`;
+    const { runtime } = makeJournal([], { noop: { exitCode: 2, stderr } });
+    await expect(openLinks(LIST, 'ADD', runtime, [0]).call(0, {})).rejects.toMatchObject({
+      link: { stderr: stderr.slice(-4096), exitCode: 2 },
+    });
+  });
+});

@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'bun:test';
+import { renderFailure } from '../../../src/cli/failure.ts';
+import { CniError } from '../../../src/cni/errors.ts';
+
+const link = {
+  network: 'podnet',
+  link: 'bridge',
+  index: 1,
+  verb: 'ADD',
+  executable: '/opt/cni/bin/bridge',
+  exitCode: 1,
+  durationMs: 12.6,
+  stderr: 'one\ntwo\n',
+};
+
+describe('renderFailure()', () => {
+  test('tells what failed, where, how it ended, and what it said', () => {
+    expect(renderFailure(new CniError(100, 'no route', { details: 'to host', link }))).toBe(
+      [
+        'catena: no route',
+        '  details: to host',
+        '  code: 100',
+        '  link: bridge, number 2 of network "podnet", ADD, exit status 1 after 13 ms',
+        '  executable: /opt/cni/bin/bridge',
+        '  it said:',
+        '    one',
+        '    two',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  test('names the signal, and only the last lines of a long standard error', () => {
+    const { exitCode: _, ...killed } = link;
+    const stderr = Array.from({ length: 40 }, (_, i) => `line ${i}`).join('\n');
+    const text = renderFailure(new CniError(0, 'gone', { link: { ...killed, signal: 'SIGKILL', stderr } }));
+    expect(text).toContain('ADD, ended by SIGKILL after 13 ms');
+    expect(text).not.toContain('line 27\n');
+    expect(text).toContain('line 28\n');
+  });
+
+  test.each([
+    [1, 'incompatible CNI versions', 'catena version <network>'],
+    [11, 'busy', 'try again later'],
+    [0, 'Cannot find plugin "x": no such file in "/y"', 'CNI_PATH or --bin-dir'],
+    [7, 'Cannot find network "x" in "/y": found none', '--conf-dir'],
+    [999, 'Cannot add link: EPERM', 'run as root'],
+  ])('says what to do about code %d, %s', (code, message, hint) => {
+    expect(renderFailure(new CniError(code, message))).toMatch(new RegExp(`\\n  hint: .*${hint}`));
+  });
+
+  test('takes any thrown value', () => {
+    expect(renderFailure(new Error('boom', { cause: new Error('why') }))).toBe(
+      'catena: boom: why\n  code: 999\n',
+    );
+    expect(renderFailure('text')).toStartWith('catena: text\n');
+  });
+});

@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { COMMANDS } from '../../../src/cli/commands.ts';
+import { type Finished, run } from '../../helpers/command.ts';
+import { ROOT } from '../../helpers/source-tree.ts';
+
+let dir: string;
+beforeAll(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-main-'));
+});
+afterAll(() => fs.rmSync(dir, { recursive: true }));
+
+/** A process of its own, since the tool writes to descriptors. */
+const catena = (...args: string[]): Promise<Finished> =>
+  run([process.execPath, path.join(ROOT, 'plugins/main.ts'), ...args], {
+    env: { NETCONFPATH: dir, CNI_PATH: dir, CATENA_CNI_CACHE_DIR: dir },
+  });
+
+describe('runMain()', () => {
+  test.each([['--help'], ['-h'], ['help']])('%s shows every command', async flag => {
+    const { exitCode, stdout, stderr } = await catena(flag);
+    expect([exitCode, stderr]).toEqual([0, '']);
+    for (const { name, summary } of COMMANDS) expect(stdout).toContain(`  ${name.padEnd(7)}  ${summary}\n`);
+  });
+
+  test('--version shows the version of the package', async () => {
+    const { version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+    expect(await catena('--version')).toEqual({ exitCode: 0, stdout: `catena ${version}\n`, stderr: '' });
+  });
+
+  test('help <command> and <command> --help show arguments and options', async () => {
+    const shown = await catena('help', 'gc');
+    expect(shown.stdout).toStartWith('Usage: catena gc <network> [options]\n');
+    expect(shown.stdout).toContain('--valid <id>/<ifname>');
+    expect(await catena('gc', '--help')).toEqual(shown);
+  });
+
+  test.each([
+    ['no command', [], 'no command is given'],
+    ['an unknown command', ['ad'], 'Cannot run "ad": it is not a command; there are add, check, del'],
+    ['a missing argument', ['add', 'net'], 'Cannot run "add" with 1 argument: it takes <network> <netns>'],
+    ['an argument too many', ['check', 'a', 'b', 'c'], 'with 3 arguments'],
+    ['an unknown option', ['add', 'a', 'b', '--nope'], "Unknown option '--nope'; see catena help add"],
+    ['an option without its value', ['add', 'a', 'b', '--file'], "Option '--file <value>' argument missing"],
+    [
+      'a value that is no time',
+      ['status', 'n', '--timeout', '-1s', '--file', '/dev/null'],
+      "Option '--timeout' argument is ambiguous",
+    ],
+    ['gc without saying what to keep', ['gc', 'n'], '--valid <id>/<ifname>, or --all'],
+    ['gc told both', ['gc', 'n', '--all', '--valid', 'a/b'], '--valid <id>/<ifname>, or --all'],
+    ['gc with half an attachment', ['gc', 'n', '--valid', 'a'], 'Cannot use --valid "a"'],
+    ['no way to name the container', ['del', 'n', ''], '--container-id is needed'],
+  ])('exits with 2 for %s', async (_, args, message) => {
+    if (args[0] === 'del')
+      fs.writeFileSync(path.join(dir, 'n.conf'), '{"cniVersion":"1.0.0","name":"n","type":"t"}');
+    const { exitCode, stdout, stderr } = await catena(...args);
+    expect([exitCode, stdout]).toEqual([2, '']);
+    expect(stderr).toStartWith('catena: ');
+    expect(stderr).toContain(message);
+  });
+
+  test('reports failure as JSON of the specification with --json', async () => {
+    const { exitCode, stdout, stderr } = await catena('add', 'nowhere', '/run/netns/x', '--json');
+    expect([exitCode, stdout]).toEqual([1, '']);
+    expect(JSON.parse(stderr)).toMatchObject({
+      cniVersion: '1.1.0',
+      code: 7,
+      msg: expect.stringContaining(`Cannot find network "nowhere" in "${dir}"`),
+    });
+    const usage = await catena('add', '--json');
+    expect(usage.exitCode).toBe(2);
+    expect(JSON.parse(usage.stderr).code).toBe(4);
+  });
+});

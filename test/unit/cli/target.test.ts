@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'bun:test';
+import type { CommandCall } from '../../../src/cli/command.ts';
+import { attachmentOf, deriveContainerId, runtimeOf } from '../../../src/cli/target.ts';
+
+function call(
+  options: Record<string, string | string[]> = {},
+  env: Record<string, string> = {},
+  positionals = ['net', '/run/netns/x'],
+): CommandCall & { said: string[] } {
+  const said: string[] = [];
+  return {
+    positionals,
+    text: name => (typeof options[name] === 'string' ? options[name] : undefined),
+    texts: name => (Array.isArray(options[name]) ? options[name] : []),
+    on: name => name in options,
+    env,
+    out() {},
+    err: text => said.push(text),
+    said,
+  };
+}
+
+test('deriveContainerId() is the one of cnitool', () => {
+  // printf /run/netns/x | sha512sum | cut -c1-20
+  expect(deriveContainerId('/run/netns/x')).toBe('cnitool-55e2cecc95014b0f7fc4');
+});
+
+describe('attachmentOf()', () => {
+  test('has the defaults of cnitool', () => {
+    expect(attachmentOf(call())).toEqual({
+      containerId: 'cnitool-55e2cecc95014b0f7fc4',
+      netns: '/run/netns/x',
+      ifname: 'eth0',
+      args: [],
+      capabilityArgs: {},
+    });
+  });
+
+  test('takes the variables of cnitool', () => {
+    const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'A=1;B=2', CAP_ARGS: '{"mac":"x"}' };
+    expect(attachmentOf(call({}, env))).toMatchObject({
+      ifname: 'net1',
+      args: [
+        ['A', '1'],
+        ['B', '2'],
+      ],
+      capabilityArgs: { mac: 'x' },
+    });
+  });
+
+  test('prefers options to variables', () => {
+    const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'A=1', CAP_ARGS: '{"mac":"x"}' };
+    const options = { ifname: 'net2', args: 'C=3', cap: '{"ips":[]}', 'container-id': 'mine' };
+    expect(attachmentOf(call(options, env))).toMatchObject({
+      containerId: 'mine',
+      ifname: 'net2',
+      args: [['C', '3']],
+      capabilityArgs: { ips: [] },
+    });
+  });
+
+  test('makes the path of the namespace absolute, and takes none with a container id', () => {
+    expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe(`${process.cwd()}/ns`);
+    expect(attachmentOf(call({ 'container-id': 'c' }, {}, ['net', ''])).netns).toBe('');
+    expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is needed');
+  });
+
+  test.each(['A', 'A=1;', 'A=', '=1', 'A=1=2'])('refuses the arguments %j', args => {
+    expect(() => attachmentOf(call({ args }))).toThrow('Cannot read CNI_ARGS: invalid pair');
+  });
+
+  test.each(['{', '[]', 'null'])('refuses the capability arguments %j', cap => {
+    expect(() => attachmentOf(call({ cap }))).toThrow('Cannot decode capability arguments');
+  });
+});
+
+describe('runtimeOf()', () => {
+  test('looks where cnitool looks', () => {
+    expect(runtimeOf(call()).pluginDirs).toEqual(['/opt/cni/bin']);
+    expect(runtimeOf(call({}, { CNI_PATH: '/a:/b' })).pluginDirs).toEqual(['/a', '/b']);
+    expect(runtimeOf(call({ 'bin-dir': ['/c', '/d'] }, { CNI_PATH: '/a' })).pluginDirs).toEqual(['/c', '/d']);
+  });
+
+  test('reads the timeout in seconds', () => {
+    expect(runtimeOf(call({ timeout: '1.5' })).deadlineMs).toBe(1500);
+    for (const timeout of ['0', '-1', 'x', '', 'Infinity']) {
+      expect(() => runtimeOf(call({ timeout }))).toThrow(`Cannot use --timeout "${timeout}"`);
+    }
+  });
+
+  test('passes on what a link said on standard error when it succeeded', () => {
+    const asked = call();
+    const event = { network: 'n', link: 'l', index: 0, verb: 'ADD', durationMs: 1 } as const;
+    runtimeOf(asked).onLink?.({ ...event, stderr: 'a warning' });
+    runtimeOf(asked).onLink?.({ ...event, stderr: '' });
+    expect(asked.said).toEqual(['a warning\n']);
+  });
+});
