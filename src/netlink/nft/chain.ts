@@ -8,7 +8,8 @@ import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './messag
 /** linux/netfilter.h, enum nf_inet_hooks */
 export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
 
-/** linux/netfilter_ipv4.h: where address translation stands among the users of a hook. */
+/** linux/netfilter_ipv4.h: where address translation stands among the users of a hook, and what comes before it. */
+export const NF_IP_PRI_RAW = -300;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_NAT_SRC = 100;
 

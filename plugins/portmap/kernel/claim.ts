@@ -1,0 +1,116 @@
+// How are the elements of an attachment put into the kernel, and who may already be there?
+import { CniError } from '../../../src/cni/errors.ts';
+import type { Cidr } from '../../../src/net/cidr.ts';
+import { isNetlinkError } from '../../../src/netlink/errors.ts';
+import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
+import { addElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import { Errno } from '../../../src/sys/errno.ts';
+import {
+  type Claim,
+  type Entry,
+  forwardPlace,
+  type Masquerading,
+  type Owner,
+  planElements,
+} from '../elements.ts';
+import { type FamilyPlan, type Forward, renderHostPort } from '../plan.ts';
+import { ALL_SETS, SETS, skeletonChanges } from '../skeleton.ts';
+import { removalOf } from './release.ts';
+
+/** Codes of our own (100 and up are free for plugins); listed in the README. */
+export const PortmapCode = {
+  /** Another attachment holds a host port. */
+  portTaken: 100,
+} as const;
+
+/**
+ * Puts everything into the kernel in one transaction: the elements of the plan come, and those go that an earlier ADD of
+ * this attachment made, or an attachment that had the pod's address before and was never deleted.
+ * @returns claims that went
+ * @throws CniError 100 when somebody else holds a host port
+ */
+export function claimPorts(
+  socket: NetlinkSocket,
+  plans: readonly FamilyPlan[],
+  owner: Owner,
+  masquerading: Masquerading,
+): Claim[] {
+  const entries = plans.flatMap(plan => planElements(plan, owner, masquerading));
+  let gone: Claim[] = [];
+  const attempt = (skeleton: readonly Request[]) =>
+    commitAfterReading(socket, () => {
+      const outdated = [
+        owner,
+        ...plans.flatMap(({ family, pod }) => findFormerOwner(socket, family, pod, owner)),
+      ];
+      refuseTaken(socket, plans, outdated);
+      const removals = outdated.map(one => removalOf(socket, one));
+      gone = removals.flatMap(({ claims }) => claims);
+      return [...skeleton, ...removals.flatMap(({ changes }) => changes), ...additions(entries)];
+    });
+  try {
+    attempt([]);
+  } catch (thrown) {
+    // The first attachment of all, the first with its prefix length, or somebody flushed the rule set.
+    if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
+    attempt(skeletonChanges(plans.map(({ pod }) => pod)));
+  }
+  return gone;
+}
+
+/**
+ * Asks the kernel whether it would take the skeleton, without installing it.
+ * @throws NetlinkError naming what it would refuse
+ */
+export function trySkeleton(socket: NetlinkSocket): void {
+  tryOut(socket, skeletonChanges([]));
+}
+
+/** Whoever had the pod's address before is gone, or the address would not have been handed out again. */
+function findFormerOwner(socket: NetlinkSocket, family: 4 | 6, pod: Cidr, owner: Owner): Owner[] {
+  const former = findElement(socket, SETS[family].pods, [pod.ip]);
+  if (former?.comment === undefined || former.comment === owner.note) return [];
+  return [{ note: former.comment, handle: String((former.data as readonly string[])[0]) }];
+}
+
+function refuseTaken(socket: NetlinkSocket, plans: readonly FamilyPlan[], outdated: readonly Owner[]): void {
+  const isOurs = (element: Element) => outdated.some(({ note }) => note === element.comment);
+  for (const { family, forwards } of plans) {
+    // Only read when needed, and short: the addresses on which ports were ever taken one by one.
+    const hostIps = forwards.some(({ ip }) => ip === undefined)
+      ? listElements(socket, SETS[family].hostips)
+      : [];
+    for (const forward of forwards) {
+      for (const rival of rivalsOf(forward, hostIps)) {
+        const { set, key } = forwardPlace(family, rival);
+        const holder = findElement(socket, set, key);
+        if (holder && !isOurs(holder)) throw portTaken(forward, rival, holder);
+      }
+    }
+  }
+}
+
+/** The host ports that exclude each other with this one: itself, and the same on all addresses or on any of them. */
+function rivalsOf(forward: Forward, hostIps: readonly Element[]): Forward[] {
+  const { ip, ...everywhere } = forward;
+  if (ip) return [forward, everywhere];
+  return [forward, ...hostIps.map(({ key: [address] }) => ({ ...forward, ip: address as Claim['pod'] }))];
+}
+
+function portTaken(forward: Forward, rival: Forward, holder: Element): CniError {
+  return new CniError(
+    PortmapCode.portTaken,
+    `Cannot map host port ${renderHostPort(forward)}: "${holder.comment ?? 'unknown'}" holds ${renderHostPort(rival)}`,
+    { details: 'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port' },
+  );
+}
+
+function additions(entries: readonly Entry[]): Request[] {
+  return ALL_SETS.flatMap(set =>
+    addElements(
+      set,
+      entries.filter(entry => entry.set === set).map(({ element }) => element),
+    ),
+  );
+}

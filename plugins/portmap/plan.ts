@@ -1,0 +1,113 @@
+// Which ports are to lead where, before anyone looks at what is there?
+import type { PortMapping } from '../../src/cni/capabilities.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { type Cidr, findCidr } from '../../src/net/cidr.ts';
+import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
+
+/** Protocols whose ports can be mapped, with their numbers (netinet/in.h, IPPROTO_*). */
+export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
+
+/** Name of a protocol whose ports can be mapped. */
+export type Protocol = keyof typeof PROTOCOLS;
+
+/** A port of the host that leads into a pod. */
+export interface HostPort {
+  readonly protocol: Protocol;
+  readonly port: number;
+  /** The one address of the host it is taken on; absent for all of them. */
+  readonly ip?: Ip;
+}
+
+/** A host port and the port of the pod it leads to. */
+export interface Forward extends HostPort {
+  readonly containerPort: number;
+}
+
+/** All forwards of one IP version of an attachment. */
+export interface FamilyPlan {
+  readonly family: 4 | 6;
+  /** The pod's address in its subnet. */
+  readonly pod: Cidr;
+  readonly forwards: readonly Forward[];
+}
+
+/**
+ * Brings mappings and addresses together: a mapping applies to each family that the pod has, unless its `hostIP` is of
+ * one family. Families without an address or a mapping are left out.
+ * @throws CniError 7 for mappings that cannot work
+ */
+export function planForwards(
+  mappings: readonly PortMapping[],
+  prevResult: Result,
+  ifname: string,
+): FamilyPlan[] {
+  const forwards = mappings.map(parseMapping);
+  return ([4, 6] as const).flatMap(family => {
+    const pod = findPodAddress(prevResult, ifname, family);
+    const own = forwards.filter(it => it.families.includes(family)).map(({ forward }) => forward);
+    return pod === undefined || own.length === 0 ? [] : { family, pod, forwards: withoutRepeats(own) };
+  });
+}
+
+/** `8080/tcp`, with the address in front where there is one. */
+export function renderHostPort({ protocol, port, ip }: HostPort): string {
+  const address = ip === undefined ? '' : ip.family === 4 ? `${renderIp(ip)}:` : `[${renderIp(ip)}]:`;
+  return `${address}${port}/${protocol}`;
+}
+
+/** True when both are the same port of the same address. */
+export function sameHostPort(a: HostPort, b: HostPort): boolean {
+  return renderHostPort(a) === renderHostPort(b);
+}
+
+function parseMapping(mapping: PortMapping): { forward: Forward; families: readonly (4 | 6)[] } {
+  const protocol = (mapping.protocol || 'tcp').toLowerCase();
+  if (!isProtocol(protocol)) {
+    const known = Object.keys(PROTOCOLS).join(', ');
+    throw invalid(mapping, `"protocol" must be one of ${known}, found "${mapping.protocol}"`);
+  }
+  const { hostPort: port, containerPort, hostIP } = mapping;
+  const forward = { protocol, port, containerPort };
+  if (!hostIP) return { forward, families: [4, 6] };
+  const ip = findIp(hostIP);
+  if (ip === undefined) throw invalid(mapping, `"hostIP" must be an IP address, found "${hostIP}"`);
+  // 0.0.0.0 and :: are every address of their family.
+  return { forward: ip.value === 0n ? forward : { ...forward, ip }, families: [ip.family] };
+}
+
+/** The first address that may belong to this interface; addresses that name no interface may. */
+function findPodAddress(result: Result, ifname: string, family: 4 | 6): Cidr | undefined {
+  for (const { address, interface: index } of result.ips ?? []) {
+    const own = index === undefined ? undefined : result.interfaces?.[index];
+    if (own !== undefined && (own.name !== ifname || !own.sandbox)) continue;
+    const cidr = findCidr(address);
+    if (cidr?.ip.family === family) return cidr;
+  }
+  return undefined;
+}
+
+/** The same mapping twice is one; two for one host port contradict each other. */
+function withoutRepeats(forwards: readonly Forward[]): Forward[] {
+  const kept: Forward[] = [];
+  for (const forward of forwards) {
+    const earlier = kept.find(one => sameHostPort(one, forward));
+    if (earlier === undefined) kept.push(forward);
+    else if (earlier.containerPort !== forward.containerPort) {
+      throw new CniError(
+        ErrorCode.invalidConfig,
+        `Cannot map host port ${renderHostPort(forward)} to container ports ` +
+          `${earlier.containerPort} and ${forward.containerPort}: one host port leads to one container port`,
+      );
+    }
+  }
+  return kept;
+}
+
+function isProtocol(text: string): text is Protocol {
+  return Object.hasOwn(PROTOCOLS, text);
+}
+
+function invalid(mapping: PortMapping, problem: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot map host port ${mapping.hostPort}: ${problem}`);
+}

@@ -1,0 +1,38 @@
+// Where would the kernel send a packet to an address?
+import { IP_BITS, type Ip, renderIp } from '../../net/ip.ts';
+import { isNetlinkError } from '../errors.ts';
+import type { NetlinkSocket } from '../socket.ts';
+import { addressFamily } from './family.ts';
+import { routeMessage } from './route.ts';
+
+/** linux/rtnetlink.h */
+const RTM_GETROUTE = 26;
+const RTN_LOCAL = 2;
+/** asm-generic/errno.h: no route, and routes that refuse. */
+const UNREACHABLE = [3, 101, 113, 13, 22];
+
+/** What the routing tables say about an address. */
+export interface Way {
+  /** True when it is an address of this host. */
+  readonly local: boolean;
+  /** Index of the interface a packet leaves by. */
+  readonly oif: number;
+}
+
+/** The way to an address, or undefined when there is none. Same as: `ip route get <address>` */
+export function findWay(socket: NetlinkSocket, address: Ip): Way | undefined {
+  const op = `find the route to ${renderIp(address)}`;
+  const body = routeMessage.encode(
+    { family: addressFamily(address), dstLength: IP_BITS[address.family] },
+    { dst: address },
+  );
+  try {
+    const [reply] = socket.request({ op, type: RTM_GETROUTE, body });
+    if (reply === undefined) return undefined;
+    const { header, attrs } = routeMessage.decode(reply);
+    return { local: header.type === RTN_LOCAL, oif: attrs.oif ?? 0 };
+  } catch (thrown) {
+    if (isNetlinkError(thrown, ...UNREACHABLE)) return undefined;
+    throw thrown;
+  }
+}
