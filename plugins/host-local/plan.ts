@@ -1,13 +1,13 @@
 // What is this attachment to be given, before anyone looks at what is free?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result, ResultDns, ResultRoute } from '../../src/cni/result.ts';
+import type { Result, ResultDns, ResultIp, ResultRoute } from '../../src/cni/result.ts';
 import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
 import { findCidr, renderCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
 import type { Allocation } from './allocate.ts';
 import type { HostLocalConf } from './config.ts';
-import { parseRangeSets, type RangeSet } from './range.ts';
+import { findRange, parseRangeSets, type RangeSet } from './range.ts';
 
 /** What is wanted: one address from each set, certain ones if they were asked for, and routes. */
 export interface Plan {
@@ -56,6 +56,21 @@ export function planResult(
     gateway: renderIp(range.gateway),
   }));
   return { ips, ...(plan.routes.length ? { routes: [...plan.routes] } : {}), ...(dns ? { dns } : {}) };
+}
+
+/**
+ * Addresses that a result reports as the attachment's, but that are not leased to it. Those that other plugins added are
+ * no business of ours, unless none at all is ours.
+ */
+export function findUnleased(
+  sets: readonly RangeSet[],
+  ips: readonly ResultIp[],
+  leased: readonly string[],
+): string[] {
+  const reported = ips.flatMap(({ address }) => findCidr(address)?.ip ?? []);
+  const unleased = reported.filter(ip => !leased.includes(renderIp(ip)));
+  const ours = unleased.filter(ip => sets.some(set => findRange(set, ip)));
+  return (unleased.length === reported.length ? unleased : ours).map(renderIp);
 }
 
 function planRequested(conf: HostLocalConf, args: CniArgs): Ip[] {

@@ -1,16 +1,15 @@
 // What does host-local do for each verb?
 import { join } from 'node:path';
 import { CniError } from '../../src/cni/errors.ts';
-import type { AttachmentKey } from '../../src/cni/plugin-config.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
-import { findCidr } from '../../src/net/cidr.ts';
 import { findIp, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode } from './allocate.ts';
 import { refuseExhausted, refuseReadOnly } from './availability.ts';
 import { DEFAULT_DATA_DIR, HostLocalConf } from './config.ts';
+import { findOrphans } from './orphan.ts';
 import { type Owner, renderAttachment } from './owner.ts';
-import { planAllocation, planResult, planSets } from './plan.ts';
+import { findUnleased, planAllocation, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';
 import { ensureStore, type LeaseStore, listLeases, storeExists, withStore } from './store.ts';
@@ -41,14 +40,10 @@ export const hostLocal = definePlugin({
     const [dir, owner] = [storeDirOf(call), ownerOf(call)];
     const leased = storeExists(dir) ? withStore(dir, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
-    const reported = (call.prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address)?.ip ?? []);
-    const unleased = reported.filter(ip => !leased.includes(renderIp(ip)));
-    // Addresses that other plugins added are no business of ours, unless none at all is ours.
-    const ours = unleased.filter(ip => sets.some(set => findRange(set, ip)));
-    const wrong = unleased.length === reported.length ? unleased : ours;
+    const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
     if (wrong.length) {
       throw new Error(
-        `Cannot confirm address ${wrong.map(renderIp).join(', ')} of ${renderAttachment(owner)}: ` +
+        `Cannot confirm address ${wrong.join(', ')} of ${renderAttachment(owner)}: ` +
           `it holds ${leased.join(', ')} in "${dir}"`,
       );
     }
@@ -64,9 +59,7 @@ export const hostLocal = definePlugin({
     const { validAttachments } = call;
     const dir = storeDirOf(call);
     if (validAttachments === undefined || !storeExists(dir)) return;
-    withStore(dir, store =>
-      store.release(listLeases(dir).filter(address => isOrphan(store, address, validAttachments))),
-    );
+    withStore(dir, store => store.release(findOrphans(store, listLeases(dir), validAttachments)));
   },
 
   status(call) {
@@ -98,14 +91,6 @@ function releaseOwn(dir: string, owner: Owner, allocations: readonly Allocation[
   withStore(dir, store => {
     store.release(addresses.filter(address => store.isOwnedBy(address, owner)));
   });
-}
-
-function isOrphan(store: LeaseStore, address: string, valid: readonly AttachmentKey[]): boolean {
-  const owner = store.findOwner(address);
-  if (owner === undefined) return store.isTorn(address);
-  return !valid.some(
-    ({ containerID, ifname }) => containerID === owner.containerId && ifname === (owner.ifname ?? ifname),
-  );
 }
 
 function storeDirOf(call: Call<HostLocalConf>): string {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { HostLocalConf } from '../../../../plugins/host-local/config.ts';
-import { planAllocation, planResult } from '../../../../plugins/host-local/plan.ts';
+import { findUnleased, planAllocation, planResult } from '../../../../plugins/host-local/plan.ts';
 import { renderRangeSet } from '../../../../plugins/host-local/range.ts';
 import type { CniError } from '../../../../src/cni/errors.ts';
 import { decode } from '../../../../src/cni/json.ts';
@@ -93,5 +93,24 @@ describe('planResult()', () => {
       routes: [{ dst: '0.0.0.0/0' }],
       dns: { domain: 'a' },
     });
+  });
+});
+
+describe('findUnleased()', () => {
+  const { sets } = plan({ ipam: { ranges } });
+  const find = (addresses: string[], leased: string[]) =>
+    findUnleased(
+      sets,
+      addresses.map(address => ({ address })),
+      leased,
+    );
+
+  test('passes over what other plugins added', () => {
+    expect(find(['10.1.0.2/29', '192.0.2.1/24'], ['10.1.0.2'])).toEqual([]);
+    expect(find([], ['10.1.0.2'])).toEqual([]);
+  });
+  test('names addresses of our ranges that are not leased, and all when none is', () => {
+    expect(find(['10.1.0.2/29', '10.1.0.3/29'], ['10.1.0.2'])).toEqual(['10.1.0.3']);
+    expect(find(['192.0.2.1/24'], ['10.1.0.2'])).toEqual(['192.0.2.1']);
   });
 });

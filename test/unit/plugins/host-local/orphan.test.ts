@@ -1,0 +1,27 @@
+import { describe, expect, test } from 'bun:test';
+import { findOrphans } from '../../../../plugins/host-local/orphan.ts';
+import { parseOwner } from '../../../../plugins/host-local/owner.ts';
+
+describe('findOrphans()', () => {
+  const files: Record<string, string> = {
+    '10.0.0.2': 'one\r\neth0',
+    '10.0.0.3': 'one\r\neth1',
+    '10.0.0.4': 'one',
+    '10.0.0.5': 'two',
+    '10.0.0.6': '',
+    '10.0.0.7': '{}',
+  };
+  const store = {
+    findOwner: (address: string) => parseOwner(files[address] ?? ''),
+    isTorn: (address: string) => files[address] === '',
+  };
+  const find = (valid: { containerID: string; ifname: string }[]) =>
+    findOrphans(store, Object.keys(files), valid);
+
+  test('keeps what is listed and what it does not understand', () => {
+    expect(find([{ containerID: 'one', ifname: 'eth0' }])).toEqual(['10.0.0.3', '10.0.0.5', '10.0.0.6']);
+  });
+  test('an empty list keeps foreign files only', () => {
+    expect(find([])).toEqual(['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6']);
+  });
+});
