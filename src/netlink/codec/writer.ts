@@ -21,19 +21,23 @@ export class Writer {
   }
 
   u8(value: number): void {
-    this.#view.setUint8(this.#grow(1), value);
+    const at = this.#grow(1);
+    this.#view.setUint8(at, value);
   }
 
   u16(value: number, bigEndian = false): void {
-    this.#view.setUint16(this.#grow(2), value, !bigEndian);
+    const at = this.#grow(2);
+    this.#view.setUint16(at, value, !bigEndian);
   }
 
   u32(value: number, bigEndian = false): void {
-    this.#view.setUint32(this.#grow(4), value, !bigEndian);
+    const at = this.#grow(4);
+    this.#view.setUint32(at, value, !bigEndian);
   }
 
   u64(value: bigint, bigEndian = false): void {
-    this.#view.setBigUint64(this.#grow(8), value, !bigEndian);
+    const at = this.#grow(8);
+    this.#view.setBigUint64(at, value, !bigEndian);
   }
 
   bytes(value: Uint8Array): void {
@@ -56,6 +60,7 @@ export class Writer {
     this.#view.setUint32(at, value, true);
   }
 
+  /** Makes room and says where. It may put a new view in place of the old: take `#view` afterwards. */
   #grow(by: number): number {
     const at = this.#length;
     this.#length += by;
