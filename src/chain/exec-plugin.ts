@@ -49,30 +49,23 @@ const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
  * Standard output holds at most 16 MiB, more ends the plugin; of standard error the last 1 MiB is kept.
  */
 export function startPlugin({ path, env, deadlineMs }: Invocation): PluginProcess {
-  let running = spawn(path, env);
+  let child = spawn(path, env);
   return {
     async send(request) {
       const started = performance.now();
       const elapsed = () => performance.now() - started;
       for (const pause of [...BUSY_RETRY_MS, undefined]) {
-        const outcome = await converse(running, request, deadlineMs - elapsed());
-        if (outcome.spawnError === undefined) return { ...outcome, durationMs: elapsed() };
-        if (
-          !outcome.spawnError.startsWith('ETXTBSY') ||
-          pause === undefined ||
-          elapsed() + pause > deadlineMs
-        ) {
+        const outcome = await converse(child, request, deadlineMs - elapsed());
+        const busy = outcome.spawnError?.startsWith('ETXTBSY') ?? false;
+        if (!busy || pause === undefined || elapsed() + pause > deadlineMs) {
           return { ...outcome, durationMs: elapsed() };
         }
         await sleep(pause);
-        running = spawn(path, env);
+        child = spawn(path, env);
       }
       throw new Error('unreachable');
     },
-    discard() {
-      running.stdin.on('error', () => {});
-      endGroup(running, 'SIGKILL');
-    },
+    discard: () => endGroup(child.running, 'SIGKILL'),
   };
 }
 
@@ -90,38 +83,55 @@ const EXECA_OPTIONS = {
   stderr: 'pipe',
 } as const;
 
-function spawn(path: string, env: Invocation['env']): Running {
-  letExecaReportSpawnErrors();
-  return execa(path, [], { ...EXECA_OPTIONS, env: env as Record<string, string> }) as Running;
+/** A process whose output is read from the start: what nobody listens to when a process ends is thrown away. */
+interface Child {
+  readonly running: Running;
+  readonly stdout: Collector;
+  readonly stderr: Collector;
+  readonly ended: ExecOutcome['ended'];
+  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
+  end(reason: NonNullable<ExecOutcome['ended']>): void;
 }
 
-async function converse(
-  running: Running,
-  request: string,
-  deadlineMs: number,
-): Promise<Omit<ExecOutcome, 'durationMs'>> {
-  if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
+function spawn(path: string, env: Invocation['env']): Child {
+  letExecaReportSpawnErrors();
+  const running = execa(path, [], { ...EXECA_OPTIONS, env: env as Record<string, string> }) as Running;
+  // A plugin need not read its request: a broken pipe is no error.
+  running.stdin.on('error', () => {});
   let ended: ExecOutcome['ended'];
-  const end = (reason: NonNullable<ExecOutcome['ended']>) => {
+  const end: Child['end'] = reason => {
     if (ended !== undefined) return;
     ended = reason;
     endGroup(running, 'SIGTERM');
-    killTimer = setTimeout(() => endGroup(running, 'SIGKILL'), GRACE_MS);
+    const kill = setTimeout(() => endGroup(running, 'SIGKILL'), GRACE_MS);
+    running.once('exit', () => clearTimeout(kill));
   };
-  let killTimer: NodeJS.Timeout | undefined;
-  const deadlineTimer = setTimeout(() => end('deadline'), Math.max(deadlineMs, 0));
+  return {
+    running,
+    stdout: collect(running.stdout, MAX_STDOUT_BYTES, () => end('output')),
+    stderr: collect(running.stderr, MAX_STDERR_BYTES),
+    get ended() {
+      return ended;
+    },
+    end,
+  };
+}
 
-  const stdout = collect(running.stdout, MAX_STDOUT_BYTES, () => end('output'));
-  const stderr = collect(running.stderr, MAX_STDERR_BYTES);
-  // A plugin need not read its request: a broken pipe is no error.
-  running.stdin.on('error', () => {});
+async function converse(
+  child: Child,
+  request: string,
+  deadlineMs: number,
+): Promise<Omit<ExecOutcome, 'durationMs'>> {
+  const { running, stdout, stderr } = child;
+  if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
+  const deadline = setTimeout(() => child.end('deadline'), Math.max(deadlineMs, 0));
   running.stdin.end(request);
 
   const [exitCode, signal] = await exitOf(running);
-  clearTimeout(deadlineTimer);
+  clearTimeout(deadline);
+  const { ended } = child;
   // Children that ignored SIGTERM must not outlive the plugin we ended.
   if (ended !== undefined) endGroup(running, 'SIGKILL');
-  clearTimeout(killTimer);
   await Promise.race([
     Promise.all([stdout.closed, stderr.closed]),
     sleep(DRAIN_MS, undefined, { ref: false }),

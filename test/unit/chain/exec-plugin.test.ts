@@ -132,6 +132,12 @@ describe('startPlugin()', () => {
     expect('exitCode' in outcome).toBe(false);
   });
 
+  test('keeps what a link said that ended before it was asked', async () => {
+    const started = startPlugin({ path: script('echo early; exit 2'), env: { PATH }, deadlineMs: 5000 });
+    await Bun.sleep(200);
+    expect(await started.send('{}')).toMatchObject({ exitCode: 2, stdout: 'early\n' });
+  });
+
   test('discard() ends a started link without a request', async () => {
     const pids = path.join(dir, 'pids');
     const started = startPlugin({
