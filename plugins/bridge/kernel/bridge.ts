@@ -113,16 +113,18 @@ export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: r
 
 function createBridge(socket: NetlinkSocket, name: string, mtu: number): Link {
   try {
-    createLink(socket, { name, kind: 'bridge', up: true, mac: randomMac(), ...(mtu ? { mtu } : {}) });
+    createLink(socket, { name, kind: 'bridge', mac: randomMac(), ...(mtu ? { mtu } : {}) });
   } catch (thrown) {
     // Somebody else was faster: then it is theirs.
     if (isNetlinkError(thrown, Errno.EEXIST)) return getLink(socket, name);
     throw thrown;
   }
   trySysctl(`net/ipv6/conf/${name}/accept_ra`, '0');
+  // While its link-local address is checked for duplicates (a second) the host could not ask for containers' neighbours.
+  trySysctl(`net/ipv6/conf/${name}/accept_dad`, '0');
   const link = getLink(socket, name);
-  setLink(socket, link.index, { alias: CREATED_BY_US });
-  return link;
+  setLink(socket, link.index, { up: true, alias: CREATED_BY_US });
+  return { ...link, flags: link.flags | IFF_UP };
 }
 
 function addUnlessPresent(socket: NetlinkSocket, bridge: Link, gateway: Cidr): boolean {

@@ -1,0 +1,96 @@
+// How fast is Catena next to the reference plugins, measured in one run?
+import { cpus } from 'node:os';
+import { parseArgs } from 'node:util';
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { requiresReference, requiresRoot } from '../helpers/skip.ts';
+import { measureBurst, measureChain } from './chain.ts';
+import { quantile, type Samples } from './measure.ts';
+import { measureStart } from './start.ts';
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '20' },
+    containers: { type: 'string', default: '64' },
+    json: { type: 'boolean', default: false },
+  },
+});
+
+const obstacle = requiresRoot() ?? requiresReference(...PLUGIN_NAMES);
+if (obstacle) fail(`Cannot run the benchmark: it ${obstacle}`);
+
+const rounds = Number(values.rounds);
+const rows: Row[] = [
+  ...startRows(await measureStart(rounds * 2)),
+  ...chainRows(await measureChain(rounds)),
+  ...(await burstRows(Number(values.containers))),
+];
+print(values.json ? `${JSON.stringify(rows, null, 2)}\n` : renderTable(rows));
+process.exit(0);
+
+/** One line: ratio is ours to the reference's; below 1 is better for ours, for rates above 1. */
+interface Row {
+  readonly what: string;
+  readonly unit: string;
+  readonly reference: number;
+  readonly ours: number;
+  readonly ratio: number;
+  /** Middle half of our samples. */
+  readonly spread?: readonly [number, number];
+}
+
+function startRows(samples: Samples): Row[] {
+  const empty = quantile(samples.get('empty VERSION'));
+  return [
+    row('process: empty program', 'ms', Number.NaN, empty),
+    ...PLUGIN_NAMES.map(name => compare(samples, `process: ${name} VERSION`, 'VERSION', ` ${name}`)),
+  ];
+}
+
+function chainRows(samples: Samples): Row[] {
+  return ['ADD', 'CHECK', 'DEL'].map(verb => compare(samples, `chain, cold: ${verb}`, verb, ''));
+}
+
+async function burstRows(containers: number): Promise<Row[]> {
+  const [ours, reference] = [
+    await measureBurst('ours', containers),
+    await measureBurst('reference', containers),
+  ];
+  return (['ADD', 'DEL'] as const).flatMap(verb => [
+    row(`burst of 8, ${containers} containers: ${verb}`, 'ms', reference[verb].medianMs, ours[verb].medianMs),
+    row(
+      `burst of 8, ${containers} containers: ${verb}`,
+      '1/s',
+      reference[verb].perSecond,
+      ours[verb].perSecond,
+    ),
+  ]);
+}
+
+function compare(samples: Samples, what: string, part: string, suffix: string): Row {
+  const own = samples.get(`ours${suffix} ${part}`);
+  const spread = [quantile(own, 0.25), quantile(own, 0.75)] as const;
+  return { ...row(what, 'ms', quantile(samples.get(`reference${suffix} ${part}`)), quantile(own)), spread };
+}
+
+function row(what: string, unit: string, reference: number, ours: number): Row {
+  return { what, unit, reference, ours, ratio: ours / reference };
+}
+
+function renderTable(all: readonly Row[]): string {
+  const number = (value: number) => (Number.isNaN(value) ? '-' : value.toFixed(2)).padStart(10);
+  const lines = all.map(one => {
+    const spread = one.spread ? `  ${one.spread.map(value => value.toFixed(1)).join('-')}` : '';
+    return `${one.what.padEnd(40)} ${one.unit.padEnd(4)}${number(one.reference)}${number(one.ours)}${number(one.ratio)}${spread}`;
+  });
+  const head = `${''.padEnd(45)}${'reference'.padStart(10)}${'ours'.padStart(10)}${'ratio'.padStart(10)}  middle half of ours`;
+  return [`medians, taking turns, ${cpus().length} cores, rounds: ${rounds}`, head, ...lines, ''].join('\n');
+}
+
+function print(text: string): void {
+  process.stdout.write(text);
+}
+
+function fail(text: string): never {
+  process.stderr.write(`${text}\n`);
+  process.exit(1);
+}

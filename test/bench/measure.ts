@@ -1,0 +1,46 @@
+// How are two things timed so that the comparison holds on a noisy machine?
+
+/** Durations in milliseconds by what was measured. */
+export type Samples = Map<string, number[]>;
+
+/** A contestant: its name and one round of work, which says how long each part took. */
+export interface Contestant {
+  readonly name: string;
+  round(i: number): Promise<Readonly<Record<string, number>>>;
+}
+
+/**
+ * Lets the contestants take turns, so that drift of the machine meets all of them alike; the first rounds only warm up.
+ * @returns samples under `<contestant> <part>`
+ */
+export async function takeTurns(
+  contestants: readonly Contestant[],
+  rounds: number,
+  warmup = 2,
+): Promise<Samples> {
+  const samples: Samples = new Map();
+  for (let i = 0; i < rounds + warmup; i++) {
+    for (const { name, round } of i % 2 ? contestants.toReversed() : contestants) {
+      const parts = await round(i);
+      if (i < warmup) continue;
+      for (const [part, ms] of Object.entries(parts)) {
+        const key = `${name} ${part}`;
+        samples.set(key, [...(samples.get(key) ?? []), ms]);
+      }
+    }
+  }
+  return samples;
+}
+
+/** Milliseconds that the work takes. */
+export async function timed(work: () => unknown): Promise<number> {
+  const start = performance.now();
+  await work();
+  return performance.now() - start;
+}
+
+/** The middle one; quartiles come with `at` 0.25 and 0.75. */
+export function quantile(values: readonly number[] = [], at = 0.5): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * at))] ?? Number.NaN;
+}

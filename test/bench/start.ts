@@ -1,0 +1,51 @@
+// How long does a link's process take to answer, next to a program that does nothing and to the reference's?
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
+
+/** Times VERSION of every link; `empty` is an empty program compiled like ours. */
+export async function measureStart(rounds: number): Promise<Samples> {
+  const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
+  try {
+    const empty = await compileEmptyProgram(dir);
+    const contestants = [
+      contestant('empty', [empty]),
+      ...PLUGIN_NAMES.flatMap(name => [
+        contestant(`ours ${name}`, [join(BIN_DIR, name)]),
+        contestant(`reference ${name}`, [join(REFERENCE_BIN_DIR, name)]),
+      ]),
+    ];
+    return await takeTurns(contestants, rounds);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+}
+
+function contestant(name: string, argv: string[]): Contestant {
+  const env = {
+    PATH: process.env.PATH ?? '',
+    CNI_COMMAND: 'VERSION',
+    CNI_NETNS: 'x',
+    CNI_IFNAME: 'x',
+    CNI_PATH: 'x',
+  };
+  const stdin = Buffer.from('{"cniVersion":"1.0.0"}');
+  return { name, round: async () => ({ VERSION: await timed(() => Bun.spawnSync(argv, { env, stdin })) }) };
+}
+
+async function compileEmptyProgram(dir: string): Promise<string> {
+  const [entry, outfile] = [join(dir, 'empty.ts'), join(dir, 'empty')];
+  writeFileSync(entry, 'export {};\n');
+  const built = await Bun.build({
+    entrypoints: [entry],
+    compile: { outfile },
+    minify: true,
+    bytecode: true,
+    format: 'esm',
+  });
+  if (!built.success) throw new AggregateError(built.logs, 'Cannot compile an empty program');
+  return outfile;
+}
