@@ -1,0 +1,635 @@
+// Does the bandwidth link limit what a real kernel sends, and does it take all of it back?
+import { describe, expect, test } from 'bun:test';
+import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { measureRate, ping } from '../helpers/traffic.ts';
+
+const MBIT = 1_000_000;
+const BOTH = {
+  ingressRate: 8 * MBIT,
+  ingressBurst: 2 * MBIT,
+  egressRate: 4 * MBIT,
+  egressBurst: 1 * MBIT,
+};
+
+interface Pod {
+  readonly container: Container;
+  readonly ifname: string;
+  /** Name of the host's end. */
+  readonly veth: string;
+  readonly v4: string;
+  readonly v6: string;
+  readonly prevResult: { cniVersion: string; interfaces: Row[]; ips: Row[] };
+}
+
+/** A container on a veth of its own, as a main plugin would leave it; made with `ip`, so that only our link is tested. */
+async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'eth0'): Promise<Pod> {
+  const { host } = lab;
+  const container = existing ?? (await lab.container());
+  const veth = `veth${n}`;
+  await lab.ip(host, 'link', 'add', veth, 'type', 'veth', 'peer', 'name', ifname, 'netns', container.name);
+  for (const [ns, dev, last] of [
+    [host, veth, 1],
+    [container, ifname, 2],
+  ] as const) {
+    await lab.ip(ns, 'addr', 'add', `10.77.${n}.${last}/24`, 'dev', dev);
+    await lab.ip(ns, 'addr', 'add', `fd77:${n}::${last}/64`, 'dev', dev, 'nodad');
+    await lab.ip(ns, 'link', 'set', dev, 'up');
+  }
+  const prevResult = {
+    cniVersion: '1.0.0',
+    interfaces: [{ name: veth }, { name: ifname, sandbox: container.path }],
+    ips: [{ address: `10.77.${n}.2/24`, interface: 1 }],
+  };
+  return { container, ifname, veth, v4: `10.77.${n}.2`, v6: `fd77:${n}::2`, prevResult };
+}
+
+function callOf(
+  command: string,
+  pod: Pod,
+  limits: object = BOTH,
+  more: Partial<PluginCall> = {},
+): PluginCall {
+  const conf = { cniVersion: '1.0.0', name: 'podnet', type: 'bandwidth', ...limits };
+  return { command, conf, container: pod.container, ifname: pod.ifname, prevResult: pod.prevResult, ...more };
+}
+
+async function succeed(lab: Lab, call: PluginCall) {
+  const reply = await lab.plugin('bandwidth', call);
+  expect(reply).toMatchObject({ exitCode: 0 });
+  return reply.result;
+}
+
+async function fail(lab: Lab, call: PluginCall): Promise<string> {
+  const reply = await lab.plugin('bandwidth', call);
+  expect(reply.exitCode).toBe(1);
+  return reply.error?.msg ?? '';
+}
+
+async function rootOf(lab: Lab, dev: string): Promise<Row | undefined> {
+  return (await lab.tc(lab.host, 'qdisc', 'show', 'dev', dev, 'root'))[0];
+}
+
+async function ifbsOf(lab: Lab): Promise<Row[]> {
+  return await lab.ip(lab.host, 'link', 'show', 'type', 'ifb');
+}
+
+/** Devices to which what comes into a device is redirected. */
+async function redirectsOf(lab: Lab, dev: string): Promise<string[]> {
+  const filters = await lab.tc(lab.host, 'filter', 'show', 'dev', dev, 'ingress');
+  return filters.flatMap(({ options }) => (options?.actions ?? []).map((action: Row) => action.to_dev));
+}
+
+function describeKernel(title: string, body: () => void): void {
+  describeRoot(title, body, requiresLinkKind('ifb'));
+}
+
+describeKernel('bandwidth ADD', () => {
+  test.each(SPEC_VERSIONS)(
+    '[%s] limits both directions, CHECK agrees, DEL takes all back',
+    async cniVersion => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        const before = await lab.dump(lab.host);
+        const prevResult = { ...pod.prevResult, cniVersion };
+        const versioned = { ...BOTH, cniVersion };
+        if (cniVersion === '0.3.1') Object.assign(prevResult.ips[0] ?? {}, { version: '4' });
+        const result = await succeed(lab, callOf('ADD', pod, versioned, { prevResult }));
+
+        const [ifb, ...more] = await ifbsOf(lab);
+        expect(more).toEqual([]);
+        // A copy: matchers such as stringMatching take the place of what they matched in the object they are given.
+        expect(structuredClone(ifb)).toMatchObject({
+          ifname: expect.stringMatching(/^bwp[0-9a-f]{12}$/),
+          flags: expect.arrayContaining(['UP']),
+          mtu: 1500,
+          txqlen: 1000,
+          ifalias: `catena:podnet/${pod.container.id}/eth0`,
+        });
+        expect(result).toMatchObject({
+          cniVersion,
+          interfaces: [...prevResult.interfaces, { name: ifb?.ifname, mac: ifb?.address }],
+          ips: prevResult.ips,
+        });
+        expect(await rootOf(lab, pod.veth)).toMatchObject({
+          kind: 'tbf',
+          handle: '1:',
+          options: { rate: 1_000_000, burst: '250000b/1', lat: 25_000 },
+        });
+        expect(await rootOf(lab, ifb?.ifname)).toMatchObject({
+          kind: 'tbf',
+          handle: '1:',
+          options: { rate: 500_000, burst: '125000b/1', lat: 25_000 },
+        });
+        expect(await redirectsOf(lab, pod.veth)).toEqual([ifb?.ifname]);
+
+        if (hasCheck(cniVersion)) {
+          await succeed(lab, callOf('CHECK', pod, versioned, { prevResult: result }));
+        }
+        await succeed(lab, callOf('DEL', pod, versioned, { prevResult: result }));
+        expect(await lab.dump(lab.host)).toEqual(before);
+        await succeed(lab, callOf('DEL', pod, versioned, { prevResult: result }));
+      });
+    },
+  );
+
+  test('limits one direction only', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const { ingressRate, ingressBurst, egressRate, egressBurst } = BOTH;
+      const result = await succeed(lab, callOf('ADD', pod, { ingressRate, ingressBurst }));
+      expect(result.interfaces).toEqual(pod.prevResult.interfaces);
+      expect(await rootOf(lab, pod.veth)).toMatchObject({ kind: 'tbf' });
+      expect(await ifbsOf(lab)).toEqual([]);
+
+      // Limits that changed replace those that were: the other direction is free now.
+      await succeed(lab, callOf('ADD', pod, { egressRate, egressBurst }));
+      expect(await rootOf(lab, pod.veth)).toMatchObject({ kind: 'noqueue' });
+      expect(await redirectsOf(lab, pod.veth)).toHaveLength(1);
+      await succeed(lab, callOf('CHECK', pod, { egressRate, egressBurst }));
+      await succeed(lab, callOf('ADD', pod, { ingressRate, ingressBurst }));
+      expect(await ifbsOf(lab)).toEqual([]);
+      expect(await redirectsOf(lab, pod.veth)).toEqual([]);
+    });
+  });
+
+  test('again changes nothing, and a new rate replaces the old', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const first = await succeed(lab, callOf('ADD', pod));
+      const before = await lab.dump(lab.host);
+      expect(await succeed(lab, callOf('ADD', pod))).toEqual(first);
+      expect(await lab.dump(lab.host)).toEqual(before);
+      await succeed(lab, callOf('ADD', pod, { ...BOTH, egressRate: 16 * MBIT }));
+      expect(await rootOf(lab, first.interfaces[2].name)).toMatchObject({ options: { rate: 2 * MBIT } });
+    });
+  });
+
+  test('again puts the redirect right after its device was lost', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const { interfaces } = await succeed(lab, callOf('ADD', pod));
+      await lab.ip(lab.host, 'link', 'delete', interfaces[2].name);
+      expect(await redirectsOf(lab, pod.veth)).toEqual(['*']);
+      await succeed(lab, callOf('ADD', pod));
+      expect(await redirectsOf(lab, pod.veth)).toEqual([interfaces[2].name]);
+      expect(await ping(lab, pod.container, '10.77.1.1')).toBe(true);
+    });
+  });
+
+  test('gives the IFB device the MTU of the host end', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      await lab.ip(lab.host, 'link', 'set', pod.veth, 'mtu', '9000');
+      await succeed(lab, callOf('ADD', pod));
+      expect(await ifbsOf(lab)).toMatchObject([{ mtu: 9000 }]);
+    });
+  });
+
+  test('without limits passes the result on and touches nothing', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const before = await lab.dump(lab.host);
+      for (const limits of [
+        {},
+        { ingressRate: 0, ingressBurst: 0 },
+        // A key of the configuration itself, even 0, keeps the runtime's values out.
+        { egressRate: 0, runtimeConfig: { bandwidth: BOTH } },
+      ]) {
+        expect(await succeed(lab, callOf('ADD', pod, limits))).toEqual(pod.prevResult);
+        await succeed(lab, callOf('CHECK', pod, limits));
+        expect(await lab.dump(lab.host)).toEqual(before);
+      }
+    });
+  });
+
+  test('takes limits from the runtime, whatever the letter case', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const { ingressRate: IngressRate, ingressBurst: ingressburst } = BOTH;
+      await succeed(lab, callOf('ADD', pod, { RuntimeConfig: { bandWidth: { IngressRate, ingressburst } } }));
+      expect(await rootOf(lab, pod.veth)).toMatchObject({ options: { rate: 1_000_000 } });
+    });
+  });
+
+  test('raises a burst that no full frame fits into', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const small = { ingressRate: MBIT, ingressBurst: 800, egressRate: MBIT, egressBurst: 800 };
+      const reply = await lab.plugin('bandwidth', callOf('ADD', pod, small));
+      expect(reply.exitCode).toBe(0);
+      expect(reply.stderr).toContain('ingressBurst is smaller than a frame and was raised');
+      expect(await ping(lab, lab.host, pod.v4, '-s', '1472', '-M', 'do')).toBe(true);
+      await succeed(lab, callOf('CHECK', pod, small));
+    });
+  });
+
+  test('shares a clsact qdisc with others and leaves it and their filters behind', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'clsact');
+      const other = ['dev', pod.veth, 'ingress', 'pref', '7', 'protocol', 'ip', 'u32'];
+      await lab.tc(lab.host, 'filter', 'add', ...other, 'match', 'ip', 'src', '192.0.2.1', 'classid', '1:2');
+      const before = await lab.dump(lab.host);
+      await succeed(lab, callOf('ADD', pod));
+      expect(await redirectsOf(lab, pod.veth)).toHaveLength(1);
+      await succeed(lab, callOf('CHECK', pod));
+      await succeed(lab, callOf('DEL', pod));
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('keeps two attachments of one container to one network apart', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const second = await connect(lab, 2, pod.container, 'net1');
+      await succeed(lab, callOf('ADD', pod));
+      await succeed(lab, callOf('ADD', second, { ...BOTH, egressRate: 8 * MBIT }));
+      expect(await ifbsOf(lab)).toHaveLength(2);
+      await succeed(lab, callOf('CHECK', pod));
+      await succeed(lab, callOf('DEL', second));
+      await succeed(lab, callOf('CHECK', pod));
+      expect(await ifbsOf(lab)).toMatchObject([{ ifalias: `catena:podnet/${pod.container.id}/eth0` }]);
+    });
+  });
+});
+
+describeKernel('bandwidth ADD failing', () => {
+  test('leaves nothing behind', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      // Devices of another kind sit on both names that the IFB device may have.
+      const { interfaces } = await succeed(lab, callOf('ADD', pod));
+      await succeed(lab, callOf('DEL', pod));
+      const hash = new Bun.CryptoHasher('sha512').update(`podnet${pod.container.id}eth0`).digest('hex');
+      for (const name of [interfaces[2].name, `bwp${hash.slice(0, 12)}`]) {
+        await lab.ip(lab.host, 'link', 'add', name, 'type', 'bridge');
+      }
+      const before = await lab.dump(lab.host);
+      expect(await fail(lab, callOf('ADD', pod))).toContain('both names are taken');
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('refuses to replace a root qdisc of somebody else', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'root', 'handle', '1:', 'pfifo');
+      const before = await lab.dump(lab.host);
+      expect(await fail(lab, callOf('ADD', pod))).toBe(
+        'Cannot limit "veth1": somebody put a root qdisc "pfifo" (handle "1:") on it; remove it first',
+      );
+      expect(await lab.dump(lab.host)).toEqual(before);
+      await succeed(lab, callOf('DEL', pod));
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('says which interface it cannot limit, and why', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const { prevResult } = pod;
+      const [, inside] = prevResult.interfaces;
+      const without = (interfaces: Row[]) => ({ prevResult: { ...prevResult, interfaces } });
+      const where = `Cannot limit interface "eth0" in "${pod.container.path}"`;
+      expect(await fail(lab, callOf('ADD', pod, BOTH, { prevResult: undefined }))).toContain(
+        'must be called as a chained plugin',
+      );
+      expect(await fail(lab, callOf('ADD', pod, {}, { prevResult: undefined }))).toContain(
+        'must be called as a chained plugin',
+      );
+      expect(await fail(lab, callOf('ADD', pod, BOTH, without([])))).toBe(
+        `${where}: its host end "veth1" is not among the host interfaces of prevResult (none)`,
+      );
+      expect(await fail(lab, callOf('ADD', pod, BOTH, without([{ name: 'veth9' }, inside ?? {}])))).toContain(
+        '("veth9")',
+      );
+      expect(await fail(lab, callOf('ADD', { ...pod, ifname: 'lo' }))).toContain('has no veth peer');
+      expect(await fail(lab, callOf('ADD', { ...pod, ifname: 'eth5' }))).toContain(
+        'there is no such interface',
+      );
+      const elsewhere = await lab.container();
+      await lab.ip(lab.host, 'link', 'set', pod.veth, 'netns', elsewhere.name);
+      expect(await fail(lab, callOf('ADD', pod))).toContain('is not in the host namespace');
+    });
+  });
+
+  test.each([
+    [{ ingressRate: 8 }, 'if rate is set, burst must also be set'],
+    [{ egressBurst: 8 }, 'if burst is set, rate must also be set'],
+    [{ ingressRate: 8, ingressBurst: 34_359_738_360 }, 'burst cannot be more than 4GB'],
+    [{ ingressRate: 7, ingressBurst: 8 }, 'the smallest rate is 8 bit/s'],
+    [{ ingressRate: -1, ingressBurst: 8 }, '"ingressRate" must be at least 0, found -1'],
+    [{ runtimeConfig: { bandwidth: { egressRate: '1' } } }, '"egressRate" must be of type'],
+  ])('refuses %j', async (limits, message) => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const before = await lab.dump(lab.host);
+      const reply = await lab.plugin('bandwidth', callOf('ADD', pod, limits));
+      expect(reply.error).toMatchObject({ code: 7, msg: expect.stringContaining(message) });
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+});
+
+describeKernel('bandwidth CHECK', () => {
+  const damages: [string, (lab: Lab, veth: string, ifb: string) => Promise<unknown>, string][] = [
+    [
+      'the ingress limit was removed',
+      (lab, veth) => lab.tc(lab.host, 'qdisc', 'del', 'dev', veth, 'root'),
+      'its root qdisc is the default, not "tbf"',
+    ],
+    [
+      'the ingress limit was changed',
+      (lab, veth) =>
+        lab.tc(
+          lab.host,
+          'qdisc',
+          'change',
+          'dev',
+          veth,
+          'root',
+          'handle',
+          '1:',
+          'tbf',
+          'rate',
+          '9mbit',
+          'burst',
+          '250000',
+          'limit',
+          '300000',
+        ),
+      'found rate 9000000 bit/s',
+    ],
+    [
+      'the egress limit was removed',
+      (lab, _, ifb) => lab.tc(lab.host, 'qdisc', 'del', 'dev', ifb, 'root'),
+      'not "tbf"',
+    ],
+    [
+      'the egress limit was changed',
+      (lab, _, ifb) =>
+        lab.tc(
+          lab.host,
+          'qdisc',
+          'replace',
+          'dev',
+          ifb,
+          'root',
+          'handle',
+          '1:',
+          'tbf',
+          'rate',
+          '4mbit',
+          'burst',
+          '125000',
+          'limit',
+          '150000',
+        ),
+      'found rate 4000000 bit/s, limit 150000',
+    ],
+    [
+      'the IFB device is gone',
+      (lab, _, ifb) => lab.ip(lab.host, 'link', 'del', ifb),
+      'its IFB device is gone',
+    ],
+    [
+      'the IFB device is down',
+      (lab, _, ifb) => lab.ip(lab.host, 'link', 'set', ifb, 'down'),
+      'the device is down',
+    ],
+    [
+      'the redirect was removed',
+      (lab, veth) => lab.tc(lab.host, 'filter', 'del', 'dev', veth, 'ingress'),
+      'no filter redirects what comes in',
+    ],
+    [
+      'the ingress qdisc was removed',
+      (lab, veth) => lab.tc(lab.host, 'qdisc', 'del', 'dev', veth, 'ingress'),
+      'it has no ingress qdisc',
+    ],
+  ];
+
+  test.each(damages)('fails when %s', async (_title, damage, message) => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const { interfaces } = await succeed(lab, callOf('ADD', pod));
+      await succeed(lab, callOf('CHECK', pod));
+      await damage(lab, pod.veth, interfaces[2].name);
+      expect(await fail(lab, callOf('CHECK', pod))).toContain(message);
+      await succeed(lab, callOf('ADD', pod));
+      await succeed(lab, callOf('CHECK', pod));
+    });
+  });
+
+  test('fails when the redirect leads elsewhere', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      await succeed(lab, callOf('ADD', pod));
+      const { host } = lab;
+      await lab.ip(host, 'link', 'add', 'elsewhere', 'type', 'ifb');
+      await lab.tc(host, 'filter', 'del', 'dev', pod.veth, 'ingress');
+      const all = [
+        'u32',
+        'match',
+        'u32',
+        '0',
+        '0',
+        'action',
+        'mirred',
+        'egress',
+        'redirect',
+        'dev',
+        'elsewhere',
+      ];
+      await lab.tc(host, 'filter', 'add', 'dev', pod.veth, 'ingress', 'pref', '1', 'protocol', 'all', ...all);
+      expect(await fail(lab, callOf('CHECK', pod))).toContain('no filter redirects what comes in');
+    });
+  });
+});
+
+describeKernel('bandwidth DEL', () => {
+  test('frees the container while its veth lives', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const before = await lab.dump(lab.host);
+      await succeed(lab, callOf('ADD', pod));
+      // Neither a result nor sensible numbers are needed: the namespace leads to the veth.
+      await succeed(lab, callOf('DEL', pod, { ...BOTH, ingressRate: -5 }, { prevResult: undefined }));
+      expect(await lab.dump(lab.host)).toEqual(before);
+      expect(await ping(lab, pod.container, '10.77.1.1')).toBe(true);
+    });
+  });
+
+  test('finds the veth in prevResult when it is given no namespace', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const before = await lab.dump(lab.host);
+      await succeed(lab, callOf('ADD', pod));
+      await succeed(lab, callOf('DEL', pod, BOTH, { env: { CNI_NETNS: '' } }));
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('removes the IFB device when namespace and veth are gone', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      await succeed(lab, callOf('ADD', pod));
+      await lab.remove(pod.container);
+      await succeed(lab, callOf('DEL', pod));
+      expect(await ifbsOf(lab)).toEqual([]);
+      await succeed(lab, callOf('DEL', pod, BOTH, { prevResult: undefined }));
+    });
+  });
+
+  test('of an attachment that was never limited touches nothing', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'ingress');
+      const before = await lab.dump(lab.host);
+      await succeed(lab, callOf('DEL', pod));
+      await succeed(lab, callOf('DEL', pod, {}));
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+});
+
+describeKernel('bandwidth GC', () => {
+  test('removes devices of attachments that are gone, of this network only', async () => {
+    await withHost(async lab => {
+      const [kept, gone, foreign] = [await connect(lab, 1), await connect(lab, 2), await connect(lab, 3)];
+      await succeed(lab, callOf('ADD', kept));
+      await succeed(lab, callOf('ADD', gone));
+      await succeed(lab, callOf('ADD', foreign, { ...BOTH, name: 'othernet' }));
+      await lab.ip(lab.host, 'link', 'add', 'bwp000000000000', 'type', 'ifb');
+      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', ...BOTH };
+      await succeed(lab, { command: 'GC', conf });
+      expect(await ifbsOf(lab)).toHaveLength(4);
+      const valid = [{ containerID: kept.container.id, ifname: 'eth0' }];
+      await succeed(lab, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': valid } });
+      const left = (await ifbsOf(lab)).map(({ ifalias }) => ifalias ?? '');
+      expect(left.sort()).toEqual([
+        '',
+        `catena:othernet/${foreign.container.id}/eth0`,
+        `catena:podnet/${kept.container.id}/eth0`,
+      ]);
+      await succeed(lab, callOf('CHECK', kept));
+    });
+  });
+});
+
+describeKernel('bandwidth STATUS', () => {
+  test('says yes and changes nothing', async () => {
+    await withHost(async lab => {
+      const before = await lab.dump(lab.host);
+      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth' };
+      await succeed(lab, { command: 'STATUS', conf });
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('answers 50 when it may not change the network', async () => {
+    await withHost(async lab => {
+      const conf = JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth' });
+      const unprivileged = ['setpriv', '--bounding-set=-all', '--inh-caps=-all', '--no-new-privs'];
+      const env = { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR };
+      const reply = await lab.run(lab.host, [...unprivileged, `${BIN_DIR}/bandwidth`], { stdin: conf, env });
+      expect(JSON.parse(reply.stdout)).toMatchObject({ code: 50, details: expect.stringContaining('EPERM') });
+    });
+  });
+});
+
+describe('bandwidth and the reference', () => {
+  const reference = { binDir: REFERENCE_BIN_DIR };
+  const needs = requiresReference('bandwidth') ?? requiresLinkKind('ifb');
+
+  testNeeding(
+    'set the same numbers',
+    async () => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        for (const [rate, burst] of [
+          [MBIT, 2 * MBIT],
+          [8000, 100_000],
+          [333_333, 77_777_777],
+          [10_000 * MBIT, 2 ** 31 - 1],
+          [100_000 * MBIT, 2 ** 31 - 1],
+        ] as const) {
+          const limits = { ingressRate: rate, ingressBurst: burst, egressRate: rate, egressBurst: burst };
+          const shown: Row[][] = [];
+          for (const options of [{}, reference]) {
+            await succeed(lab, callOf('ADD', pod, limits, options));
+            const rows = await lab.tc(lab.host, 'qdisc', 'show');
+            shown.push(rows.filter(row => row.kind === 'tbf').map(({ refcnt, ...row }) => row));
+            await succeed(lab, callOf('CHECK', pod, limits));
+            await succeed(lab, callOf('CHECK', pod, limits, reference));
+            await succeed(lab, callOf('DEL', pod, limits));
+          }
+          expect(shown[0]).toHaveLength(2);
+          expect(shown[1]).toEqual(shown[0] ?? []);
+        }
+      });
+    },
+    needs,
+  );
+
+  testNeeding(
+    'take over from each other, also where the reference overflows or drops full frames',
+    async () => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        const before = await lab.dump(lab.host);
+        for (const [ingressRate, ingressBurst] of [
+          [MBIT, 2 ** 31 - 1],
+          [1000, 34_359_738_359],
+          [8000, 80],
+        ] as const) {
+          const limits = { ...BOTH, ingressRate, ingressBurst };
+          await succeed(lab, callOf('ADD', pod, limits, reference));
+          await succeed(lab, callOf('CHECK', pod, limits));
+          await succeed(lab, callOf('ADD', pod, limits));
+          await succeed(lab, callOf('CHECK', pod, limits));
+          await succeed(lab, callOf('DEL', pod, limits));
+          expect(await lab.dump(lab.host)).toEqual(before);
+        }
+        await succeed(lab, callOf('ADD', pod));
+        await succeed(lab, callOf('DEL', pod, BOTH, reference));
+        expect(await ifbsOf(lab)).toEqual([]);
+      });
+    },
+    needs,
+  );
+});
+
+describeKernel('bandwidth on the wire', () => {
+  // Headers count for the limit and not for the receiver: 40 to 60 bytes of a frame of 1514.
+  const within15Percent = (bytesPerSecond: number, rateBits: number): boolean =>
+    Math.abs((bytesPerSecond * 8) / rateBits - 1) <= 0.15;
+
+  test.each(['v4', 'v6'] as const)(
+    'holds a transfer to the configured rate each way (IP%s)',
+    async family => {
+      await withHost(async lab => {
+        const pod = await connect(lab);
+        const [ingressRate, egressRate] = [40 * MBIT, 24 * MBIT];
+        const burst = { ingressBurst: MBIT, egressBurst: MBIT };
+        await succeed(lab, callOf('ADD', pod, { ingressRate, egressRate, ...burst }));
+        const [host, inside] = [lab.host, pod.container];
+        const address = pod[family];
+        for (const [transfer, rate] of [
+          [{ from: host, to: inside, address }, ingressRate],
+          [{ from: inside, to: host, address, connect: 'receiver' as const }, egressRate],
+        ] as const) {
+          let measured = await measureRate(lab, transfer);
+          // A machine busy with something else may starve one transfer; it does not do so twice.
+          if (!within15Percent(measured, rate)) measured = await measureRate(lab, transfer);
+          expect(measured * 8).toBeGreaterThan(rate * 0.85);
+          expect(measured * 8).toBeLessThan(rate * 1.15);
+        }
+      });
+    },
+    60_000,
+  );
+});
