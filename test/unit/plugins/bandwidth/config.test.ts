@@ -1,0 +1,88 @@
+// Which limits does a configuration come down to, and which does it refuse?
+import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { BandwidthConf, isUnlimited, limitsOf } from '../../../../plugins/bandwidth/config.ts';
+import { Bandwidth } from '../../../../src/cni/capabilities.ts';
+import { decode, type JsonObject } from '../../../../src/cni/json.ts';
+
+function limitsIn(keys: JsonObject) {
+  const request = { type: 'bandwidth', ...keys };
+  return limitsOf(decode(BandwidthConf, request, 'configuration'), request);
+}
+
+const RUNTIME = { runtimeConfig: { bandwidth: { egressRate: 16, egressBurst: 24 } } };
+
+describe('limitsOf()', () => {
+  test('has nothing for nothing', () => {
+    expect(limitsIn({})).toEqual({});
+    expect(limitsIn({ ingressRate: 0, ingressBurst: 0 })).toEqual({});
+    expect(limitsIn({ runtimeConfig: {} })).toEqual({});
+    expect(limitsIn({ runtimeConfig: { bandwidth: null } })).toEqual({});
+  });
+
+  test('reads both directions', () => {
+    expect(limitsIn({ ingressRate: 8, ingressBurst: 80, egressRate: 16, egressBurst: 160 })).toEqual({
+      ingress: { rateBits: 8, burstBits: 80 },
+      egress: { rateBits: 16, burstBits: 160 },
+    });
+  });
+
+  test('reads the runtime when the configuration has none', () => {
+    expect(limitsIn(RUNTIME)).toEqual({ egress: { rateBits: 16, burstBits: 24 } });
+  });
+
+  test.each([{ ingressRate: 0 }, { ingressRate: null }, { INGRESSBURST: 0 }])(
+    'does not look at the runtime when the configuration says %j',
+    own => {
+      expect(limitsIn({ ...RUNTIME, ...own })).toEqual({});
+    },
+  );
+
+  test('never merges configuration and runtime', () => {
+    expect(limitsIn({ ...RUNTIME, ingressRate: 8, ingressBurst: 8 })).toEqual({
+      ingress: { rateBits: 8, burstBits: 8 },
+    });
+  });
+
+  test('folds the letter case of keys', () => {
+    expect(limitsIn({ EgressRate: 8, egressburst: 8 })).toEqual({ egress: { rateBits: 8, burstBits: 8 } });
+    expect(limitsIn({ RuntimeConfig: { BandWidth: { IngressRate: 8, IngressBurst: 8 } } })).toEqual({
+      ingress: { rateBits: 8, burstBits: 8 },
+    });
+  });
+
+  test('takes the largest burst and refuses one byte more', () => {
+    expect(limitsIn({ ingressRate: 8, ingressBurst: 34_359_738_359 })).toMatchObject({ ingress: {} });
+    expect(() => limitsIn({ ingressRate: 8, ingressBurst: 34_359_738_360 })).toThrow(
+      'Cannot use "ingressBurst" 34359738360: burst cannot be more than 4GB (34359738359 bits)',
+    );
+  });
+
+  test.each([
+    [{ ingressRate: 8 }, 'if rate is set, burst must also be set'],
+    [{ ingressBurst: 8 }, 'if burst is set, rate must also be set'],
+    [{ egressRate: 8, egressBurst: 0 }, 'Cannot use "egressRate" 8'],
+    [{ egressRate: 7, egressBurst: 8 }, 'the smallest rate is 8 bit/s'],
+    [{ egressRate: 1.5, egressBurst: 8 }, 'must be of type int'],
+    [{ egressRate: 2 ** 60, egressBurst: 8 }, '"egressRate" must be'],
+    [{ egressRate: '8', egressBurst: 8 }, '"egressRate" must be of type number, found "8"'],
+    [{ runtimeConfig: { bandwidth: 7 } }, 'Cannot use "runtimeConfig.bandwidth"'],
+  ])('refuses %j', (keys, message) => {
+    expect(() => limitsIn(keys)).toThrow(message);
+  });
+});
+
+test('isUnlimited() asks for both directions', () => {
+  expect(isUnlimited({})).toBe(true);
+  expect(isUnlimited({ egress: { rateBits: 8, burstBits: 8 } })).toBe(false);
+});
+
+test('the README has a row for every option', () => {
+  const readme = fs.readFileSync(
+    path.resolve(import.meta.dir, '../../../../plugins/bandwidth/README.md'),
+    'utf8',
+  );
+  const rows = [...readme.matchAll(/^\| `(\w+)` \| integer \|/gm)].map(match => match[1] ?? '');
+  expect(rows.sort()).toEqual(Object.keys(Bandwidth.shape).sort());
+});

@@ -1,0 +1,78 @@
+// Do the buckets have the numbers of the reference where those work, and working ones where they do not?
+import { describe, expect, test } from 'bun:test';
+import { planBucket, planShaping } from '../../../../plugins/bandwidth/plan.ts';
+
+const TICKS_PER_US = 15.625;
+/** Small enough that no bucket of these tests is raised. */
+const NO_FRAME = { mtu: -18, ticksPerUs: TICKS_PER_US };
+const ETHERNET = { mtu: 1500, ticksPerUs: TICKS_PER_US };
+
+/** What the kernel makes of a bucket (net/sched/sch_tbf.c, psched_ns_t2l): its largest packet. */
+function largestPacket(rateBytes: number, bufferTicks: number): bigint {
+  return (BigInt(bufferTicks) * 64n * BigInt(rateBytes)) / 1_000_000_000n;
+}
+
+describe('planBucket()', () => {
+  test.each([
+    [8, 8, 1, 15_625_000, 1],
+    [16, 8, 2, 7_812_500, 1],
+    [8_000, 80, 1_000, 156_250, 35],
+    [1_000_000, 2_000_000, 125_000, 31_250_000, 253_125],
+    [10_000_000_000, 2_147_483_647, 1_250_000_000, 3_355_437, 299_685_455],
+  ])(
+    'for %d bit/s and %d bits has the numbers of the reference',
+    (rateBits, burstBits, rateBytes, bufferTicks, limitBytes) => {
+      const bucket = planBucket({ rateBits, burstBits }, NO_FRAME);
+      const tbf = { rateBytes, bufferTicks, limitBytes };
+      expect(bucket).toEqual({ tbf, accepted: [tbf, tbf], raisedFromBits: undefined });
+    },
+  );
+
+  test.each([
+    [1_000_000, 2_147_483_647, 3_489_660_803, 268_438_580, 268_438_580],
+    [1_000, 34_359_738_359, 2_684_104_560, 1, 0xffffffff],
+  ])(
+    'for %d bit/s and %d bits stops at 32 bits, and takes what the reference overflows to as right',
+    (rateBits, burstBits, wrappedTicks, wrappedLimit, limitBytes) => {
+      const { tbf, accepted, raisedFromBits } = planBucket({ rateBits, burstBits }, NO_FRAME);
+      const rateBytes = rateBits / 8;
+      expect(tbf).toEqual({ rateBytes, bufferTicks: 0xffffffff, limitBytes });
+      expect(accepted).toEqual([tbf, { rateBytes, bufferTicks: wrappedTicks, limitBytes: wrappedLimit }]);
+      expect(raisedFromBits).toBeUndefined();
+    },
+  );
+
+  test('raises a bucket to a full frame and no further, at any rate', () => {
+    for (const rateBits of [2_048, 12_345, 1e6, 1e8, 1.7e9, 1e10, 1e11, 4e11]) {
+      for (const mtu of [68, 1_280, 1_500, 9_000, 65_535]) {
+        const { tbf, accepted, raisedFromBits } = planBucket(
+          { rateBits, burstBits: 8 },
+          { ...ETHERNET, mtu },
+        );
+        expect(raisedFromBits).toBe(8);
+        const packet = Number(largestPacket(tbf.rateBytes, tbf.bufferTicks));
+        expect(packet).toBeGreaterThanOrEqual(mtu + 18);
+        // The rest is what two microseconds are worth: the bucket is counted in whole ones.
+        expect(packet).toBeLessThanOrEqual(mtu + 18 + Math.ceil((tbf.rateBytes * 2) / 1e6));
+        expect(tbf.limitBytes).toBeGreaterThanOrEqual(mtu + 18);
+        expect(accepted).toHaveLength(2);
+      }
+    }
+  });
+
+  test('leaves a bucket alone that a frame just fits into, after its time was cut to whole ticks', () => {
+    const limit = { rateBits: 8_000_000, burstBits: 1_519 * 8 };
+    expect(planBucket(limit, ETHERNET).raisedFromBits).toBeUndefined();
+    expect(planBucket({ ...limit, burstBits: 1_518 * 8 }, ETHERNET).raisedFromBits).toBe(1_518 * 8);
+  });
+});
+
+test('planShaping() has a bucket for each limit', () => {
+  const limit = { rateBits: 1_000_000, burstBits: 1_000_000 };
+  expect(planShaping({}, ETHERNET)).toEqual({});
+  expect(Object.keys(planShaping({ egress: limit }, ETHERNET))).toEqual(['egress']);
+  expect(Object.keys(planShaping({ ingress: limit, egress: limit }, ETHERNET))).toEqual([
+    'ingress',
+    'egress',
+  ]);
+});
