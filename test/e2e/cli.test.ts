@@ -1,0 +1,248 @@
+// Does the compiled tool do what its users type? (chains of links that need no kernel)
+
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import type { JsonObject } from '../../src/cni/json.ts';
+import { type Finished, run } from '../helpers/command.ts';
+import { FIXTURE_PLUGINS, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+const BIN = path.join(ROOT, 'dist/bin');
+const NETNS = '/run/netns/x';
+// printf /run/netns/x | sha512sum | cut -c1-20
+const CONTAINER_ID = 'cnitool-55e2cecc95014b0f7fc4';
+const RESULT = { cniVersion: '1.1.0', ips: [{ address: '10.1.0.2/24' }] };
+
+let chain: NoopChain;
+beforeEach(() => {
+  chain = makeNoopChain();
+});
+afterEach(() => chain.dispose());
+
+const confDir = () => path.join(chain.dir, 'net.d');
+const results = () => fs.readdirSync(path.join(chain.runtime.cacheDir, 'results'));
+
+function configure(plugins: readonly JsonObject[], more: JsonObject = {}): string {
+  fs.mkdirSync(confDir(), { recursive: true });
+  const file = path.join(confDir(), '10-testnet.conflist');
+  fs.writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'testnet', ...more, plugins }));
+  return file;
+}
+const twoLinks = () =>
+  configure([
+    chain.noop('one', { ReportResult: RESULT }),
+    chain.noop('two', {}, { capabilities: { mac: true } }),
+  ]);
+
+function catena(args: readonly string[], env: Record<string, string> = {}): Promise<Finished> {
+  return run([path.join(BIN, 'catena'), ...args], {
+    env: {
+      NETCONFPATH: confDir(),
+      CNI_PATH: FIXTURE_PLUGINS,
+      CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir,
+      ...env,
+    },
+  });
+}
+const DONE = { exitCode: 0, stdout: '', stderr: '' };
+
+describe('catena add, check, del', () => {
+  test('go through the life of an attachment', async () => {
+    twoLinks();
+    const added = await catena(['add', 'testnet', NETNS]);
+    expect(added).toEqual({ ...DONE, stdout: `${JSON.stringify(RESULT, null, 4)}\n` });
+    expect(results()).toEqual([`testnet-${CONTAINER_ID}-eth0`]);
+    expect(await catena(['check', 'testnet', NETNS])).toEqual(DONE);
+    expect(await catena(['del', 'testnet', NETNS])).toEqual(DONE);
+    expect(results()).toEqual([]);
+    expect(await catena(['del', 'testnet', NETNS])).toEqual(DONE);
+    expect(chain.order()).toEqual([
+      ...['ADD one', 'ADD two', 'CHECK one', 'CHECK two', 'DEL two', 'DEL one'],
+      ...['DEL two', 'DEL one'],
+    ]);
+  });
+
+  test('take the variables of cnitool', async () => {
+    twoLinks();
+    const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'K=v', CAP_ARGS: '{"mac":"0a:00:00:00:00:01","other":1}' };
+    expect((await catena(['add', 'testnet', NETNS], env)).exitCode).toBe(0);
+    const [, two] = chain.calls();
+    expect(two?.env).toMatchObject({ CNI_IFNAME: 'net1', CNI_ARGS: 'K=v', CNI_CONTAINERID: CONTAINER_ID });
+    expect(two?.request.runtimeConfig).toEqual({ mac: '0a:00:00:00:00:01' });
+  });
+
+  test('take an option for each of them', async () => {
+    const file = twoLinks();
+    const elsewhere = path.join(chain.dir, 'elsewhere');
+    const options = [
+      ...['--file', file, '--bin-dir', '/nonexistent', '--bin-dir', FIXTURE_PLUGINS],
+      ...['--cni-cache-dir', elsewhere, '--container-id', 'c9', '--ifname', 'net9', '--args', 'A=b'],
+      ...['--cap', '{"mac":"x"}', '--timeout', '20'],
+    ];
+    const env = { NETCONFPATH: '/nonexistent', CNI_PATH: '/nonexistent', CNI_IFNAME: 'unused' };
+    expect((await catena(['add', 'testnet', NETNS, ...options], env)).exitCode).toBe(0);
+    expect(chain.calls()[0]?.env).toMatchObject({
+      CNI_IFNAME: 'net9',
+      CNI_CONTAINERID: 'c9',
+      CNI_ARGS: 'A=b',
+    });
+    expect(fs.readdirSync(path.join(elsewhere, 'results'))).toEqual(['testnet-c9-net9']);
+  });
+
+  test('delete with the record after the file is gone', async () => {
+    const file = twoLinks();
+    await catena(['add', 'testnet', NETNS]);
+    fs.rmSync(file);
+    expect(await catena(['del', 'testnet', NETNS])).toEqual(DONE);
+    const again = await catena(['del', 'testnet', NETNS]);
+    expect(again.exitCode).toBe(1);
+    expect(again.stderr).toContain(`Cannot find network "testnet" in "${confDir()}": found none`);
+  });
+
+  test('pass on what links say, on standard error only', async () => {
+    configure([chain.noop('one', { ReportResult: RESULT, ReportStderr: 'mind the gap' })]);
+    const { stdout, stderr } = await catena(['add', 'testnet', NETNS]);
+    expect(JSON.parse(stdout)).toEqual(RESULT);
+    expect(stderr).toBe('mind the gap\n');
+  });
+});
+
+describe('catena gc, status, version', () => {
+  test('gc keeps what it is told', async () => {
+    twoLinks();
+    for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);
+    expect(await catena(['gc', 'testnet', '--valid', 'c2/eth0'])).toEqual(DONE);
+    expect(results()).toEqual(['testnet-c2-eth0']);
+    expect(await catena(['gc', 'testnet', '--all'])).toEqual(DONE);
+    expect(results()).toEqual([]);
+  });
+
+  test('status tells with its exit code, and which link is not ready', async () => {
+    configure([chain.noop('one'), chain.noop('two', { ReportError: 'no daemon', ReportErrorCode: 50 })]);
+    const { exitCode, stderr } = await catena(['status', 'testnet']);
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain('catena: no daemon\n');
+    expect(stderr).toContain('link: noop, number 2 of network "testnet", STATUS, exit status 1');
+    chain.rescript('two', {});
+    expect(await catena(['status', 'testnet'])).toEqual(DONE);
+  });
+
+  test('version asks our own links, which start ahead of their turn', async () => {
+    configure(PLUGIN_NAMES.map(type => ({ type })));
+    const { stdout, exitCode } = await catena(['version', 'testnet'], { CNI_PATH: BIN });
+    const shown = JSON.parse(stdout);
+    expect(exitCode).toBe(0);
+    expect(shown).toMatchObject({ network: 'testnet', cniVersion: '1.1.0', usable: true });
+    expect(shown.plugins.map((plugin: JsonObject) => plugin.type)).toEqual([...PLUGIN_NAMES]);
+    for (const { supportedVersions } of shown.plugins) expect(supportedVersions).toContain('1.1.0');
+  });
+
+  test('version fails when a link does not speak the version of the list', async () => {
+    const script = path.join(chain.dir, 'old');
+    fs.writeFileSync(script, '#!/bin/sh\necho \'{"cniVersion":"0.4.0","supportedVersions":["0.4.0"]}\'\n', {
+      mode: 0o755,
+    });
+    configure([{ type: 'old' }]);
+    const { stdout, exitCode } = await catena(['version', 'testnet'], { CNI_PATH: chain.dir });
+    expect(exitCode).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      usable: false,
+      plugins: [{ type: 'old', supportedVersions: ['0.4.0'] }],
+    });
+  });
+});
+
+describe('failure', () => {
+  test('is told in words, names the link, and leaves nothing', async () => {
+    configure([chain.noop('one', { ReportResult: RESULT }), { type: 'fail' }]);
+    const { exitCode, stdout, stderr } = await catena(['add', 'testnet', NETNS]);
+    expect([exitCode, stdout]).toEqual([1, '']);
+    expect(stderr).toStartWith(
+      'catena: Plugin "fail" failed with "first line\\nsecond line\\nout of cheese": exit status 7\n',
+    );
+    expect(stderr).toContain('link: fail, number 2 of network "testnet", ADD, exit status 7');
+    expect(stderr).toContain('    out of cheese\n');
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+  });
+
+  test('is JSON of the specification with --json', async () => {
+    configure([chain.noop('one', { ReportError: 'no room', ReportErrorCode: 111 })]);
+    const { exitCode, stdout, stderr } = await catena(['add', 'testnet', NETNS, '--json']);
+    expect([exitCode, stdout]).toEqual([1, '']);
+    expect(JSON.parse(stderr)).toMatchObject({ cniVersion: '1.1.0', code: 111, msg: 'no room' });
+  });
+
+  test('ends what was started ahead', async () => {
+    // Foreign links cannot be in BIN: a directory with ours and a failing one.
+    const dir = path.join(chain.dir, 'bin');
+    fs.mkdirSync(dir);
+    fs.symlinkSync(path.join(BIN, 'loopback'), path.join(dir, 'loopback'));
+    fs.symlinkSync(path.join(FIXTURE_PLUGINS, 'fail'), path.join(dir, 'fail'));
+    configure([{ type: 'fail' }, { type: 'loopback' }]);
+    const args = ['add', 'testnet', NETNS, '--container-id', 'started-ahead'];
+    expect((await catena(args, { CNI_PATH: dir })).exitCode).toBe(1);
+    while (processesOf('started-ahead').length) await Bun.sleep(20);
+  });
+
+  test.each([
+    ['broken JSON', '{"name": "testnet", "plugins": [}', 6, 'line 1, column 33: expected a value, found "}"'],
+    [
+      'an unknown version',
+      '{"cniVersion":"4.0.0","name":"testnet","plugins":[{"type":"noop"}]}',
+      1,
+      'found "4.0.0", supported are',
+    ],
+    [
+      'a path as type',
+      '{"cniVersion":"1.1.0","name":"testnet","plugins":[{"type":"../noop"}]}',
+      7,
+      'Cannot find plugin "../noop"',
+    ],
+    [
+      'a missing executable',
+      '{"cniVersion":"1.1.0","name":"testnet","plugins":[{"type":"nope"}]}',
+      0,
+      'Cannot find plugin "nope"',
+    ],
+  ])('reports %s with the code of the specification', async (_, text, code, message) => {
+    fs.mkdirSync(confDir(), { recursive: true });
+    const file = path.join(confDir(), '10.conflist');
+    fs.writeFileSync(file, text);
+    const { exitCode, stdout, stderr } = await catena(['add', 'testnet', NETNS, '--file', file, '--json']);
+    expect([exitCode, stdout]).toEqual([1, '']);
+    const error = JSON.parse(stderr);
+    expect(error.code).toBe(code);
+    expect(error.msg).toContain(message);
+    expect(fs.existsSync(chain.runtime.cacheDir)).toBe(false);
+  });
+});
+
+describe('names', () => {
+  test.each([...PLUGIN_NAMES])('%s tells by hand what it is', async name => {
+    const { exitCode, stdout, stderr } = await run([path.join(BIN, name)]);
+    expect([exitCode, stdout]).toEqual([0, '']);
+    expect(stderr).toStartWith(`CNI ${name} plugin`);
+    expect(stderr).toContain('CNI protocol versions supported: ');
+  });
+
+  test('any other name is the tool', async () => {
+    const renamed = path.join(chain.dir, 'renamed');
+    fs.symlinkSync(path.join(BIN, 'catena'), renamed);
+    expect((await run([renamed, '--version'])).stdout).toStartWith('catena ');
+  });
+});
+
+function processesOf(containerId: string): string[] {
+  return fs.readdirSync('/proc').filter(pid => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      const env = fs.readFileSync(`/proc/${pid}/environ`, 'utf8');
+      const ended = /^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+      return !ended && env.includes(`CNI_CONTAINERID=${containerId}\0`);
+    } catch {
+      return false;
+    }
+  });
+}
