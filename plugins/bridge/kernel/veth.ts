@@ -15,8 +15,8 @@ import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { Netns } from '../../../src/sys/netns.ts';
 
-/** linux/if.h, IFALIASZ without the terminating zero. */
-const ALIAS_MAX_BYTES = 255;
+/** linux/if.h: IFALIASZ, less the zero at the end and a byte that the kernel does not use either. */
+const ALIAS_MAX_BYTES = 254;
 const NAME_ATTEMPTS = 10;
 
 /** Both ends of a veth pair. */
