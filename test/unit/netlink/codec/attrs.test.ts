@@ -1,0 +1,105 @@
+// Are attribute sets written and read as their table says, and is damage noticed?
+import { describe, expect, test } from 'bun:test';
+import { attrs, byKind, listOf } from '../../../../src/netlink/codec/attrs.ts';
+import { type Field, flag, str, u8, u16, u32 } from '../../../../src/netlink/codec/fields.ts';
+import { Writer } from '../../../../src/netlink/codec/writer.ts';
+
+function encode<T>(field: Field<T>, value: T): number[] {
+  const writer = new Writer();
+  field.encode(writer, value, {});
+  return [...writer.finish()];
+}
+
+function decode<T>(field: Field<T>, bytes: number[]): T {
+  return field.decode(Uint8Array.from(bytes), {});
+}
+
+const inner = attrs('inner', { size: [3, u16] });
+const set = attrs('set', {
+  name: [1, str],
+  inner: [2, inner],
+  many: [4, listOf(u8, { numbered: true })],
+  elements: [5, listOf(u8, { type: 7 })],
+  present: [6, flag],
+});
+
+describe('attrs()', () => {
+  test('pads every attribute, flags nested ones, and counts neither padding nor what follows', () => {
+    const bytes = [6, 0, 1, 0, 97, 0, 0, 0, 12, 0, 2, 0x80, 6, 0, 3, 0, 9, 0, 0, 0];
+    expect(encode(set, { name: 'a', inner: { size: 9 } })).toEqual(bytes);
+    expect(decode(set, bytes)).toEqual({ name: 'a', inner: { size: 9 } });
+  });
+
+  test('reads nested attributes with and without the flag', () => {
+    expect(decode(set, [12, 0, 2, 0, 6, 0, 3, 0, 9, 0, 0, 0])).toEqual({ inner: { size: 9 } });
+  });
+
+  test('leaves out what is undefined', () => {
+    expect(encode(set, { name: undefined } as object)).toEqual([]);
+  });
+
+  test('writes a flag as an empty attribute', () => {
+    expect(encode(set, { present: true })).toEqual([4, 0, 6, 0]);
+    expect(decode(set, [4, 0, 6, 0])).toEqual({ present: true });
+  });
+
+  test('keeps unknown attributes and writes them back', () => {
+    const bytes = [5, 0, 99, 0, 42, 0, 0, 0];
+    const values = decode(set, bytes);
+    expect(values).toEqual({ unknown: [{ type: 99, bytes: Uint8Array.of(42) }] });
+    expect(encode(set, values)).toEqual(bytes);
+  });
+
+  test('refuses a name that is not in the table', () => {
+    expect(() => encode(set, { nmae: 'a' } as object)).toThrow(
+      'Cannot encode set: it has no attribute "nmae"',
+    );
+  });
+
+  test.each([
+    ['shorter than its header', [3, 0, 1, 0], 'Cannot decode set: attribute at byte 0 claims 3 of 4 bytes'],
+    ['longer than the message', [9, 0, 1, 0, 97, 0, 0, 0], 'attribute at byte 0 claims 9 of 8 bytes'],
+    ['cut off', [8, 0, 2, 0x80, 5, 0, 3, 0], 'Cannot decode set.inner: Cannot decode inner'],
+    ['too short for its kind', [9, 0, 2, 0, 5, 0, 3, 0, 1, 0, 0, 0], 'inner.size: expected 2 bytes, found 1'],
+  ])('refuses an attribute that is %s', (_title, bytes, message) => {
+    expect(() => decode(set, bytes)).toThrow(message);
+  });
+
+  test('accepts a last attribute without padding', () => {
+    expect(decode(set, [6, 0, 1, 0, 97, 0])).toEqual({ name: 'a' });
+  });
+});
+
+describe('listOf()', () => {
+  test('numbers elements from 1', () => {
+    const bytes = [20, 0, 4, 0x80, 5, 0, 1, 0, 10, 0, 0, 0, 5, 0, 2, 0, 20, 0, 0, 0];
+    expect(encode(set, { many: [10, 20] })).toEqual(bytes);
+    expect(decode(set, bytes)).toEqual({ many: [10, 20] });
+  });
+
+  test('gives elements a type of their own', () => {
+    const bytes = [12, 0, 5, 0x80, 5, 0, 7, 0, 10, 0, 0, 0];
+    expect(encode(set, { elements: [10] })).toEqual(bytes);
+    expect(decode(set, bytes)).toEqual({ elements: [10] });
+  });
+});
+
+describe('byKind()', () => {
+  const options = attrs('options', { rate: [1, u32] });
+  const qdisc = attrs('qdisc', { kind: [1, str], options: [2, byKind('kind', { tbf: options })] });
+
+  test('takes the layout that a sibling names', () => {
+    const bytes = [8, 0, 1, 0, 116, 98, 102, 0, 12, 0, 2, 0x80, 8, 0, 1, 0, 5, 0, 0, 0];
+    expect(encode(qdisc, { kind: 'tbf', options: { rate: 5 } })).toEqual(bytes);
+    expect(decode(qdisc, bytes)).toEqual({ kind: 'tbf', options: { rate: 5 } });
+  });
+
+  test.each([['htb'], ['constructor'], ['__proto__']])('keeps the bytes of kind "%s"', kind => {
+    const values = { kind, options: Uint8Array.of(1, 2, 3, 4) };
+    expect(decode(qdisc, encode(qdisc, values))).toEqual(values);
+  });
+
+  test('refuses to invent a layout', () => {
+    expect(() => encode(qdisc, { kind: 'htb', options: { rate: 5 } })).toThrow('its kind is not in tbf');
+  });
+});

@@ -1,0 +1,60 @@
+// Are messages put into a buffer and taken out of one?
+import { describe, expect, test } from 'bun:test';
+import { attrs } from '../../../../src/netlink/codec/attrs.ts';
+import { u8, u16 } from '../../../../src/netlink/codec/fields.ts';
+import {
+  eachMessage,
+  encodeMessages,
+  layout,
+  nlmsgerr,
+  nlmsghdr,
+} from '../../../../src/netlink/codec/message.ts';
+import { struct } from '../../../../src/netlink/codec/struct.ts';
+
+const message = (seq: number, ...body: number[]) => ({
+  type: 16,
+  flags: 5,
+  seq,
+  body: Uint8Array.from(body),
+});
+
+test('struct nlmsghdr has 16 bytes and struct nlmsgerr 20', () => {
+  expect([nlmsghdr.size, nlmsgerr.size]).toEqual([16, 20]);
+});
+
+describe('encodeMessages()', () => {
+  test('pads between messages and does not count the padding', () => {
+    const bytes = encodeMessages([message(1, 7), message(2)]);
+    expect([...bytes]).toEqual([
+      ...[17, 0, 0, 0, 16, 0, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0],
+      ...[16, 0, 0, 0, 16, 0, 5, 0, 2, 0, 0, 0, 0, 0, 0, 0],
+    ]);
+    expect(Array.from(eachMessage(bytes))).toEqual([message(1, 7), message(2)]);
+  });
+});
+
+describe('eachMessage()', () => {
+  test('refuses a message that claims more than there is, or less than its header', () => {
+    const bytes = encodeMessages([message(1, 7)]).slice();
+    bytes[0] = 99;
+    expect(() => Array.from(eachMessage(bytes))).toThrow(
+      'Cannot decode message at byte 0: it claims 99 of 20 bytes',
+    );
+    bytes[0] = 8;
+    expect(() => Array.from(eachMessage(bytes))).toThrow('it claims 8 of 20 bytes');
+  });
+});
+
+describe('layout()', () => {
+  const tiny = layout(struct('tiny', [['family', u8]]), attrs('tiny', { size: [1, u16] }));
+
+  test('pads the header before the attributes', () => {
+    const body = tiny.encode({ family: 2 }, { size: 3 });
+    expect([...body]).toEqual([2, 0, 0, 0, 6, 0, 1, 0, 3, 0, 0, 0]);
+    expect(tiny.decode(body)).toEqual({ header: { family: 2 }, attrs: { size: 3 } });
+  });
+
+  test('reads a header without attributes and without padding', () => {
+    expect(tiny.decode(Uint8Array.of(2))).toEqual({ header: { family: 2 }, attrs: {} });
+  });
+});
