@@ -40,14 +40,18 @@ async function single(lab: Lab, name: 'ours' | 'reference', net: number): Promis
   const { chain, binDir, capFor } = prepare(lab, name, net);
   // A node is never empty: the bridge exists, and so do the shared rules.
   await chain.add(await lab.container(), { binDir, cap: capFor(1000) });
-  const container = await lab.container();
+  const [container, checked] = [await lab.container(), await lab.container()];
+  // CHECK of Debian's portmap (1.1.1) fails on every mapping of a single family, so none is given.
+  await chain.add(checked, { binDir });
   return {
     name,
     async round(i) {
       const cap = capFor(i);
       return {
         ADD: await timed(() => chain.add(container, { binDir, cap })),
-        CHECK: await timed(async () => check(await chain.run('check', container, { binDir }))),
+        'CHECK, no port mapping': await timed(async () =>
+          check(await chain.run('check', checked, { binDir })),
+        ),
         DEL: await timed(async () => check(await chain.run('del', container, { binDir }))),
       };
     },
@@ -58,7 +62,7 @@ function prepare(lab: Lab, name: 'ours' | 'reference', net: number) {
   const list = fullChain(lab, { cniVersion: '1.0.0', rate: 800_000_000 });
   list.name = name;
   list.plugins[0].bridge = `br-${net}`;
-  list.plugins[0].ipam.ranges = [[{ subnet: `10.${net}.0.0/16` }], [{ subnet: `fd${net}::/64` }]];
+  list.plugins[0].ipam.ranges = [[{ subnet: `10.${net}.0.0/16` }]];
   const chain = writeChain(lab, list);
   const binDir = name === 'ours' ? BIN_DIR : mixedBinDir(lab, REFERENCE_BIN_DIR, ...LINKS);
   const capFor = (i: number) => ({
