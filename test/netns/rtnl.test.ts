@@ -1,0 +1,381 @@
+// Does a real kernel take what we send, and does it then show what we meant?
+import { describe, expect, test } from 'bun:test';
+import { parseCidr } from '../../src/net/cidr.ts';
+import { parseIp } from '../../src/net/ip.ts';
+import { addAddress, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
+import {
+  addIngressRedirect,
+  listIngressFilters,
+  removeIngressFilters,
+} from '../../src/netlink/rtnl/filter.ts';
+import {
+  createLink,
+  findLink,
+  getLink,
+  listLinks,
+  removeLink,
+  setBridgePort,
+  setLink,
+} from '../../src/netlink/rtnl/link.ts';
+import { netnsIdOf } from '../../src/netlink/rtnl/netns-id.ts';
+import { addIngress, findQdisc, listQdiscs, removeQdisc, replaceTbf } from '../../src/netlink/rtnl/qdisc.ts';
+import { addRoute, listRoutes, removeRoute } from '../../src/netlink/rtnl/route.ts';
+import { requireLinkKind, requireTbf } from '../../src/netlink/rtnl/supported.ts';
+import { TC_H_INGRESS, TC_H_ROOT, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { closeNetns, inNetns, openNetns, openOwnNetns, sameNetns } from '../../src/sys/netns.ts';
+import { type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
+
+/** A socket in the fake host, and another one wherever the test needs it. */
+async function withSocket(
+  body: (lab: Lab, host: NetlinkSocket, open: (ns: Namespace) => NetlinkSocket) => Promise<void>,
+): Promise<void> {
+  await withHost(async lab => {
+    const sockets: NetlinkSocket[] = [];
+    const open = (ns: Namespace): NetlinkSocket => {
+      const netns = openNetns(ns.path);
+      const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+      closeNetns(netns);
+      sockets.push(socket);
+      return socket;
+    };
+    try {
+      await body(lab, open(lab.host), open);
+    } finally {
+      for (const socket of sockets) socket.close();
+    }
+  });
+}
+
+async function linkOf(lab: Lab, name: string, ns: Namespace = lab.host): Promise<Row | undefined> {
+  return (await lab.ip(ns, 'link', 'show', 'dev', name))[0];
+}
+
+describeRoot('links', () => {
+  test('createLink() makes a pair with both ends where they belong, in one request', async () => {
+    await withSocket(async (lab, host, open) => {
+      const container = await lab.container();
+      const netns = openNetns(container.path);
+      const peer = { name: 'eth0', netnsFd: netns.fd, mac: '02:00:00:00:00:02', mtu: 1400 };
+      createLink(host, {
+        name: 'veth0',
+        kind: 'veth',
+        mtu: 1400,
+        mac: '02:00:00:00:00:01',
+        txqlen: 77,
+        peer,
+      });
+      expect(await linkOf(lab, 'veth0')).toMatchObject({
+        linkinfo: { info_kind: 'veth' },
+        mtu: 1400,
+        txqlen: 77,
+        address: '02:00:00:00:00:01',
+      });
+      expect(await linkOf(lab, 'eth0', container)).toMatchObject({ mtu: 1400, address: '02:00:00:00:00:02' });
+
+      const [outer, inner] = [getLink(host, 'veth0'), getLink(open(container), 'eth0')];
+      expect([outer.peer, inner.peer]).toEqual([inner.index, outer.index]);
+      expect(netnsIdOf(host, netns.fd)).toBe(outer.attrs.linkNetnsId ?? -2);
+      closeNetns(netns);
+      expect(() => createLink(host, { name: 'veth0', kind: 'bridge' })).toThrow(
+        'Cannot create link "veth0" of kind bridge: object exists (EEXIST)',
+      );
+    });
+  });
+
+  test('setLink() changes what is named and nothing else', async () => {
+    await withSocket(async (lab, host) => {
+      createLink(host, { name: 'br0', kind: 'bridge' });
+      createLink(host, { name: 'a', kind: 'veth', peer: { name: 'b' } });
+      const { index } = getLink(host, 'a');
+      setLink(host, index, { up: true, promisc: true, mtu: 1300, txqlen: 5, mac: '02:00:00:00:00:09' });
+      setLink(host, index, { master: getLink(host, 'br0').index, alias: 'a note' });
+      const a = await linkOf(lab, 'a');
+      expect(a).toMatchObject({
+        mtu: 1300,
+        txqlen: 5,
+        address: '02:00:00:00:00:09',
+        master: 'br0',
+        ifalias: 'a note',
+      });
+      expect(a?.flags).toEqual(expect.arrayContaining(['UP', 'PROMISC']));
+      setLink(host, index, { promisc: false });
+      expect((await linkOf(lab, 'a'))?.flags).toContain('UP');
+      expect((await linkOf(lab, 'a'))?.flags).not.toContain('PROMISC');
+      setLink(host, index, { master: 0, up: false });
+      setLink(host, index, { name: 'c' });
+      expect((await linkOf(lab, 'c'))?.master).toBeUndefined();
+      expect(findLink(host, 'a')).toBeUndefined();
+    });
+  });
+
+  test('setBridgePort() sets hairpin and isolation', async () => {
+    await withSocket(async (lab, host) => {
+      createLink(host, { name: 'br0', kind: 'bridge', up: true });
+      const master = getLink(host, 'br0').index;
+      createLink(host, { name: 'a', kind: 'veth', master, peer: { name: 'b' } });
+      setBridgePort(host, getLink(host, 'a').index, { hairpin: true });
+      const port = async () => (await linkOf(lab, 'a'))?.linkinfo.info_slave_data;
+      expect(await port()).toMatchObject({ hairpin: true, isolated: false });
+      setBridgePort(host, getLink(host, 'a').index, { hairpin: false, isolated: true });
+      expect(await port()).toMatchObject({ hairpin: false, isolated: true });
+      expect(getLink(host, 'a').attrs.linkinfo?.portData).toMatchObject({ hairpin: 0, isolated: 1 });
+    });
+  });
+
+  test('removeLink() takes a link away once and is content the second time', async () => {
+    await withSocket(async (lab, host) => {
+      createLink(host, { name: 'br0', kind: 'bridge' });
+      const { index } = getLink(host, 'br0');
+      removeLink(host, index);
+      removeLink(host, index);
+      removeLink(host, 'br0');
+      expect((await lab.ip(lab.host, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+    });
+  });
+
+  test('listLinks() reads a table that does not fit one buffer', async () => {
+    await withSocket(async (lab, host) => {
+      for (let i = 0; i < 150; i++)
+        createLink(host, { name: `v${i}`, kind: 'veth', peer: { name: `w${i}` } });
+      expect(listLinks(host)).toHaveLength(301);
+      expect(await lab.ip(lab.host, 'link')).toHaveLength(301);
+    });
+  });
+});
+
+describeRoot('addresses and routes', () => {
+  test('addAddress(), listAddresses() and removeAddress() of both families', async () => {
+    await withSocket(async (lab, host) => {
+      // Down, or the kernel would add an address of its own.
+      createLink(host, { name: 'br0', kind: 'bridge' });
+      const { index } = getLink(host, 'br0');
+      const [v4, v6] = [parseCidr('10.1.0.1/24'), parseCidr('fd00:1::1/64')];
+      addAddress(host, index, v4);
+      addAddress(host, index, v6, { nodad: true });
+      const [shown] = await lab.ip(lab.host, 'addr', 'show', 'dev', 'br0');
+      expect(shown?.addr_info).toMatchObject([
+        { local: '10.1.0.1', prefixlen: 24, broadcast: '10.1.0.255', scope: 'global' },
+        { local: 'fd00:1::1', prefixlen: 64, nodad: true },
+      ]);
+      expect(listAddresses(host, index).map(({ cidr }) => cidr)).toEqual([v4, v6]);
+      expect(() => addAddress(host, index, v4)).toThrow(
+        `Cannot add address 10.1.0.1/24 to link with index ${index}: object exists (EEXIST)`,
+      );
+      for (const cidr of [v4, v6, v4, v6]) removeAddress(host, index, cidr);
+      expect(listAddresses(host, index)).toEqual([]);
+      removeAddress(host, 999, v4);
+    });
+  });
+
+  test('addRoute(), listRoutes() and removeRoute() of both families and any table', async () => {
+    await withSocket(async (lab, host) => {
+      createLink(host, { name: 'br0', kind: 'bridge', up: true });
+      const oif = getLink(host, 'br0').index;
+      addAddress(host, oif, parseCidr('10.1.0.1/24'));
+      addAddress(host, oif, parseCidr('fd00:1::1/64'), { nodad: true });
+      const routes = [
+        { dst: parseCidr('0.0.0.0/0'), gateway: parseIp('10.1.0.2'), oif },
+        {
+          dst: parseCidr('10.2.0.0/16'),
+          gateway: parseIp('10.1.0.2'),
+          oif,
+          priority: 7,
+          mtu: 1300,
+          advmss: 1200,
+        },
+        { dst: parseCidr('10.3.0.0/16'), oif, table: 1000, scope: 253 },
+        { dst: parseCidr('::/0'), gateway: parseIp('fd00:1::2'), oif },
+      ];
+      for (const route of routes) addRoute(host, route);
+      expect(await lab.ip(lab.host, 'route', 'show', 'table', 'main')).toMatchObject([
+        { dst: 'default', gateway: '10.1.0.2', dev: 'br0' },
+        { dst: '10.1.0.0/24' },
+        { dst: '10.2.0.0/16', metric: 7, metrics: [{ mtu: 1300, advmss: 1200 }] },
+      ]);
+      expect(await lab.ip(lab.host, 'route', 'show', 'table', '1000')).toMatchObject([
+        { dst: '10.3.0.0/16', dev: 'br0', scope: 'link' },
+      ]);
+      expect(await lab.ip(lab.host, '-6', 'route', 'show', 'default')).toMatchObject([
+        { gateway: 'fd00:1::2' },
+      ]);
+      expect(listRoutes(host)).toEqual(
+        expect.arrayContaining(routes.map(route => expect.objectContaining(route))),
+      );
+      for (const route of [...routes, ...routes]) removeRoute(host, route);
+      expect(await lab.ip(lab.host, 'route', 'show', 'table', 'main')).toMatchObject([
+        { dst: '10.1.0.0/24' },
+      ]);
+      expect(await lab.ip(lab.host, '-6', 'route', 'show', 'default')).toEqual([]);
+    });
+  });
+});
+
+describeRoot(
+  'qdiscs and filters',
+  () => {
+    test('replaceTbf() puts a bucket on a device, and another one in its place', async () => {
+      await withSocket(async (lab, host) => {
+        createLink(host, { name: 'q0', kind: 'ifb', up: true });
+        const { index } = getLink(host, 'q0');
+        expect(findQdisc(host, index, 'root')).toBeUndefined();
+        for (const rateBytes of [125_000, 12_500_000_000]) {
+          const tbf = { rateBytes, bufferTicks: 31_250_000, limitBytes: 3_000_000_000 };
+          replaceTbf(host, index, tbf);
+          const [shown] = await lab.tc(lab.host, 'qdisc', 'show', 'dev', 'q0');
+          expect(shown).toMatchObject({
+            kind: 'tbf',
+            handle: '1:',
+            root: true,
+            options: { rate: rateBytes },
+          });
+          const found = { index, kind: 'tbf', handle: tcHandle(1, 0), parent: TC_H_ROOT, tbf };
+          expect(findQdisc(host, index, 'root')).toEqual(found);
+          expect(listQdiscs(host, index)).toEqual([found]);
+        }
+        const qdisc = { index, handle: tcHandle(1, 0), parent: TC_H_ROOT };
+        removeQdisc(host, qdisc);
+        removeQdisc(host, qdisc);
+        expect(findQdisc(host, index, 'root')).toBeUndefined();
+        removeLink(host, index);
+        removeQdisc(host, qdisc);
+        expect(findQdisc(host, index, 'root')).toBeUndefined();
+      });
+    });
+
+    test('addIngressRedirect() sends everything elsewhere, and its target may vanish', async () => {
+      await withSocket(async (lab, host) => {
+        createLink(host, { name: 'q0', kind: 'ifb', up: true });
+        createLink(host, { name: 'a', kind: 'veth', peer: { name: 'b' } });
+        const [from, target] = [getLink(host, 'a').index, getLink(host, 'q0').index];
+        expect(listIngressFilters(host, from)).toEqual([]);
+        expect(() => addIngressRedirect(host, from, { preference: 1, target })).toThrow(
+          `Cannot redirect what comes into link with index ${from} to link with index ${target}: `,
+        );
+        addIngress(host, from);
+        expect(() => addIngress(host, from)).toThrow('EEXIST');
+        addIngressRedirect(host, from, { preference: 1, target });
+        const filters = await lab.tc(lab.host, 'filter', 'show', 'dev', 'a', 'ingress');
+        expect(filters.find(({ options }) => options?.actions)).toMatchObject({
+          protocol: 'all',
+          pref: 1,
+          kind: 'u32',
+          options: {
+            flowid: '1:1',
+            match: { value: '0', mask: '0', off: 0 },
+            actions: [
+              {
+                kind: 'mirred',
+                mirred_action: 'redirect',
+                direction: 'egress',
+                to_dev: 'q0',
+                control_action: { type: 'stolen' },
+              },
+            ],
+          },
+        });
+        expect(listIngressFilters(host, from)).toMatchObject([{ preference: 1, redirectAllTo: target }]);
+        expect(findQdisc(host, from, 'ingress')).toMatchObject({ kind: 'ingress', parent: TC_H_INGRESS });
+
+        removeLink(host, target);
+        expect(listIngressFilters(host, from)).toMatchObject([{ redirectAllTo: 0 }]);
+        removeIngressFilters(host, from, 1);
+        removeIngressFilters(host, from, 1);
+        expect(listIngressFilters(host, from)).toEqual([]);
+        removeQdisc(host, { index: from, handle: tcHandle(0xffff, 0), parent: TC_H_INGRESS });
+        removeIngressFilters(host, from, 1);
+        expect(findQdisc(host, from, 'ingress')).toBeUndefined();
+      });
+    });
+
+    test('listIngressFilters() tells a redirect of everything from other filters', async () => {
+      await withSocket(async (lab, host) => {
+        createLink(host, { name: 'a', kind: 'veth', peer: { name: 'b' } });
+        const [from, target] = [getLink(host, 'a').index, getLink(host, 'b').index];
+        addIngress(host, from);
+        const redirect = ['action', 'mirred', 'egress', 'redirect', 'dev', 'b'];
+        const add = (pref: number, ...rest: string[]) =>
+          lab.tc(lab.host, 'filter', 'add', 'dev', 'a', 'ingress', 'pref', String(pref), 'protocol', ...rest);
+        await add(1, 'ip', 'u32', 'match', 'ip', 'src', '192.0.2.1', 'classid', '1:2');
+        await add(2, 'ip', 'u32', 'match', 'ip', 'src', '192.0.2.1', ...redirect);
+        await add(
+          3,
+          'all',
+          'u32',
+          'match',
+          'u32',
+          '0',
+          '0',
+          'action',
+          'mirred',
+          'egress',
+          'mirror',
+          'dev',
+          'b',
+        );
+        await add(4, 'all', 'u32', 'match', 'u32', '0', '0', ...redirect);
+        expect(listIngressFilters(host, from).map(({ redirectAllTo }) => redirectAllTo)).toEqual([
+          undefined,
+          undefined,
+          undefined,
+          target,
+        ]);
+      });
+    });
+  },
+  requiresLinkKind('ifb'),
+);
+
+describeRoot('kernel support', () => {
+  test('requireLinkKind() and requireTbf() leave no trace', async () => {
+    await withSocket(async (lab, host) => {
+      const before = await lab.dump(lab.host);
+      for (const kind of ['veth', 'bridge'] as const) requireLinkKind(host, kind);
+      requireTbf(host);
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('requireLinkKind() throws for a kind that no kernel has', async () => {
+    await withSocket(async (_lab, host) => {
+      expect(() => requireLinkKind(host, 'nonesuch' as 'ifb')).toThrow(
+        'Cannot use devices of kind nonesuch: operation not supported (EOPNOTSUPP)',
+      );
+    });
+  });
+});
+
+describe('namespaces', () => {
+  describeRoot('inNetns()', () => {
+    test('comes back, also when the visit fails', async () => {
+      await withHost(async lab => {
+        const [own, there] = [openOwnNetns(), openNetns(lab.host.path)];
+        const seen = inNetns(there, () => {
+          const inside = openOwnNetns();
+          const same = sameNetns(inside, there);
+          closeNetns(inside);
+          return same;
+        });
+        expect(seen).toBe(true);
+        expect(() =>
+          inNetns(there, () => {
+            throw new Error('on purpose');
+          }),
+        ).toThrow('on purpose');
+        const after = openOwnNetns();
+        expect(sameNetns(after, own)).toBe(true);
+        for (const netns of [own, there, after]) closeNetns(netns);
+      });
+    });
+
+    test('leaves sockets behind that belong to the namespace', async () => {
+      await withSocket(async (lab, host, open) => {
+        const container = await lab.container();
+        createLink(open(container), { name: 'inside', kind: 'bridge' });
+        expect(findLink(host, 'inside')).toBeUndefined();
+        expect(await linkOf(lab, 'inside', container)).toMatchObject({ ifname: 'inside' });
+      });
+    });
+  });
+});

@@ -1,0 +1,72 @@
+// Does one socket bring back whole answers and the kernel's refusals? It only reads, so any namespace will do.
+import { afterAll, describe, expect, test } from 'bun:test';
+import { isNetlinkError, NetlinkError } from '../../../src/netlink/errors.ts';
+import { findLink, getLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { Errno } from '../../../src/sys/errno.ts';
+import { run } from '../../helpers/command.ts';
+
+const RTM_GETLINK = 18;
+
+const socket = new NetlinkSocket(NETLINK_ROUTE);
+afterAll(() => socket.close());
+
+const ask = (ifname: string) => ({
+  op: `find link "${ifname}"`,
+  type: RTM_GETLINK,
+  body: linkMessage.encode({}, { ifname }).slice(),
+});
+
+describe('NetlinkSocket', () => {
+  test('dump() brings all objects, as `ip` sees them', async () => {
+    const { stdout } = await run(['ip', '-j', 'link', 'show']);
+    const names = JSON.parse(stdout).map(({ ifname }: { ifname: string }) => ifname);
+    expect(
+      listLinks(socket)
+        .map(({ name }) => name)
+        .sort(),
+    ).toEqual(names.sort());
+  });
+
+  test('request() brings one object', () => {
+    expect(getLink(socket, 'lo')).toMatchObject({ index: 1, name: 'lo', mac: '00:00:00:00:00:00' });
+    expect(getLink(socket, 1).name).toBe('lo');
+  });
+
+  test('request() throws what the kernel refuses', () => {
+    expect(findLink(socket, 'nosuchlink')).toBeUndefined();
+    expect(() => getLink(socket, 'nosuchlink')).toThrow(
+      'Cannot find link "nosuchlink": no such device (ENODEV)',
+    );
+  });
+
+  test('request() passes on the words of the kernel', () => {
+    let refusal: unknown;
+    try {
+      // A name of 20 bytes does not fit the policy of IFLA_IFNAME.
+      socket.request(ask('x'.repeat(20)));
+    } catch (thrown) {
+      refusal = thrown;
+    }
+    expect(isNetlinkError(refusal)).toBe(false);
+    expect(refusal).toBeInstanceOf(NetlinkError);
+    expect((refusal as NetlinkError).kernelMessage).toContain('Attribute failed policy validation');
+  });
+
+  test('requestAll() reads every answer before it throws the first refusal', () => {
+    const all = () => socket.requestAll([ask('lo'), ask('nosuchlink'), ask('lo')]);
+    expect(all).toThrow('Cannot find link "nosuchlink"');
+    expect(socket.requestAll([ask('lo'), ask('lo')])).toHaveLength(2);
+  });
+
+  test('dump() throws what the kernel refuses', () => {
+    const strange = { op: 'dump nothing', type: 0x7f0, body: new Uint8Array(16) };
+    try {
+      socket.dump(strange);
+      throw new Error('not refused');
+    } catch (thrown) {
+      expect(isNetlinkError(thrown, Errno.EOPNOTSUPP, Errno.EINVAL)).toBe(true);
+    }
+  });
+});

@@ -1,0 +1,58 @@
+// Do processes take turns on a file, and does nobody wait for ever?
+import { afterAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { withFlock } from '../../../src/sys/flock.ts';
+
+const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'flock-'));
+const file = path.join(dir, 'lock');
+afterAll(() => fs.rmSync(dir, { recursive: true }));
+
+describe('withFlock()', () => {
+  test('gives back what the function gives, and lets go', () => {
+    expect(withFlock(file, 1_000, () => 7)).toBe(7);
+    expect(withFlock(file, 1_000, () => 8)).toBe(8);
+  });
+
+  test('lets go when the function throws', () => {
+    const failing = () =>
+      withFlock(file, 1_000, () => {
+        throw new Error('on purpose');
+      });
+    expect(failing).toThrow('on purpose');
+    expect(withFlock(file, 0, () => 1)).toBe(1);
+  });
+
+  test('creates the file with the mode asked for and leaves its content alone', () => {
+    const other = path.join(dir, 'other');
+    withFlock(other, 0, () => fs.writeFileSync(other, 'kept'), 0o600);
+    withFlock(other, 0, () => undefined);
+    expect(fs.statSync(other).mode & 0o777).toBe(0o600);
+    expect(fs.readFileSync(other, 'utf8')).toBe('kept');
+  });
+
+  test('gives up on another holder, naming the file', () => {
+    const waiting = () => withFlock(file, 0, () => withFlock(file, 20, () => undefined));
+    expect(waiting).toThrow(`Cannot lock "${file}": another process has held it for 0.02 s; see lslocks`);
+  });
+
+  test('keeps processes out of each other: no count is lost', async () => {
+    const counter = path.join(dir, 'counter');
+    fs.writeFileSync(counter, '0');
+    const source = `
+      import fs from 'node:fs';
+      import { withFlock } from '${path.resolve(import.meta.dir, '../../../src/sys/flock.ts')}';
+      const [file, counter] = process.argv.slice(-2);
+      for (let i = 0; i < 50; i++) {
+        withFlock(file, 30_000, () => fs.writeFileSync(counter, String(Number(fs.readFileSync(counter)) + 1)));
+      }`;
+    const script = path.join(dir, 'count.ts');
+    fs.writeFileSync(script, source);
+    const children = Array.from({ length: 3 }, () =>
+      Bun.spawn([process.execPath, script, file, counter], { stderr: 'inherit' }),
+    );
+    expect(await Promise.all(children.map(child => child.exited))).toEqual([0, 0, 0]);
+    expect(fs.readFileSync(counter, 'utf8')).toBe('150');
+  });
+});

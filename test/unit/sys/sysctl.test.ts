@@ -1,0 +1,35 @@
+// Are kernel parameters read and written at the place that their path names? Nothing is changed here.
+import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { ensureSysctl, findSysctl, readSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
+
+const OSTYPE = 'kernel/ostype';
+
+describe('readSysctl()', () => {
+  test('is the value without its newline', () => {
+    expect(readSysctl(OSTYPE)).toBe('Linux');
+    expect(`${readSysctl('kernel/osrelease')}\n`).toBe(fs.readFileSync('/proc/sys/kernel/osrelease', 'utf8'));
+  });
+
+  test('throws for a parameter that there is not, findSysctl() does not', () => {
+    expect(() => readSysctl('net/nothing')).toThrow('ENOENT');
+    expect(findSysctl('net/nothing')).toBeUndefined();
+    expect(findSysctl(OSTYPE)).toBe('Linux');
+  });
+});
+
+describe('writeSysctl()', () => {
+  test('says which parameter could not be set to what, and creates no file', () => {
+    expect(() => writeSysctl('net/nothing', '1')).toThrow('Cannot set sysctl "net/nothing" to "1": ENOENT');
+    expect(() => writeSysctl(OSTYPE, 'Hurd')).toThrow('Cannot set sysctl "kernel/ostype" to "Hurd"');
+  });
+
+  test('is not needed by ensureSysctl() when the value is right', () => {
+    ensureSysctl(OSTYPE, 'Linux');
+    expect(() => ensureSysctl(OSTYPE, 'Hurd')).toThrow('Cannot set sysctl');
+  });
+
+  test('failing is no matter for trySysctl()', () => {
+    trySysctl('net/nothing', '1');
+  });
+});
