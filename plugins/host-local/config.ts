@@ -16,7 +16,6 @@ const RangeSetConf = z.array(IpRange);
  */
 export const HostLocalConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
-    /** Name of this plugin, `host-local`. */
     type: z.optional(z.string()),
     /** A single range in the old style, as CIDR; becomes a range set of its own before `ranges`. */
     subnet: z.optional(z.string()),

@@ -1,0 +1,15 @@
+// Does CHECK say what it expected and what it found?
+import { expect, test } from 'bun:test';
+import { confirm } from '../../../src/plugin/confirm.ts';
+
+test('confirm() lets equal values pass', () => {
+  confirm('MTU of "eth0"', 1500, 1500);
+  confirm('addresses', ['a'], ['a']);
+});
+
+test('confirm() names the thing, the expected and the found value', () => {
+  expect(() => confirm('MTU of "eth0"', 1400, 1500)).toThrow(
+    'Cannot confirm MTU of "eth0": expected 1400, found 1500',
+  );
+  expect(() => confirm('owner', 'a', undefined)).toThrow('Cannot confirm owner: expected "a", found nothing');
+});

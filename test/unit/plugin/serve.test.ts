@@ -1,0 +1,205 @@
+// Does every invocation, however wrong, become the reply that the specification asks for?
+import { describe, expect, test } from 'bun:test';
+import * as z from 'zod/mini';
+import { CniError } from '../../../src/cni/errors.ts';
+import { PluginConfig } from '../../../src/cni/plugin-config.ts';
+import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
+import { serve } from '../../../src/plugin/serve.ts';
+
+const ENV = {
+  CNI_COMMAND: 'ADD',
+  CNI_CONTAINERID: 'c1',
+  CNI_NETNS: '/n',
+  CNI_IFNAME: 'eth0',
+  CNI_PATH: '/bin',
+};
+const CONF = { cniVersion: '1.1.0', name: 'net', type: 'sample' };
+
+function sample(more: Partial<PluginDefinition> = {}): PluginDefinition {
+  const verbs = { check: nothingToDo('sample'), del: nothingToDo('sample'), gc: nothingToDo('sample') };
+  return definePlugin({
+    name: 'sample',
+    config: z.extend(PluginConfig, { size: z._default(z.int(), 1) }),
+    netns: 'unused',
+    add: () => ({ ips: [{ address: '10.0.0.2/24' }] }),
+    status: nothingToDo('sample'),
+    ...verbs,
+    ...more,
+  }) as PluginDefinition;
+}
+
+async function call(
+  { env = {}, conf = CONF }: { env?: Record<string, string | undefined>; conf?: object | string },
+  definition = sample(),
+) {
+  const text = typeof conf === 'string' ? conf : JSON.stringify(conf);
+  const { exitCode, stdout } = await serve(definition, { env: { ...ENV, ...env }, readRequest: () => text });
+  return { exitCode, reply: stdout === '' ? undefined : JSON.parse(stdout), stdout };
+}
+
+describe('serve() results', () => {
+  test('ADD prints the result in the version of the configuration, indented by four', async () => {
+    const { exitCode, stdout } = await call({});
+    expect(exitCode).toBe(0);
+    expect(stdout).toBe(
+      '{\n    "cniVersion": "1.1.0",\n    "ips": [\n        {\n            "address": "10.0.0.2/24"\n        }\n    ]\n}',
+    );
+  });
+
+  test('ADD converts the result for older versions', async () => {
+    const { reply } = await call({ conf: { ...CONF, cniVersion: '0.4.0' } });
+    expect(reply).toEqual({ cniVersion: '0.4.0', ips: [{ version: '4', address: '10.0.0.2/24' }], dns: {} });
+  });
+
+  test.each(['CHECK', 'DEL', 'GC', 'STATUS'])('%s prints nothing', async command => {
+    expect(await call({ env: { CNI_COMMAND: command } })).toMatchObject({ exitCode: 0, stdout: '' });
+  });
+
+  test('VERSION answers without reading the request', async () => {
+    const readRequest = () => {
+      throw new Error('must not be read');
+    };
+    const { stdout } = await serve(sample({ since: '0.4.0' }), {
+      env: { CNI_COMMAND: 'VERSION' },
+      readRequest,
+    });
+    expect(stdout).toBe('{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}\n');
+  });
+
+  test('keys match in any letter case, as in Go, and null counts as absent', async () => {
+    const seen: unknown[] = [];
+    const definition = sample({
+      add(one) {
+        seen.push((one.conf as { size: number }).size);
+        return {};
+      },
+    });
+    await call({ conf: { ...CONF, SIZE: 7 } }, definition);
+    await call({ conf: { ...CONF, size: null } }, definition);
+    expect(seen).toEqual([7, 1]);
+  });
+});
+
+describe('serve() bad input', () => {
+  test.each([
+    ['an unknown command', { env: { CNI_COMMAND: 'add' } }, 4, 'unknown CNI_COMMAND: add'],
+    ['no command', { env: { CNI_COMMAND: '' } }, 4, 'required env variables [CNI_COMMAND] missing'],
+    [
+      'missing variables, all at once',
+      { env: { CNI_CONTAINERID: '', CNI_NETNS: undefined } },
+      4,
+      'required env variables [CNI_CONTAINERID,CNI_NETNS] missing',
+    ],
+    ['a path in the container id', { env: { CNI_CONTAINERID: '../etc' } }, 4, 'invalid CNI_CONTAINERID'],
+    ['a path in the interface name', { env: { CNI_IFNAME: 'a/b' } }, 4, 'invalid CNI_IFNAME'],
+    ['a long interface name', { env: { CNI_IFNAME: 'sixteen-bytes-xx' } }, 4, 'longer than 15 bytes'],
+    ['a broken pair of CNI_ARGS', { env: { CNI_ARGS: 'a=b;c' } }, 4, 'invalid pair "c"'],
+    ['broken JSON', { conf: '{"name": ' }, 6, 'Cannot decode network configuration on standard input'],
+    ['an array', { conf: '[]' }, 6, 'expected a JSON object, found an array'],
+    ['nothing', { conf: '' }, 6, 'Cannot decode network configuration'],
+    ['no network name', { conf: { ...CONF, name: undefined } }, 7, 'missing network name'],
+    [
+      'a path in the network name',
+      { conf: { ...CONF, name: '../x' } },
+      7,
+      'invalid characters found in network name',
+    ],
+    ['an unknown version', { conf: { ...CONF, cniVersion: '9.9.9' } }, 1, 'incompatible CNI versions'],
+    ['a version that is no text', { conf: { ...CONF, cniVersion: 1 } }, 6, 'Cannot read "cniVersion"'],
+    ['a value of the wrong type', { conf: { ...CONF, size: '7' } }, 7, '"size" must be of type'],
+    [
+      'a prevResult that is none',
+      { conf: { ...CONF, prevResult: 'x' } },
+      7,
+      '"prevResult" must be of type object',
+    ],
+    [
+      'CHECK before 0.4.0',
+      { env: { CNI_COMMAND: 'CHECK' }, conf: { ...CONF, cniVersion: '0.3.1' } },
+      1,
+      'config version does not allow CHECK',
+    ],
+    [
+      'GC before 1.1.0',
+      { env: { CNI_COMMAND: 'GC' }, conf: { ...CONF, cniVersion: '1.0.0' } },
+      1,
+      'does not allow GC',
+    ],
+  ] as [string, Parameters<typeof call>[0], number, string][])(
+    'refuses %s',
+    async (_what, input, code, words) => {
+      const { exitCode, reply } = await call(input);
+      expect(exitCode).toBe(1);
+      expect(reply).toMatchObject({ code, msg: expect.stringContaining(words) });
+    },
+  );
+
+  test('names the supported versions', async () => {
+    const { reply } = await call({ conf: { ...CONF, cniVersion: '0.2.0' } }, sample({ since: '1.0.0' }));
+    expect(reply).toEqual({
+      cniVersion: '0.2.0',
+      code: 1,
+      msg: 'incompatible CNI versions',
+      details: 'config is "0.2.0", plugin supports ["1.0.0" "1.1.0"]',
+    });
+  });
+});
+
+describe('serve() failures', () => {
+  test('an error of the plugin keeps its code through every wrapping, and the wrapping goes into the details', async () => {
+    const inner = new CniError(11, 'range is busy', { details: 'held by 17' });
+    const definition = sample({
+      add() {
+        throw new Error('Cannot attach', { cause: inner });
+      },
+    });
+    expect((await call({}, definition)).reply).toMatchObject({
+      code: 11,
+      msg: 'range is busy',
+      details: 'held by 17; Cannot attach: range is busy',
+    });
+  });
+
+  test('anything else becomes code 999', async () => {
+    const definition = sample({
+      add() {
+        throw new TypeError('oops');
+      },
+    });
+    expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'oops' });
+  });
+
+  test('a failed ADD takes its steps back, last first, and keeps the first error', async () => {
+    const undone: string[] = [];
+    const definition = sample({
+      add(one) {
+        one.onFailure('undo one', () => void undone.push('one'));
+        one.onFailure('undo two', () => {
+          undone.push('two');
+          throw new Error('stuck');
+        });
+        throw new CniError(100, 'no');
+      },
+    });
+    const { reply } = await call({}, definition);
+    expect(undone).toEqual(['two', 'one']);
+    expect(reply).toMatchObject({
+      code: 100,
+      msg: 'no',
+      details: expect.stringContaining('Cannot undo two: stuck'),
+    });
+  });
+
+  test('a result that the version cannot express is a failed ADD', async () => {
+    const undone: string[] = [];
+    const definition = sample({
+      add(one) {
+        one.onFailure('undo', () => void undone.push('undone'));
+        return { interfaces: [{ name: 'eth0' }] };
+      },
+    });
+    const { reply } = await call({ conf: { ...CONF, cniVersion: '0.2.0' } }, definition);
+    expect(reply).toMatchObject({ code: 7, msg: expect.stringContaining('no valid IP addresses') });
+    expect(undone).toEqual(['undone']);
+  });
+});
