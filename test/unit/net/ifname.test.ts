@@ -1,0 +1,28 @@
+import { expect, test } from 'bun:test';
+import { findIfnameProblem } from '../../../src/net/ifname.ts';
+
+test.each(['eth0', 'a', 'fifteen-bytes-x', 'eth0.100', 'back\\slash', '100%', 'ä', '\u200b', '...'])(
+  'findIfnameProblem() takes %j',
+  name => {
+    expect(findIfnameProblem(name)).toBeUndefined();
+  },
+);
+
+test.each([
+  ['', 'is empty'],
+  ['sixteen-bytes-xx', 'longer than 15 bytes'],
+  ['ääääääää', 'longer than 15 bytes'],
+  ['.', '"." or ".."'],
+  ['..', '"." or ".."'],
+  ['a/b', 'must not hold'],
+  ['a:b', 'must not hold'],
+  ['a b', 'must not hold'],
+  ['a\tb', 'must not hold'],
+  ['eth0\n', 'must not hold'],
+  ['a\u0085b', 'must not hold'],
+  ['a\u00a0b', 'must not hold'],
+  ['a\u3000b', 'must not hold'],
+  ['a\0b', 'must not hold'],
+])('findIfnameProblem() refuses %j', (name, problem) => {
+  expect(findIfnameProblem(name)).toContain(problem);
+});
