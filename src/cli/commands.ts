@@ -110,7 +110,22 @@ export const COMMANDS: readonly Command[] = [
     summary: 'run a list in throwaway namespaces and show what each link does',
     usage: '<conflist>',
     positionals: { min: 1, max: 1 },
-    options: {},
+    options: {
+      'bin-dir': {
+        type: 'string',
+        multiple: true,
+        placeholder: '<dir>',
+        help: 'directory of plugins, repeatable (that of this executable)',
+      },
+      ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (eth0)' },
+      args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
+      cap: {
+        type: 'string',
+        placeholder: '<json>',
+        help: 'capability arguments, instead of the two ports and the rates that are offered',
+      },
+      'keep-going': { type: 'boolean', help: 'probe on after something went wrong' },
+    },
     load: () => import('./commands/try.ts'),
   },
 ];

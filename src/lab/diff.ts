@@ -89,7 +89,6 @@ function changeOf(before: StateObject | undefined, after: StateObject): string |
 }
 
 function renderChange(name: string, old: string, value: string): string {
-  if (name === 'content') return 'rewritten';
   if (name === 'state') return value;
   return `${name} ${old} → ${value}`;
 }

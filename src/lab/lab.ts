@@ -82,9 +82,11 @@ function connect(
   other: typeof HOST | typeof OUTSIDE,
   families: readonly (4 | 6)[],
 ): void {
-  const { route: socket } = place;
+  const { route: socket, netns } = place;
   setLink(socket, getLink(socket, 'lo').index, { up: true });
   const { index } = getLink(socket, device);
+  // While the kernel looks for duplicates of its link-local address, a router cannot find its neighbours.
+  inNetns(netns, () => trySysctl(`net/ipv6/conf/${device}/accept_dad`, '0'));
   for (const family of families) addAddress(socket, index, parseCidr(own[family]), { nodad: true });
   setLink(socket, index, { up: true });
   for (const family of families) {

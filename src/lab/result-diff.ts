@@ -1,7 +1,7 @@
 // What did a link add to the result of the one before?
 import type { Result } from '../cni/result.ts';
 
-/** Short lines: `+ interface cni0`, `+ 10.1.0.2/24`, `- route 0.0.0.0/0`; none when the link passed it on as it was. */
+/** Short lines: `+ cni0`, `+ 10.1.0.2/24`, `- route 0.0.0.0/0`; none when the link passed it on as it was. */
 export function diffResults(before: Result | undefined, after: Result): string[] {
   const old = linesOf(before ?? {});
   const fresh = linesOf(after);
@@ -15,7 +15,7 @@ function linesOf({ interfaces = [], ips = [], routes = [], dns = {} }: Result): 
   return [
     ...interfaces.map(({ name, sandbox, mtu }) => {
       const size = mtu ? `, mtu ${mtu}` : '';
-      return `interface ${name}${sandbox ? ' in the container' : ''}${size}`;
+      return `${name}${sandbox ? ' (container)' : ''}${size}`;
     }),
     ...ips.map(({ address, gateway }) => (gateway ? `${address} gateway ${gateway}` : address)),
     ...routes.map(({ dst, gw }) => (gw ? `route ${dst} via ${gw}` : `route ${dst}`)),

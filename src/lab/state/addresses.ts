@@ -15,7 +15,8 @@ export function readAddresses(socket: NetlinkSocket, nameOf: (index: number) => 
         key: `address ${words}`,
         words,
         parent: linkKey(nameOf(index)),
-        shape: `IPv${cidr.ip.family} address`,
+        // A loopback device that has been up keeps 127.0.0.1: the kernel gave it.
+        ...(nameOf(index) === 'lo' ? {} : { shape: `IPv${cidr.ip.family} address` }),
       };
     });
 }

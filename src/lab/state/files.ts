@@ -1,54 +1,45 @@
 // Which files did links write?
-import { lstatSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { type Dirent, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { StateObject } from './object.ts';
-
-/** Content that is looked through for the container's name. */
-const READ_BYTES = 4096;
 
 /**
  * All files below the directories that were fresh when the lab began.
- * @param skip paths that are the lab's own, or shown from the machine
+ * @param skip paths that are the lab's own, or show the machine
  */
 export function readFiles(dirs: readonly string[], skip: readonly string[]): StateObject[] {
   return dirs.flatMap(dir => filesBelow(dir, skip)).map(describe);
 }
 
 function filesBelow(dir: string, skip: readonly string[]): string[] {
-  if (skip.includes(dir)) return [];
-  let entries: ReturnType<typeof readEntries>;
-  try {
-    entries = readEntries(dir);
-  } catch {
-    return [];
-  }
-  return entries.flatMap(entry => {
+  return listDir(dir).flatMap(entry => {
     const path = join(dir, entry.name);
     if (skip.includes(path)) return [];
     return entry.isDirectory() ? filesBelow(path, skip) : [path];
   });
 }
 
-function readEntries(dir: string) {
-  return readdirSync(dir, { withFileTypes: true });
+/** A directory that went meanwhile has no files. */
+function listDir(dir: string): Dirent[] {
+  try {
+    return readdirSync(dir, { withFileTypes: true });
+  } catch {
+    return [];
+  }
 }
 
 function describe(path: string): StateObject {
   return {
     key: `file ${path}`,
     words: `file ${path}`,
+    parent: dirname(path),
+    counted: ['file', 'files'],
     // One file per container has an address or an id in its name.
-    shape: `file ${path.replace(/[^/]*$/, name => name.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '#').replace(/(#[.:-]*)+/g, '#'))}`,
-    state: { content: contentOf(path) },
+    shape: `file ${path.replace(/[^/]*$/, collapse)}`,
   };
 }
 
-function contentOf(path: string): string {
-  const { size } = lstatSync(path);
-  if (size > READ_BYTES) return `${size} bytes`;
-  try {
-    return readFileSync(path, 'latin1');
-  } catch {
-    return '';
-  }
+/** `10.1.0.2` and `fd00::2` become `#`, `last_reserved_ip.0` becomes `last_reserved_ip.#`. */
+function collapse(name: string): string {
+  return name.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '#').replace(/#([.:-]+#)*/g, '#');
 }

@@ -60,13 +60,15 @@ function readRules(socket: NetlinkSocket): StateObject[] {
   return dumpAll(socket, 'rules', NftMsg.GETRULE).map(body => {
     const { header, attrs } = ruleMessage.decode(body);
     const table = tableKey(familyOf(header.family), attrs.table ?? '');
-    const { chain = '', handle, comment } = attrs;
+    const { chain = '', handle, comment, expressions = [] } = attrs;
+    const target = findChain(expressions);
+    const leads = target === undefined ? '' : ` leads to ${collapse(target)}`;
     return {
       key: `rule ${table} ${chain} ${handle}`,
       words: `rule in chain ${chain} of ${table}${comment === undefined ? '' : ` "${comment}"`}`,
       parent: table,
       counted: ['rule', 'rules'],
-      shape: `rule in chain ${collapse(chain)} of ${table}`,
+      shape: `rule in chain ${collapse(chain)} of ${table}${leads}`,
     };
   });
 }
@@ -111,7 +113,8 @@ function readElements(
       return {
         key: `element ${table.family} ${table.name} ${set} ${key}`,
         words: `${own} in ${set}`,
-        counted: [`element in ${set}`, `elements in ${set}`] as const,
+        parent: tableKey(table.family, table.name),
+        counted: ['element', 'elements'] as const,
         shape: `element in ${table.family} ${table.name} ${set}`,
         state: { element: `${own}${comment}` },
       };
@@ -168,6 +171,17 @@ function typesOf(id: number, length: number): TypeNames | undefined {
 function renderValue(types: TypeNames | undefined, value: Uint8Array | undefined): string {
   if (value === undefined) return '';
   return types ? renderFields(decodeFields(types, value)) : value.toHex();
+}
+
+/** The chain that a verdict somewhere in a rule names. */
+function findChain(value: unknown): string | undefined {
+  if (value === null || typeof value !== 'object' || value instanceof Uint8Array) return undefined;
+  if ('chain' in value && typeof value.chain === 'string') return value.chain;
+  for (const member of Object.values(value)) {
+    const found = findChain(member);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** Chains per container carry its digest in their name. */

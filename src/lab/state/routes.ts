@@ -31,7 +31,7 @@ export function readRoutes(socket: NetlinkSocket, nameOf: (index: number) => str
 function renderRoute(route: Route, nameOf: (index: number) => string): string {
   const { dst, gateway, oif, table = MAIN_TABLE, priority } = route;
   const parts = [
-    `route ${dst.prefix === 0 ? `default${dst.ip.family === 6 ? ' (IPv6)' : ''}` : renderCidr(dst)}`,
+    `route ${dst.prefix === 0 && gateway ? 'default' : renderCidr(dst)}`,
     ...(gateway === undefined ? [] : [`via ${renderIp(gateway)}`]),
     `on ${nameOf(oif)}`,
     ...(table === MAIN_TABLE ? [] : [`in table ${table}`]),

@@ -1,0 +1,72 @@
+// What did a container leave behind, and what does its network keep for all of its containers?
+import { condense, diffStates } from './diff.ts';
+import type { Snapshot } from './snapshot.ts';
+import type { State, StateObject } from './state/object.ts';
+
+/** The judgement over what differs between the moments before ADD and after DEL. */
+export interface Leftovers {
+  /** A container's things, which should have gone, and the host's own, which should not have. */
+  readonly left: readonly string[];
+  /** The network's: a bridge, a table, a lock file. The next container uses them again. */
+  readonly kept: readonly string[];
+}
+
+/** What tells a container's things from its network's. */
+export interface Marks {
+  /** Shapes of what a second container added when the network stood already: each container gets such a thing. */
+  readonly shapes: ReadonlySet<string>;
+  /** Id of the container, path of its namespace, its addresses: what is named after one is the container's. */
+  readonly names: readonly string[];
+}
+
+/** Judges what remains. Devices other than bridges are always a container's. */
+export function judge(before: Snapshot, after: Snapshot, marks: Marks): Leftovers {
+  const host = diffStates(before.host, after.host);
+  const files = diffStates(before.files, after.files);
+  const inside = diffStates(before.container, after.container);
+  const added = [...host.added, ...files.added].filter(isJudged);
+  const left = added.filter(object => isContainers(object, marks));
+  const damaged = host.changed.filter(({ object }) => isJudged(object)).map(({ words }) => words);
+  return {
+    left: [
+      ...condense(left),
+      ...condense(inside.added.filter(isJudged)).map(words => `${words} (container)`),
+      ...condense(host.removed).map(words => `gone: ${words}`),
+      ...damaged,
+    ],
+    kept: [
+      ...condense(added.filter(object => !left.includes(object))),
+      ...host.changed.filter(({ object }) => !isJudged(object)).map(({ words }) => words),
+    ],
+  };
+}
+
+/** What a second container brought and did not take along again. */
+export function judgeRound(before: Snapshot, after: Snapshot): string[] {
+  return (['host', 'files'] as const).flatMap(place =>
+    condense(diffStates(before[place], after[place]).added.filter(isJudged)),
+  );
+}
+
+/** Shapes of what was added from one moment to another. */
+export function shapesAdded(before: Snapshot, after: Snapshot): Set<string> {
+  const added = (from: State, to: State) => diffStates(from, to).added;
+  const all = [...added(before.host, after.host), ...added(before.files, after.files)];
+  return new Set(all.flatMap(({ shape }) => shape ?? []));
+}
+
+function isJudged({ shape }: StateObject): boolean {
+  return shape !== undefined;
+}
+
+function isContainers({ shape = '', words, state }: StateObject, { shapes, names }: Marks): boolean {
+  if (shape.startsWith('device of kind ') || shapes.has(shape)) return true;
+  const text = `${words}\n${Object.values(state ?? {}).join('\n')}`;
+  return names.some(name => holdsName(text, name));
+}
+
+/** True when the text holds the name as a whole: 10.1.0.2 is not in 10.1.0.25. */
+function holdsName(text: string, name: string): boolean {
+  const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  return new RegExp(`(?<![\\w.:-])${escaped}(?![\\w:-]|\\.\\d)`).test(text);
+}

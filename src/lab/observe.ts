@@ -1,0 +1,74 @@
+// What did each link do, seen from the moments before and after it ran?
+
+import type { LinkEvent } from '../chain/runtime.ts';
+import type { PluginEntry } from '../cni/conflist.ts';
+import { CniError, toCniError } from '../cni/errors.ts';
+import { isObject } from '../cni/json.ts';
+import { parseResult, type Result } from '../cni/result.ts';
+import type { SpecVersion } from '../cni/version.ts';
+import { diffStates, renderDifference } from './diff.ts';
+import type { Failure, LinkReport } from './report.ts';
+import { diffResults } from './result-diff.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/** Watches the links of one list at work. */
+export interface Observer {
+  /** For {@link Runtime.onLink}. */
+  onLink(event: LinkEvent): void;
+  /** What was seen since the last call. */
+  take(): LinkReport[];
+}
+
+/** Compares a snapshot after each link with the one before it. */
+export function observeLinks(
+  plugins: readonly PluginEntry[],
+  version: SpecVersion,
+  look: () => Snapshot,
+): Observer {
+  let last = look();
+  let result: Result | undefined;
+  let reports: LinkReport[] = [];
+  return {
+    onLink(event) {
+      const now = look();
+      const { verb, durationMs, error } = event;
+      const before = result;
+      if (event.result) result = parseResult(event.result, version);
+      const name = nameOf(event.link, plugins[event.index]);
+      reports.push({
+        link: verb === 'DEL' && reports.some(report => report.failure) ? `${name}, undone` : name,
+        durationMs,
+        result: event.result && result ? diffResults(before, result) : [],
+        host: renderDifference(diffStates(last.host, now.host)),
+        container: renderDifference(diffStates(last.container, now.container)),
+        files: renderDifference(diffStates(last.files, now.files)),
+        ...(error ? { failure: toFailure(error) } : {}),
+      });
+      last = now;
+    },
+    take() {
+      const seen = reports;
+      reports = [];
+      last = look();
+      return seen;
+    },
+  };
+}
+
+/** An error with all it carries, in words. */
+export function toFailure(thrown: unknown): Failure {
+  const { message, code, details, link } = toCniError(thrown);
+  const stderr = link?.stderr?.trim();
+  return {
+    message,
+    ...(thrown instanceof CniError ? { code } : {}),
+    ...(details === undefined ? {} : { details }),
+    ...(stderr ? { stderr } : {}),
+  };
+}
+
+/** A link runs what its `ipam` names by itself, so that has no report of its own. */
+function nameOf(type: string, entry: PluginEntry | undefined): string {
+  const ipam = entry?.conf.ipam;
+  return isObject(ipam) && typeof ipam.type === 'string' && ipam.type ? `${type} + ${ipam.type}` : type;
+}

@@ -1,0 +1,85 @@
+// Do bandwidth limits hold?
+import { cidrContains, findCidr } from '../../net/cidr.ts';
+import { type Ip, renderIp } from '../../net/ip.ts';
+import { listAddresses } from '../../netlink/rtnl/addr.ts';
+import { measureRate } from '../traffic.ts';
+import { renderRate } from '../words.ts';
+import { type ConfiguredLink, containerIps, type Finding, finding, type Probe, type Scene } from './probe.ts';
+
+const PORT = 5201;
+const SETTLE_MS = 300;
+const MEASURE_MS = 800;
+/** Above the limit by more than this, it does not hold; the payload of TCP is 4 % less than what is limited. */
+const TOLERANCE = 1.15;
+/** Below this share of the limit, something else is in the way: a busy machine, perhaps, which passes. */
+const TOO_SLOW = 0.5;
+const ATTEMPTS = 3;
+
+/**
+ * Promised by: rates in the configuration or in the `bandwidth` capability argument. Traffic into the container comes
+ * from the host, traffic out of it goes there.
+ */
+export function rateProbes(scene: Scene): Probe[] {
+  return scene.links.flatMap(link => [
+    ...probe(scene, link, 'ingress', 'into the container'),
+    ...probe(scene, link, 'egress', 'out of the container'),
+  ]);
+}
+
+function probe(scene: Scene, link: ConfiguredLink, side: 'ingress' | 'egress', words: string): Probe[] {
+  const rateBits = rateOf(link, `${side}Rate`);
+  if (rateBits === 0) return [];
+  const burstBytes = rateOf(link, `${side}Burst`) / 8;
+  return [
+    {
+      what: `at most ${renderRate(rateBits)} ${words}`,
+      run: () => measure(scene, side, rateBits, burstBytes),
+    },
+  ];
+}
+
+function measure(scene: Scene, side: 'ingress' | 'egress', rateBits: number, burstBytes: number): Finding {
+  const pair = addressPair(scene);
+  if (pair === undefined) return { outcome: 'skipped', seen: 'the host has no address on this network' };
+  const { lab, container } = scene;
+  const [from, to] = [lab.host.netns, container.place.netns];
+  const route = {
+    ...(side === 'ingress'
+      ? { client: from, server: to, to: pair.container }
+      : { client: to, server: from, to: pair.host }),
+    port: PORT,
+    toPort: PORT,
+  };
+  // A bucket that lasts longer than this at its own rate cannot be emptied here, and is measured full.
+  const drain = burstBytes * 8 > rateBits * 5 ? 0 : burstBytes;
+  let seen: number | undefined;
+  for (let attempt = 0; attempt < ATTEMPTS && (seen ?? 0) < rateBits * TOO_SLOW; attempt++) {
+    seen = measureRate(route, { burstBytes: drain, settleMs: SETTLE_MS, measureMs: MEASURE_MS });
+  }
+  if (seen === undefined) return finding(false, `no connection to ${renderIp(route.to)}`);
+  if (drain === 0 && burstBytes > 0) {
+    return {
+      outcome: 'skipped',
+      seen: `${renderRate(seen)}, within a burst of ${Math.round(burstBytes)} bytes`,
+    };
+  }
+  return finding(seen <= rateBits * TOLERANCE && seen >= rateBits * TOO_SLOW, renderRate(seen));
+}
+
+/** An address of the host in the subnet of one of the container, and that one. */
+function addressPair({ lab, container }: Scene): { host: Ip; container: Ip } | undefined {
+  const subnets = (container.result.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
+  const own = containerIps(container);
+  for (const { cidr } of listAddresses(lab.host.route)) {
+    const subnet = subnets.find(one => cidrContains(one, cidr.ip));
+    if (subnet && own.length) return { host: cidr.ip, container: subnet.ip };
+  }
+  return undefined;
+}
+
+/** The capability argument comes before the configuration, as a whole. */
+function rateOf({ conf, runtimeConfig }: ConfiguredLink, key: string): number {
+  const source = (runtimeConfig.bandwidth ?? conf) as Record<string, unknown>;
+  const value = source[key];
+  return typeof value === 'number' && value > 0 ? value : 0;
+}

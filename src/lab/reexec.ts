@@ -1,0 +1,51 @@
+// How does a program get namespaces of its own, when it has threads already?
+//
+// unshare(2) refuses a user namespace to a process with more than one thread. So the program is started a second time,
+// by unshare(1) of util-linux, which makes the namespaces first.
+
+/** Whose rights stand behind the namespaces. */
+export type Rights = 'root' | 'user';
+
+/** How the second run ended. */
+export interface Rerun {
+  readonly exitCode: number;
+  readonly stderr: string;
+}
+
+/** What the second run finds in its environment under this name: whose rights it has. */
+export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
+
+/**
+ * Runs this very command line again, in network and mount namespaces of its own: with the rights of root, or where
+ * there are none, with those that a user namespace gives anybody. Standard output is shared.
+ * @throws Error when neither is allowed here
+ */
+export function rerunInNamespaces(env: Readonly<Record<string, string | undefined>>): Rerun {
+  const unshare = Bun.which('unshare', { PATH: `${env.PATH ?? ''}:/usr/bin:/bin` });
+  if (unshare === null) {
+    throw new Error('Cannot make a fake host: "unshare" of util-linux is not installed');
+  }
+  const refusals: string[] = [];
+  for (const rights of process.getuid?.() === 0 ? (['root', 'user'] as const) : (['user'] as const)) {
+    const own = rights === 'root' ? [] : ['--user', '--map-root-user'];
+    const argv = [unshare, '--net', '--mount', ...own, '--', ...commandLine()];
+    const { exitCode, stderr, signalCode } = Bun.spawnSync(argv, {
+      env: { ...env, [RIGHTS_VARIABLE]: rights },
+      stdio: ['ignore', 'inherit', 'pipe'],
+    });
+    const said = stderr.toString();
+    if (signalCode) return { exitCode: 1, stderr: `${said}ended by ${signalCode}\n` };
+    if (exitCode === 0 || !said.startsWith('unshare: ')) return { exitCode, stderr: said };
+    refusals.push(said.trim());
+  }
+  throw new Error(
+    `Cannot make a fake host: ${refusals.join('; ')}. Run as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)`,
+  );
+}
+
+/** The executable, the script where it is not compiled, and the arguments. */
+function commandLine(): string[] {
+  const [, script = '', ...args] = process.argv;
+  // Compiled programs carry their script in a file system of their own.
+  return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script]), ...args];
+}

@@ -1,0 +1,150 @@
+// How does the report of a tried chain look on a terminal, and on paper?
+import type { Failure, LinkReport, Section } from './report.ts';
+import { count, renderTime } from './words.ts';
+
+/** Whether the reader sees colours. */
+export interface Style {
+  readonly colour: boolean;
+}
+
+/** One section as lines, each ended. */
+export function renderSection(section: Section, style: Style): string {
+  const paint = painter(style);
+  const lines = {
+    lab: renderLab,
+    verb: renderVerb,
+    probe: renderProbe,
+    left: renderLeft,
+    verdict: renderVerdict,
+  }[section.kind] as (section: Section, paint: Paint) => string[];
+  return lines(section, paint)
+    .map(line => `${line.trimEnd()}\n`)
+    .join('');
+}
+
+type Of<K extends Section['kind']> = Extract<Section, { kind: K }>;
+type Colour = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+type Paint = (colour: Colour, text: string) => string;
+
+/** Select Graphic Rendition (ECMA-48): switch on, switch off. */
+const CODES: Readonly<Record<Colour, readonly [on: number, off: number]>> = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+};
+
+function painter({ colour }: Style): Paint {
+  return (name, text) => {
+    const [on, off] = CODES[name];
+    return colour && text !== '' ? `\u001b[${on}m${text}\u001b[${off}m` : text;
+  };
+}
+
+function renderLab({ network, version, links, rootless, durationMs }: Of<'lab'>, paint: Paint): string[] {
+  const who = rootless ? 'in a user namespace' : 'as root';
+  const made = paint('dim', `a fake host, ${who}, made in ${renderTime(durationMs)}`);
+  return [`${paint('bold', `network ${network}`)}: ${count(links, 'link')}, CNI ${version}; ${made}`];
+}
+
+function renderVerb({ verb, durationMs, links, failure, skipped }: Of<'verb'>, paint: Paint): string[] {
+  const heading = paint('bold', verb.padEnd(5));
+  if (skipped !== undefined) return ['', `${heading} not done: ${skipped}`];
+  const quiet = links.every(
+    link => !link.failure && changesOf(link, paint).length + link.result.length === 0,
+  );
+  const time = paint('dim', renderTime(durationMs));
+  if (quiet && !failure) return ['', `${heading} ${count(links.length, 'link')} agreed ${time}`];
+  const table = renderTable([HEADER, ...links.map(link => rowOf(link, paint))], paint);
+  return ['', `${heading} ${time}`, ...table, ...(failure ? renderFailure(failure, paint) : [])];
+}
+
+function renderFailure({ message, code, details, stderr }: Failure, paint: Paint): string[] {
+  return [
+    `  ${paint('red', 'FAILED')}  ${message}${code ? ` (code ${code})` : ''}`,
+    ...(details === undefined ? [] : [`          ${details}`]),
+    ...(stderr?.split('\n').map(line => paint('dim', `          ${line}`)) ?? []),
+  ];
+}
+
+function renderProbe({ what, outcome, seen }: Of<'probe'>, paint: Paint): string[] {
+  const word = {
+    ok: paint('green', 'ok'),
+    failed: paint('red', 'FAILED'),
+    skipped: paint('yellow', 'skipped'),
+  };
+  const gap = ' '.repeat(9 - outcome.length);
+  const told = outcome === 'ok' ? paint('dim', seen) : seen;
+  return [`  ${word[outcome]}${gap}${what}${seen === '' ? '' : `: ${told}`}`];
+}
+
+function renderLeft({ left, kept }: Of<'left'>, paint: Paint): string[] {
+  const nothing = left.length === 0 ? paint('green', 'nothing') : '';
+  return [
+    '',
+    `${paint('bold', 'left behind')}: ${nothing}`,
+    ...left.map(words => `  ${paint('red', words)}`),
+    ...(kept.length ? [paint('dim', 'kept by the network, for its next container:')] : []),
+    ...kept.map(words => paint('dim', `  ${words}`)),
+  ];
+}
+
+function renderVerdict({ ok, failures, durationMs }: Of<'verdict'>, paint: Paint): string[] {
+  const time = paint('dim', `in ${renderTime(durationMs)}`);
+  if (ok) return ['', `${paint('green', 'as promised')}, ${time}`];
+  return ['', `${paint('red', `NOT AS PROMISED: ${count(failures, 'problem')}`)}, ${time}`];
+}
+
+type Cell = readonly string[];
+
+const HEADER: readonly Cell[] = [['link'], ['time'], ['result'], ['kernel and files']];
+
+function rowOf(link: LinkReport, paint: Paint): readonly Cell[] {
+  const name = link.failure ? paint('red', link.link) : link.link;
+  return [
+    [name],
+    [renderTime(link.durationMs)],
+    link.result.map(line => sign(line, paint)),
+    changesOf(link, paint),
+  ];
+}
+
+function changesOf({ host, container, files }: LinkReport, paint: Paint): string[] {
+  return [
+    ...host.map(line => sign(line, paint)),
+    ...container.map(line => `${sign(line, paint)}${paint('dim', ' (container)')}`),
+    ...files.map(line => sign(line, paint)),
+  ];
+}
+
+function sign(line: string, paint: Paint): string {
+  if (line.startsWith('+ ')) return `${paint('green', '+')}${line.slice(1)}`;
+  return line.startsWith('- ') ? `${paint('red', '-')}${line.slice(1)}` : line;
+}
+
+/** Columns as wide as their widest line; columns in which nothing stands are left out. */
+function renderTable(rows: readonly (readonly Cell[])[], paint: Paint): string[] {
+  const body = rows.slice(1);
+  const columns = [0, 1, 2, 3].filter(column => body.some(row => row[column]?.length));
+  const widthOf = (column: number) =>
+    Math.max(...rows.flatMap(row => (row[column] ?? []).map(line => visibleLength(line))));
+  const widths = columns.map(widthOf);
+  return rows.flatMap((row, at) => {
+    const height = Math.max(...columns.map(column => row[column]?.length ?? 0));
+    return Array.from({ length: height }, (_, y) => {
+      const cells = columns.map((column, i) => pad(row[column]?.[y] ?? '', widths[i] ?? 0));
+      const line = `  ${cells.join('  ')}`;
+      return at === 0 ? paint('dim', line.trimEnd()) : line;
+    });
+  });
+}
+
+function pad(text: string, width: number): string {
+  return text + ' '.repeat(Math.max(0, width - visibleLength(text)));
+}
+
+function visibleLength(text: string): number {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the escape character is what starts a colour
+  return text.replace(/\u001b\[\d+m/g, '').length;
+}

@@ -1,0 +1,196 @@
+// Does traffic pass from one namespace to another, whom does the other side see, and how fast does it go?
+import { type Ip, ipFromBytes, ipToBytes } from '../net/ip.ts';
+import { renderErrno } from '../sys/errno.ts';
+import {
+  acceptSocket,
+  bindSocket,
+  closeSocket,
+  connectSocket,
+  type InetSocket,
+  openSocket,
+  POLLIN,
+  POLLOUT,
+  receiveBytes,
+  sendBytes,
+  sendBytesTo,
+  takeError,
+  waitFor,
+} from '../sys/inet-socket.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
+
+/** Longest wait for an answer: several attempts of the kernel to find a neighbour or to connect. */
+const DEADLINE_MS = 3_000;
+/** A datagram that nobody answered is sent again after this. */
+const RESEND_MS = 300;
+const CHUNK_BYTES = 1 << 16;
+
+/** Who talks to whom: the server listens in its namespace, the client calls an address that should lead there. */
+export interface Route {
+  readonly server: Netns;
+  readonly port: number;
+  readonly client: Netns;
+  readonly to: Ip;
+  readonly toPort: number;
+}
+
+/** What came of a conversation. */
+export type Conversation =
+  | {
+      readonly answered: true;
+      readonly ms: number /** The client as the server saw it. */;
+      readonly peer: Ip;
+    }
+  | { readonly answered: false; readonly why: string };
+
+/** Sends a text over TCP and waits until it has come back. */
+export function talkTcp(route: Route): Conversation {
+  const started = performance.now();
+  return withEnds('tcp', route, (listener, client) => {
+    connectSocket(client, { address: ipToBytes(route.to), port: route.toPort });
+    const accepted = waitUntil(started, [[listener, POLLIN]], () => acceptSocket(listener), client);
+    if (accepted === undefined) return refused(client);
+    const { socket: server, from } = accepted;
+    try {
+      const text = new TextEncoder().encode('catena');
+      waitFor([[client, POLLOUT]], DEADLINE_MS);
+      sendBytes(client, text);
+      const heard = waitUntil(started, [[server, POLLIN]], () => receiveBytes(server, buffer()));
+      if (heard === undefined) return silent('the connection stands, but nothing arrives');
+      sendBytes(server, heard.bytes);
+      const echoed = waitUntil(started, [[client, POLLIN]], () => receiveBytes(client, buffer()));
+      if (echoed === undefined) return silent('the connection stands, but nothing comes back');
+      return { answered: true, ms: performance.now() - started, peer: ipFromBytes(from.address) };
+    } finally {
+      closeSocket(server);
+    }
+  });
+}
+
+/** Sends a datagram and waits until it has come back; again when it seems lost. */
+export function talkUdp(route: Route): Conversation {
+  const started = performance.now();
+  return withEnds('udp', route, (server, client) => {
+    connectSocket(client, { address: ipToBytes(route.to), port: route.toPort });
+    let arrived = false;
+    while (performance.now() - started < DEADLINE_MS) {
+      sendBytes(client, new TextEncoder().encode('catena'));
+      waitFor([[server, POLLIN]], RESEND_MS);
+      const heard = receiveBytes(server, buffer());
+      if (heard?.from === undefined) continue;
+      arrived = true;
+      sendBytesTo(server, heard.bytes, heard.from);
+      waitFor([[client, POLLIN]], RESEND_MS);
+      if (receiveBytes(client, buffer()) === undefined) continue;
+      return {
+        answered: true,
+        ms: performance.now() - started,
+        peer: ipFromBytes(heard.from.address),
+      };
+    }
+    return silent(arrived ? 'it arrives, but no answer comes back' : 'nothing arrives');
+  });
+}
+
+/** When a rate is measured: after the burst that a token bucket lets through at once. */
+export interface Measurement {
+  readonly burstBytes: number;
+  readonly settleMs: number;
+  readonly measureMs: number;
+}
+
+/** Bits per second that arrive over TCP; undefined when the connection does not come about. */
+export function measureRate(
+  route: Route,
+  { burstBytes, settleMs, measureMs }: Measurement,
+): number | undefined {
+  const opened = performance.now();
+  return withEnds('tcp', route, (listener, client) => {
+    connectSocket(client, { address: ipToBytes(route.to), port: route.toPort });
+    const accepted = waitUntil(opened, [[listener, POLLIN]], () => acceptSocket(listener), client);
+    if (accepted === undefined) return undefined;
+    const { socket: server } = accepted;
+    const [chunk, into] = [new Uint8Array(CHUNK_BYTES), buffer()];
+    const started = performance.now();
+    let received = 0;
+    let from: { at: number; bytes: number } | undefined;
+    try {
+      for (;;) {
+        let moved = sendBytes(client, chunk);
+        for (let got = receiveBytes(server, into); got?.bytes.length; got = receiveBytes(server, into)) {
+          received += got.bytes.length;
+          moved += got.bytes.length;
+        }
+        const now = performance.now();
+        if (from === undefined && now - started > settleMs && received > burstBytes) {
+          from = { at: now, bytes: received };
+        }
+        if (from !== undefined && now - from.at > measureMs) {
+          return ((received - from.bytes) * 8000) / (now - from.at);
+        }
+        // What is so slow that not even the burst passes is measured all the same.
+        if (now - started > settleMs + 4 * measureMs) return (received * 8000) / (now - started);
+        if (moved === 0) waitFor([[server, POLLIN]], 5);
+      }
+    } finally {
+      closeSocket(server);
+    }
+  });
+}
+
+/** Opens both ends, each in its namespace, and closes them whatever happens. */
+function withEnds<T>(
+  transport: 'tcp' | 'udp',
+  route: Route,
+  talk: (server: InetSocket, client: InetSocket) => T,
+): T {
+  const { family } = route.to;
+  const server = inNetns(route.server, () => openSocket(transport, family));
+  try {
+    bindSocket(server, transport, route.port);
+    const client = inNetns(route.client, () => openSocket(transport, family));
+    try {
+      return talk(server, client);
+    } finally {
+      closeSocket(client);
+    }
+  } finally {
+    closeSocket(server);
+  }
+}
+
+/** Asks again whenever one of the sockets is ready, until there is an answer, the time is over or the client failed. */
+function waitUntil<T>(
+  started: number,
+  wanted: readonly (readonly [InetSocket, number])[],
+  ask: () => T | undefined,
+  client?: InetSocket,
+): T | undefined {
+  const sockets = client ? [...wanted, [client, 0] as const] : wanted;
+  for (;;) {
+    const answer = ask();
+    if (answer !== undefined) return answer;
+    const left = DEADLINE_MS - (performance.now() - started);
+    if (left <= 0) return undefined;
+    waitFor(sockets, left);
+    if (client && waitFor([[client, 0]], 0)) {
+      // An error or hang-up of the client: look once more, then give up.
+      return ask();
+    }
+  }
+}
+
+function refused(client: InetSocket): Conversation {
+  const problem = takeError(client);
+  return silent(problem ? renderErrno(problem) : 'no connection');
+}
+
+function silent(why: string): Conversation {
+  return { answered: false, why };
+}
+
+let shared: Uint8Array | undefined;
+
+function buffer(): Uint8Array {
+  shared ??= new Uint8Array(CHUNK_BYTES);
+  return shared;
+}

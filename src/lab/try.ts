@@ -1,0 +1,201 @@
+// In which order is a chain tried, and when is that a success?
+import type { Conflist } from '../chain/conflist.ts';
+import { addNetwork, checkNetwork, deleteNetwork } from '../chain/run.ts';
+import type { Attachment, Runtime } from '../chain/runtime.ts';
+import type { CniArgs } from '../cni/cni-args.ts';
+import { describeError } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { parseResult } from '../cni/result.ts';
+import { atLeast, SINCE } from '../cni/version.ts';
+import { renderIp } from '../net/ip.ts';
+import { findSysctl } from '../sys/sysctl.ts';
+import { configureLinks, forNeighbour, offerCapabilities } from './capabilities.ts';
+import { FRESH_DIRS } from './ground.ts';
+import { createContainer, createLab, type Place } from './lab.ts';
+import { judge, judgeRound, shapesAdded } from './leftovers.ts';
+import { type Observer, observeLinks, toFailure } from './observe.ts';
+import { type Attached, containerIps, type Probe, type Scene } from './probes/probe.ts';
+import { sysctlsOf } from './probes/sysctl.ts';
+import { promisesOf } from './promises.ts';
+import { isProblem, type Section } from './report.ts';
+import { type Snapshot, takeSnapshot } from './snapshot.ts';
+
+/** What to try, and how. */
+export interface Trial {
+  readonly list: Conflist;
+  readonly pluginDirs: readonly string[];
+  readonly ifname: string;
+  readonly args: CniArgs;
+  /** Capability arguments, instead of what the lab would offer. */
+  readonly capabilities: JsonObject;
+  /** Probe on after something went wrong. */
+  readonly keepGoing: boolean;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether a user namespace stands in for root. */
+  readonly rootless: boolean;
+  /** Paths in the fresh directories that show the machine, and are not the links' doing. */
+  readonly shown: readonly string[];
+  /** Gets each section of the report as soon as it is known. */
+  readonly tell: (section: Section) => void;
+}
+
+/**
+ * Runs a chain from ADD to DEL, in a lab made of the calling process's namespaces, which must be its own.
+ * @returns whether everything was as promised, and nothing stayed behind
+ */
+export async function tryChain(trial: Trial): Promise<boolean> {
+  const started = performance.now();
+  let failures = 0;
+  const tell = (section: Section) => {
+    if (isProblem(section)) failures++;
+    trial.tell(section);
+  };
+  await rehearse(trial, tell, started);
+  tell({ kind: 'verdict', ok: failures === 0, failures, durationMs: performance.now() - started });
+  return failures === 0;
+}
+
+type Tell = (section: Section) => void;
+
+async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void> {
+  const { list, ifname, rootless } = trial;
+  const lab = createLab();
+  const container = createContainer('container');
+  const capabilities = offerCapabilities(list, trial.capabilities);
+  const links = configureLinks(list, capabilities);
+  const sysctls = links.flatMap(({ conf }) => [...sysctlsOf(conf, ifname).keys()]);
+  const sysctlsBefore = new Map(sysctls.map(path => [path, findSysctl(path)]));
+  const files = { dirs: FRESH_DIRS, skip: ['/run/netns', ...trial.shown] };
+  const look = () => takeSnapshot({ host: lab.host, container, sysctls, files });
+  const durationMs = performance.now() - started;
+  tell({ kind: 'lab', network: list.name, version: list.version, links: links.length, rootless, durationMs });
+
+  const before = look();
+  const observer = observeLinks(list.plugins, list.version, look);
+  const runtime = runtimeOf(trial, observer);
+  const attachment = attachmentTo(container, trial, capabilities);
+  const added = await runVerb('ADD', observer, tell, () => addNetwork(list, attachment, runtime));
+  let shapes: ReadonlySet<string> = new Set();
+  let addresses: string[] = [];
+  if (added.ok) {
+    const own = { place: container, result: parseResult(added.value, list.version) };
+    addresses = containerIps(own).map(renderIp);
+    const checked = await check(trial, attachment, runtime, observer, tell);
+    if (checked || trial.keepGoing) {
+      const scene = { lab, links, ifname, container: own, sysctlsBefore };
+      shapes = await probe(trial, scene, forNeighbour(capabilities), look, tell);
+    }
+    observer.take();
+    await runVerb('DEL', observer, tell, () => deleteNetwork(list, attachment, runtime));
+  }
+  const names = [attachment.containerId, attachment.netns, ...addresses];
+  tell({ kind: 'left', ...judge(before, look(), { shapes, names }) });
+}
+
+/** Runs one verb over the chain and tells how each link did. */
+async function runVerb<T>(
+  verb: string,
+  observer: Observer,
+  tell: Tell,
+  run: () => Promise<T>,
+): Promise<{ ok: true; value: T } | { ok: false }> {
+  const started = performance.now();
+  const section = () =>
+    ({ kind: 'verb', verb, links: observer.take(), durationMs: performance.now() - started }) as const;
+  try {
+    const value = await run();
+    tell(section());
+    return { ok: true, value };
+  } catch (error) {
+    tell({ ...section(), failure: toFailure(error) });
+    return { ok: false };
+  }
+}
+
+async function check(
+  { list }: Trial,
+  attachment: Attachment,
+  runtime: Runtime,
+  observer: Observer,
+  tell: Tell,
+): Promise<boolean> {
+  const skipped = list.disableCheck
+    ? 'the list disables it'
+    : atLeast(list.version, SINCE.check)
+      ? undefined
+      : `it does not exist in version ${list.version}`;
+  if (skipped !== undefined) {
+    tell({ kind: 'verb', verb: 'CHECK', durationMs: 0, links: [], skipped });
+    return true;
+  }
+  return (await runVerb('CHECK', observer, tell, () => checkNetwork(list, attachment, runtime))).ok;
+}
+
+/**
+ * Attaches a second container, sees whether the promises hold, and detaches it again.
+ * @returns shapes of what the second container added: what every container gets
+ */
+async function probe(
+  trial: Trial,
+  scene: Omit<Scene, 'neighbour'>,
+  capabilities: JsonObject,
+  look: () => Snapshot,
+  tell: Tell,
+): Promise<ReadonlySet<string>> {
+  const { list } = trial;
+  const place = createContainer('neighbour');
+  const attachment = attachmentTo(place, trial, capabilities);
+  const runtime = runtimeOf(trial);
+  const alone = look();
+  let neighbour: Attached | undefined;
+  try {
+    const result = await addNetwork(list, attachment, runtime);
+    neighbour = { place, result: parseResult(result, list.version) };
+  } catch (error) {
+    tell({ kind: 'probe', what: 'a second container joins', outcome: 'failed', seen: describeError(error) });
+  }
+  const shapes = shapesAdded(alone, look());
+  runProbes(promisesOf({ ...scene, neighbour }), trial.keepGoing, tell);
+  if (neighbour) tell(await leave(() => deleteNetwork(list, attachment, runtime), alone, look));
+  return shapes;
+}
+
+function runProbes(probes: readonly Probe[], keepGoing: boolean, tell: Tell): void {
+  for (const { what, run } of probes) {
+    const section = { kind: 'probe', what, ...runProbe(run) } as const;
+    tell(section);
+    if (isProblem(section) && !keepGoing) return;
+  }
+}
+
+function runProbe(run: Probe['run']): ReturnType<Probe['run']> {
+  try {
+    return run();
+  } catch (error) {
+    return { outcome: 'failed', seen: describeError(error) };
+  }
+}
+
+async function leave(run: () => Promise<void>, alone: Snapshot, look: () => Snapshot): Promise<Section> {
+  const what = 'a second container leaves nothing behind';
+  try {
+    await run();
+  } catch (error) {
+    return { kind: 'probe', what, outcome: 'failed', seen: describeError(error) };
+  }
+  const left = judgeRound(alone, look());
+  if (left.length) return { kind: 'probe', what, outcome: 'failed', seen: left.join(', ') };
+  return { kind: 'probe', what, outcome: 'ok', seen: '' };
+}
+
+function attachmentTo(
+  { name, netns }: Place,
+  { ifname, args }: Trial,
+  capabilityArgs: JsonObject,
+): Attachment {
+  return { containerId: `catena-try-${name}`, netns: netns.path, ifname, args, capabilityArgs };
+}
+
+function runtimeOf({ pluginDirs, env }: Trial, observer?: Observer): Runtime {
+  return { pluginDirs, env, ...(observer ? { onLink: observer.onLink } : {}) };
+}
