@@ -32,6 +32,12 @@ describe('validateBridgeConf()', () => {
   });
 
   test('accepts what podman writes, keys in any letter case', () => {
-    validate({ BRIDGE: 'cni-podman0', isgateway: true, ipMasq: true, hairpinMode: true, ipMasqBackend: null });
+    validate({
+      BRIDGE: 'cni-podman0',
+      isgateway: true,
+      ipMasq: true,
+      hairpinMode: true,
+      ipMasqBackend: null,
+    });
   });
 });
