@@ -23,6 +23,11 @@ export function convertDown(result: JsonObject, version: SpecVersion): JsonObjec
   return { cniVersion: version, ...converted };
 }
 
+/** True when results of both versions look the same but for their label. */
+export function sameLayout(a: SpecVersion, b: SpecVersion): boolean {
+  return layoutOf(a) === layoutOf(b);
+}
+
 function layoutOf(version: SpecVersion): Layout {
   if (atLeast(version, '1.0.0')) return 'ips';
   return atLeast(version, '0.3.0') ? 'versionedIps' : 'ip4';

@@ -1,6 +1,8 @@
 // What does a link report, and is what it printed a valid report?
 import * as z from 'zod/mini';
-import { convertDown, convertUp } from './convert.ts';
+import { findCidr } from '../net/cidr.ts';
+import { findIp } from '../net/ip.ts';
+import { convertDown, convertUp, sameLayout } from './convert.ts';
 import { CniError, ErrorCode } from './errors.ts';
 import { decode, isObject, type JsonObject } from './json.ts';
 import { CURRENT_VERSION, incompatible, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './version.ts';
@@ -60,10 +62,18 @@ export const Dns = z.looseObject({
   options: z.optional(z.array(z.string())),
 });
 
+const CidrText = z
+  .string()
+  .check(z.refine(text => findCidr(text) !== undefined, 'must be an address with a prefix length'));
+/** Empty counts as absent, as in the reference. */
+const GatewayText = z
+  .string()
+  .check(z.refine(text => text === '' || findIp(text) !== undefined, 'must be an address'));
+
 /** The schema of {@link ResultRoute}, also used for the `routes` key of IPAM configurations. */
 export const Route = z.looseObject({
-  dst: z.string(),
-  gw: z.optional(z.string()),
+  dst: CidrText,
+  gw: z.optional(GatewayText),
   mtu: z.optional(z.int()),
   advmss: z.optional(z.int()),
   priority: z.optional(z.int()),
@@ -87,8 +97,8 @@ const ResultSchema = z.looseObject({
   ips: z.optional(
     z.array(
       z.looseObject({
-        address: z.string(),
-        gateway: z.optional(z.string()),
+        address: CidrText,
+        gateway: z.optional(GatewayText),
         interface: z.optional(z.int()),
       }),
     ),
@@ -125,9 +135,15 @@ export function renderResult(result: Result, version: SpecVersion): JsonObject {
   return convertDown(result, version);
 }
 
-/** Text of a result object in any version, rewritten to another one; both directions. */
+/**
+ * A result object of any version, checked and brought to another one; keys we do not know are kept. Between versions
+ * that look the same only the label changes.
+ * @throws CniError 1 and 6 as {@link parseResult}, 7 as {@link renderResult}
+ */
 export function convertResult(object: JsonObject, to: SpecVersion): JsonObject {
-  return renderResult(parseResult(object, '0.1.0'), to);
+  const from = resultVersionOf(object, '0.1.0');
+  const result = parseResult(object, from);
+  return sameLayout(from, to) ? { ...object, cniVersion: to } : renderResult(result, to);
 }
 
 /**

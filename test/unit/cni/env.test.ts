@@ -1,0 +1,117 @@
+import { describe, expect, test } from 'bun:test';
+import { COMMANDS, findContainerIdProblem, parseEnv, parseNetworkName } from '../../../src/cni/env.ts';
+import { CniError } from '../../../src/cni/errors.ts';
+
+const FULL = {
+  CNI_COMMAND: 'ADD',
+  CNI_CONTAINERID: 'c1',
+  CNI_NETNS: '/run/netns/x',
+  CNI_IFNAME: 'eth0',
+  CNI_ARGS: 'A=b',
+  CNI_PATH: '/a:/b',
+};
+function errorOf(env: Record<string, string>): CniError {
+  try {
+    parseEnv(env);
+  } catch (error) {
+    if (error instanceof CniError) return error;
+  }
+  throw new Error('no CniError was thrown');
+}
+
+describe('parseEnv()', () => {
+  test('reads every variable', () => {
+    expect(parseEnv(FULL)).toEqual({
+      command: 'ADD',
+      containerId: 'c1',
+      netns: '/run/netns/x',
+      ifname: 'eth0',
+      args: 'A=b',
+      path: '/a:/b',
+      netnsOverride: false,
+    });
+  });
+
+  test.each([
+    ['ADD', ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME']],
+    ['CHECK', ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME']],
+    ['DEL', ['CNI_CONTAINERID', 'CNI_IFNAME']],
+  ])('names what %s misses, in the order of the reference', (command, names) => {
+    expect(errorOf({ CNI_COMMAND: command }).toReply()).toEqual({
+      code: 4,
+      msg: `required env variables [${names.join(',')}] missing`,
+    });
+  });
+
+  test.each(['GC', 'STATUS', 'VERSION'])('%s needs the command only, and judges nothing else', command => {
+    expect(parseEnv({ CNI_COMMAND: command, CNI_CONTAINERID: '../x', CNI_IFNAME: 'a/b' })).toMatchObject({
+      command,
+      containerId: '../x',
+      ifname: 'a/b',
+      netns: '',
+    } as never);
+  });
+
+  test('reports everything that is wrong at once', () => {
+    const error = errorOf({ CNI_COMMAND: 'ADD', CNI_CONTAINERID: '.x', CNI_IFNAME: 'sixteen-bytes-xx' });
+    expect(error.code).toBe(4);
+    expect(error.message).toContain('required env variables [CNI_NETNS] missing; invalid CNI_CONTAINERID: ');
+    expect(error.message).toContain('invalid CNI_IFNAME: ');
+    expect(error.details).toBe('CNI_CONTAINERID=".x", CNI_IFNAME="sixteen-bytes-xx"');
+  });
+
+  test.each([
+    [{}, 'required env variables [CNI_COMMAND] missing'],
+    [{ CNI_COMMAND: '' }, 'required env variables [CNI_COMMAND] missing'],
+    [{ CNI_COMMAND: 'add' }, 'unknown CNI_COMMAND: add'],
+    [{ ...FULL, CNI_COMMAND: 'UPDATE' }, 'unknown CNI_COMMAND: UPDATE'],
+  ])('refuses %j', (env, message) => {
+    expect(errorOf(env)).toMatchObject({ code: 4, message });
+  });
+
+  test.each([
+    ['1', true],
+    ['true', true],
+    ['TRUE', true],
+    ['yes', false],
+    ['0', false],
+    ['', false],
+  ])('takes CNI_NETNS_OVERRIDE=%j for %p', (value, expected) => {
+    expect(parseEnv({ ...FULL, CNI_NETNS_OVERRIDE: value }).netnsOverride).toBe(expected);
+  });
+
+  test('knows the six commands', () => {
+    expect([...COMMANDS]).toEqual(['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION']);
+  });
+});
+
+describe('findContainerIdProblem()', () => {
+  test.each(['a', '0', 'cnitool-0a.b_C', 'a'.repeat(500)])('takes %j', id => {
+    expect(findContainerIdProblem(id)).toBeUndefined();
+  });
+
+  test.each(['', '-a', '.a', '_a', 'a/b', 'a b', 'a:b', 'a\n', 'ä', '..'])('refuses %j', id => {
+    expect(findContainerIdProblem(id)).toContain('it must start with a letter or digit');
+  });
+});
+
+describe('parseNetworkName()', () => {
+  test('returns the name', () => {
+    expect(parseNetworkName('pod-net.1')).toBe('pod-net.1');
+  });
+
+  test.each([
+    [undefined, 'missing network name', undefined],
+    ['', 'missing network name', undefined],
+    [7, 'it must be a string', '7'],
+    ['../x', 'invalid characters found in network name', '../x'],
+  ])('refuses %j', (name, message, details) => {
+    try {
+      parseNetworkName(name);
+      expect.unreachable();
+    } catch (error) {
+      expect(error).toMatchObject({ code: 7, details } as never);
+      expect((error as Error).message).toContain(message);
+    }
+  });
+});

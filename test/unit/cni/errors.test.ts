@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'bun:test';
+import { CniError, describeError, toCniError } from '../../../src/cni/errors.ts';
+
+describe('CniError', () => {
+  test('renders itself as the specification says', () => {
+    const error = new CniError(7, 'no name', { details: 'in the file' });
+    expect(error.toReply('1.0.0')).toEqual({
+      cniVersion: '1.0.0',
+      code: 7,
+      msg: 'no name',
+      details: 'in the file',
+    });
+    expect(Object.keys(error.toReply('1.0.0'))).toEqual(['cniVersion', 'code', 'msg', 'details']);
+    expect(error.name).toBe('CniError');
+  });
+
+  test('leaves empty details and an unknown version out', () => {
+    expect(new CniError(0, 'x', { details: '' }).toReply()).toEqual({ code: 0, msg: 'x' });
+  });
+
+  test('has no cause unless given one', () => {
+    expect('cause' in new CniError(0, 'x')).toBe(false);
+    expect(new CniError(0, 'x', { cause: 'why' }).cause).toBe('why');
+  });
+});
+
+describe('toCniError()', () => {
+  test('returns one as it is', () => {
+    const error = new CniError(11, 'later');
+    expect(toCniError(error)).toBe(error);
+  });
+
+  test('keeps the code of one that is wrapped, and tells what was around it', () => {
+    const link = { network: 'n', link: 'l', index: 0, verb: 'ADD' };
+    const inner = new CniError(11, 'later', { details: 'busy', link });
+    expect(toCniError(new Error('Cannot add', { cause: inner }))).toMatchObject({
+      code: 11,
+      message: 'later',
+      details: 'busy; Cannot add: later',
+      link,
+    });
+  });
+
+  test.each([
+    ['an error', new Error('boom'), 'boom'],
+    ['an error with a cause', new Error('outer', { cause: new Error('inner') }), 'outer: inner'],
+    ['a text', 'a text', 'a text'],
+    ['nothing', undefined, ''],
+  ])('makes 999 of %s', (_, thrown, message) => {
+    expect(toCniError(thrown)).toMatchObject({ code: 999, message });
+  });
+});
+
+describe('describeError()', () => {
+  test('says each text of the chain once', () => {
+    const inner = new Error('EACCES: permission denied');
+    const middle = new Error('Cannot open "x": EACCES: permission denied', { cause: inner });
+    expect(describeError(new Error('Cannot add', { cause: middle }))).toBe(
+      'Cannot add: Cannot open "x": EACCES: permission denied',
+    );
+  });
+
+  test('says all of several', () => {
+    expect(describeError(new AggregateError([new Error('a'), new Error('b')], 'two'))).toBe('two: a: b');
+  });
+});

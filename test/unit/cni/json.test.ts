@@ -1,0 +1,90 @@
+import { describe, expect, test } from 'bun:test';
+import * as z from 'zod/mini';
+import { decode, foldKeys, isObject, parseObject } from '../../../src/cni/json.ts';
+
+test('isObject() takes objects only', () => {
+  expect([{}, JSON.parse('{"__proto__":1}')].every(isObject)).toBe(true);
+  expect([null, [], 'x', 1, true, undefined].some(isObject)).toBe(false);
+});
+
+describe('parseObject()', () => {
+  test('returns the object', () => {
+    expect(parseObject('{"a":[1]}', 'x')).toEqual({ a: [1] });
+  });
+
+  test.each([
+    ['', 'Cannot decode the thing: '],
+    ['{', 'Cannot decode the thing: '],
+    ['{} {}', 'Cannot decode the thing: '],
+    ['null', 'expected a JSON object, found null'],
+    ['[]', 'expected a JSON object, found an array'],
+    ['"x"', 'expected a JSON object, found a string'],
+  ])('refuses %j with code 6', (text, message) => {
+    expect(() => parseObject(text, 'the thing')).toThrow(
+      expect.objectContaining({ code: 6, message: expect.stringContaining(message) }),
+    );
+  });
+});
+
+const Port = z.object({
+  hostPort: z.int().check(z.minimum(1), z.maximum(65535)),
+  protocol: z.optional(z.enum(['tcp', 'udp'])),
+});
+const Conf = z.looseObject({
+  type: z.string(),
+  ports: z.optional(z.array(Port)),
+  flags: z.optional(z.record(z.string(), z.boolean())),
+});
+
+describe('foldKeys()', () => {
+  test('gives keys the spelling of the schema, at every depth', () => {
+    const value = { Type: 't', PORTS: [{ HostPort: 1, PROTOCOL: 'tcp' }], Flags: { Kept: true } };
+    expect(foldKeys(Conf, value)).toEqual({
+      type: 't',
+      ports: [{ hostPort: 1, protocol: 'tcp' }],
+      flags: { Kept: true },
+    });
+  });
+
+  test('prefers the exact key to a folded one, in any order', () => {
+    expect(foldKeys(Conf, { TYPE: 'a', type: 'b' })).toEqual({ type: 'b' });
+    expect(foldKeys(Conf, { type: 'b', TYPE: 'a' })).toEqual({ type: 'b' });
+  });
+
+  test('leaves unknown keys alone, and null of known ones out', () => {
+    const value = JSON.parse('{"type":"t","Other":null,"ports":null,"__proto__":{"x":1}}');
+    const folded = foldKeys(Conf, value) as object;
+    expect(JSON.stringify(folded)).toBe('{"type":"t","Other":null,"__proto__":{"x":1}}');
+    expect(Object.getPrototypeOf(folded)).toBe(Object.prototype);
+  });
+});
+
+describe('decode()', () => {
+  test('returns the value with its unknown keys', () => {
+    expect(decode(Conf, { Type: 't', more: 1 }, 'x')).toEqual({ type: 't', more: 1 });
+  });
+
+  test.each([
+    [{}, '"type" must be of type string, it is missing'],
+    [{ type: 1 }, '"type" must be of type string, found 1'],
+    [{ type: 't', ports: [{ hostPort: 0 }] }, '"ports[0].hostPort" must be at least 1, found 0'],
+    [{ type: 't', ports: [{ hostPort: 70000 }] }, '"ports[0].hostPort" must be at most 65535, found 70000'],
+    [
+      { type: 't', ports: [{ hostPort: 1, protocol: 'x' }] },
+      '"ports[0].protocol" must be one of "tcp", "udp", found "x"',
+    ],
+    [{ type: 't', ports: 'x' }, '"ports" must be of type array, found "x"'],
+    [{ type: 't', flags: { a: 1 } }, '"flags.a" must be of type boolean, found 1'],
+    [[], 'must be of type object, found []'],
+  ])('refuses %j', (value, message) => {
+    expect(() => decode(Conf, value, 'the thing')).toThrow(
+      expect.objectContaining({ code: 7, message: `Cannot use the thing: ${message}` }),
+    );
+  });
+
+  test('names every problem, with the code it is given', () => {
+    expect(() => decode(Conf, { type: 1, ports: 2 }, 'x', 2)).toThrow(
+      expect.objectContaining({ code: 2, message: expect.stringMatching(/"type" .*; "ports" /) }),
+    );
+  });
+});
