@@ -3,7 +3,9 @@ import { CniError } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
+import type { FieldValue } from '../../../src/netlink/nft/datatype.ts';
 import { addElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import { countRules } from '../../../src/netlink/nft/rule.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import {
@@ -15,7 +17,7 @@ import {
   planElements,
 } from '../elements.ts';
 import { type FamilyPlan, type Forward, renderHostPort } from '../plan.ts';
-import { ALL_SETS, SETS, skeletonChanges } from '../skeleton.ts';
+import { ALL_SETS, planChains, SETS, skeletonChanges, TABLE } from '../skeleton.ts';
 import { removalOf } from './release.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
@@ -38,23 +40,22 @@ export function claimPorts(
 ): Claim[] {
   const entries = plans.flatMap(plan => planElements(plan, owner, masquerading));
   let gone: Claim[] = [];
-  const attempt = (skeleton: readonly Request[]) =>
+  const pods = plans.map(({ pod }) => pod);
+  const attempt = (isSkeletonThere: () => boolean) =>
     commitAfterReading(socket, () => {
-      const outdated = [
-        owner,
-        ...plans.flatMap(({ family, pod }) => findFormerOwner(socket, family, pod, owner)),
-      ];
+      const outdated = [owner, ...findFormerOwners(socket, plans, owner)];
       refuseTaken(socket, plans, outdated);
       const removals = outdated.map(one => removalOf(socket, one));
       gone = removals.flatMap(({ claims }) => claims);
+      const skeleton = isSkeletonThere() ? [] : skeletonChanges(pods);
       return [...skeleton, ...removals.flatMap(({ changes }) => changes), ...additions(entries)];
     });
   try {
-    attempt([]);
+    attempt(() => hasRules(socket, pods));
   } catch (thrown) {
-    // The first attachment of all, the first with its prefix length, or somebody flushed the rule set.
+    // A set is missing that no rule mentions: somebody deleted it, or the skeleton is that of an older release.
     if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
-    attempt(skeletonChanges(plans.map(({ pod }) => pod)));
+    attempt(() => false);
   }
   return gone;
 }
@@ -67,11 +68,21 @@ export function trySkeleton(socket: NetlinkSocket): void {
   tryOut(socket, skeletonChanges([]));
 }
 
-/** Whoever had the pod's address before is gone, or the address would not have been handed out again. */
-function findFormerOwner(socket: NetlinkSocket, family: 4 | 6, pod: Cidr, owner: Owner): Owner[] {
-  const former = findElement(socket, SETS[family].pods, [pod.ip]);
-  if (former?.comment === undefined || former.comment === owner.note) return [];
-  return [{ note: former.comment, handle: String((former.data as readonly string[])[0]) }];
+/** False for the first attachment of all or of its prefix length, and after somebody flushed rules. */
+function hasRules(socket: NetlinkSocket, pods: readonly Cidr[]): boolean {
+  const counts = countRules(socket, TABLE);
+  return planChains(pods).every(({ name, rules }) => counts.get(name) === rules.length);
+}
+
+/** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */
+function findFormerOwners(socket: NetlinkSocket, plans: readonly FamilyPlan[], owner: Owner): Owner[] {
+  const former = new Map<string, Owner>();
+  for (const { family, pod } of plans) {
+    const { comment: note, data } = findElement(socket, SETS[family].pods, [pod.ip]) ?? {};
+    if (note === undefined || note === owner.note) continue;
+    former.set(note, { note, handle: String((data as readonly FieldValue[])[0]) });
+  }
+  return [...former.values()];
 }
 
 function refuseTaken(socket: NetlinkSocket, plans: readonly FamilyPlan[], outdated: readonly Owner[]): void {

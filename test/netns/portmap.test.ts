@@ -1,0 +1,672 @@
+// Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
+
+import { describe, expect, test } from 'bun:test';
+import {
+  type Container,
+  type Lab,
+  type Namespace,
+  type Outside,
+  type Row,
+  useLabs,
+} from '../helpers/netns.ts';
+import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
+import { describeRoot, requires, testNeeding } from '../helpers/skip.ts';
+import { hasCheck, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { echo, startServer } from '../helpers/traffic.ts';
+
+interface Pod extends Container {
+  readonly v4: string;
+  readonly v6: string;
+}
+
+interface Mapping {
+  hostPort: number;
+  containerPort: number;
+  protocol?: string;
+  hostIP?: string;
+}
+
+interface Call {
+  readonly version?: string;
+  readonly network?: string;
+  readonly conf?: object;
+  readonly prevResult?: unknown;
+}
+
+const BRIDGE = { v4: '10.9.0.1', v6: 'fd00:9::1' };
+const PROTOCOLS = ['tcp', 'udp'] as const;
+const FAMILIES = ['v4', 'v6'] as const;
+const WEB: Mapping[] = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
+
+describeRoot(
+  'portmap',
+  () => {
+    const createLab = useLabs();
+
+    test.each(SPEC_VERSIONS)('[%s] ADD maps ports, CHECK confirms, DEL takes them back', async version => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const before = await lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] });
+      const added = await add(lab, pod, [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }], {
+        version,
+      });
+      expect(added).toMatchObject({ exitCode: 0, result: prevResultOf(pod, version) });
+      const owner = `catena:podnet/${pod.id}/eth0`;
+      expect(await elementsOf(lab)).toMatchObject({
+        wildcard4: [[elem(owner, ['tcp', 8080]), { concat: [pod.v4, 80] }]],
+        wildcard6: [[elem(owner, ['tcp', 8080]), { concat: [pod.v6, 80] }]],
+        snat4: [[elem(owner, pod.v4), { goto: { target: 'snat4_24' } }]],
+        snat6: [[elem(owner, pod.v6), { goto: { target: 'snat6_64' } }]],
+        hairpin4: [elem(owner, ['10.9.0.0', pod.v4])],
+        hairpin6: [elem(owner, ['fd00:9::', pod.v6])],
+      });
+      if (hasCheck(version)) {
+        expect(await check(lab, pod, WEB.slice(0, 1), { version })).toMatchObject({
+          exitCode: 0,
+          stdout: '',
+        });
+      }
+      expect(await del(lab, pod, { version })).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await elementsOf(lab)).toEqual({});
+      expect(await lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] })).toEqual(before);
+    });
+
+    describe.each(PROTOCOLS)('traffic by %s', protocol => {
+      test.each(FAMILIES)('reaches the pod by IP%s from everywhere', async family => {
+        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+        await lab.ip(lab.host, 'link', 'set', 'pod2', 'type', 'bridge_slave', 'hairpin', 'on');
+        await startServer(lab, pod, { protocol, port: 80 });
+        expect((await add(lab, pod, WEB)).exitCode).toBe(0);
+        const host = outside.hostAddress[family];
+        const peer = (from: Namespace, address: string) => peerSeen(lab, from, protocol, address);
+        // Who comes from elsewhere stays visible; who would not find the way back becomes the host.
+        expect(await peer(outside, host)).toBe(outside.address[family]);
+        expect(await peer(lab.host, host)).toBe(host);
+        expect(await peer(neighbour, host)).toBe(BRIDGE[family]);
+        expect(await peer(neighbour, BRIDGE[family])).toBe(BRIDGE[family]);
+        expect(await peer(pod, host)).toBe(BRIDGE[family]);
+        if (family === 'v4') expect(await peer(lab.host, '127.0.0.1')).toBe(BRIDGE.v4);
+      });
+
+      test.each(FAMILIES)('reaches the pod by IP%s where bridges bypass the packet filter', async family => {
+        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+        await bypassBridgeFilter(lab);
+        await startServer(lab, pod, { protocol, port: 80 });
+        expect((await add(lab, pod, WEB)).exitCode).toBe(0);
+        for (const from of [pod, neighbour]) {
+          expect(await peerSeen(lab, from, protocol, outside.hostAddress[family])).toBe(BRIDGE[family]);
+        }
+      });
+
+      test('leaves other ports, other addresses and unmapped families alone', async () => {
+        const { lab, pod, outside } = await podOnBridge(createLab);
+        await startServer(lab, pod, { protocol, port: 80 });
+        const mapping = { hostPort: 8080, containerPort: 80, protocol, hostIP: outside.hostAddress.v4 };
+        expect((await add(lab, pod, [mapping])).exitCode).toBe(0);
+        const reach = (address: string, port = 8080) => answers(lab, outside, protocol, address, port);
+        expect(await reach(outside.hostAddress.v4)).toBe(true);
+        expect(await reach(outside.hostAddress.v4, 8081)).toBe(false);
+        expect(await reach(BRIDGE.v4)).toBe(false);
+        expect(await reach(outside.hostAddress.v6)).toBe(false);
+      });
+
+      test('ends with DEL', async () => {
+        const { lab, pod, outside } = await podOnBridge(createLab);
+        await startServer(lab, pod, { protocol, port: 80 });
+        await add(lab, pod, WEB);
+        expect(await answers(lab, outside, protocol, outside.hostAddress.v4)).toBe(true);
+        await del(lab, pod);
+        expect(await answers(lab, outside, protocol, outside.hostAddress.v4)).toBe(false);
+      });
+    });
+
+    test('ADD takes hostIP as address, as all of its family, or as localhost', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const hostIPs = ['', '0.0.0.0', '::', '127.0.0.1', '10.201.0.1', 'fd00:201::1', '::ffff:10.201.0.1'];
+      const mappings = hostIPs.map((hostIP, i) => ({ hostPort: 8000 + i, containerPort: 80, hostIP }));
+      expect((await add(lab, pod, mappings)).exitCode).toBe(0);
+      const keys = await keysOf(lab);
+      expect(keys.wildcard4).toEqual([
+        ['tcp', 8000],
+        ['tcp', 8001],
+      ]);
+      expect(keys.wildcard6).toEqual([
+        ['tcp', 8000],
+        ['tcp', 8002],
+      ]);
+      expect(keys.specific4).toEqual([
+        ['10.201.0.1', 'tcp', 8004],
+        ['10.201.0.1', 'tcp', 8006],
+        ['127.0.0.1', 'tcp', 8003],
+      ]);
+      expect(keys.specific6).toEqual([['fd00:201::1', 'tcp', 8005]]);
+      await startServer(lab, pod, { protocol: 'tcp', port: 80 });
+      expect(await answers(lab, lab.host, 'tcp', '127.0.0.1', 8003)).toBe(true);
+      expect(await answers(lab, lab.host, 'tcp', BRIDGE.v4, 8003)).toBe(false);
+    });
+
+    test('ADD maps SCTP, and any letter case of a protocol', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const mapping = { hostPort: 9000, containerPort: 9, protocol: 'SCTP' };
+      expect((await add(lab, pod, [mapping])).exitCode).toBe(0);
+      expect(await keysOf(lab)).toMatchObject({ wildcard4: [['sctp', 9000]], wildcard6: [['sctp', 9000]] });
+    });
+
+    test('ADD with snat off changes no source and leaves route_localnet alone', async () => {
+      const { lab, pod, outside } = await podOnBridge(createLab);
+      await startServer(lab, pod, { protocol: 'tcp', port: 80 });
+      expect((await add(lab, pod, WEB, { conf: { snat: false } })).exitCode).toBe(0);
+      expect(await peerSeen(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(outside.address.v4);
+      expect(Object.keys(await elementsOf(lab)).filter(name => /snat|hairpin/.test(name))).toEqual([]);
+      expect(await lab.sysctl(lab.host, 'net/ipv4/conf/br0/route_localnet')).toBe('0');
+      expect((await check(lab, pod, WEB, { conf: { snat: false } })).exitCode).toBe(0);
+    });
+
+    test('ADD with masqAll gives every client the address of the host', async () => {
+      const { lab, pod, outside } = await podOnBridge(createLab);
+      for (const protocol of PROTOCOLS) await startServer(lab, pod, { protocol, port: 80 });
+      expect((await add(lab, pod, WEB, { conf: { masqAll: true } })).exitCode).toBe(0);
+      for (const family of FAMILIES) {
+        expect(await peerSeen(lab, outside, 'tcp', outside.hostAddress[family])).toBe(BRIDGE[family]);
+      }
+      expect((await check(lab, pod, WEB, { conf: { masqAll: true } })).exitCode).toBe(0);
+    });
+
+    test('ADD does not touch connections that were not forwarded', async () => {
+      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      await startServer(lab, pod, { protocol: 'tcp', port: 80 });
+      await add(lab, pod, WEB, { conf: { masqAll: true } });
+      expect(await peerSeen(lab, outside, 'tcp', pod.v4, 80)).toBe(outside.address.v4);
+      expect(await peerSeen(lab, neighbour, 'tcp', pod.v4, 80)).toBe(neighbour.v4);
+    });
+
+    test('ADD opens 127.0.0.1 for the host, but not the loopback of the host for pods', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await add(lab, pod, WEB);
+      expect(await lab.sysctl(lab.host, 'net/ipv4/conf/br0/route_localnet')).toBe('1');
+      await startServer(lab, lab.host, { protocol: 'tcp', port: 9999, address: '127.0.0.1' });
+      await lab.sysctl(neighbour, 'net/ipv4/conf/all/route_localnet', 1);
+      await lab.ip(neighbour, 'addr', 'flush', 'dev', 'lo');
+      await lab.ip(neighbour, 'route', 'add', '127.0.0.1', 'via', BRIDGE.v4, 'src', neighbour.v4);
+      expect(await answers(lab, neighbour, 'tcp', '127.0.0.1', 9999)).toBe(false);
+      await lab.run(lab.host, ['nft', 'flush', 'chain', 'inet', 'catena_portmap', 'guard']);
+      // Without the guard it would have got through: the test tests what it says.
+      expect(await answers(lab, neighbour, 'tcp', '127.0.0.1', 9999)).toBe(true);
+    });
+
+    test('ADD twice is ADD once, and other mappings replace the earlier ones', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      await add(lab, pod, WEB);
+      const once = await elementsOf(lab);
+      expect((await add(lab, pod, WEB)).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual(once);
+      const other = [
+        { hostPort: 8080, containerPort: 81, protocol: 'tcp' },
+        { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' },
+      ];
+      expect((await add(lab, pod, other, { conf: { snat: false } })).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toMatchObject({
+        wildcard4: [[elem(`catena:podnet/${pod.id}/eth0`, ['tcp', 8080]), { concat: [pod.v4, 81] }]],
+      });
+      expect(Object.keys(await elementsOf(lab)).sort()).toEqual(
+        ['claims4', 'claims6', 'hostips4', 'pods4', 'pods6', 'specific4', 'wildcard4', 'wildcard6'].sort(),
+      );
+      await del(lab, pod);
+      expect(Object.keys(await elementsOf(lab))).toEqual(['hostips4']);
+    });
+
+    test('ADD without mappings makes no kernel call', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const trace = { CATENA_NETLINK_TRACE: '1' };
+      const empty = await add(lab, pod, [], {}, trace);
+      expect(empty).toMatchObject({ exitCode: 0, result: prevResultOf(pod), stderr: '' });
+      const noAddress = { cniVersion: LATEST_SPEC_VERSION, ips: [] };
+      const without = await add(lab, pod, WEB, { prevResult: noAddress }, trace);
+      expect(without).toMatchObject({ exitCode: 0, stderr: '' });
+      expect((await add(lab, pod, WEB, {}, trace)).stderr).toContain('NEWSETELEM');
+      expect(await lab.nft(lab.host, 'list', 'tables')).toHaveLength(1);
+    });
+
+    test('ADD of a port that is taken names the owner and leaves nothing', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await add(lab, pod, [
+        { hostPort: 8080, containerPort: 80 },
+        { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' },
+      ]);
+      const before = await elementsOf(lab);
+      const cases: [Mapping, string][] = [
+        [{ hostPort: 8080, containerPort: 81 }, '8080/tcp'],
+        [{ hostPort: 8080, containerPort: 81, hostIP: '127.0.0.1' }, '8080/tcp'],
+        [{ hostPort: 8080, containerPort: 81, hostIP: 'fd00:201::1' }, '8080/tcp'],
+        [{ hostPort: 53, containerPort: 54, protocol: 'udp', hostIP: '10.201.0.1' }, '10.201.0.1:53/udp'],
+        [{ hostPort: 53, containerPort: 54, protocol: 'udp' }, '10.201.0.1:53/udp'],
+        [{ hostPort: 53, containerPort: 54, protocol: 'udp', hostIP: '0.0.0.0' }, '10.201.0.1:53/udp'],
+      ];
+      for (const [mapping, held] of cases) {
+        const refused = await add(lab, neighbour, [{ hostPort: 7000, containerPort: 70 }, mapping]);
+        expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
+        expect(refused.error?.msg).toEndWith(`"catena:podnet/${pod.id}/eth0" holds ${held}`);
+        expect(await elementsOf(lab)).toEqual(before);
+      }
+      const free: Mapping[] = [
+        { hostPort: 8080, containerPort: 80, protocol: 'udp' },
+        { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.9.0.1' },
+        { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '::' },
+      ];
+      expect((await add(lab, neighbour, free)).exitCode).toBe(0);
+    });
+
+    test('ADD evicts whoever had the address of the pod before', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);
+      const prevResult = prevResultOf({ ...neighbour, v4: pod.v4, v6: pod.v6 });
+      expect((await add(lab, neighbour, WEB, { prevResult })).exitCode).toBe(0);
+      const owners = JSON.stringify(await elementsOf(lab)).match(/catena:[^"]*/g);
+      expect([...new Set(owners)]).toEqual([`catena:podnet/${neighbour.id}/eth0`]);
+      expect((await del(lab, pod)).exitCode).toBe(0);
+      expect((await check(lab, neighbour, WEB, { prevResult })).exitCode).toBe(0);
+    });
+
+    test('of many ADDs at once for one port a single one succeeds, and all others with ports of their own', async () => {
+      const { lab } = await podOnBridge(createLab);
+      const fakes = Array.from({ length: 8 }, (_, i) => fakePod(lab, i));
+      const pods = await Promise.all(fakes);
+      const rivals = await Promise.all(
+        pods.map((pod, i) => add(lab, pod, [i % 2 ? WEB[0] : { ...WEB[0], hostIP: BRIDGE.v4 }] as Mapping[])),
+      );
+      // Ports on one address exclude those on all, not each other on different ones: here it is the same one.
+      expect(rivals.filter(({ exitCode }) => exitCode === 0)).toHaveLength(1);
+      await Promise.all(pods.map(pod => del(lab, pod)));
+      const own = (i: number) => [{ hostPort: 9000 + i, containerPort: 80 }];
+      const added = await Promise.all(pods.map((pod, i) => add(lab, pod, own(i))));
+      expect(added.map(({ exitCode, stdout }) => (exitCode ? stdout : ''))).toEqual(Array(8).fill(''));
+      expect((await keysOf(lab)).wildcard4).toHaveLength(8);
+      await Promise.all(pods.map(pod => del(lab, pod)));
+      expect(Object.keys(await elementsOf(lab))).toEqual(['hostips4']);
+    });
+
+    test('DEL and CHECK manage hundreds of mappings', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const many = Array.from({ length: 300 }, (_, i) => ({ hostPort: 10_000 + i, containerPort: i + 1 }));
+      expect((await add(lab, pod, many)).exitCode).toBe(0);
+      expect((await keysOf(lab)).wildcard6).toHaveLength(300);
+      expect((await check(lab, pod, many)).exitCode).toBe(0);
+      expect((await del(lab, pod)).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
+    test('DEL needs nothing but the name of the attachment, and may come twice or for nothing', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      expect((await del(lab, pod)).exitCode).toBe(0);
+      await add(lab, pod, WEB);
+      await add(lab, neighbour, [{ hostPort: 7000, containerPort: 80 }]);
+      expect((await del(lab, { ...pod, path: '' })).exitCode).toBe(0);
+      expect((await keysOf(lab)).wildcard4).toEqual([['tcp', 7000]]);
+      expect((await del(lab, pod)).exitCode).toBe(0);
+      const bad = {
+        runtimeConfig: { portMappings: [{ hostPort: 0 }] },
+        backend: 'nope',
+        conditionsV4: ['x'],
+      };
+      expect((await del(lab, neighbour, { conf: bad })).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
+    test('DEL of one network leaves the same container in another alone', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await add(lab, pod, WEB, { network: 'one' });
+      await add(lab, { ...pod, v4: neighbour.v4, v6: neighbour.v6 }, [{ hostPort: 22, containerPort: 22 }], {
+        network: 'two',
+      });
+      await del(lab, pod, { network: 'one' });
+      expect((await keysOf(lab)).wildcard4).toEqual([['tcp', 22]]);
+    });
+
+    test.each(FAMILIES)(
+      'DEL makes UDP flows over IP%s forgotten, so that the next pod gets them',
+      async family => {
+        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+        for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
+        const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
+        await add(lab, pod, WEB);
+        expect(await ask()).toBe(true);
+        await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
+        expect(await ask()).toBe(false);
+        await del(lab, pod);
+        await add(lab, neighbour, WEB);
+        expect(await ask()).toBe(true);
+      },
+    );
+
+    test.each(FAMILIES)(
+      'ADD makes UDP flows over IP%s that began before the mapping forgotten',
+      async family => {
+        const { lab, pod, outside } = await podOnBridge(createLab);
+        await startServer(lab, pod, { protocol: 'udp', port: 80 });
+        const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
+        const own = await startServer(lab, lab.host, { protocol: 'udp', port: 8080 });
+        expect(await ask()).toBe(true);
+        await own.stop();
+        expect(await ask()).toBe(false);
+        await add(lab, pod, WEB);
+        expect(await ask()).toBe(true);
+      },
+    );
+
+    test('ADD keeps UDP flows that go where they should, and those through the host to the same port elsewhere', async () => {
+      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      await startServer(lab, pod, { protocol: 'udp', port: 80 });
+      await startServer(lab, neighbour, { protocol: 'udp', port: 8080 });
+      await add(lab, pod, WEB);
+      expect(await askUdp(lab, outside, outside.hostAddress.v4)).toBe(true);
+      expect(await askUdp(lab, outside, neighbour.v4)).toBe(true);
+      // From here on only flows that are still remembered get through.
+      await load(
+        lab,
+        'add table inet old',
+        'add chain inet old forward { type filter hook forward priority 0; }',
+        'add rule inet old forward ct state new drop',
+      );
+      await add(lab, pod, [...WEB, { hostPort: 8081, containerPort: 80, protocol: 'udp' }]);
+      expect(await askUdp(lab, outside, outside.hostAddress.v4)).toBe(true);
+      expect(await askUdp(lab, outside, neighbour.v4)).toBe(true);
+      await del(lab, pod);
+      expect(await askUdp(lab, outside, neighbour.v4)).toBe(true);
+    });
+
+    test('CHECK names what is missing or was changed', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const mappings = [...WEB, { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' }];
+      const expectProblem = async (command: string, words: string) => {
+        await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+        expect((await add(lab, pod, mappings)).exitCode).toBe(0);
+        expect((await check(lab, pod, mappings)).exitCode).toBe(0);
+        expect((await lab.run(lab.host, ['nft', ...command.split(' ')])).exitCode).toBe(0);
+        const checked = await check(lab, pod, mappings);
+        expect(checked).toMatchObject({ exitCode: 1, error: { code: 999 } });
+        expect(checked.error?.msg).toContain(words);
+      };
+      const t = 'inet catena_portmap';
+      await expectProblem(
+        `delete element ${t} wildcard4 { tcp . 8080 }`,
+        '{ 6 . 8080 } of "wildcard4" is missing',
+      );
+      await expectProblem(
+        `delete element ${t} specific4 { 10.201.0.1 . udp . 53 }`,
+        '"specific4" is missing',
+      );
+      await expectProblem(`delete element ${t} snat6 { ${pod.v6} }`, `{ ${pod.v6} } of "snat6" is missing`);
+      await expectProblem(
+        `delete element ${t} hairpin4 { 10.9.0.0 . ${pod.v4} }`,
+        'of "hairpin4" is missing',
+      );
+      await expectProblem(`flush chain ${t} postrouting`, 'rules of chain "postrouting" are not ours');
+      await expectProblem(`insert rule ${t} hostports accept`, 'rules of chain "hostports" are not ours');
+      await expectProblem(`flush chain ${t} snat4_24`, 'rules of chain "snat4_24" are not ours');
+      await expectProblem(`delete table ${t}`, 'is missing');
+      await add(lab, pod, mappings);
+      await lab.sysctl(lab.host, 'net/ipv4/conf/br0/route_localnet', 0);
+      expect((await check(lab, pod, mappings)).error?.msg).toContain('route_localnet');
+    });
+
+    test('CHECK sees a port that leads elsewhere or belongs to somebody else', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      await add(lab, pod, WEB);
+      const replace = async (element: string) => {
+        await load(
+          lab,
+          'delete element inet catena_portmap wildcard4 { tcp . 8080 }',
+          `add element inet catena_portmap wildcard4 { tcp . 8080 ${element} }`,
+        );
+        return (await check(lab, pod, WEB)).error?.msg;
+      };
+      expect(await replace(`comment "catena:podnet/${pod.id}/eth0" : 10.9.0.77 . 80`)).toContain(
+        'leads elsewhere',
+      );
+      expect(await replace(`comment "me" : ${pod.v4} . 80`)).toContain('belongs to "me"');
+    });
+
+    test('ADD after the rule set was flushed, in whole or in part, restores the skeleton', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      for (const flush of [
+        'flush ruleset',
+        'flush table inet catena_portmap',
+        'flush chain inet catena_portmap output',
+      ]) {
+        await add(lab, neighbour, [{ hostPort: 22, containerPort: 22 }]);
+        await lab.run(lab.host, ['nft', ...flush.split(' ')]);
+        expect((await add(lab, pod, WEB)).exitCode).toBe(0);
+        expect((await check(lab, pod, WEB)).exitCode).toBe(0);
+      }
+    });
+
+    test('GC removes what is not valid, of its own network only', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const third = await addPod(lab, 4);
+      await add(lab, pod, WEB);
+      await add(lab, neighbour, [{ hostPort: 22, containerPort: 22, hostIP: BRIDGE.v4 }]);
+      await add(lab, third, [{ hostPort: 23, containerPort: 23 }], { network: 'other' });
+      const before = await elementsOf(lab);
+      expect((await gc(lab, [pod, neighbour])).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual(before);
+      expect((await gc(lab, [pod])).exitCode).toBe(0);
+      const keys = await keysOf(lab);
+      expect(keys.wildcard4?.toSorted()).toEqual([
+        ['tcp', 23],
+        ['tcp', 8080],
+        ['udp', 8080],
+      ]);
+      expect(keys.specific4).toBeUndefined();
+      expect(keys.hostips4).toBeUndefined();
+      expect((await check(lab, pod, WEB)).exitCode).toBe(0);
+    });
+
+    test('bad input is refused before anything is touched', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const web = { hostPort: 80, containerPort: 80 };
+      const cases: [Mapping[], object, number, string][] = [
+        [[{ ...web, hostPort: 0 }], {}, 7, 'hostPort'],
+        [[{ ...web, hostPort: 70000 }], {}, 7, 'hostPort'],
+        [[{ ...web, containerPort: 0 }], {}, 7, 'containerPort'],
+        [[{ ...web, protocol: 'icmp' }], {}, 7, 'icmp'],
+        [[{ ...web, hostIP: '10.0.0' }], {}, 7, '10.0.0'],
+        [[web, { ...web, containerPort: 81 }], {}, 7, '80 and 81'],
+        [[web], { backend: 'iptables' }, 2, 'iptables'],
+        [[web], { backend: 'pf' }, 7, 'pf'],
+        [[web], { conditionsV4: ['ip', 'saddr', '10.0.0.0/8'] }, 2, 'conditionsV4'],
+        [[web], { externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
+      ];
+      for (const [mappings, conf, code, words] of cases) {
+        const refused = await add(lab, pod, mappings, { conf });
+        expect(refused).toMatchObject({ exitCode: 1, error: { code } });
+        expect(refused.error?.msg).toContain(words);
+      }
+      const alone = await add(lab, pod, [web], { prevResult: undefined });
+      expect(alone).toMatchObject({ exitCode: 1, error: { code: 7 } });
+      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+    });
+
+    test('STATUS asks the kernel and leaves nothing', async () => {
+      const { lab } = await podOnBridge(createLab);
+      expect(await status(lab)).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+      await load(
+        lab,
+        'add table inet catena_portmap',
+        'add set inet catena_portmap wildcard4 { type ipv4_addr; }',
+      );
+      expect(await status(lab)).toMatchObject({ exitCode: 1, error: { code: 50 } });
+    });
+
+    testNeeding(
+      'STATUS without the right to change the packet filter is code 50',
+      async () => {
+        const lab = await createLab();
+        const argv = ['setpriv', '--reuid', '65534', '--clear-groups', `${BIN_DIR}/portmap`];
+        const { stdout, exitCode } = await lab.run(lab.host, argv, {
+          env: { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR },
+          stdin: JSON.stringify(confOf({})),
+        });
+        expect(exitCode).toBe(1);
+        expect(JSON.parse(stdout)).toMatchObject({ code: 50, msg: expect.stringContaining('EPERM') });
+      },
+      requires('setpriv'),
+    );
+  },
+  requires('ip', 'nft'),
+);
+
+interface Scene {
+  readonly lab: Lab;
+  readonly outside: Outside;
+  readonly pod: Pod;
+  readonly neighbour: Pod;
+}
+
+/** Two pods on a bridge made by hand, and a namespace beyond the host. */
+async function podOnBridge(createLab: () => Promise<Lab>): Promise<Scene> {
+  const lab = await createLab();
+  // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
+  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
+  const outside = await lab.outside();
+  await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
+  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v4}/24`, 'dev', 'br0');
+  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v6}/64`, 'dev', 'br0', 'nodad');
+  await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
+  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+  return { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
+}
+
+async function addPod(lab: Lab, number: number): Promise<Pod> {
+  const pod = await fakePod(lab, number);
+  const port = `pod${number}`;
+  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
+  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
+  await lab.ip(lab.host, 'link', 'set', port, 'master', 'br0', 'up');
+  await lab.ip(pod, 'link', 'set', 'lo', 'up');
+  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
+  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
+  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
+  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v4);
+  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v6);
+  return pod;
+}
+
+/** A pod that has addresses in results only. */
+async function fakePod(lab: Lab, number: number): Promise<Pod> {
+  return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
+}
+
+/** Commands of nft, as one transaction. */
+async function load(lab: Lab, ...commands: string[]): Promise<void> {
+  const stdin = commands.map(command => `${command}\n`).join('');
+  expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0 });
+}
+
+async function bypassBridgeFilter(lab: Lab): Promise<void> {
+  for (const key of ['iptables', 'ip6tables']) {
+    // Only there when the kernel can send bridged packets through the packet filter at all.
+    await lab.run(lab.host, ['sysctl', '-w', `net.bridge.bridge-nf-call-${key}=0`]);
+  }
+}
+
+function prevResultOf(pod: Pod, version: string = LATEST_SPEC_VERSION): object {
+  const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
+  return {
+    cniVersion: version,
+    interfaces: [{ name: 'pod' }, { name: 'eth0', sandbox: pod.path }],
+    ips: [
+      { ...family[0], address: `${pod.v4}/24`, interface: 1 },
+      { ...family[1], address: `${pod.v6}/64`, interface: 1 },
+    ],
+  };
+}
+
+function confOf(
+  { version = LATEST_SPEC_VERSION, network = 'podnet', conf }: Call,
+  more: object = {},
+): object {
+  return { cniVersion: version, name: network, type: 'portmap', ...more, ...conf };
+}
+
+function add(lab: Lab, pod: Pod, portMappings: Mapping[], call: Call = {}, env = {}): Promise<PluginReply> {
+  const prevResult = 'prevResult' in call ? call.prevResult : prevResultOf(pod, call.version);
+  const conf = confOf(call, { runtimeConfig: { portMappings } });
+  return lab.plugin('portmap', { command: 'ADD', container: pod, conf, prevResult, env });
+}
+
+function check(lab: Lab, pod: Pod, portMappings: Mapping[], call: Call = {}): Promise<PluginReply> {
+  const prevResult = call.prevResult ?? prevResultOf(pod, call.version);
+  const conf = confOf(call, { runtimeConfig: { portMappings } });
+  return lab.plugin('portmap', { command: 'CHECK', container: pod, conf, prevResult });
+}
+
+function del(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
+  return lab.plugin('portmap', { command: 'DEL', container: pod, conf: confOf(call) });
+}
+
+function gc(lab: Lab, valid: Pod[]): Promise<PluginReply> {
+  const attachments = valid.map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
+  const conf = confOf({}, { 'cni.dev/valid-attachments': attachments });
+  return lab.plugin('portmap', { command: 'GC', conf });
+}
+
+function status(lab: Lab): Promise<PluginReply> {
+  return lab.plugin('portmap', { command: 'STATUS', conf: confOf({}) });
+}
+
+/** The elements of every set that has some. */
+async function elementsOf(lab: Lab): Promise<Record<string, Row[]>> {
+  const rows = await lab.nft(lab.host, 'list', 'table', 'inet', 'catena_portmap');
+  const sets = rows.flatMap(row => row.map ?? row.set ?? []).filter(set => set.elem);
+  return Object.fromEntries(sets.map(set => [set.name, set.elem]));
+}
+
+/** Only their keys. */
+async function keysOf(lab: Lab): Promise<Record<string, unknown[]>> {
+  const sets = Object.entries(await elementsOf(lab));
+  const keyOf = (row: Row) => {
+    const key = Array.isArray(row) ? row[0] : row;
+    const value = key.elem?.val ?? key;
+    return value.concat ?? value;
+  };
+  return Object.fromEntries(sets.map(([name, rows]) => [name, rows.map(keyOf).sort(byText)]));
+}
+
+function byText(a: unknown, b: unknown): number {
+  return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1;
+}
+
+function elem(comment: string, key: unknown): Row {
+  return { elem: { val: Array.isArray(key) ? { concat: key } : key, comment } };
+}
+
+async function peerSeen(
+  lab: Lab,
+  from: Namespace,
+  protocol: 'tcp' | 'udp',
+  address: string,
+  port = 8080,
+): Promise<string | undefined> {
+  return (await echo(lab, from, { protocol, address, port }))?.peer;
+}
+
+async function answers(
+  lab: Lab,
+  from: Namespace,
+  protocol: 'tcp' | 'udp',
+  address: string,
+  port = 8080,
+): Promise<boolean> {
+  return (await echo(lab, from, { protocol, address, port, timeoutMs: 700 })) !== undefined;
+}
+
+/** Asks from one and the same port each time, so that all questions belong to one flow. */
+async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
+  const script = `
+    const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');
+    setTimeout(() => process.exit(1), 700);
+    socket.on('message', () => process.exit(0));
+    socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
+  return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;
+}
