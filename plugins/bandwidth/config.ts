@@ -65,6 +65,15 @@ export function isUnlimited({ ingress, egress }: Limits): boolean {
   return ingress === undefined && egress === undefined;
 }
 
+/** Like {@link isUnlimited}; limits that make no sense are no reason to leave anything behind. */
+export function isSurelyUnlimited(conf: BandwidthConf, request: JsonObject): boolean {
+  try {
+    return isUnlimited(limitsOf(conf, request));
+  } catch {
+    return false;
+  }
+}
+
 function limitOf(direction: 'ingress' | 'egress', rateBits = 0, burstBits = 0): Limit | undefined {
   if (rateBits === 0 && burstBits === 0) return undefined;
   const [rate, burst] = [`"${direction}Rate" ${rateBits}`, `"${direction}Burst" ${burstBits}`];

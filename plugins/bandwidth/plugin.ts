@@ -6,7 +6,7 @@ import { type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind, requireTbf } from '../../src/netlink/rtnl/supported.ts';
 import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { BandwidthConf, isUnlimited, type Limits, limitsOf } from './config.ts';
+import { BandwidthConf, isSurelyUnlimited, isUnlimited, type Limits, limitsOf } from './config.ts';
 import { findHostVeths, getHostVeth } from './host-veth.ts';
 import { findIfbs, listIfbsOf } from './ifb.ts';
 import {
@@ -61,7 +61,8 @@ export const bandwidth = definePlugin({
   },
 
   del(call) {
-    const mayBeLimited = !isKnownUnlimited(call) || findIfbs(call.host, attachmentOf(call)).length > 0;
+    const mayBeLimited =
+      !isSurelyUnlimited(call.conf, call.request) || findIfbs(call.host, attachmentOf(call)).length > 0;
     if (mayBeLimited) removeLimits(call, findHostVeths(call));
   },
 
@@ -95,15 +96,6 @@ function requirePrevResult({ prevResult }: Call): Result {
     ErrorCode.invalidConfig,
     'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that makes a veth',
   );
-}
-
-/** Limits that make no sense are no reason to leave anything behind. */
-function isKnownUnlimited({ conf, request }: Call<BandwidthConf>): boolean {
-  try {
-    return isUnlimited(limitsOf(conf, request));
-  } catch {
-    return false;
-  }
 }
 
 function planFor(veth: Link, limits: Limits): Shaping {
