@@ -11,6 +11,8 @@ export interface Invocation {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Time from {@link PluginProcess.send} until the process group is ended. */
   readonly deadlineMs: number;
+  /** Ends the process group when it fires. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** How an invocation went. One of `exitCode`, `signal` and `spawnError` is set. */
@@ -19,7 +21,7 @@ export interface ExecOutcome extends Outcome {
   /** The process did not start: the kernel's reason, for example `EACCES: permission denied`. */
   readonly spawnError?: string;
   /** We ended the process, and why. */
-  readonly ended?: 'deadline' | 'output';
+  readonly ended?: 'deadline' | 'output' | 'interrupt';
 }
 
 /** A started plugin that has not been asked anything yet. */
@@ -48,14 +50,14 @@ const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
  * Starts an executable as leader of a process group of its own, so that whatever it starts can be ended with it.
  * Standard output holds at most 16 MiB, more ends the plugin; of standard error the last 1 MiB is kept.
  */
-export function startPlugin({ path, env, deadlineMs }: Invocation): PluginProcess {
+export function startPlugin({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
   let child = spawn(path, env);
   return {
     async send(request) {
       const started = performance.now();
       const elapsed = () => performance.now() - started;
       for (const pause of [...BUSY_RETRY_MS, undefined]) {
-        const outcome = await converse(child, request, deadlineMs - elapsed());
+        const outcome = await converse(child, request, deadlineMs - elapsed(), signal);
         const busy = outcome.spawnError?.startsWith('ETXTBSY') ?? false;
         if (!busy || pause === undefined || elapsed() + pause > deadlineMs) {
           return { ...outcome, durationMs: elapsed() };
@@ -121,14 +123,18 @@ async function converse(
   child: Child,
   request: string,
   deadlineMs: number,
+  abort: AbortSignal | undefined,
 ): Promise<Omit<ExecOutcome, 'durationMs'>> {
   const { running, stdout, stderr } = child;
   if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
   const deadline = setTimeout(() => child.end('deadline'), Math.max(deadlineMs, 0));
+  const interrupt = () => child.end('interrupt');
+  abort?.addEventListener('abort', interrupt);
   running.stdin.end(request);
 
   const [exitCode, signal] = await exitOf(running);
   clearTimeout(deadline);
+  abort?.removeEventListener('abort', interrupt);
   const { ended } = child;
   // Children that ignored SIGTERM must not outlive the plugin we ended.
   if (ended !== undefined) endGroup(running, 'SIGKILL');

@@ -36,21 +36,22 @@ export function openLinks(
   order: readonly number[],
   attachment?: Attachment,
 ): Links {
-  const { start = startPlugin, isOwn = isOwnExecutable, deadlineMs = DEFAULT_DEADLINE_MS } = runtime;
+  const { start = startPlugin, isOwn = isOwnExecutable, deadlineMs = DEFAULT_DEADLINE_MS, signal } = runtime;
   const env = linkEnv(verb, runtime, attachment);
   const ahead = new Map<number, PluginProcess>();
 
   const startAhead = (index: number | undefined) => {
     const path = index === undefined ? undefined : findOwn(list.plugins[index], runtime, isOwn);
-    if (index !== undefined && path !== undefined) ahead.set(index, start({ path, env, deadlineMs }));
+    if (index !== undefined && path !== undefined) ahead.set(index, start({ path, env, deadlineMs, signal }));
   };
 
   return {
     async call(index, request) {
       const { type } = list.plugins[index] as PluginEntry;
       const link: LinkFailure = { network: list.name, link: type, index, verb };
+      if (signal?.aborted) throw interrupted(link);
       const path = findFor(link, runtime);
-      const running = ahead.get(index) ?? start({ path, env, deadlineMs });
+      const running = ahead.get(index) ?? start({ path, env, deadlineMs, signal });
       ahead.delete(index);
       const sent = running.send(JSON.stringify(request));
       startAhead(order[order.indexOf(index) + 1]);
@@ -131,5 +132,16 @@ function findFailure(outcome: ExecOutcome, link: LinkFailure, deadlineMs: number
   if (outcome.ended === 'output') {
     return new CniError(ErrorCode.unknown, `Plugin ${type} printed more than 16 MiB: it was ended`, { link });
   }
+  if (outcome.ended === 'interrupt') return interrupted(link);
   return outcome.exitCode === 0 ? undefined : failureOf(outcome, link);
+}
+
+function interrupted(link: LinkFailure): CniError {
+  return new CniError(
+    ErrorCode.unknown,
+    `Cannot finish ${link.verb} of plugin "${link.link}": it was interrupted`,
+    {
+      link,
+    },
+  );
 }

@@ -43,6 +43,8 @@ export interface Runtime {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Milliseconds each link may take; 60,000 unless given. */
   readonly deadlineMs?: number;
+  /** When it fires, the running link is ended and no other is called; a failed ADD is undone all the same. */
+  readonly signal?: AbortSignal | undefined;
   /** Called after each link. */
   readonly onLink?: (event: LinkEvent) => void;
   /** How a link is started; as a subprocess unless given. */

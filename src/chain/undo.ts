@@ -51,7 +51,9 @@ export async function unwind(
   runtime: Runtime,
   result: JsonObject | undefined,
 ): Promise<unknown> {
-  const errors = await undoLinks(list, ranLast(error, reached), attachment, runtime, result);
+  // What stopped the ADD must not stop its undoing.
+  const undeterred = { ...runtime, signal: undefined };
+  const errors = await undoLinks(list, ranLast(error, reached), attachment, undeterred, result);
   if (!errors.length) return error;
   return withDetails(error, `undoing failed as well: ${errors.map(describeLinkError).join('; ')}`, errors);
 }

@@ -37,6 +37,8 @@ export interface CommandCall {
   /** Whether a boolean option was given. */
   on(option: string): boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Fires when the user or the system ends the tool: what was begun is then undone. */
+  readonly signal: AbortSignal;
   /** Writes to standard output, adding nothing. */
   out(text: string): void;
   /** Writes to standard error, adding nothing. */

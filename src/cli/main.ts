@@ -84,6 +84,7 @@ function find(name: string): Command {
 }
 
 function toCall(values: Values, positionals: readonly string[], env: CommandCall['env']): CommandCall {
+  let signal: AbortSignal | undefined;
   return {
     positionals,
     text(option) {
@@ -96,9 +97,21 @@ function toCall(values: Values, positionals: readonly string[], env: CommandCall
     },
     on: option => values[option] === true,
     env,
+    // Only who asks for it gives up that a signal ends the tool at once.
+    get signal() {
+      signal ??= onSignal();
+      return signal;
+    },
     out: text => write(1, text),
     err: text => write(2, text),
   };
+}
+
+/** The first signal asks for an orderly end, the next one is the end. */
+function onSignal(): AbortSignal {
+  const controller = new AbortController();
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => controller.abort());
+  return controller.signal;
 }
 
 function show(text: string): number {

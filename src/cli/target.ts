@@ -35,6 +35,7 @@ export function runtimeOf(call: CommandCall): Runtime {
   return {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
+    signal: call.signal,
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(timeout === undefined ? {} : { deadlineMs: parseSeconds(timeout) * 1000 }),
     onLink({ stderr, error }) {

@@ -186,6 +186,30 @@ describe('failure', () => {
     while (processesOf('started-ahead').length) await Bun.sleep(20);
   });
 
+  test('by a signal ends the running link with its children, and undoes', async () => {
+    const pids = path.join(chain.dir, 'pids');
+    configure([chain.noop('one', { ReportResult: RESULT }), { type: 'hang' }]);
+    const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS], {
+      env: {
+        ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS },
+        ...{ CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir, HANG_PIDS: pids, HANG_ON: 'ADD' },
+      },
+      stderr: 'pipe',
+    });
+    while (!fs.existsSync(pids) || !fs.readFileSync(pids, 'utf8').endsWith('\n')) await Bun.sleep(20);
+    tool.kill('SIGINT');
+    const said = await tool.stderr.text();
+    expect(said).toStartWith('catena: Cannot finish ADD of plugin "hang": it was interrupted\n');
+    expect(await tool.exited).toBe(1);
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+    const alive = fs
+      .readFileSync(pids, 'utf8')
+      .trim()
+      .split(' ')
+      .filter(pid => fs.existsSync(`/proc/${pid}`));
+    for (const pid of alive) expect(fs.readFileSync(`/proc/${pid}/status`, 'utf8')).toMatch(/^State:\s+Z/m);
+  });
+
   test.each([
     ['broken JSON', '{"name": "testnet", "plugins": [}', 6, 'line 1, column 33: expected a value, found "}"'],
     [

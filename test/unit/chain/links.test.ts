@@ -67,6 +67,13 @@ describe('openLinks()', () => {
     expect(journal).toEqual(['start noop', 'send noop', 'start fail', 'done noop', 'discard fail']);
   });
 
+  test('starts nothing once it is interrupted', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail']);
+    const links = openLinks(LIST, 'ADD', { ...runtime, signal: AbortSignal.abort() }, [0, 1]);
+    await expect(links.call(0, {})).rejects.toThrow('Cannot finish ADD of plugin "noop": it was interrupted');
+    expect(journal).toEqual([]);
+  });
+
   test('reports a file that vanished meanwhile when its turn comes', async () => {
     const { journal, runtime } = makeJournal(['noop', 'missing']);
     const links = openLinks(listOf('1.1.0', [{ type: 'noop' }, { type: 'missing' }]), 'ADD', runtime, [0, 1]);
