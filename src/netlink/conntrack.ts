@@ -7,6 +7,7 @@ import { layout } from './codec/message.ts';
 import { tolerating } from './errors.ts';
 import { NFPROTO, nfgenmsg } from './nfgenmsg.ts';
 import type { NetlinkSocket } from './socket.ts';
+import { traced } from './trace.ts';
 
 /** linux/netfilter/nfnetlink.h */
 const NFNL_SUBSYS_CTNETLINK = 1;
@@ -36,7 +37,11 @@ export const flowAttrs = attrs('flow', {
 });
 
 /** IPCTNL_MSG_CT_GET and IPCTNL_MSG_CT_DELETE. */
-export const flowMessage = layout(nfgenmsg, flowAttrs);
+export const flowMessage = traced(
+  'NETLINK_NETFILTER',
+  { 256: 'IPCTNL_MSG_CT_NEW', 257: 'IPCTNL_MSG_CT_GET', 258: 'IPCTNL_MSG_CT_DELETE' },
+  layout(nfgenmsg, flowAttrs),
+);
 
 /** A connection, or what UDP has in place of one. */
 export interface Flow {

@@ -10,7 +10,7 @@ import { batchBegin, batchEnd, NftMsg, nftLayout, nftRequest } from './message.t
 const ATTEMPTS = 100;
 
 /** linux/netfilter/nf_tables.h, enum nft_gen_attributes */
-const generationMessage = nftLayout(attrs('generation', { id: [1, u32be] }));
+const generationMessage = nftLayout('GEN', attrs('generation', { id: [1, u32be] }));
 
 /**
  * Applies changes in order as one transaction: all or none. No changes, no request.

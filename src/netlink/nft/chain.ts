@@ -32,7 +32,7 @@ export const chainAttrs = attrs('chain', {
 });
 
 /** NFT_MSG_NEWCHAIN, NFT_MSG_GETCHAIN and NFT_MSG_DELCHAIN. */
-export const chainMessage = nftLayout(chainAttrs);
+export const chainMessage = nftLayout('CHAIN', chainAttrs);
 
 /** Where packets enter a chain by themselves. */
 export interface BaseChain {

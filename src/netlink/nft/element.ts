@@ -27,7 +27,7 @@ export const elementListAttrs = attrs('elements', {
 });
 
 /** NFT_MSG_NEWSETELEM, NFT_MSG_GETSETELEM and NFT_MSG_DELSETELEM. */
-export const elementMessage = nftLayout(elementListAttrs);
+export const elementMessage = nftLayout('SETELEM', elementListAttrs);
 
 /** A message holds 64 KiB at most; elements of any of our sets stay below this share of it. */
 const ELEMENTS_PER_MESSAGE = 100;

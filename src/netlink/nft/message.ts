@@ -4,6 +4,7 @@ import { u32be } from '../codec/fields.ts';
 import { type Layout, layout, NLM_F_CREATE } from '../codec/message.ts';
 import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
 import type { Request } from '../socket.ts';
+import { traced } from '../trace.ts';
 
 /** linux/netfilter/nfnetlink.h */
 const NFNL_SUBSYS_NFTABLES = 10;
@@ -40,9 +41,14 @@ export interface Table {
   readonly name: string;
 }
 
-/** One kind of nf_tables object as messages: the header and its attributes. */
-export function nftLayout<A extends object>(set: AttrSet<A>): Layout<{ family: number }, A> {
-  return layout(nfgenmsg, set);
+/**
+ * One kind of nf_tables object as messages: the header and its attributes.
+ * @param kind as the kernel spells it, for traces: `TABLE`
+ */
+export function nftLayout<A extends object>(kind: string, set: AttrSet<A>): Layout<{ family: number }, A> {
+  const messages = Object.entries(NftMsg).filter(([name]) => name.slice('NEW'.length) === kind);
+  const names = messages.map(([name, message]) => [nftType(message), `NFT_MSG_${name}`]);
+  return traced('NETLINK_NETFILTER', Object.fromEntries(names), layout(nfgenmsg, set));
 }
 
 /** Message type of an nf_tables message. */
@@ -66,9 +72,15 @@ export function nftRequest<A extends object>(
 /** linux/netfilter/nfnetlink.h, enum nfnl_batch_attributes */
 const batchAttrs = attrs('batch', { generation: [1, u32be] });
 
+const batchMessage = traced(
+  'NETLINK_NETFILTER',
+  { [NFNL_MSG_BATCH_BEGIN]: 'NFNL_MSG_BATCH_BEGIN', [NFNL_MSG_BATCH_END]: 'NFNL_MSG_BATCH_END' },
+  layout(nfgenmsg, batchAttrs),
+);
+
 /** The message that opens a transaction; with a generation, the kernel refuses it (ERESTART) once that has passed. */
 export function batchBegin(generation?: number): Request {
-  const body = layout(nfgenmsg, batchAttrs).encode(
+  const body = batchMessage.encode(
     { resId: NFNL_SUBSYS_NFTABLES },
     generation === undefined ? {} : { generation },
   );
@@ -77,7 +89,7 @@ export function batchBegin(generation?: number): Request {
 
 /** The message that commits a transaction. */
 export function batchEnd(): Request {
-  const body = layout(nfgenmsg, batchAttrs).encode({ resId: NFNL_SUBSYS_NFTABLES }, {});
+  const body = batchMessage.encode({ resId: NFNL_SUBSYS_NFTABLES }, {});
   return { op: 'commit a transaction', type: NFNL_MSG_BATCH_END, body };
 }
 

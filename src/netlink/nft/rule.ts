@@ -1,8 +1,8 @@
 // How are rules appended, listed and removed?
 import { attrs, listOf } from '../codec/attrs.ts';
 import { str, u64be } from '../codec/fields.ts';
-import { NLM_F_APPEND, NLM_F_CREATE } from '../codec/message.ts';
-import { NFPROTO } from '../nfgenmsg.ts';
+import { layout, NLM_F_APPEND, NLM_F_CREATE } from '../codec/message.ts';
+import { NFPROTO, nfgenmsg } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { type Expression, expression } from './expr.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
@@ -19,10 +19,10 @@ export const ruleAttrs = attrs('rule', {
 });
 
 /** NFT_MSG_NEWRULE, NFT_MSG_GETRULE and NFT_MSG_DELRULE. */
-export const ruleMessage = nftLayout(ruleAttrs);
+export const ruleMessage = nftLayout('RULE', ruleAttrs);
 
 /** Where a rule is; its expressions stay bytes. */
-const rulePlace = nftLayout(attrs('rule', { table: [1, str], chain: [2, str] }));
+const rulePlace = layout(nfgenmsg, attrs('rule place', { table: [1, str], chain: [2, str] }));
 
 /** A rule as the kernel has it. */
 export interface Rule {

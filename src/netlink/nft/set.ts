@@ -38,7 +38,7 @@ export const setAttrs = attrs('set', {
 });
 
 /** NFT_MSG_NEWSET, NFT_MSG_GETSET and NFT_MSG_DELSET. */
-export const setMessage = nftLayout(setAttrs);
+export const setMessage = nftLayout('SET', setAttrs);
 
 /** A set, or with `data` a map. Lookups cost the same however many elements it has. */
 export interface NftSet {

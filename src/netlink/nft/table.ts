@@ -17,7 +17,7 @@ export const tableAttrs = attrs('table', {
 });
 
 /** NFT_MSG_NEWTABLE, NFT_MSG_GETTABLE and NFT_MSG_DELTABLE. */
-export const tableMessage = nftLayout(tableAttrs);
+export const tableMessage = nftLayout('TABLE', tableAttrs);
 
 /** Makes a table unless it exists. Same as: `nft add table <family> <name> { comment "…"; }` */
 export function addTable(table: Table, words?: string): Request {

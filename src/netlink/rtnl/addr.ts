@@ -7,6 +7,7 @@ import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { traced } from '../trace.ts';
 import { addressFamily } from './family.ts';
 
 /** linux/rtnetlink.h */
@@ -47,7 +48,11 @@ export const addrAttrs = attrs('address', {
 });
 
 /** RTM_NEWADDR, RTM_DELADDR and RTM_GETADDR. */
-export const addrMessage = layout(ifaddrmsg, addrAttrs);
+export const addrMessage = traced(
+  'NETLINK_ROUTE',
+  { 20: 'RTM_NEWADDR', 21: 'RTM_DELADDR', 22: 'RTM_GETADDR' },
+  layout(ifaddrmsg, addrAttrs),
+);
 
 /** An address on an interface. */
 export interface Address {

@@ -5,6 +5,7 @@ import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { traced } from '../trace.ts';
 import { egressRedirect, redirectTarget } from './tc/mirred.ts';
 import { TC_H_INGRESS_FILTERS, tcHandle, tcmsg } from './tc/tcmsg.ts';
 import { MATCH_ALL, matchesAll, u32Options } from './tc/u32.ts';
@@ -24,7 +25,11 @@ const filterAttrs = attrs('filter', {
 });
 
 /** RTM_NEWTFILTER, RTM_DELTFILTER and RTM_GETTFILTER. */
-export const filterMessage = layout(tcmsg, filterAttrs);
+export const filterMessage = traced(
+  'NETLINK_ROUTE',
+  { 44: 'RTM_NEWTFILTER', 45: 'RTM_DELTFILTER', 46: 'RTM_GETTFILTER' },
+  layout(tcmsg, filterAttrs),
+);
 
 /** A filter on what comes into a device. */
 export interface IngressFilter {

@@ -2,6 +2,7 @@
 import { attrs, byKind } from '../codec/attrs.ts';
 import { mac, s32, str, u8, u32 } from '../codec/fields.ts';
 import { layout } from '../codec/message.ts';
+import { traced } from '../trace.ts';
 import { bridge, bridgePort } from './kinds/bridge.ts';
 import { ifb } from './kinds/ifb.ts';
 import { veth } from './kinds/veth.ts';
@@ -38,4 +39,8 @@ export const linkAttrs = attrs('link', {
 });
 
 /** RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK and RTM_SETLINK. */
-export const linkMessage = layout(ifinfomsg, linkAttrs);
+export const linkMessage = traced(
+  'NETLINK_ROUTE',
+  { 16: 'RTM_NEWLINK', 17: 'RTM_DELLINK', 18: 'RTM_GETLINK', 19: 'RTM_SETLINK' },
+  layout(ifinfomsg, linkAttrs),
+);

@@ -4,6 +4,7 @@ import { s32, u8, u32 } from '../codec/fields.ts';
 import { layout } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { traced } from '../trace.ts';
 
 /** linux/rtnetlink.h */
 const RTM_GETNSID = 90;
@@ -18,7 +19,11 @@ const netnsAttrs = attrs('namespace id', {
 });
 
 /** RTM_GETNSID. */
-export const netnsIdMessage = layout(rtgenmsg, netnsAttrs);
+export const netnsIdMessage = traced(
+  'NETLINK_ROUTE',
+  { 88: 'RTM_NEWNSID', 89: 'RTM_DELNSID', 90: 'RTM_GETNSID' },
+  layout(rtgenmsg, netnsAttrs),
+);
 
 /**
  * The id by which links of the socket's namespace refer to another one (`IFLA_LINK_NETNSID`); -1 when it has none,

@@ -5,6 +5,7 @@ import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { traced } from '../trace.ts';
 import { ingressOptions } from './tc/ingress.ts';
 import { type Tbf, tbfFromOptions, tbfOptions, tbfToOptions } from './tc/tbf.ts';
 import { renderTcHandle, TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from './tc/tcmsg.ts';
@@ -21,7 +22,11 @@ const qdiscAttrs = attrs('qdisc', {
 });
 
 /** RTM_NEWQDISC, RTM_DELQDISC and RTM_GETQDISC. */
-export const qdiscMessage = layout(tcmsg, qdiscAttrs);
+export const qdiscMessage = traced(
+  'NETLINK_ROUTE',
+  { 36: 'RTM_NEWQDISC', 37: 'RTM_DELQDISC', 38: 'RTM_GETQDISC' },
+  layout(tcmsg, qdiscAttrs),
+);
 
 /** Where on a device a qdisc sits: what leaves goes through `root`, what comes in through `ingress`. */
 export type Hook = 'root' | 'ingress';

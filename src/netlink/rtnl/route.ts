@@ -7,6 +7,7 @@ import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { traced } from '../trace.ts';
 import { AF_INET, addressFamily } from './family.ts';
 
 /** linux/rtnetlink.h */
@@ -52,7 +53,11 @@ export const routeAttrs = attrs('route', {
 });
 
 /** RTM_NEWROUTE, RTM_DELROUTE and RTM_GETROUTE. */
-export const routeMessage = layout(rtmsg, routeAttrs);
+export const routeMessage = traced(
+  'NETLINK_ROUTE',
+  { 24: 'RTM_NEWROUTE', 25: 'RTM_DELROUTE', 26: 'RTM_GETROUTE' },
+  layout(rtmsg, routeAttrs),
+);
 
 /** A unicast route. */
 export interface Route {

@@ -5,6 +5,7 @@ import { ip, str, u8, u32 } from '../codec/fields.ts';
 import { layout } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { traced } from '../trace.ts';
 import { AF_INET } from './family.ts';
 
 /** linux/rtnetlink.h */
@@ -39,7 +40,11 @@ export const ruleAttrs = attrs('rule', {
 });
 
 /** RTM_GETRULE. */
-export const ruleMessage = layout(fibRuleHdr, ruleAttrs);
+export const ruleMessage = traced(
+  'NETLINK_ROUTE',
+  { 32: 'RTM_NEWRULE', 33: 'RTM_DELRULE', 34: 'RTM_GETRULE' },
+  layout(fibRuleHdr, ruleAttrs),
+);
 
 /** A rule that sends packets to a routing table. */
 export interface Rule {
