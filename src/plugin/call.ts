@@ -19,7 +19,7 @@ import {
 } from '../sys/netns.ts';
 import type { Call, Done } from './define.ts';
 import { type Delegate, findDelegate } from './delegate.ts';
-import type { Siblings } from './serve.ts';
+import type { CallSibling } from './invocation.ts';
 
 /** What is known about an invocation before any kernel call. */
 export interface CallFacts {
@@ -33,7 +33,7 @@ export interface CallFacts {
   readonly requestText: string;
   readonly prevResult: Result | undefined;
   readonly log: Log;
-  readonly siblings: Siblings;
+  readonly callSibling: CallSibling;
 }
 
 /** A {@link Call} on the real system: opens what is asked for once and closes it at the end. */
@@ -120,13 +120,13 @@ export class LiveCall implements Call<never> {
   }
 
   delegate(type: string): Delegate {
-    const { environment, siblings } = this.#facts;
+    const { environment, callSibling } = this.#facts;
     return findDelegate(type, {
       env: this.env,
       environment,
       request: this.request,
       version: this.version,
-      siblings,
+      callSibling,
     });
   }
 

@@ -6,7 +6,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
 import { parseResult, type Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
-import { type Siblings, serve } from './serve.ts';
+import type { CallSibling } from './invocation.ts';
 
 /** Shorter than the runner's deadline for a link, so that the link still gets to say what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
@@ -28,7 +28,7 @@ export interface Delegator {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly request: JsonObject;
   readonly version: SpecVersion;
-  readonly siblings: Siblings;
+  readonly callSibling: CallSibling;
 }
 
 /**
@@ -64,13 +64,11 @@ async function callDelegate(
   command: Command,
   delegator: Delegator,
 ): Promise<JsonObject | undefined> {
-  const { environment, request, siblings } = delegator;
+  const { environment, request, callSibling } = delegator;
   const env = { ...environment, CNI_COMMAND: command };
   const stdin = JSON.stringify(request);
-  const sibling = isOwnExecutable(path) ? siblings(type) : undefined;
-  const outcome = sibling
-    ? await serve(await sibling, { env, readRequest: () => stdin }, siblings).then(withEmptyStderr)
-    : await execute(path, env, stdin);
+  const sibling = isOwnExecutable(path) ? callSibling(type, { env, readRequest: () => stdin }) : undefined;
+  const outcome = sibling ? withEmptyStderr(await sibling) : await execute(path, env, stdin);
   const failure: LinkFailure = {
     network: String(request.name),
     link: type,

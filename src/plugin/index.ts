@@ -6,3 +6,4 @@ export type { Result, ResultDns, ResultInterface, ResultIp, ResultRoute } from '
 export { type Call, type Done, definePlugin, nothingToDo, type PluginDefinition } from './define.ts';
 export type { Delegate } from './delegate.ts';
 export { runPlugin } from './run.ts';
+export { tryAll } from './try-all.ts';

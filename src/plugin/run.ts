@@ -1,6 +1,7 @@
 // How does a process become one call of a link?
 import type { PluginDefinition } from './define.ts';
-import { type Siblings, serve, supportedVersions } from './serve.ts';
+import type { Siblings } from './invocation.ts';
+import { serve, supportedVersions } from './serve.ts';
 import { readStdin, writeAll } from './stdio.ts';
 
 /**

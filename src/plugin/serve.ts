@@ -12,26 +12,10 @@ import {
   SPEC_VERSIONS,
   type SpecVersion,
 } from '../cni/version.ts';
-import { createLog, type Log } from '../log.ts';
+import { createLog } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type { PluginDefinition } from './define.ts';
-
-/** Finds another link of this executable by name, so that it can be called without a process. */
-export type Siblings = (name: string) => Promise<PluginDefinition> | undefined;
-
-/** One invocation of a link: what a process gets from its parent. */
-export interface Invocation {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Read only when the command needs it: VERSION must answer without. */
-  readonly readRequest: () => string;
-}
-
-/** What goes back. Log lines wait in `log` until someone flushes it. */
-export interface Reply {
-  readonly exitCode: number;
-  readonly stdout: string;
-  readonly log: Log;
-}
+import type { Invocation, Reply, Siblings } from './invocation.ts';
 
 /**
  * Serves one invocation of a link: the same function behind the executable, the daemon's workers and tests. It never
@@ -68,7 +52,7 @@ export async function serve(
       requestText,
       prevResult: prevResultOf(request, known),
       log,
-      siblings,
+      callSibling: (name, own) => siblings(name)?.then(sibling => serve(sibling, own, siblings)),
     });
     try {
       call.guardNetns(definition.netns);

@@ -20,13 +20,13 @@ function delegate(script: string) {
     CNI_PATH: `/nonexistent:${dir}`,
   };
   const request = { cniVersion: '1.0.0', name: 'net', type: 'main', ipam: { type: 'ipam' }, unknown: [1] };
-  const siblings = () => undefined;
+  const callSibling = () => undefined;
   return findDelegate('ipam', {
     env: parseEnv(environment),
     environment,
     request,
     version: '1.0.0',
-    siblings,
+    callSibling,
   });
 }
 
@@ -72,7 +72,7 @@ describe('findDelegate()', () => {
   test('names the directories when there is no such plugin', () => {
     expect(() => {
       const environment = { CNI_COMMAND: 'GC', CNI_PATH: '/nonexistent' };
-      const given = { request: { name: 'net' }, version: '1.1.0', siblings: () => undefined } as const;
+      const given = { request: { name: 'net' }, version: '1.1.0', callSibling: () => undefined } as const;
       findDelegate('nobody', { env: parseEnv(environment), environment, ...given });
     }).toThrow('Cannot find plugin "nobody": no such file in "/nonexistent"');
   });

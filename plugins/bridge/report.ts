@@ -1,0 +1,49 @@
+// What does ADD report of an attachment?
+import type { Result } from '../../src/cni/result.ts';
+import { atLeast } from '../../src/cni/version.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
+import { renderIp } from '../../src/net/ip.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import type { Attached } from './attach.ts';
+import type { BridgeConf } from './config.ts';
+import { type Addressing, CONTAINER_INTERFACE } from './plan.ts';
+
+/** The result: bridge, host end and container interface in this order, then what IPAM said. */
+export function renderAttachment(
+  call: Call<BridgeConf>,
+  { bridge: link, host, container }: Attached,
+  ipam: Result | undefined,
+  addressing: Addressing | undefined,
+): Result {
+  const { conf, env, version } = call;
+  const reportsMtu = conf.mtu > 0 && atLeast(version, '1.1.0');
+  const interfaces = [
+    { name: link.name, mac: link.mac ?? '' },
+    { name: host.name, mac: host.mac ?? '' },
+    {
+      name: container.name,
+      mac: container.mac ?? '',
+      sandbox: env.netns,
+      ...(reportsMtu ? { mtu: container.mtu } : {}),
+    },
+  ];
+  const dns = hasDns(conf) ? conf.dns : ipam?.dns;
+  const ips = addressing?.ips.map(({ cidr, gateway }) => ({
+    address: renderCidr(cidr),
+    ...(gateway ? { gateway: renderIp(gateway) } : {}),
+    interface: CONTAINER_INTERFACE,
+  }));
+  const routes = addressing?.resultRoutes;
+  return {
+    ...ipam,
+    interfaces,
+    ...(ips ? { ips } : {}),
+    ...(routes?.length ? { routes: [...routes] } : {}),
+    ...(dns ? { dns } : {}),
+  };
+}
+
+/** Any member, even an empty list, makes the configuration's resolver settings replace IPAM's (reference behaviour). */
+function hasDns({ dns }: BridgeConf): boolean {
+  return dns !== undefined && Boolean(dns.nameservers || dns.search || dns.options || dns.domain);
+}

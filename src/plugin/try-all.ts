@@ -1,0 +1,24 @@
+// How does a verb do all it can and still report what went wrong?
+import { CniError, describeError, toCniError } from '../cni/errors.ts';
+import type { Done } from './define.ts';
+
+/**
+ * Runs every step in order, even after one failed: what DEL and GC owe their caller.
+ * @throws CniError with the code of the first failure and the words of all
+ */
+export async function tryAll(steps: readonly (() => Done)[]): Promise<void> {
+  const problems: unknown[] = [];
+  for (const step of steps) {
+    try {
+      await step();
+    } catch (thrown) {
+      problems.push(thrown);
+    }
+  }
+  if (problems.length === 0) return;
+  const first = toCniError(problems[0]);
+  if (problems.length === 1) throw first;
+  throw new CniError(first.code, problems.map(describeError).join('; '), {
+    cause: new AggregateError(problems),
+  });
+}
