@@ -10,7 +10,7 @@ const OFFERS: Readonly<Record<string, unknown>> = {
     { hostPort: 8053, containerPort: 53, protocol: 'udp' },
   ],
   // Bits per second, and bits.
-  bandwidth: { ingressRate: 20e6, ingressBurst: 1e6, egressRate: 10e6, egressBurst: 1e6 },
+  bandwidth: { ingressRate: 20e6, ingressBurst: 512e3, egressRate: 10e6, egressBurst: 512e3 },
 };
 
 const RATE_KEYS = ['ingressRate', 'egressRate'];

@@ -45,6 +45,9 @@ export function createLab(): Lab {
   const host = openPlace('host', openOwnNetns());
   const outside = createPlace('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
+  // Takes an index there: when both ends have the same one, the kernel tells them only a second later that they are
+  // connected (linkwatch_urgent_event in net/core/link_watch.c), and IPv6 waits for that.
+  createLink(outside.route, { name: 'unused', kind: 'bridge' });
   createLink(host.route, {
     name: 'outside0',
     kind: 'veth',

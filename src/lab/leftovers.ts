@@ -15,8 +15,10 @@ export interface Leftovers {
 export interface Marks {
   /** Shapes of what a second container added when the network stood already: each container gets such a thing. */
   readonly shapes: ReadonlySet<string>;
-  /** Id of the container, path of its namespace, its addresses: what is named after one is the container's. */
-  readonly names: readonly string[];
+  /** Id of the container and path of its namespace: what holds one in its name is the container's. */
+  readonly ids: readonly string[];
+  /** Its addresses: likewise. */
+  readonly addresses: readonly string[];
 }
 
 /** Judges what remains. Devices other than bridges are always a container's. */
@@ -59,14 +61,13 @@ function isJudged({ shape }: StateObject): boolean {
   return shape !== undefined;
 }
 
-function isContainers({ shape = '', words, state }: StateObject, { shapes, names }: Marks): boolean {
+function isContainers({ shape = '', words, state }: StateObject, { shapes, ids, addresses }: Marks): boolean {
   if (shape.startsWith('device of kind ') || shapes.has(shape)) return true;
   const text = `${words}\n${Object.values(state ?? {}).join('\n')}`;
-  return names.some(name => holdsName(text, name));
+  return ids.some(id => text.includes(id)) || addresses.some(address => holdsAddress(text, address));
 }
 
-/** True when the text holds the name as a whole: 10.1.0.2 is not in 10.1.0.25. */
-function holdsName(text: string, name: string): boolean {
-  const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  return new RegExp(`(?<![\\w.:-])${escaped}(?![\\w:-]|\\.\\d)`).test(text);
+/** True when the text holds the address as a whole: 10.1.0.2 is not in 10.1.0.25. */
+function holdsAddress(text: string, address: string): boolean {
+  return text.split(/[^\da-f.:]+/i).includes(address);
 }

@@ -55,7 +55,7 @@ function renderVerb({ verb, durationMs, links, failure, skipped }: Of<'verb'>, p
     link => !link.failure && changesOf(link, paint).length + link.result.length === 0,
   );
   const time = paint('dim', renderTime(durationMs));
-  if (quiet && !failure) return ['', `${heading} ${count(links.length, 'link')} agreed ${time}`];
+  if (quiet && !failure) return ['', `${heading} ${count(links.length, 'link')} agreed, ${time}`];
   const table = renderTable([HEADER, ...links.map(link => rowOf(link, paint))], paint);
   return ['', `${heading} ${time}`, ...table, ...(failure ? renderFailure(failure, paint) : [])];
 }

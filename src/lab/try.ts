@@ -14,7 +14,7 @@ import { FRESH_DIRS } from './ground.ts';
 import { createContainer, createLab, type Place } from './lab.ts';
 import { judge, judgeRound, shapesAdded } from './leftovers.ts';
 import { type Observer, observeLinks, toFailure } from './observe.ts';
-import { type Attached, containerIps, type Probe, type Scene } from './probes/probe.ts';
+import { type Attached, type Probe, placeIps, type Scene } from './probes/probe.ts';
 import { sysctlsOf } from './probes/sysctl.ts';
 import { promisesOf } from './promises.ts';
 import { isProblem, type Section } from './report.ts';
@@ -79,7 +79,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   let addresses: string[] = [];
   if (added.ok) {
     const own = { place: container, result: parseResult(added.value, list.version) };
-    addresses = containerIps(own).map(renderIp);
+    addresses = placeIps(container).map(renderIp);
     const checked = await check(trial, attachment, runtime, observer, tell);
     if (checked || trial.keepGoing) {
       const scene = { lab, links, ifname, container: own, sysctlsBefore };
@@ -88,8 +88,8 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
     observer.take();
     await runVerb('DEL', observer, tell, () => deleteNetwork(list, attachment, runtime));
   }
-  const names = [attachment.containerId, attachment.netns, ...addresses];
-  tell({ kind: 'left', ...judge(before, look(), { shapes, names }) });
+  const ids = [attachment.containerId, attachment.netns];
+  tell({ kind: 'left', ...judge(before, look(), { shapes, ids, addresses }) });
 }
 
 /** Runs one verb over the chain and tells how each link did. */

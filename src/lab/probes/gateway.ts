@@ -2,7 +2,7 @@
 import { findIp, renderIp, sameIp } from '../../net/ip.ts';
 import { ping } from '../ping.ts';
 import { renderTime } from '../words.ts';
-import { finding, hostIps, type Probe, type Scene } from './probe.ts';
+import { finding, type Probe, placeIps, type Scene } from './probe.ts';
 
 /** Promised by: the gateway of each address of the result. Only the host's own addresses can be asked. */
 export function gatewayProbes({ lab, container }: Scene): Probe[] {
@@ -12,7 +12,7 @@ export function gatewayProbes({ lab, container }: Scene): Probe[] {
     return {
       what: `gateway ${renderIp(ip)} answers the container`,
       run() {
-        const ours = hostIps(lab).some(own => sameIp(own, ip));
+        const ours = placeIps(lab.host).some(own => sameIp(own, ip));
         if (!ours)
           return { outcome: 'skipped', seen: 'not an address of this host: another router is expected' };
         const ms = ping(container.place.netns, ip);

@@ -5,7 +5,7 @@ import { decode } from '../../cni/json.ts';
 import { findIp, type Ip, renderIp, sameIp } from '../../net/ip.ts';
 import type { Netns } from '../../sys/netns.ts';
 import { talkTcp, talkUdp } from '../traffic.ts';
-import { containerIps, type Finding, finding, hostIps, type Probe, type Scene } from './probe.ts';
+import { containerIps, type Finding, finding, type Probe, placeIps, type Scene } from './probe.ts';
 
 /**
  * Promised by: port mappings that a link got at run time. Each is tried, for each family the container has an address
@@ -43,7 +43,7 @@ function addressFor({ lab }: Scene, { hostIP }: PortMapping, family: 4 | 6): Ip 
     return wanted && wanted.family !== family ? undefined : lab.hostAddress[family];
   }
   if (wanted.family !== family) return undefined;
-  return hostIps(lab).some(own => sameIp(own, wanted)) ? wanted : undefined;
+  return placeIps(lab.host).some(own => sameIp(own, wanted)) ? wanted : undefined;
 }
 
 function callersOf({ lab, container }: Scene): readonly (readonly [from: string, netns: Netns])[] {

@@ -3,7 +3,7 @@ import type { JsonObject } from '../../cni/json.ts';
 import type { Result } from '../../cni/result.ts';
 import { findCidr } from '../../net/cidr.ts';
 import type { Ip } from '../../net/ip.ts';
-import { listAddresses } from '../../netlink/rtnl/addr.ts';
+import { listAddresses, RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
 import type { Lab, Place } from '../lab.ts';
 
 /** A link as it was configured: its entry of the list, and what it got at run time. */
@@ -55,9 +55,10 @@ export function containerIps({ result }: Attached): Ip[] {
   });
 }
 
-/** The addresses of the fake host, its links' included. */
-export function hostIps({ host }: Lab): Ip[] {
-  return listAddresses(host.route).map(({ cidr }) => cidr.ip);
+/** The addresses that somebody gave to a place: loopback and link-local ones are left out. */
+export function placeIps({ route }: Place): Ip[] {
+  const given = listAddresses(route).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
+  return given.map(({ cidr }) => cidr.ip);
 }
 
 /** `ok` with what was seen, or `failed` with why. */

@@ -1,0 +1,238 @@
+// Does `catena try` notice what is wrong, say it, and keep it away from the machine?
+
+import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { CATENA, catena } from '../helpers/catena.ts';
+import { run } from '../helpers/command.ts';
+import { type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+const ISOLATED = path.join(ROOT, 'conflists/isolated-l2.conflist');
+const LOOPBACK = path.join(ROOT, 'conflists/loopback.conflist');
+
+/** Writes a list into the lab's directory. */
+function write(lab: Lab, plugins: readonly object[], more: object = {}): string {
+  const file = path.join(lab.tmp, 'test.conflist');
+  fs.writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'testnet', plugins, ...more }));
+  return file;
+}
+
+/** A link made of shell commands for each verb. It answers ADD with the result it got. */
+function link(lab: Lab, name: string, verbs: Readonly<Record<string, string>>): string {
+  const dir = path.join(lab.tmp, 'bin');
+  fs.mkdirSync(dir, { recursive: true });
+  const cases = Object.entries(verbs).map(([verb, commands]) => `  ${verb}) ${commands} ;;`);
+  const script = [
+    '#!/bin/sh',
+    'export PATH="$PATH:/usr/sbin:/sbin"',
+    'request=$(cat)',
+    'case $CNI_COMMAND in',
+    ...cases,
+    'esac',
+    `[ "$CNI_COMMAND" = ADD ] && printf '{"cniVersion":"1.1.0"}'`,
+    'exit 0',
+  ];
+  fs.writeFileSync(path.join(dir, name), script.join('\n'), { mode: 0o755 });
+  return dir;
+}
+
+const BRIDGE = {
+  type: 'bridge',
+  bridge: 'br-try',
+  isGateway: true,
+  ipam: { type: 'host-local', subnet: '10.99.0.0/24' },
+};
+
+async function tryJson(lab: Lab, file: string, ...options: string[]) {
+  const finished = await catena(lab, ['try', '--json', ...options, file]);
+  return { ...finished, report: JSON.parse(finished.stdout) };
+}
+
+describeRoot('catena try', () => {
+  test('reports a link that fails, undoes the others, and leaves nothing', async () => {
+    await withHost(async lab => {
+      const before = await lab.dump(lab.host);
+      const file = write(lab, [BRIDGE, { type: 'tuning', sysctl: { 'net.no.such': '1' } }]);
+      const { exitCode, stdout } = await catena(lab, ['try', file]);
+      expect(exitCode).toBe(1);
+      expect(stdout).toContain('FAILED');
+      expect(stdout).toContain('net.no.such');
+      expect(stdout).toContain('bridge + host-local, undone');
+      expect(stdout).toContain('left behind: nothing');
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('reports what a container leaves behind: devices, rules, routes, files', async () => {
+    await withHost(async lab => {
+      const bin = link(lab, 'leaky', {
+        ADD: [
+          'ip link add leak0 type ifb',
+          'ip rule add from 10.99.0.2 table 99',
+          'ip route add 10.98.0.0/24 via 198.51.100.2',
+          'mkdir -p /var/lib/leaky',
+          'touch /var/lib/leaky/$CNI_CONTAINERID',
+        ].join('; '),
+      });
+      const file = write(lab, [BRIDGE, { type: 'leaky' }]);
+      const { exitCode, report } = await tryJson(lab, file, '--bin-dir', bin, '--bin-dir', BIN_DIR);
+      expect(exitCode).toBe(1);
+      expect(report.left).toEqual(
+        expect.arrayContaining([
+          'ifb leak0',
+          expect.stringContaining('from 10.99.0.2/32 lookup 99'),
+          'file /var/lib/leaky/catena-try-container',
+        ]),
+      );
+      expect(report.kept).toContain('route 10.98.0.0/24 via 198.51.100.2 on outside0');
+      expect(fs.existsSync('/var/lib/leaky')).toBe(false);
+    });
+  });
+
+  test('reports damage to the host', async () => {
+    await withHost(async lab => {
+      const bin = link(lab, 'rude', { ADD: 'ip route del default; ip link set outside0 mtu 1300' });
+      const { report } = await tryJson(lab, write(lab, [{ type: 'rude' }]), '--bin-dir', bin);
+      expect(report.left).toEqual([
+        'gone: route default via 198.51.100.2 on outside0',
+        'outside0: mtu 1500 → 1300',
+      ]);
+    });
+  });
+
+  test('lets no link write to the machine', async () => {
+    await withHost(async lab => {
+      const dir = path.join(ROOT, 'dist');
+      const writes = ['/etc', '/usr', '/opt', dir].map(
+        where => `touch ${where}/catena-try-test 2>&2 || true`,
+      );
+      const bin = link(lab, 'writer', { ADD: `${writes.join('; ')}; touch /run/a /tmp/b /var/lib/c` });
+      const { report } = await tryJson(lab, write(lab, [{ type: 'writer' }]), '--bin-dir', bin);
+      expect(report.verbs[0].links[0].files).toEqual(['+ file /run/a', '+ file /var/lib/c', '+ file /tmp/b']);
+      const there = ['/etc', '/usr', '/opt', dir, '/run'].map(where => path.join(where, 'catena-try-test'));
+      expect([...there, '/run/a', '/tmp/b', '/var/lib/c'].filter(file => fs.existsSync(file))).toEqual([]);
+    });
+  });
+
+  test('reports a promise that is not kept', async () => {
+    await withHost(async lab => {
+      const bin = link(lab, 'lazy', {});
+      const conf = { type: 'lazy', sysctl: { 'net.core.somaxconn': '77' } };
+      const { exitCode, report } = await tryJson(lab, write(lab, [conf]), '--bin-dir', bin);
+      expect(exitCode).toBe(1);
+      expect(report.probes[0]).toMatchObject({
+        outcome: 'failed',
+        what: expect.stringContaining('somaxconn is 77'),
+      });
+    });
+  });
+
+  test('stops probing at the first broken promise, unless told to keep going', async () => {
+    await withHost(async lab => {
+      const bin = link(lab, 'lazy', {});
+      const sysctl = { 'net.core.somaxconn': '77', 'net.ipv4.tcp_fin_timeout': '7' };
+      const file = write(lab, [{ type: 'lazy', sysctl }]);
+      const failed = async (...options: string[]) => {
+        const { report } = await tryJson(lab, file, '--bin-dir', bin, ...options);
+        return report.probes.filter(({ outcome }: { outcome: string }) => outcome === 'failed').length;
+      };
+      expect(await failed()).toBe(1);
+      expect(await failed('--keep-going')).toBe(2);
+    });
+  });
+
+  test('reports a CHECK that fails, and still runs DEL', async () => {
+    await withHost(async lab => {
+      const bin = link(lab, 'picky', {
+        CHECK: `printf '{"cniVersion":"1.1.0","code":101,"msg":"not as it was","details":"at all"}'; exit 1`,
+      });
+      const { exitCode, stdout } = await catena(lab, [
+        'try',
+        '--bin-dir',
+        bin,
+        write(lab, [{ type: 'picky' }]),
+      ]);
+      expect(exitCode).toBe(1);
+      expect(stdout).toContain('FAILED  not as it was (code 101)\n          at all\n');
+      expect(stdout).toContain('\nDEL ');
+    });
+  });
+
+  test('passes arguments, capability arguments and the name of the interface on', async () => {
+    await withHost(async lab => {
+      const bin = link(lab, 'curious', {
+        ADD: 'printf %s "$request" > /tmp/request; echo "$CNI_IFNAME $CNI_ARGS $(cat /tmp/request)" >&2; exit 1',
+      });
+      const file = write(lab, [{ type: 'curious', capabilities: { mac: true } }]);
+      const cap = JSON.stringify({ mac: '02:00:00:00:00:01', ips: ['x'] });
+      const options = ['--bin-dir', bin, '--ifname', 'net7', '--args', 'IgnoreUnknown=1;A=b', '--cap', cap];
+      const { report } = await tryJson(lab, file, ...options);
+      const { stderr } = report.verbs[0].failure;
+      expect(stderr).toStartWith('net7 IgnoreUnknown=1;A=b ');
+      expect(stderr).toContain('"runtimeConfig":{"mac":"02:00:00:00:00:01"}');
+    });
+  });
+
+  test('names a plugin that is missing', async () => {
+    await withHost(async lab => {
+      const { exitCode, stdout } = await catena(lab, ['try', write(lab, [{ type: 'no-such-link' }])]);
+      expect(exitCode).toBe(1);
+      expect(stdout).toContain('Cannot find plugin "no-such-link"');
+    });
+  });
+
+  test('runs where directories are covered that hold its list and its links', async () => {
+    await withHost(async lab => {
+      const dir = fs.mkdtempSync('/run/catena-try-');
+      try {
+        fs.copyFileSync(path.join(BIN_DIR, 'loopback'), path.join(dir, 'loopback'));
+        fs.mkdirSync(path.join(dir, 'net.d'));
+        fs.copyFileSync(LOOPBACK, path.join(dir, 'net.d/a.conflist'));
+        const finished = await catena(lab, ['try', '--bin-dir', '.', 'net.d/a.conflist'], { cwd: dir });
+        expect(finished).toMatchObject({ exitCode: 0, stderr: '' });
+      } finally {
+        fs.rmSync(dir, { recursive: true });
+      }
+    });
+  });
+
+  test('shows no colours to a pipe, and tells everything in one object with --json', async () => {
+    await withHost(async lab => {
+      const { stdout } = await catena(lab, ['try', ISOLATED]);
+      expect(stdout).not.toContain('\u001b');
+      const { report, stderr } = await tryJson(lab, ISOLATED);
+      expect(stderr).toBe('');
+      expect(report).toMatchObject({ ok: true, network: 'isolated-l2', links: 1, left: [] });
+      expect(report.verbs.map(({ verb }: { verb: string }) => verb)).toEqual(['ADD', 'CHECK', 'DEL']);
+    });
+  });
+
+  test('shows colours to a terminal, unless NO_COLOR is set', async () => {
+    await withHost(async lab => {
+      // script(1) of bsdutils gives a program a terminal.
+      const terminal = (env: Record<string, string>) =>
+        lab.run(lab.host, ['script', '-qec', `${CATENA} try ${LOOPBACK}`, '/dev/null'], { env });
+      expect((await terminal({})).stdout).toContain('\u001b[32m');
+      expect((await terminal({ NO_COLOR: '1' })).stdout).not.toContain('\u001b[32m');
+    });
+  });
+});
+
+describe('catena try', () => {
+  test('says what is wrong with a list before it makes anything', async () => {
+    const { exitCode, stdout, stderr } = await run([CATENA, 'try', '/no/such.conflist']);
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
+    expect(stderr).toContain('Cannot read network configuration "/no/such.conflist"');
+  });
+
+  test('says so when unshare is missing', async () => {
+    const { exitCode, stderr } = await run([CATENA, 'try', '--bin-dir', '/no', LOOPBACK], {
+      env: { PATH: '/no' },
+    });
+    expect(exitCode).toBe(1);
+    expect(stderr === '' || stderr.includes('Cannot')).toBe(true);
+  });
+});

@@ -1,0 +1,37 @@
+// How does a test run the compiled tool in a fake host, as root or as somebody without rights?
+
+import path from 'node:path';
+import type { Finished, RunOptions } from './command.ts';
+import type { Lab } from './netns.ts';
+import { BIN_DIR } from './plugin.ts';
+import type { Need } from './skip.ts';
+
+/** The compiled tool. */
+export const CATENA = path.join(BIN_DIR, 'catena');
+
+/** Starts a program as an ordinary user: nobody, by number. */
+export const AS_ORDINARY_USER = [
+  'setpriv',
+  '--reuid',
+  '65534',
+  '--regid',
+  '65534',
+  '--clear-groups',
+  '--',
+] as const;
+
+/** Runs the tool inside the fake host. */
+export function catena(lab: Lab, args: readonly string[], options: RunOptions = {}): Promise<Finished> {
+  return lab.run(lab.host, [CATENA, ...args], { timeoutMs: 50_000, ...options });
+}
+
+/** Needs an ordinary user who may make user namespaces and reach the executables. */
+export function requiresOrdinaryUser(): Need {
+  const works = (argv: readonly string[]) => {
+    return Bun.spawnSync([...AS_ORDINARY_USER, ...argv], { stdout: 'ignore', stderr: 'ignore' }).success;
+  };
+  if (!works([CATENA, '--version'])) return 'needs executables that every user may start';
+  return works(['unshare', '--user', '--map-root-user', '--net', '--mount', 'true'])
+    ? undefined
+    : 'needs user namespaces for ordinary users';
+}

@@ -1,0 +1,51 @@
+import { describe, expect, test } from 'bun:test';
+import { parseNetwork } from '../../../src/chain/conflist.ts';
+import { configureLinks, forNeighbour, offerCapabilities } from '../../../src/lab/capabilities.ts';
+
+const network = (...plugins: object[]) =>
+  parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name: 'n', plugins }));
+
+describe('offerCapabilities()', () => {
+  test('offers what a link declares, and nothing else', () => {
+    expect(offerCapabilities(network({ type: 'a' }), {})).toEqual({});
+    const list = network({ type: 'a', capabilities: { portMappings: true, mac: true, bandwidth: false } });
+    expect(Object.keys(offerCapabilities(list, {}))).toEqual(['portMappings']);
+  });
+
+  test('maps one TCP and one UDP port', () => {
+    const list = network({ type: 'a', capabilities: { portMappings: true } });
+    const { portMappings } = offerCapabilities(list, {});
+    expect(portMappings).toMatchObject([{ protocol: 'tcp' }, { protocol: 'udp' }]);
+  });
+
+  test('leaves rates alone that stand in the file', () => {
+    const list = network({ type: 'a', capabilities: { bandwidth: true }, ingressRate: 5 });
+    expect(offerCapabilities(list, {})).toEqual({});
+  });
+
+  test('takes what was given instead', () => {
+    const list = network({ type: 'a', capabilities: { portMappings: true } });
+    expect(offerCapabilities(list, { portMappings: [], mac: 'x' })).toEqual({ portMappings: [], mac: 'x' });
+  });
+});
+
+describe('forNeighbour()', () => {
+  test('moves ports of the host, which only one container can have', () => {
+    const given = { portMappings: [{ hostPort: 8080, containerPort: 80 }], bandwidth: { ingressRate: 1 } };
+    expect(forNeighbour(given)).toEqual({
+      portMappings: [{ hostPort: 8081, containerPort: 80 }],
+      bandwidth: { ingressRate: 1 },
+    });
+  });
+});
+
+describe('configureLinks()', () => {
+  test('gives each link the arguments that it declares', () => {
+    const list = network({ type: 'a', capabilities: { mac: true } }, { type: 'b' });
+    const links = configureLinks(list, { mac: 'x', ips: ['y'] });
+    expect(links.map(({ type, runtimeConfig }) => [type, runtimeConfig])).toEqual([
+      ['a', { mac: 'x' }],
+      ['b', {}],
+    ]);
+  });
+});

@@ -1,0 +1,35 @@
+import { describe, expect, test } from 'bun:test';
+import { count, renderRate, renderTime } from '../../../src/lab/words.ts';
+
+describe('renderRate()', () => {
+  test.each([
+    [999, '999 bit'],
+    [1_000, '1 kbit'],
+    [512_000, '512 kbit'],
+    [9_812_345, '9.81 Mbit'],
+    [20e6, '20 Mbit'],
+    [4.0961e9, '4.1 Gbit'],
+  ])('%d bits per second are %s', (bits, words) => {
+    expect(renderRate(bits)).toBe(words);
+  });
+});
+
+describe('renderTime()', () => {
+  test('changes its unit at a second', () => {
+    expect([renderTime(0.14), renderTime(999.9), renderTime(1_234)]).toEqual([
+      '0.1 ms',
+      '999.9 ms',
+      '1.23 s',
+    ]);
+  });
+});
+
+describe('count()', () => {
+  test('knows one from many', () => {
+    expect([count(1, 'link'), count(2, 'link'), count(0, 'box', 'boxes')]).toEqual([
+      '1 link',
+      '2 links',
+      '0 boxes',
+    ]);
+  });
+});
