@@ -15,8 +15,8 @@ import type { Snapshot } from './snapshot.ts';
 export interface Observer {
   /** For {@link Runtime.onLink}. */
   onLink(event: LinkEvent): void;
-  /** What was seen since the last call. */
-  take(): LinkReport[];
+  /** What was seen since the last call, and how long the looking took. */
+  take(): { links: LinkReport[]; lookingMs: number };
 }
 
 /** Compares a snapshot after each link with the one before it. */
@@ -27,16 +27,18 @@ export function observeLinks(
 ): Observer {
   let last = look();
   let result: Result | undefined;
-  let reports: LinkReport[] = [];
+  let links: LinkReport[] = [];
+  let lookingMs = 0;
   return {
     onLink(event) {
+      const started = performance.now();
       const now = look();
       const { verb, durationMs, error } = event;
       const before = result;
       if (event.result) result = parseResult(event.result, version);
       const name = nameOf(event.link, plugins[event.index]);
-      reports.push({
-        link: verb === 'DEL' && reports.some(report => report.failure) ? `${name}, undone` : name,
+      links.push({
+        link: verb === 'DEL' && links.some(link => link.failure) ? `${name}, undone` : name,
         durationMs,
         result: event.result && result ? diffResults(before, result) : [],
         host: renderDifference(diffStates(last.host, now.host)),
@@ -45,10 +47,12 @@ export function observeLinks(
         ...(error ? { failure: toFailure(error) } : {}),
       });
       last = now;
+      lookingMs += performance.now() - started;
     },
     take() {
-      const seen = reports;
-      reports = [];
+      const seen = { links, lookingMs };
+      links = [];
+      lookingMs = 0;
       last = look();
       return seen;
     },

@@ -13,6 +13,7 @@ export function renderSection(section: Section, style: Style): string {
   const lines = {
     lab: renderLab,
     verb: renderVerb,
+    probing: renderProbing,
     probe: renderProbe,
     left: renderLeft,
     verdict: renderVerdict,
@@ -66,6 +67,10 @@ function renderFailure({ message, code, details, stderr }: Failure, paint: Paint
     ...(details === undefined ? [] : [`          ${details}`]),
     ...(stderr?.split('\n').map(line => paint('dim', `          ${line}`)) ?? []),
   ];
+}
+
+function renderProbing(_: Of<'probing'>, paint: Paint): string[] {
+  return ['', paint('bold', 'PROMISES')];
 }
 
 function renderProbe({ what, outcome, seen }: Of<'probe'>, paint: Paint): string[] {

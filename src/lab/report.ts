@@ -43,6 +43,8 @@ export type Section =
       /** Why it did not run. */
       readonly skipped?: string;
     }
+  /** Probes follow. */
+  | { readonly kind: 'probing' }
   | {
       readonly kind: 'probe';
       readonly what: string;

@@ -100,8 +100,11 @@ async function runVerb<T>(
   run: () => Promise<T>,
 ): Promise<{ ok: true; value: T } | { ok: false }> {
   const started = performance.now();
-  const section = () =>
-    ({ kind: 'verb', verb, links: observer.take(), durationMs: performance.now() - started }) as const;
+  const section = () => {
+    const wallMs = performance.now() - started;
+    const { links, lookingMs } = observer.take();
+    return { kind: 'verb', verb, links, durationMs: wallMs - lookingMs } as const;
+  };
   try {
     const value = await run();
     tell(section());
@@ -143,6 +146,7 @@ async function probe(
   tell: Tell,
 ): Promise<ReadonlySet<string>> {
   const { list } = trial;
+  tell({ kind: 'probing' });
   const place = createContainer('neighbour');
   const attachment = attachmentTo(place, trial, capabilities);
   const runtime = runtimeOf(trial);

@@ -31,6 +31,7 @@ const SECTIONS: readonly Section[] = [
     ],
   },
   { kind: 'verb', verb: 'CHECK', durationMs: 9, links: [link({}), link({})] },
+  { kind: 'probing' },
   { kind: 'probe', what: 'gateway 10.1.0.1 answers the container', outcome: 'ok', seen: '0.2 ms' },
   { kind: 'probe', what: 'at most 10 Mbit out of the container', outcome: 'failed', seen: '912 Mbit' },
   {
@@ -55,6 +56,8 @@ ADD   31.7 ms
   portmap              7.0 ms                                   + 2 elements in table inet t
 
 CHECK 2 links agreed, 9.0 ms
+
+PROMISES
   ok       gateway 10.1.0.1 answers the container: 0.2 ms
   FAILED   at most 10 Mbit out of the container: 912 Mbit
   skipped  gateway 10.9.0.1 answers the container: not of this host
