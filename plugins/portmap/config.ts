@@ -10,20 +10,23 @@ import { PluginConfig } from '../../src/cni/plugin-config.ts';
  * removed: a configuration that went bad can still be cleaned up after.
  */
 export const PortmapConf = z.extend(PluginConfig, {
-  /** Packet filter to program: `nftables`, which is also the default. */
+  /** Packet filter to program; only `nftables` can be. */
   backend: z.optional(z.string()),
-  /** Give forwarded connections from the pod's own subnet, and from the host's loopback address, the host as source. */
+  /** Give forwarded connections from the pod's own subnet and from 127.0.0.0/8 an address of the host as source. */
   snat: z._default(z.boolean(), true),
-  /** Give every forwarded connection the host as source. */
+  /** Give every forwarded connection an address of the host as source; needs `snat`. */
   masqAll: z._default(z.boolean(), false),
-  /** Accepted and ignored: connections are recognized without packet marks. */
+  /** Ignored: forwarded connections are recognized without packet marks. */
   markMasqBit: z.optional(z.int()),
+  /** Refused: belongs to the iptables backend. */
   externalSetMarkChain: z.optional(z.string()),
+  /** Refused: maps have no place for further conditions. */
   conditionsV4: z.optional(z.array(z.string())),
+  /** Refused: maps have no place for further conditions. */
   conditionsV6: z.optional(z.array(z.string())),
   runtimeConfig: z.optional(
     z.looseObject({
-      /** Capability `portMappings`: what to forward. */
+      /** Capability `portMappings`: the ports of the host that lead to the pod. */
       portMappings: z.optional(z.unknown()),
     }),
   ),

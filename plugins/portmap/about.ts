@@ -1,0 +1,17 @@
+// What do tools know of portmap without running it?
+import * as z from 'zod/mini';
+import { PortMapping } from '../../src/cni/capabilities.ts';
+import { aboutLink } from '../../src/cni/link-about.ts';
+import { PortmapConf, validatePortmapConf } from './config.ts';
+
+/** The portmap link, as `catena validate` and the published schemas see it. */
+export const about = aboutLink({
+  kind: 'meta',
+  capabilities: ['portMappings'],
+  config: z.extend(PortmapConf, {
+    backend: z.optional(z.enum(['nftables', 'iptables'])),
+    runtimeConfig: z.optional(z.looseObject({ portMappings: z.optional(z.array(PortMapping)) })),
+  }),
+  idleWithout: () => 'portMappings',
+  validate: validatePortmapConf,
+});
