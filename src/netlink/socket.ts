@@ -1,6 +1,7 @@
 // How are requests sent to the kernel, and how do its answers come back?
 import { closeSync } from 'node:fs';
 import { Errno } from '../sys/errno.ts';
+import { faultAt } from '../sys/fault.ts';
 import { checked, errno, libc, ptr, SystemError } from '../sys/libc.ts';
 import { attrs } from './codec/attrs.ts';
 import { str, u32 } from './codec/fields.ts';
@@ -102,9 +103,17 @@ export class NetlinkSocket {
    * after all were answered, so nothing stays unread.
    */
   requestAll(requests: readonly Request[]): Uint8Array[] {
-    const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
-    this.#send(envelopes);
-    return this.#collectAnswers(envelopes, requests);
+    const planned = requests.map(({ op }) => plannedRefusal(op));
+    const refusal = planned.find(one => one !== undefined);
+    if (refusal === undefined) return this.#exchange(requests);
+    // The others are executed all the same, since they are independent.
+    const rest = requests.filter((_, i) => planned[i] === undefined);
+    try {
+      if (rest.length) this.#exchange(rest);
+    } catch {
+      // One error is reported, and there is one already.
+    }
+    throw refusal;
   }
 
   /**
@@ -113,6 +122,7 @@ export class NetlinkSocket {
    * @throws NetlinkError of the first message that the kernel refused
    */
   transaction(begin: Request, requests: readonly Request[], end?: Request): Uint8Array[] {
+    failIfPlanned(requests[0] ?? begin);
     const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
@@ -125,6 +135,7 @@ export class NetlinkSocket {
    * @throws NetlinkError
    */
   dump(request: Request): Uint8Array[] {
+    failIfPlanned(request);
     for (let attempt = 1; ; attempt++) {
       const envelope = this.#envelope(request, NLM_F_REQUEST | NLM_F_DUMP);
       this.#send([envelope]);
@@ -137,6 +148,12 @@ export class NetlinkSocket {
 
   close(): void {
     closeSync(this.#fd);
+  }
+
+  #exchange(requests: readonly Request[]): Uint8Array[] {
+    const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
+    this.#send(envelopes);
+    return this.#collectAnswers(envelopes, requests);
   }
 
   #envelope(request: Request, flags: number): Envelope {
@@ -238,6 +255,16 @@ let shared: Uint8Array | undefined;
 function receiveBuffer(): Uint8Array {
   shared ??= new Uint8Array(RECEIVE_BYTES);
   return shared;
+}
+
+function plannedRefusal(op: string): NetlinkError | undefined {
+  const fault = faultAt(op);
+  return fault === undefined ? undefined : new NetlinkError(op, fault);
+}
+
+function failIfPlanned({ op }: Request): void {
+  const refusal = plannedRefusal(op);
+  if (refusal) throw refusal;
 }
 
 /** The refusal in an acknowledgement, or undefined when it says yes. */

@@ -48,6 +48,7 @@ export const Errno = {
   EPERM: 1,
   ENOENT: 2,
   EINTR: 4,
+  EIO: 5,
   EAGAIN: 11,
   EBUSY: 16,
   EEXIST: 17,

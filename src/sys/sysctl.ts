@@ -1,5 +1,7 @@
 // How are kernel parameters read and written?
 import { readFileSync, writeFileSync } from 'node:fs';
+import { renderErrno } from './errno.ts';
+import { faultAt } from './fault.ts';
 
 /**
  * Value of a parameter, without the newline at its end. Parameters under `net/` are those of the thread's namespace:
@@ -22,6 +24,10 @@ export function findSysctl(path: string): string | undefined {
 
 /** Sets a parameter. Same as: `sysctl -w` */
 export function writeSysctl(path: string, value: string): void {
+  const fault = faultAt(`set sysctl "${path}"`);
+  if (fault !== undefined) {
+    throw new Error(`Cannot set sysctl "${path}" to "${value}": ${renderErrno(fault)}`);
+  }
   try {
     writeFileSync(`/proc/sys/${path}`, value, { flag: 'r+' });
   } catch (cause) {
