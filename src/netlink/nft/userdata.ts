@@ -2,7 +2,7 @@
 import type { Field } from '../codec/fields.ts';
 
 /** The kernel keeps user data of up to this many bytes (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
-export const USERDATA_MAX_BYTES = 256;
+const USERDATA_MAX_BYTES = 256;
 /** nft accepts comments of up to this many characters, so longer ones could not be loaded from its own listing. */
 export const COMMENT_MAX_LENGTH = 127;
 
@@ -23,7 +23,13 @@ interface Entry {
 /** User data holding nothing but a comment, as nft writes it. */
 export const comment: Field<string> = {
   encode(writer, text) {
-    writer.bytes(encodeEntries([{ type: COMMENT, value: zeroTerminated(text) }]));
+    const bytes = encodeEntries([{ type: COMMENT, value: zeroTerminated(text) }]);
+    if (bytes.length > USERDATA_MAX_BYTES) {
+      throw new Error(
+        `Cannot encode comment "${text}": the kernel keeps ${USERDATA_MAX_BYTES - 3} bytes at most`,
+      );
+    }
+    writer.bytes(bytes);
   },
   decode(bytes) {
     const value = decodeEntries(bytes).find(entry => entry.type === COMMENT)?.value ?? new Uint8Array();

@@ -1,0 +1,343 @@
+// Does the kernel take our nf_tables changes for what nft says they are?
+
+import { afterEach, describe, expect, test } from 'bun:test';
+import { parseCidr } from '../../src/net/cidr.ts';
+import { ipToBytes, parseIp } from '../../src/net/ip.ts';
+import { isNetlinkError } from '../../src/netlink/errors.ts';
+import { commit, commitAfterReading, tryOut } from '../../src/netlink/nft/batch.ts';
+import { addChain, deleteChain, listChains } from '../../src/netlink/nft/chain.ts';
+import { goto, jump, NF_DROP } from '../../src/netlink/nft/data.ts';
+import { addElements, deleteElements, findElement, listElements } from '../../src/netlink/nft/element.ts';
+import { maskRegister } from '../../src/netlink/nft/expr/bitwise.ts';
+import { decide } from '../../src/netlink/nft/expr/immediate.ts';
+import { followVerdict, isInSet, isNotInSet, lookUp } from '../../src/netlink/nft/expr/lookup.ts';
+import { dnat, masquerade } from '../../src/netlink/nft/expr/nat.ts';
+import type { Expression } from '../../src/netlink/nft/expr.ts';
+import { addRule, countRules, deleteRule, flushChain, listRules } from '../../src/netlink/nft/rule.ts';
+import { addSet, deleteSet, listSets, type NftSet } from '../../src/netlink/nft/set.ts';
+import {
+  loadAddress,
+  loadDestinationPort,
+  loadProtocol,
+  matchAddress,
+  matchFamily,
+  matchLocalDestination,
+  matchTranslatedDestination,
+  REG,
+} from '../../src/netlink/nft/statements.ts';
+import { addTable, deleteTable, hasTable } from '../../src/netlink/nft/table.ts';
+import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { Errno } from '../../src/sys/errno.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
+import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+
+const table = { family: 'inet', name: 'catena_test' } as const;
+const target = ['ipv4_addr', 'inet_service'] as const;
+const ports = { table, name: 'ports', key: ['inet_proto', 'inet_service'], data: target } as const;
+const names = { table, name: 'names', key: ['ifname'] } as const;
+const marks = { table, name: 'marks', key: ['mark'], data: ['inet_service'] } as const;
+const verdicts = { table, name: 'verdicts', key: ['ipv4_addr'], data: 'verdict' } as const;
+const pairs = { table, name: 'pairs', key: ['ipv6_addr', 'ipv6_addr'] } as const;
+const ALL: readonly NftSet[] = [ports, names, marks, verdicts, pairs];
+const pod = parseIp('10.9.0.2');
+
+describeRoot(
+  'nf_tables',
+  () => {
+    const createLab = useLabs();
+
+    const sockets: NetlinkSocket[] = [];
+
+    // A namespace lives as long as a socket in it.
+    afterEach(() => {
+      for (const socket of sockets.splice(0)) socket.close();
+    });
+
+    async function open(): Promise<{ lab: Lab; socket: NetlinkSocket }> {
+      const lab = await createLab();
+      const netns = openNetns(lab.host.path);
+      const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
+      closeNetns(netns);
+      sockets.push(socket);
+      return { lab, socket };
+    }
+
+    test('addTable(), addChain() and addSet() make what nft prints with names for types', async () => {
+      const { lab, socket } = await open();
+      const skeleton = [
+        addTable(table, 'a comment'),
+        ...ALL.map(addSet),
+        addChain(table, 'sub'),
+        addChain(table, 'pre', { type: 'nat', hook: 'prerouting', priority: -100 }),
+      ];
+      commit(socket, skeleton);
+      commit(socket, skeleton);
+      const listed = await list(lab);
+      expect(listed.find(row => row.table)?.table).toMatchObject({ name: 'catena_test', family: 'inet' });
+      expect(listed.flatMap(({ map, set }) => map ?? set ?? [])).toMatchObject([
+        { name: 'ports', type: ['inet_proto', 'inet_service'], map: 'ipv4_addr . inet_service' },
+        { name: 'names', type: 'ifname' },
+        { name: 'marks', type: 'mark', map: 'inet_service' },
+        { name: 'verdicts', type: 'ipv4_addr', map: 'verdict' },
+        { name: 'pairs', type: ['ipv6_addr', 'ipv6_addr'] },
+      ]);
+      expect(listed.flatMap(({ chain }) => chain ?? [])).toMatchObject([
+        { name: 'sub' },
+        { name: 'pre', type: 'nat', hook: 'prerouting', prio: -100, policy: 'accept' },
+      ]);
+      expect(hasTable(socket, table)).toBe(true);
+      expect(listSets(socket, table)).toEqual(ALL.map(({ name }) => name));
+      expect(listChains(socket, table).map(({ name }) => name)).toEqual(['sub', 'pre']);
+    });
+
+    test('addElements() adds what nft prints and findElement() finds', async () => {
+      const { lab, socket } = await open();
+      commit(socket, [addTable(table), ...ALL.map(addSet), addChain(table, 'sub')]);
+      commit(socket, [
+        ...addElements(ports, [{ key: [6, 8080], data: [pod, 80], comment: 'net/ctr/eth0' }]),
+        ...addElements(names, [{ key: ['eth0'] }]),
+        ...addElements(marks, [{ key: [0x2000], data: [7] }]),
+        ...addElements(verdicts, [{ key: [pod], data: goto('sub') }]),
+        ...addElements(pairs, [{ key: [parseIp('fd00::'), parseIp('fd00::2')] }]),
+      ]);
+      const listed = await list(lab);
+      const elements = Object.fromEntries(
+        listed.flatMap(({ map, set }) => map ?? set ?? []).map(one => [one.name, one.elem]),
+      );
+      expect(elements).toEqual({
+        ports: [
+          [
+            { elem: { val: { concat: ['tcp', 8080] }, comment: 'net/ctr/eth0' } },
+            { concat: ['10.9.0.2', 80] },
+          ],
+        ],
+        names: ['eth0'],
+        marks: [[0x2000, 7]],
+        verdicts: [['10.9.0.2', { goto: { target: 'sub' } }]],
+        pairs: [{ concat: ['fd00::', 'fd00::2'] }],
+      });
+      expect(findElement(socket, ports, [6, 8080])).toEqual({
+        key: [6, 8080],
+        data: [pod, 80],
+        comment: 'net/ctr/eth0',
+      });
+      expect(findElement(socket, ports, [6, 8081])).toBeUndefined();
+      expect(listElements(socket, verdicts)).toEqual([{ key: [pod], data: goto('sub') }]);
+      expect(listElements(socket, marks)).toEqual([{ key: [0x2000], data: [7] }]);
+    });
+
+    test('deleteElements() takes out, and thousands fit a transaction and a listing', async () => {
+      const { lab, socket } = await open();
+      commit(socket, [addTable(table), addSet(ports)]);
+      const many = Array.from({ length: 3000 }, (_, i) => ({ key: [6, i + 1], data: [pod, i + 1] }));
+      commit(socket, addElements(ports, many));
+      expect(listElements(socket, ports)).toHaveLength(3000);
+      commit(
+        socket,
+        deleteElements(
+          ports,
+          many.slice(1).map(({ key }) => key),
+        ),
+      );
+      const [map] = (await list(lab)).flatMap(row => row.map ?? []);
+      expect(map.elem).toEqual([[{ concat: ['tcp', 1] }, { concat: ['10.9.0.2', 1] }]]);
+    });
+
+    test('addRule() makes rules that nft prints as meant', async () => {
+      const { lab, socket } = await open();
+      const rules: [Expression[], string][] = [
+        [[...matchLocalDestination(), decide(jump('sub'))], 'fib daddr type local jump sub'],
+        [
+          [
+            ...matchFamily(4),
+            loadProtocol(REG.first),
+            loadDestinationPort(REG.quarter(1)),
+            lookUp(ports, REG.first, REG.first),
+            dnat('ip', REG.first, REG.quarter(1)),
+          ],
+          'meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports',
+        ],
+        [
+          [...matchFamily(4), ...matchAddress('saddr', parseCidr('10.9.0.0/17')), decide({ code: NF_DROP })],
+          'ip saddr 10.9.0.0/17 drop',
+        ],
+        [
+          [
+            ...matchFamily(6),
+            ...matchAddress('daddr', parseCidr('fd00::/64'), { not: true }),
+            decide(jump('sub')),
+          ],
+          'ip6 daddr != fd00::/64 jump sub',
+        ],
+        [
+          [...matchFamily(4), loadAddress(4, 'daddr', REG.first), followVerdict(verdicts, REG.first)],
+          'ip daddr vmap @verdicts',
+        ],
+      ];
+      commit(socket, [
+        addTable(table),
+        ...ALL.map(addSet),
+        addChain(table, 'sub'),
+        addChain(table, 'pre', { type: 'nat', hook: 'prerouting', priority: -100 }),
+        addRule(table, 'sub', [decide({ code: NF_DROP })], 'a comment'),
+        ...rules.map(([rule]) => addRule(table, 'pre', rule)),
+      ]);
+      const text = await listText(lab);
+      expect(text).toContain('drop comment "a comment"');
+      for (const [, words] of rules) expect(text).toContain(`\t${words}\n`);
+      expect([...countRules(socket, table)]).toEqual([
+        ['sub', 1],
+        ['pre', rules.length],
+      ]);
+    });
+
+    test('addRule() masquerades by set membership', async () => {
+      const { lab, socket } = await open();
+      const masked = (match: typeof isInSet) => [
+        ...matchTranslatedDestination(),
+        ...matchFamily(6),
+        loadAddress(6, 'saddr', REG.first),
+        maskRegister(REG.first, ipToBytes(parseIp('ffff:ffff:ffff:ffff::'))),
+        loadAddress(6, 'daddr', REG.quarter(4)),
+        match(pairs, REG.first),
+        masquerade(),
+      ];
+      commit(socket, [
+        addTable(table),
+        addSet(pairs),
+        addChain(table, 'post', { type: 'nat', hook: 'postrouting', priority: 100 }),
+        addRule(table, 'post', masked(isInSet)),
+        addRule(table, 'post', masked(isNotInSet)),
+      ]);
+      const text = await listText(lab);
+      const key = 'ip6 saddr & ffff:ffff:ffff:ffff:: . ip6 daddr';
+      expect(text).toContain(`ct status & dnat == dnat ${key} @pairs masquerade`);
+      expect(text).toContain(`ct status & dnat == dnat ${key} != @pairs masquerade`);
+    });
+
+    test('flushChain(), deleteRule(), deleteChain(), deleteSet() and deleteTable() take away', async () => {
+      const { lab, socket } = await open();
+      const drop = [decide({ code: NF_DROP })];
+      commit(socket, [
+        addTable(table),
+        addSet(names),
+        addChain(table, 'a'),
+        addChain(table, 'b'),
+        ...['a', 'a', 'b'].map(chain => addRule(table, chain, drop)),
+      ]);
+      const [first] = listRules(socket, table);
+      commit(socket, [
+        deleteRule(table, 'a', first?.handle ?? 0n),
+        flushChain(table, 'b'),
+        deleteChain(table, 'b'),
+      ]);
+      commit(socket, [deleteSet(names)]);
+      const listed = await list(lab);
+      expect(listed.map(row => Object.keys(row)[0])).toEqual(['table', 'chain', 'rule']);
+      commit(socket, [deleteTable(table)]);
+      expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
+      expect(hasTable(socket, table)).toBe(false);
+      expect([listChains(socket, table), listSets(socket, table), listElements(socket, names)]).toEqual([
+        [],
+        [],
+        [],
+      ]);
+    });
+
+    describe('commit()', () => {
+      test('applies all or nothing, and names the change that failed', async () => {
+        const { lab, socket } = await open();
+        commit(socket, [addTable(table), addSet(names)]);
+        const changes = [
+          ...addElements(names, [{ key: ['eth0'] }]),
+          ...deleteElements(names, [['gone']]),
+          ...addElements(names, [{ key: ['eth1'] }]),
+        ];
+        const thrown = caught(() => commit(socket, changes));
+        expect(isNetlinkError(thrown, Errno.ENOENT)).toBe(true);
+        expect(String(thrown)).toContain(
+          'Cannot delete { gone } from set "names" of table "inet catena_test"',
+        );
+        expect(await elementsOfNames(lab)).toBeUndefined();
+        // The socket is still good: nothing of the refused transaction is left unread.
+        commit(socket, addElements(names, [{ key: ['eth2'] }]));
+        expect(await elementsOfNames(lab)).toEqual(['eth2']);
+      });
+
+      test('says EEXIST for what is there with other data, or at all if exclusive', async () => {
+        const { socket } = await open();
+        commit(socket, [addTable(table), addSet(ports)]);
+        const add = (port: number, exclusive = false) =>
+          caught(() =>
+            commit(socket, addElements(ports, [{ key: [6, 80], data: [pod, port] }], { exclusive })),
+          );
+        expect(add(80)).toBeUndefined();
+        expect(add(80)).toBeUndefined();
+        expect(isNetlinkError(add(80, true), Errno.EEXIST)).toBe(true);
+        expect(isNetlinkError(add(81), Errno.EEXIST, Errno.EBUSY)).toBe(true);
+      });
+
+      test('says ENOENT when table, set or chain is missing', async () => {
+        const { socket } = await open();
+        const add = () => commit(socket, addElements(verdicts, [{ key: [pod], data: goto('sub') }]));
+        for (const missing of [addTable(table), addSet(verdicts), addChain(table, 'sub')]) {
+          expect(isNetlinkError(caught(add), Errno.ENOENT)).toBe(true);
+          commit(socket, [missing]);
+        }
+        expect(caught(add)).toBeUndefined();
+      });
+    });
+
+    describe('commitAfterReading()', () => {
+      test('decides again when the rule set changed in between', async () => {
+        const { lab, socket } = await open();
+        commit(socket, [addTable(table), addSet(names)]);
+        let decisions = 0;
+        commitAfterReading(socket, () => {
+          decisions += 1;
+          if (decisions < 3) commit(socket, addElements(names, [{ key: [`other${decisions}`] }]));
+          return addElements(names, [{ key: [`seen${listElements(socket, names).length}`] }]);
+        });
+        expect(decisions).toBe(3);
+        expect((await elementsOfNames(lab))?.sort()).toEqual(['other1', 'other2', 'seen2']);
+      });
+
+      test('sends nothing when there is nothing to change', async () => {
+        const { lab, socket } = await open();
+        commitAfterReading(socket, () => []);
+        expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
+      });
+    });
+
+    test('tryOut() asks the kernel and applies nothing', async () => {
+      const { lab, socket } = await open();
+      tryOut(socket, [addTable(table), ...ALL.map(addSet)]);
+      expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
+      const thrown = caught(() => tryOut(socket, [addSet(names)]));
+      expect(isNetlinkError(thrown, Errno.ENOENT)).toBe(true);
+    });
+  },
+  requires('nft'),
+);
+
+async function list(lab: Lab): Promise<Row[]> {
+  return lab.nft(lab.host, 'list', 'table', table.family, table.name);
+}
+
+async function listText(lab: Lab): Promise<string> {
+  return (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+}
+
+async function elementsOfNames(lab: Lab): Promise<string[] | undefined> {
+  return (await list(lab)).find(({ set }) => set?.name === 'names')?.set.elem;
+}
+
+function caught(action: () => void): unknown {
+  try {
+    action();
+    return undefined;
+  } catch (thrown) {
+    return thrown;
+  }
+}

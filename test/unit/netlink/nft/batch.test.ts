@@ -1,0 +1,72 @@
+// When is a transaction sent, and when is it tried again?
+import { describe, expect, test } from 'bun:test';
+import { NetlinkError } from '../../../../src/netlink/errors.ts';
+import { commit, commitAfterReading } from '../../../../src/netlink/nft/batch.ts';
+import { nftType } from '../../../../src/netlink/nft/message.ts';
+import { addTable } from '../../../../src/netlink/nft/table.ts';
+import type { NetlinkSocket, Request } from '../../../../src/netlink/socket.ts';
+import { Errno } from '../../../../src/sys/errno.ts';
+
+const change = addTable({ family: 'inet', name: 't' });
+
+test('commit() of nothing sends nothing', () => {
+  const kernel = fakeKernel();
+  commit(kernel.socket, []);
+  expect(kernel.transactions).toBe(0);
+});
+
+describe('commitAfterReading()', () => {
+  test('names the generation that it read before deciding', () => {
+    const kernel = fakeKernel();
+    commitAfterReading(kernel.socket, () => [change]);
+    expect(kernel.generations).toEqual([7]);
+  });
+
+  test('decides again as long as somebody else is faster', () => {
+    const kernel = fakeKernel(Errno.ERESTART, Errno.ERESTART);
+    let decisions = 0;
+    commitAfterReading(kernel.socket, () => {
+      decisions += 1;
+      return [change];
+    });
+    expect([decisions, kernel.generations]).toEqual([3, [7, 8, 9]]);
+  });
+
+  test('gives up after a hundred attempts', () => {
+    const kernel = fakeKernel(...Array<number>(200).fill(Errno.ERESTART));
+    expect(() => commitAfterReading(kernel.socket, () => [change])).toThrow('interrupted by another change');
+    expect(kernel.transactions).toBe(100);
+  });
+
+  test('passes other refusals on, and what the decision throws', () => {
+    expect(() => commitAfterReading(fakeKernel(Errno.EPERM).socket, () => [change])).toThrow('EPERM');
+    const refuse = () => {
+      throw new Error('taken');
+    };
+    expect(() => commitAfterReading(fakeKernel().socket, refuse)).toThrow('taken');
+  });
+});
+
+/** Refuses transactions with the given numbers in turn; each look at the generation finds a new one. */
+function fakeKernel(...refusals: number[]) {
+  const kernel = {
+    transactions: 0,
+    generations: [] as number[],
+    read: 6,
+    socket: {
+      request(request: Request) {
+        expect(request.type).toBe(nftType(16));
+        kernel.read += 1;
+        return [Uint8Array.of(0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, kernel.read)];
+      },
+      transaction(begin: Request) {
+        kernel.transactions += 1;
+        kernel.generations.push(begin.body.at(-1) ?? 0);
+        const errno = refusals.shift();
+        if (errno) throw new NetlinkError('try', errno);
+        return [];
+      },
+    } as unknown as NetlinkSocket,
+  };
+  return kernel;
+}
