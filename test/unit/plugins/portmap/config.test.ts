@@ -1,0 +1,79 @@
+// Which options are taken, ignored and refused?
+import { describe, expect, test } from 'bun:test';
+import { PortmapConf, parsePortMappings, validatePortmapConf } from '../../../../plugins/portmap/config.ts';
+import { CniError } from '../../../../src/cni/errors.ts';
+import { decode } from '../../../../src/cni/json.ts';
+
+function conf(options: object): PortmapConf {
+  return decode(
+    PortmapConf,
+    { cniVersion: '1.1.0', name: 'podnet', type: 'portmap', ...options },
+    'configuration',
+  );
+}
+
+function codeOf(action: () => unknown): number | undefined {
+  try {
+    action();
+    return undefined;
+  } catch (thrown) {
+    return thrown instanceof CniError ? thrown.code : -1;
+  }
+}
+
+test('PortmapConf masquerades locally unless told otherwise', () => {
+  expect(conf({})).toMatchObject({ snat: true, masqAll: false });
+  expect(conf({ SNAT: false, masqall: true })).toMatchObject({ snat: false, masqAll: true });
+});
+
+describe('validatePortmapConf()', () => {
+  test.each([
+    [{}, undefined],
+    [{ backend: 'nftables' }, undefined],
+    [{ markMasqBit: 13 }, undefined],
+    [{ conditionsV4: [], conditionsV6: [] }, undefined],
+    [{ backend: 'iptables' }, 2],
+    [{ backend: 'ipfw' }, 7],
+    [{ externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2],
+    [{ conditionsV4: ['!', '-s', '192.0.2.0/24'] }, 2],
+    [{ conditionsV6: ['ip6', 'saddr', 'fd00::/8'] }, 2],
+  ])('%j is code %p', (options, code) => {
+    expect(codeOf(() => validatePortmapConf(conf(options)))).toBe(code as never);
+  });
+
+  test('names key and value of what it refuses', () => {
+    expect(() => validatePortmapConf(conf({ backend: 'iptables' }))).toThrow(
+      'Cannot use "backend": "iptables"',
+    );
+  });
+});
+
+describe('parsePortMappings()', () => {
+  const mappings = (portMappings: unknown) => parsePortMappings(conf({ runtimeConfig: { portMappings } }));
+
+  test('is empty when the runtime sent none', () => {
+    expect(parsePortMappings(conf({}))).toEqual([]);
+    expect(parsePortMappings(conf({ runtimeConfig: {} }))).toEqual([]);
+    expect(mappings(null)).toEqual([]);
+    expect(mappings([])).toEqual([]);
+  });
+
+  test('takes keys in any letter case, as Go does', () => {
+    const mapping = { HostPort: 8080, ContainerPort: 80, Protocol: 'tcp', HostIP: '' };
+    expect(mappings([mapping])).toEqual([{ hostPort: 8080, containerPort: 80, protocol: 'tcp', hostIP: '' }]);
+  });
+
+  test.each([
+    [{ hostPort: 0, containerPort: 80 }, '"[0].hostPort" must be at least 1, found 0'],
+    [{ hostPort: 65536, containerPort: 80 }, '"[0].hostPort" must be at most 65535, found 65536'],
+    [{ hostPort: 1 }, '"[0].containerPort"'],
+    [{ hostPort: '80', containerPort: 80 }, '"[0].hostPort"'],
+  ])('refuses %j', (mapping, words) => {
+    expect(() => mappings([mapping])).toThrow(words);
+    expect(codeOf(() => mappings([mapping]))).toBe(7);
+  });
+
+  test('is not needed to read a configuration: DEL works with mappings that make no sense', () => {
+    expect(() => conf({ runtimeConfig: { portMappings: 'nonsense' } })).not.toThrow();
+  });
+});
