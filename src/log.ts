@@ -16,8 +16,8 @@ export interface Log {
   warn(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
   debug(message: string, fields?: LogFields): void;
-  /** Writes what was collected to standard error, which the protocol leaves to us. */
-  flush(): Promise<void>;
+  /** Writes what was collected to standard error, which the protocol leaves to us, or where the caller says. */
+  flush(write?: (text: string) => void): Promise<void>;
 }
 
 interface Line {
@@ -49,8 +49,8 @@ export function createLog(
     warn: collect('warn'),
     info: collect('info'),
     debug: collect('debug'),
-    async flush() {
-      if (lines.length) await writeLines(lines.splice(0), level, write);
+    async flush(to = write) {
+      if (lines.length) await writeLines(lines.splice(0), level, to);
     },
   };
 }

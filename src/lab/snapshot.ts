@@ -37,7 +37,8 @@ export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapsh
   };
 }
 
-function readPlace({ netns, route, netfilter }: Place, sysctls: readonly string[]): State {
+/** Everything in one namespace. */
+export function readPlace({ netns, route, netfilter }: Place, sysctls: readonly string[]): State {
   const { objects, nameOf } = readLinks(route);
   return stateOf([
     ...objects,

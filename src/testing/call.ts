@@ -1,0 +1,93 @@
+// What does a test say when it calls a plugin, and what does it get back?
+import { ErrorCode, type ErrorReply } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import type { PluginDefinition } from '../plugin/define.ts';
+
+/** A plugin as source, or the path of its executable. */
+export type Plugin = PluginDefinition | string;
+
+/** The verbs; a test of the environment may send something else. */
+export type Verb = 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'VERSION' | (string & {});
+
+/** One call of a plugin. */
+export interface CallOptions {
+  /** The configuration; a string goes to standard input as it is. */
+  readonly conf: JsonObject | string;
+  readonly container?: { readonly id: string; readonly path: string };
+  /** Default `eth0`, where there is a container. */
+  readonly ifname?: string;
+  /** `CNI_ARGS` */
+  readonly args?: string;
+  /** Goes into the configuration as `prevResult`. */
+  readonly prevResult?: JsonObject | undefined;
+  /** Attachments that GC is to keep; goes into the configuration. */
+  readonly valid?: readonly { readonly containerID: string; readonly ifname: string }[];
+  /** `CNI_PATH`: where delegates are looked for. */
+  readonly pluginDirs?: readonly string[];
+  /** Added last; undefined takes a variable away. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Number of the request to the kernel that is to fail, counted from 1. */
+  readonly failAt?: number;
+  /** Default 30,000; for executables. */
+  readonly timeoutMs?: number;
+}
+
+/** What the plugin answered. */
+export interface Reply {
+  readonly exitCode: number;
+  /** What it printed on success, if that was a JSON object. */
+  readonly result?: JsonObject;
+  /** What it printed on failure, if that was an error object of the specification. */
+  readonly error?: ErrorReply;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly durationMs: number;
+  /** The request that was made to fail, when it came to that. */
+  readonly fault?: { readonly request: number; readonly what: string };
+}
+
+/** The environment of a call, as a runtime sets it; what the call does not name is left out. */
+export function environmentOf(verb: Verb, call: CallOptions): Record<string, string> {
+  const all: Record<string, string | undefined> = {
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: call.container?.id,
+    CNI_NETNS: call.container?.path,
+    CNI_IFNAME: call.ifname ?? (call.container && 'eth0'),
+    CNI_ARGS: call.args,
+    CNI_PATH: call.pluginDirs?.join(':') ?? '',
+    ...call.env,
+  };
+  return Object.fromEntries(
+    Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}
+
+/** What goes to standard input. */
+export function requestOf({ conf, prevResult, valid }: CallOptions): string {
+  if (typeof conf === 'string') return conf;
+  return JSON.stringify({
+    ...conf,
+    ...(prevResult === undefined ? {} : { prevResult }),
+    ...(valid === undefined ? {} : { [VALID_ATTACHMENTS]: valid }),
+  });
+}
+
+/** Sorts what a plugin printed into result or error. */
+export function toReply(ended: Omit<Reply, 'result' | 'error'>): Reply {
+  const printed = parse(ended.stdout);
+  if (printed === undefined) return ended;
+  if (ended.exitCode === 0) return { ...ended, result: printed };
+  const { code = ErrorCode.unknown, msg = '' } = printed;
+  if (typeof code !== 'number' || typeof msg !== 'string') return ended;
+  return { ...ended, error: { ...printed, code, msg } as ErrorReply };
+}
+
+function parse(stdout: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(stdout);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

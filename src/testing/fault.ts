@@ -1,0 +1,46 @@
+// What happens when the kernel says no, and how often is it asked?
+import { Errno } from '../sys/errno.ts';
+import { FAULT_NOTE, planFaults } from '../sys/fault.ts';
+
+/** The request that was made to fail. */
+export interface Fault {
+  /** Counted from 1. */
+  readonly request: number;
+  readonly what: string;
+}
+
+/**
+ * Runs something while one of this process's requests to the kernel is made to fail: a netlink request, or the setting
+ * of a sysctl. The others are real.
+ * @param failAt which one, counted from 1; none when undefined
+ */
+export async function withFaults<T>(
+  failAt: number | undefined,
+  run: () => T | Promise<T>,
+): Promise<{ value: T; fault?: Fault; requests: readonly string[] }> {
+  const requests: string[] = [];
+  let fault: Fault | undefined;
+  planFaults(what => {
+    requests.push(what);
+    if (requests.length !== failAt) return undefined;
+    fault = { request: failAt, what };
+    return Errno.EIO;
+  });
+  try {
+    const value = await run();
+    return { value, requests, ...(fault ? { fault } : {}) };
+  } finally {
+    planFaults(undefined);
+  }
+}
+
+/** The requests to the kernel that this process makes while something runs, in words. */
+export async function listKernelRequests(run: () => unknown): Promise<readonly string[]> {
+  return (await withFaults(undefined, run)).requests;
+}
+
+/** The fault that an executable says has happened to it. */
+export function faultIn(stderr: string): Fault | undefined {
+  const [, request, what = ''] = FAULT_NOTE.exec(stderr) ?? [];
+  return request === undefined ? undefined : { request: Number(request), what };
+}

@@ -1,0 +1,53 @@
+// How is a plugin called without a process, yet inside the fake host?
+//
+// A namespace belongs to a thread. The calling thread visits the host for as long as the plugin takes, so calls wait for
+// each other; what a plugin gives to other threads (asynchronous file functions on /proc/sys) stays outside.
+import type { PluginDefinition } from '../plugin/define.ts';
+import { serve } from '../plugin/serve.ts';
+import { closeNetns, enter, type Netns, openOwnNetns } from '../sys/netns.ts';
+import { type CallOptions, environmentOf, type Reply, requestOf, toReply, type Verb } from './call.ts';
+import { withFaults } from './fault.ts';
+
+/** Calls a definition inside the namespace, with the environment of the call as that of the process. */
+export function callInProcess(
+  host: Netns,
+  definition: PluginDefinition,
+  verb: Verb,
+  call: CallOptions,
+): Promise<Reply> {
+  const next = previous.then(() =>
+    visiting(host, environmentOf(verb, call), async () => {
+      const started = performance.now();
+      const env = { ...process.env };
+      const invocation = { env, readRequest: () => requestOf(call) };
+      const { value, fault } = await withFaults(call.failAt, () => serve(definition, invocation));
+      const { exitCode, stdout, log } = value;
+      let stderr = '';
+      await log.flush(text => {
+        stderr += text;
+      });
+      const durationMs = performance.now() - started;
+      return toReply({ exitCode, stdout, stderr, durationMs, ...(fault ? { fault } : {}) });
+    }),
+  );
+  previous = next.catch(() => {});
+  return next;
+}
+
+let previous: Promise<unknown> = Promise.resolve();
+
+async function visiting<T>(host: Netns, env: Record<string, string>, visit: () => Promise<T>): Promise<T> {
+  const before = { ...process.env };
+  const own = openOwnNetns();
+  enter(host);
+  try {
+    for (const name of Object.keys(process.env)) if (name.startsWith('CNI_')) delete process.env[name];
+    Object.assign(process.env, env);
+    return await visit();
+  } finally {
+    enter(own);
+    closeNetns(own);
+    for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
+}

@@ -1,0 +1,92 @@
+// Where do tests get namespaces that always go away again?
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import type { Place } from '../lab/lab.ts';
+import { getLink, setLink } from '../netlink/rtnl/link.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { closeNetns, createNetnsAt, inNetns, openNetns, unmountNetns } from '../sys/netns.ts';
+import { processesIn } from './processes.ts';
+
+/** Where `ip netns` keeps names as well, so that a test that was stopped can be looked at. */
+const DIR = '/run/netns';
+
+/** A network namespace of a test. */
+export interface Namespace extends Place {
+  readonly path: string;
+}
+
+/**
+ * Makes an empty network namespace.
+ * @param role one letter at the end of its name
+ * @throws Error when the process may not
+ */
+export function createNamespace(role: string): Namespace {
+  removeOrphans();
+  const name = `cat-${process.pid}-t${++counter}${role}`;
+  const path = `${DIR}/${name}`;
+  try {
+    mkdirSync(DIR, { recursive: true });
+    createNetnsAt(path);
+  } catch (cause) {
+    rmSync(path, { force: true });
+    throw new Error(
+      'Cannot make a network namespace: run as root, or inside unshare -Urnm with a tmpfs on /run',
+      { cause },
+    );
+  }
+  made.add(name);
+  const netns = openNetns(path);
+  const route = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+  const netfilter = inNetns(netns, () => new NetlinkSocket(NETLINK_NETFILTER));
+  return { name, path, netns, route, netfilter };
+}
+
+/** Brings the loopback device up, as it is on a host. */
+export function raiseLoopback({ route }: Namespace): void {
+  setLink(route, getLink(route, 'lo').index, { up: true });
+}
+
+/** Ends what runs in the namespace, and removes it. */
+export function removeNamespace({ name, netns, route, netfilter }: Namespace): void {
+  if (!made.delete(name)) return;
+  for (const pid of processesIn([netns.ino])) kill(pid);
+  route.close();
+  netfilter.close();
+  closeNetns(netns);
+  unlinkNamespace(name);
+}
+
+const made = new Set<string>();
+let counter = 0;
+let swept = false;
+
+/** Namespaces of test processes that were killed. */
+function removeOrphans(): void {
+  if (swept || !existsSync(DIR)) return;
+  swept = true;
+  for (const name of readdirSync(DIR)) {
+    const [, pid] = /^cat-(\d+)-t/.exec(name) ?? [];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) unlinkNamespace(name);
+  }
+}
+
+function unlinkNamespace(name: string): void {
+  const path = `${DIR}/${name}`;
+  try {
+    unmountNetns(path);
+  } catch {
+    // Nothing is mounted there any more.
+  }
+  rmSync(path, { force: true });
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It ended by itself.
+  }
+}
+
+process.on('exit', () => {
+  for (const name of made) unlinkNamespace(name);
+});

@@ -1,0 +1,102 @@
+// Does ADD leave nothing behind, at whichever request the kernel says no?
+import type { CallOptions, Plugin, Reply } from './call.ts';
+import type { Fault } from './fault.ts';
+import type { TestHost, Watch } from './host.ts';
+import { diffKernelStates } from './state.ts';
+
+/** How one ADD went in which a request failed. */
+export interface FaultReport extends Fault {
+  /** Whether ADD failed, which is what most faults lead to; some plugins can do without some requests. */
+  readonly failed: boolean;
+  readonly error?: string;
+  /** What differs from before ADD; after DEL, when ADD did not fail. */
+  readonly left: readonly string[];
+}
+
+/** What is run again and again, for those who look at the kernel in their own way. */
+export interface FaultTrial<S> {
+  /** ADD with the given request failing. */
+  add(failAt: number): Promise<Reply>;
+  /** Takes back an ADD that went well. */
+  del(): Promise<Reply>;
+  /** What must be the same before and after. */
+  state(): S | Promise<S>;
+  /** Differences in words; empty when there are none. */
+  diff(before: S, after: S): string[];
+}
+
+/** More than any ADD makes: a plugin that gets here asks in a loop. */
+const MAX_REQUESTS = 2000;
+
+/**
+ * Runs ADD with the first request to the kernel failing, then with the second, and so on until ADD needs no more; each
+ * time host, container and files must be as before.
+ * @returns one report per request
+ * @throws Error listing everything that was left behind
+ */
+export async function failAtEveryRequest(
+  host: TestHost,
+  plugin: Plugin,
+  call: CallOptions,
+  watch: Watch & { /** Differences that are right: a counter that only grows. */ ignore?: RegExp } = {},
+): Promise<FaultReport[]> {
+  const { ignore, ...rest } = watch;
+  let added: Reply | undefined;
+  return sweepFaults({
+    async add(failAt) {
+      added = await host.call(plugin, 'ADD', { ...call, failAt });
+      return added;
+    },
+    del: () => host.call(plugin, 'DEL', { ...call, prevResult: added?.result ?? call.prevResult }),
+    state: () => host.state(rest),
+    diff: (before, after) => diffKernelStates(before, after).filter(line => !ignore?.test(line)),
+  });
+}
+
+/** As {@link failAtEveryRequest}, with everything in the caller's hands. */
+export async function sweepFaults<S>({ add, del, state, diff }: FaultTrial<S>): Promise<FaultReport[]> {
+  const reports: FaultReport[] = [];
+  for (let request = 1; request <= MAX_REQUESTS; request++) {
+    const before = await state();
+    const reply = await add(request);
+    const failed = reply.exitCode !== 0;
+    if (!failed) await undo(del);
+    const left = diff(before, await state());
+    if (reply.fault) {
+      const error = reply.error?.msg;
+      reports.push({ ...reply.fault, failed, ...(error === undefined ? {} : { error }), left });
+      // So that the next one can be tried all the same.
+      if (failed && left.length) await del();
+      continue;
+    }
+    if ((failed || left.length) && reports.some(one => one.left.length)) return judge(reports);
+    if (failed) throw new Error(`Cannot run ADD even when nothing is made to fail: ${describe(reply)}`);
+    if (left.length) {
+      throw new Error(`Cannot run ADD and DEL without a trace, though nothing failed: ${left.join('; ')}`);
+    }
+    return judge(reports);
+  }
+  throw new Error(`Cannot come to an end: ADD makes more than ${MAX_REQUESTS} requests`);
+}
+
+async function undo(del: () => Promise<Reply>): Promise<void> {
+  const reply = await del();
+  if (reply.exitCode !== 0) throw new Error(`Cannot take ADD back with DEL: ${describe(reply)}`);
+}
+
+function judge(reports: FaultReport[]): FaultReport[] {
+  if (reports.length === 0) {
+    throw new Error(
+      'Cannot make a request fail: the plugin makes none, or its executable does not read CATENA_FAULT',
+    );
+  }
+  const leaks = reports
+    .filter(({ left }) => left.length)
+    .map(({ request, what, left }) => `request ${request} (${what}): ${left.join('; ')}`);
+  if (leaks.length) throw new Error(`Cannot fail without a trace:\n  ${leaks.join('\n  ')}`);
+  return reports;
+}
+
+function describe({ exitCode, stdout, stderr }: Reply): string {
+  return `exit status ${exitCode}: ${stdout}${stderr}`.trim();
+}
