@@ -1,15 +1,16 @@
 // In which steps does ADD connect a container to the bridge, and how is each taken back?
-import type { Attachment } from '../../src/cni/attachment.ts';
+import { configureContainer } from '../../src/attach/container.ts';
+import { ensureForwarding } from '../../src/attach/forwarding.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { createPair, type Pair } from '../../src/attach/veth.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { removeAddress } from '../../src/netlink/rtnl/addr.ts';
-import { type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
+import { type Link, removeLink, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Errno } from '../../src/sys/errno.ts';
-import { ensureSysctl, trySysctl } from '../../src/sys/sysctl.ts';
+import { trySysctl } from '../../src/sys/sysctl.ts';
 import type { BridgeConf } from './config.ts';
 import { ensureBridge, ensureGateways, removeUnusedBridge, withBridgeLock } from './kernel/bridge.ts';
-import { configureContainer } from './kernel/container.ts';
-import { createPair, type Pair } from './kernel/veth.ts';
 import { requestedMac } from './mac.ts';
 import type { Addressing } from './plan.ts';
 
@@ -19,11 +20,6 @@ export interface Attached extends Pair {
 }
 
 const VANISHED_ATTEMPTS = 3;
-
-/** Who the call is for. */
-export function attachmentOf(call: Call): Attachment {
-  return { network: call.network, containerId: call.env.containerId, ifname: call.env.ifname };
-}
 
 /** Bridge, pair and, with addressing, everything on layer 3 but masquerading. Registers its own undoing. */
 export function attach(call: Call<BridgeConf>, addressing: Addressing | undefined): Attached {
@@ -35,10 +31,7 @@ export function attach(call: Call<BridgeConf>, addressing: Addressing | undefine
   } else if (!conf.disableContainerInterface) {
     setLink(call.container, attached.container.index, { up: true });
   }
-  for (const { ip } of addressing?.gateways ?? []) {
-    // Never turned off again: other networks may rely on it, and so may the host.
-    ensureSysctl(ip.family === 4 ? 'net/ipv4/ip_forward' : 'net/ipv6/conf/all/forwarding', '1');
-  }
+  ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));
   return attached;
 }
 
@@ -63,13 +56,13 @@ function connect(call: Call<BridgeConf>, addressing: Addressing | undefined): At
         });
         const pair = createPair(host, call.container, call.containerNetns, {
           owner: attachmentOf(call),
-          bridge,
+          master: bridge.index,
           mtu: conf.mtu,
           mac,
-          hairpin: conf.hairpinMode,
-          isolated: conf.portIsolation,
         });
         call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+        const flags = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
+        if (flags.hairpin || flags.isolated) setBridgePort(host, pair.host.index, flags);
         return { bridge, ...pair };
       } catch (thrown) {
         // A foreign program may have removed the bridge under our hands.

@@ -1,21 +1,15 @@
 // Is everything that ADD made still as ADD made it?
+import { checkAddresses, checkMac, checkRoutes, stateOf } from '../../src/attach/check.ts';
+import { checkForwarding } from '../../src/attach/forwarding.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import type { Result, ResultInterface } from '../../src/cni/result.ts';
-import { type Cidr, networkOf, renderCidr } from '../../src/net/cidr.ts';
-import { renderIp, sameIp } from '../../src/net/ip.ts';
-import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
+import type { Result } from '../../src/cni/result.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import { IFF_PROMISC, IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { listRoutes, type Route } from '../../src/netlink/rtnl/route.ts';
+import { IFF_PROMISC } from '../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { findSysctl } from '../../src/sys/sysctl.ts';
 import type { BridgeConf } from './config.ts';
 import { type Addressing, addressingOf } from './plan.ts';
-
-/** linux/rtnetlink.h */
-const RT_TABLE_MAIN = 254;
 
 /**
  * Compares bridge, pair, addresses and routes with the result of ADD. Masquerading is looked after by its own file.
@@ -89,47 +83,7 @@ function checkPort(
   confirm(`isolation of ${name}`, conf.portIsolation, flags.isolated === 1);
 }
 
-function checkAddresses(socket: NetlinkSocket, link: Link, wanted: readonly Cidr[]): void {
-  const present = listAddresses(socket, link.index).map(({ cidr }) => renderCidr(cidr));
-  for (const cidr of wanted) {
-    const text = renderCidr(cidr);
-    if (!present.includes(text)) confirm(`addresses of "${link.name}"`, text, present);
-  }
-}
-
-function checkRoutes(socket: NetlinkSocket, link: Link, wanted: Addressing['routes']): void {
-  const present = listRoutes(socket).filter(({ oif }) => oif === link.index);
-  for (const route of wanted) {
-    if (present.some(one => isSameRoute(one, route))) continue;
-    confirm(`routes of "${link.name}"`, renderRoute(route), present.map(renderRoute));
-  }
-}
-
 function checkGateways(socket: NetlinkSocket, bridge: Link, { gateways }: Addressing): void {
   checkAddresses(socket, bridge, gateways);
-  for (const { ip } of gateways) {
-    const sysctl = ip.family === 4 ? 'net/ipv4/ip_forward' : 'net/ipv6/conf/all/forwarding';
-    confirm(`sysctl "${sysctl}"`, '1', findSysctl(sysctl));
-  }
-}
-
-function checkMac(name: string, reported: ResultInterface | undefined, link: Link): void {
-  if (reported?.mac) confirm(`hardware address of ${name}`, reported.mac.toLowerCase(), link.mac);
-}
-
-function isSameRoute(found: Route, wanted: Omit<Route, 'oif'>): boolean {
-  const network = networkOf(wanted.dst);
-  if (!sameIp(networkOf(found.dst), network) || found.dst.prefix !== wanted.dst.prefix) return false;
-  if ((wanted.table || RT_TABLE_MAIN) !== found.table) return false;
-  return (
-    wanted.gateway === undefined || (found.gateway !== undefined && sameIp(found.gateway, wanted.gateway))
-  );
-}
-
-function renderRoute({ dst, gateway }: Omit<Route, 'oif'>): string {
-  return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''}`;
-}
-
-function stateOf(link: Link): string {
-  return link.flags & IFF_UP ? 'up' : 'down';
+  checkForwarding(gateways.map(({ ip }) => ip));
 }

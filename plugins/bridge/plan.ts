@@ -1,23 +1,24 @@
 // Which addresses, gateways and routes follow from the configuration and the IPAM result?
+import {
+  type ContainerAddressing,
+  firstGateway,
+  type PlannedIp,
+  planRoute,
+} from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultRoute } from '../../src/cni/result.ts';
-import { type Cidr, cidrContains, networkOf, parseCidr } from '../../src/net/cidr.ts';
-import { type Ip, offsetIp, parseIp, renderIp } from '../../src/net/ip.ts';
-import type { Route } from '../../src/netlink/rtnl/route.ts';
+import { type Cidr, networkOf, parseCidr } from '../../src/net/cidr.ts';
+import { offsetIp, parseIp, renderIp } from '../../src/net/ip.ts';
 import type { BridgeConf } from './config.ts';
 
 /** Index of the container's interface in the result; bridge and host end of the veth pair come first. */
 export const CONTAINER_INTERFACE = 2;
 
 /** What an attachment is to look like on layer 3. */
-export interface Addressing {
-  /** Addresses of the container's interface with their gateways. */
-  readonly ips: readonly { readonly cidr: Cidr; readonly gateway: Ip | undefined }[];
+export interface Addressing extends ContainerAddressing {
   /** Addresses that the bridge answers for, with the containers' prefix length. */
   readonly gateways: readonly Cidr[];
-  /** Routes of the container; the outgoing interface is its own. */
-  readonly routes: readonly Omit<Route, 'oif'>[];
-  /** The same for the result: as IPAM gave them, then the default routes that we add. */
+  /** The routes for the result: as IPAM gave them, then the default routes that we add. */
   readonly resultRoutes: readonly ResultRoute[];
 }
 
@@ -60,8 +61,6 @@ export function addressingOf(conf: BridgeConf, prevResult: Result): Addressing {
   );
 }
 
-type PlannedIp = Addressing['ips'][number];
-
 /**
  * A default route for each family that has a gateway. One that IPAM gave without a gateway is completed rather than
  * doubled: the reference installs both and fails with EEXIST.
@@ -92,17 +91,4 @@ function gatewaysOf(ips: readonly PlannedIp[]): Cidr[] {
     if (!known) gateways.push({ ip: gateway, prefix: cidr.prefix });
   }
   return gateways;
-}
-
-function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): Omit<Route, 'oif'> {
-  const dst = parseCidr(route.dst);
-  // A destination inside an own subnet needs no gateway unless one is given.
-  const onLink = ips.some(({ cidr }) => dst.prefix >= cidr.prefix && cidrContains(cidr, networkOf(dst)));
-  const gateway = route.gw ? parseIp(route.gw) : onLink ? undefined : firstGateway(ips, dst.ip.family);
-  const { table, scope, priority, mtu, advmss } = route;
-  return { dst, gateway, table, scope, priority, mtu, advmss };
-}
-
-function firstGateway(ips: readonly PlannedIp[], family: 4 | 6): Ip | undefined {
-  return ips.find(({ cidr, gateway }) => gateway !== undefined && cidr.ip.family === family)?.gateway;
 }

@@ -1,17 +1,19 @@
 // What does the bridge link do for each verb?
-import type { Result } from '../../src/cni/result.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
-import { attach, attachmentOf } from './attach.ts';
-import { checkAttachment } from './check.ts';
-import { BridgeConf, validateBridgeConf } from './config.ts';
-import { removeBridge, removePair, removeStalePairs } from './detach.ts';
+import { askIpam } from '../../src/attach/ipam.ts';
 import {
   checkMasquerade,
   ensureMasquerade,
   removeMasquerade,
   removeStaleMasquerade,
-} from './kernel/masquerade.ts';
+} from '../../src/attach/masquerade.ts';
+import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import { attach } from './attach.ts';
+import { checkAttachment } from './check.ts';
+import { BridgeConf, validateBridgeConf } from './config.ts';
+import { removeBridge } from './detach.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { renderAttachment } from './report.ts';
 
@@ -64,13 +66,9 @@ export const bridge = definePlugin({
   },
 
   async gc(call) {
-    const { conf, validAttachments } = call;
-    if (validAttachments === undefined) return;
-    const valid = validAttachments.map(one => ({
-      network: call.network,
-      containerId: one.containerID,
-      ifname: one.ifname,
-    }));
+    const { conf } = call;
+    const valid = validAttachmentsOf(call);
+    if (valid === undefined) return;
     await tryAll([
       () => removeStalePairs(call, valid),
       () => removeStaleMasquerade(call.hostNft, call.network, valid),
@@ -84,12 +82,3 @@ export const bridge = definePlugin({
     if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
   },
 });
-
-async function askIpam(call: Call<BridgeConf>): Promise<Result | undefined> {
-  const type = call.conf.ipam?.type;
-  if (!type) return undefined;
-  const delegate = call.delegate(type);
-  const result = await delegate.add();
-  call.onFailure('give the addresses back', () => delegate.del());
-  return result;
-}

@@ -1,4 +1,5 @@
 // What does ADD report of an attachment?
+import { dnsOf } from '../../src/attach/ipam.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
@@ -27,7 +28,7 @@ export function renderAttachment(
       ...(reportsMtu ? { mtu: container.mtu } : {}),
     },
   ];
-  const dns = hasDns(conf) ? conf.dns : ipam?.dns;
+  const dns = dnsOf(conf, ipam);
   const ips = addressing?.ips.map(({ cidr, gateway }) => ({
     address: renderCidr(cidr),
     ...(gateway ? { gateway: renderIp(gateway) } : {}),
@@ -41,9 +42,4 @@ export function renderAttachment(
     ...(routes?.length ? { routes: [...routes] } : {}),
     ...(dns ? { dns } : {}),
   };
-}
-
-/** Any member, even an empty list, makes the configuration's resolver settings replace IPAM's (reference behaviour). */
-function hasDns({ dns }: BridgeConf): boolean {
-  return dns !== undefined && Boolean(dns.nameservers || dns.search || dns.options || dns.domain);
 }

@@ -18,11 +18,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/chain': ['src/cni', 'src/net'],
   // A delegate is found as any link is.
   'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/chain/find-plugin'],
+  'src/attach': [
+    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
+  ],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/daemon': ['src/chain', 'src/cni', 'src/net'],
   'src/cli': ['src/daemon', 'src/lab', 'src/chain', 'src/cni', 'src/net'],
   'plugins/*': [
-    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/plugin', 'src/attach', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
   ],
   // The library: protocol and runner, no kernel.

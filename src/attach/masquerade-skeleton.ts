@@ -1,19 +1,19 @@
 // Which fixed rules make masquerading work, so that an attachment only adds elements?
-import { type Cidr, netmaskOf, parseCidr } from '../../../src/net/cidr.ts';
-import { ipToBytes } from '../../../src/net/ip.ts';
-import { addChain, type BaseChain, listChains, NF_IP_PRI_NAT_SRC } from '../../../src/netlink/nft/chain.ts';
-import { goto, NFT_RETURN } from '../../../src/netlink/nft/data.ts';
-import { maskRegister } from '../../../src/netlink/nft/expr/bitwise.ts';
-import { decide } from '../../../src/netlink/nft/expr/immediate.ts';
-import { followVerdict, isInSet } from '../../../src/netlink/nft/expr/lookup.ts';
-import { masquerade } from '../../../src/netlink/nft/expr/nat.ts';
-import type { Expression } from '../../../src/netlink/nft/expr.ts';
-import type { Table } from '../../../src/netlink/nft/message.ts';
-import { addRule, flushChain, listRules } from '../../../src/netlink/nft/rule.ts';
-import { addSet, type NftSet } from '../../../src/netlink/nft/set.ts';
-import { loadAddress, matchAddress, matchFamily, REG } from '../../../src/netlink/nft/statements.ts';
-import { addTable } from '../../../src/netlink/nft/table.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import { type Cidr, netmaskOf, parseCidr } from '../net/cidr.ts';
+import { ipToBytes } from '../net/ip.ts';
+import { addChain, type BaseChain, listChains, NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
+import { goto, NFT_RETURN } from '../netlink/nft/data.ts';
+import { maskRegister } from '../netlink/nft/expr/bitwise.ts';
+import { decide } from '../netlink/nft/expr/immediate.ts';
+import { followVerdict, isInSet } from '../netlink/nft/expr/lookup.ts';
+import { masquerade } from '../netlink/nft/expr/nat.ts';
+import type { Expression } from '../netlink/nft/expr.ts';
+import type { Table } from '../netlink/nft/message.ts';
+import { addRule, flushChain, listRules } from '../netlink/nft/rule.ts';
+import { addSet, type NftSet } from '../netlink/nft/set.ts';
+import { loadAddress, matchAddress, matchFamily, REG } from '../netlink/nft/statements.ts';
+import { addTable } from '../netlink/nft/table.ts';
+import type { NetlinkSocket, Request } from '../netlink/socket.ts';
 
 /** Everything below lives in one table of our own. */
 export const TABLE: Table = { family: 'inet', name: 'catena_masquerade' };

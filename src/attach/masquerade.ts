@@ -1,18 +1,18 @@
 // How is an attachment masqueraded, and how does that end?
-import { type Attachment, findOwner, renderOwner } from '../../../src/cni/attachment.ts';
-import { type Cidr, networkOf } from '../../../src/net/cidr.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
+import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
+import { type Cidr, networkOf } from '../net/cidr.ts';
+import { commitAfterReading } from '../netlink/nft/batch.ts';
 import {
   addElements,
   deleteElements,
   type Element,
   findElement,
   listElements,
-} from '../../../src/netlink/nft/element.ts';
-import type { NftSet } from '../../../src/netlink/nft/set.ts';
-import { COMMENT_MAX_LENGTH } from '../../../src/netlink/nft/userdata.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import { confirm } from '../../../src/plugin/confirm.ts';
+} from '../netlink/nft/element.ts';
+import type { NftSet } from '../netlink/nft/set.ts';
+import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
+import type { NetlinkSocket, Request } from '../netlink/socket.ts';
+import { confirm } from '../plugin/confirm.ts';
 import { LOCAL, PODS, skeletonChanges, verdictFor } from './masquerade-skeleton.ts';
 
 const SETS: readonly NftSet[] = [PODS[4], PODS[6], LOCAL[4], LOCAL[6]];

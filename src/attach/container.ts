@@ -1,13 +1,13 @@
 // How does the container's interface get its addresses and routes?
-import { isNetlinkError } from '../../../src/netlink/errors.ts';
-import { addAddress } from '../../../src/netlink/rtnl/addr.ts';
-import { type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
-import { addRoute } from '../../../src/netlink/rtnl/route.ts';
-import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { Errno } from '../../../src/sys/errno.ts';
-import { inNetns, type Netns } from '../../../src/sys/netns.ts';
-import { findSysctl, trySysctl, writeSysctl } from '../../../src/sys/sysctl.ts';
-import type { Addressing } from '../plan.ts';
+import { isNetlinkError } from '../netlink/errors.ts';
+import { addAddress } from '../netlink/rtnl/addr.ts';
+import { type Link, setLink } from '../netlink/rtnl/link.ts';
+import { addRoute } from '../netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import { Errno } from '../sys/errno.ts';
+import { inNetns, type Netns } from '../sys/netns.ts';
+import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
+import type { ContainerAddressing } from './addressing.ts';
 
 /**
  * Gives the container's interface its addresses, brings it up and adds the routes. Addresses come first, so that the
@@ -18,7 +18,7 @@ export function configureContainer(
   container: NetlinkSocket,
   netns: Netns,
   link: Link,
-  { ips, routes }: Addressing,
+  { ips, routes }: ContainerAddressing,
   detectDuplicates: boolean,
 ): void {
   const families = new Set(ips.map(({ cidr }) => cidr.ip.family));

@@ -1,0 +1,126 @@
+// How does the pair of interfaces between host and container come to be, and how is it found again?
+import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isNetlinkError } from '../netlink/errors.ts';
+import {
+  createLink,
+  findLink,
+  getLink,
+  type Link,
+  listLinks,
+  removeLink,
+  setLink,
+} from '../netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { Call } from '../plugin/define.ts';
+import { Errno } from '../sys/errno.ts';
+import type { Netns } from '../sys/netns.ts';
+
+/** linux/if.h: IFALIASZ, less the zero at the end and a byte that the kernel does not use either. */
+const ALIAS_MAX_BYTES = 254;
+const NAME_ATTEMPTS = 10;
+
+/** Both ends of a veth pair. */
+export interface Pair {
+  readonly host: Link;
+  readonly container: Link;
+}
+
+/** What a new pair is to be. */
+export interface PairPlan {
+  readonly owner: Attachment;
+  /** Index of the bridge that the host end is a port of; none leaves it alone. */
+  readonly master?: number;
+  /** Bytes; 0 for the kernel's default. */
+  readonly mtu: number;
+  readonly mac?: string | undefined;
+}
+
+/**
+ * Creates the pair in one request, the host end up: the other end is born in the container under its final name. The
+ * host end is named at random and carries the attachment as its alias.
+ * @throws CniError when the container has an interface of that name
+ */
+export function createPair(
+  host: NetlinkSocket,
+  container: NetlinkSocket,
+  netns: Netns,
+  plan: PairPlan,
+): Pair {
+  const { owner, master } = plan;
+  const name = createNamedPair(host, container, netns, plan);
+  const link = getLink(host, name);
+  const alias = renderOwner(owner);
+  setLink(host, link.index, { up: true, ...(alias.length <= ALIAS_MAX_BYTES ? { alias } : {}) });
+  return {
+    host: master === undefined ? link : { ...link, master },
+    container: getLink(container, owner.ifname),
+  };
+}
+
+/**
+ * Deletes the pair of an attachment, by whichever end can be found: the container's interface, else the host end that
+ * carries the attachment as its alias. An interface of another kind is not ours and stays.
+ */
+export function removePair(call: Call): void {
+  const { ifname, containerId } = call.env;
+  if (call.findContainerNetns()) {
+    const link = findLink(call.container, ifname);
+    if (link === undefined) return;
+    if (link.kind === 'veth') removeLink(call.container, link.index);
+    else
+      call.log.warn(`Cannot delete "${ifname}": it is of kind "${link.kind}", not the veth this link made`);
+    return;
+  }
+  for (const { link, owner } of listPairs(call.host, call.network)) {
+    if (owner.containerId === containerId && owner.ifname === ifname) removeLink(call.host, link.index);
+  }
+}
+
+/** Deletes the pairs of the network whose attachment is not valid any more. */
+export function removeStalePairs(call: Call, valid: readonly Attachment[]): void {
+  const keep = new Set(valid.map(one => renderOwner(one)));
+  for (const { link, owner } of listPairs(call.host, call.network)) {
+    if (keep.has(renderOwner(owner))) continue;
+    call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
+    removeLink(call.host, link.index);
+  }
+}
+
+/** Host ends of pairs that belong to a network, with their attachments. */
+export function listPairs(host: NetlinkSocket, network: string): { link: Link; owner: Attachment }[] {
+  return listLinks(host).flatMap(link => {
+    const owner = link.kind === 'veth' ? findOwner(link.attrs.alias) : undefined;
+    return owner?.network === network ? { link, owner } : [];
+  });
+}
+
+function createNamedPair(
+  host: NetlinkSocket,
+  container: NetlinkSocket,
+  netns: Netns,
+  plan: PairPlan,
+): string {
+  const { owner, master, mac } = plan;
+  const mtu = plan.mtu || undefined;
+  for (let attempt = 1; ; attempt++) {
+    const name = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
+    try {
+      const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
+      createLink(host, { name, kind: 'veth', master, mtu, peer });
+      return name;
+    } catch (thrown) {
+      if (!isNetlinkError(thrown, Errno.EEXIST) || attempt === NAME_ATTEMPTS) throw thrown;
+      // Either name may be taken; only the host's is ours to change.
+      if (findLink(container, owner.ifname)) throw interfaceExists(owner.ifname, netns, thrown);
+    }
+  }
+}
+
+function interfaceExists(ifname: string, netns: Netns, cause: unknown): CniError {
+  return new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot create interface "${ifname}" in "${netns.path}": an interface of that name exists; run DEL first`,
+    { details: `CNI_IFNAME=${ifname}`, cause },
+  );
+}
