@@ -1,6 +1,7 @@
 // What does the lab see of the machine's files, and how is it kept from changing any?
-import { closeSync, existsSync, mkdirSync, openSync, realpathSync } from 'node:fs';
+import { closeSync, existsSync, openSync, realpathSync } from 'node:fs';
 import { sep } from 'node:path';
+import { ensureDirSync } from 'fs-extra/esm';
 import { bindMountFd, makeReadOnly, makeWritable, mountTmpfs } from '../sys/mount.ts';
 
 /** Directories that get an empty file system in memory: where links keep leases, locks, caches and sockets. */
@@ -24,7 +25,7 @@ export function layGround(keep: readonly string[]): void {
     protectMachine();
     for (const dir of fresh) mountTmpfs(dir, dir === '/tmp' ? 0o1777 : 0o755);
     for (const [path, fd] of open) {
-      mkdirSync(path, { recursive: true });
+      ensureDirSync(path);
       bindMountFd(fd, path);
     }
   } finally {

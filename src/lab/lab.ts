@@ -1,5 +1,6 @@
 // Where does a chain run when it is only tried: a fake host, containers on it, and a world outside?
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
+import { ensureDirSync } from 'fs-extra/esm';
 import { parseCidr } from '../net/cidr.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
 import { addAddress } from '../netlink/rtnl/addr.ts';
@@ -12,9 +13,9 @@ import { trySysctl } from '../sys/sysctl.ts';
 /** Where container runtimes keep namespaces too; in the lab the directory is its own. */
 const NETNS_DIR = '/run/netns';
 
-/** Addresses for documentation (RFC 5737, RFC 3849): no network that is tried should use them. */
-const HOST = { 4: '198.51.100.1/24', 6: '2001:db8::1/64' } as const;
-const OUTSIDE = { 4: '198.51.100.2/24', 6: '2001:db8::2/64' } as const;
+/** A corner of the private ranges (RFC 1918, RFC 4193) that networks which are tried rarely use. */
+const HOST = { 4: '172.31.254.1/24', 6: 'fd00:ca7e::1/64' } as const;
+const OUTSIDE = { 4: '172.31.254.2/24', 6: 'fd00:ca7e::2/64' } as const;
 const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
 
 /** A namespace with what is needed to look at it. */
@@ -41,7 +42,7 @@ export interface Lab {
  * both ways, nothing forwarded yet.
  */
 export function createLab(): Lab {
-  mkdirSync(NETNS_DIR, { recursive: true });
+  ensureDirSync(NETNS_DIR);
   const host = openPlace('host', openOwnNetns());
   const outside = createPlace('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
