@@ -41,6 +41,8 @@ export interface NewLink {
   readonly master?: number | undefined;
   readonly txqlen?: number | undefined;
   readonly up?: boolean | undefined;
+  /** For bridges: keep VLANs apart. */
+  readonly vlanFiltering?: boolean | undefined;
   /** The other end, for veth; `netnsFd` puts it into another namespace at once. */
   readonly peer?: {
     name: string;
@@ -95,10 +97,10 @@ export function listLinks(socket: NetlinkSocket): Link[] {
 /**
  * Makes a link; fails with EEXIST when the name is taken. IFF_UP with a peer in another namespace is refused by the
  * kernel (ENOTCONN), so pairs are set up afterwards.
- * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]`
+ * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]` or `… type bridge vlan_filtering 1`
  */
 export function createLink(socket: NetlinkSocket, link: NewLink): void {
-  const { name, kind, peer, up = false } = link;
+  const { name, kind, peer, up = false, vlanFiltering } = link;
   const peerAttrs = peer && {
     ifname: peer.name,
     mtu: peer.mtu,
@@ -110,7 +112,11 @@ export function createLink(socket: NetlinkSocket, link: NewLink): void {
     {
       ifname: name,
       ...defined({ mtu: link.mtu, address: link.mac, master: link.master, txqlen: link.txqlen }),
-      linkinfo: { kind, ...(peerAttrs ? { data: { peer: defined(peerAttrs) } } : {}) },
+      linkinfo: {
+        kind,
+        ...(peerAttrs ? { data: { peer: defined(peerAttrs) } } : {}),
+        ...(vlanFiltering === undefined ? {} : { data: { vlanFiltering: Number(vlanFiltering) } }),
+      },
     },
   );
   const op = `create link "${name}" of kind ${kind}`;

@@ -1,0 +1,150 @@
+// Which VLANs does a bridge port belong to, and how is that changed?
+import { attrs } from '../codec/attrs.ts';
+import { u16, u32 } from '../codec/fields.ts';
+import { layout } from '../codec/message.ts';
+import { struct } from '../codec/struct.ts';
+import { Writer } from '../codec/writer.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
+import { linkMessage } from './link-attrs.ts';
+import { ifinfomsg } from './link-header.ts';
+
+/** linux/rtnetlink.h */
+const RTM_NEWLINK = 16;
+const RTM_DELLINK = 17;
+const RTM_GETLINK = 18;
+const RTM_SETLINK = 19;
+const AF_BRIDGE = 7;
+const RTEXT_FILTER_BRVLAN_COMPRESSED = 4;
+
+/** linux/if_bridge.h */
+const BRIDGE_FLAGS_MASTER = 1;
+const IFLA_BRIDGE_VLAN_INFO = 2;
+const BRIDGE_VLAN_INFO_PVID = 2;
+const BRIDGE_VLAN_INFO_UNTAGGED = 4;
+const BRIDGE_VLAN_INFO_RANGE_BEGIN = 8;
+const BRIDGE_VLAN_INFO_RANGE_END = 16;
+
+/** VLANs that a frame can carry; 0 means none, 4095 is reserved (IEEE 802.1Q). */
+export const FIRST_VLAN = 1;
+export const LAST_VLAN = 4094;
+
+/** linux/if_bridge.h: struct bridge_vlan_info { __u16 flags; __u16 vid; } */
+export const bridgeVlanInfo = struct('bridge_vlan_info', [
+  ['flags', u16],
+  ['vid', u16],
+]);
+
+/** `IFLA_AF_SPEC` of family AF_BRIDGE; linux/if_bridge.h, IFLA_BRIDGE_*. Its VLANs repeat one type: see `unknown`. */
+const bridgeSpec = attrs('bridge spec', {
+  flags: [0, u16],
+  mode: [1, u16],
+});
+
+/** RTM_SETLINK, RTM_DELLINK and RTM_GETLINK of family AF_BRIDGE. */
+export const portVlanMessage = layout(
+  ifinfomsg,
+  attrs('bridge port', { master: [10, u32], afSpec: [26, bridgeSpec], extMask: [29, u32] }),
+);
+
+/** Consecutive VLANs of a port that are treated alike. */
+export interface VlanRange {
+  readonly first: number;
+  readonly last: number;
+  /** Frames that come in without a tag belong to it: one VLAN of a port at most. */
+  readonly pvid: boolean;
+  /** Frames leave the port without the tag. */
+  readonly untagged: boolean;
+}
+
+/**
+ * Makes a bridge port a member of VLANs, in one request.
+ * @throws NetlinkError EOPNOTSUPP when the kernel was built without bridge VLAN filtering
+ * Same as: `bridge vlan add dev <port> vid <first>[-<last>] [pvid] [untagged]`
+ */
+export function addPortVlans(socket: NetlinkSocket, index: number, vlans: readonly VlanRange[]): void {
+  if (vlans.length) socket.request(vlanRequest('add', RTM_SETLINK, index, vlans));
+}
+
+/**
+ * Takes a bridge port out of VLANs; those it does not belong to are fine.
+ * Same as: `bridge vlan del dev <port> vid <first>-<last>`
+ */
+export function removePortVlans(socket: NetlinkSocket, index: number, first: number, last: number): void {
+  const range = { first, last, pvid: false, untagged: false };
+  socket.request(vlanRequest('remove', RTM_DELLINK, index, [range]));
+}
+
+/** VLANs by the index of the bridge port, of every port that has any. Same as: `bridge vlan show` */
+export function listPortVlans(socket: NetlinkSocket): Map<number, VlanRange[]> {
+  const body = portVlanMessage.encode({ family: AF_BRIDGE }, { extMask: RTEXT_FILTER_BRVLAN_COMPRESSED });
+  const vlans = new Map<number, VlanRange[]>();
+  for (const reply of socket.dump({ op: 'list VLANs of bridge ports', type: RTM_GETLINK, body })) {
+    const { header, attrs: own } = portVlanMessage.decode(reply);
+    const entries = (own.afSpec?.unknown ?? []).filter(({ type }) => type === IFLA_BRIDGE_VLAN_INFO);
+    if (entries.length) vlans.set(header.index, decodeRanges(entries.map(({ bytes }) => bytes)));
+  }
+  return vlans;
+}
+
+/**
+ * Lets a bridge keep VLANs apart, or stops it.
+ * @throws NetlinkError EOPNOTSUPP when the kernel was built without bridge VLAN filtering
+ * Same as: `ip link set <bridge> type bridge vlan_filtering 1`
+ */
+export function setVlanFiltering(socket: NetlinkSocket, index: number, on: boolean): void {
+  const linkinfo = { kind: 'bridge', data: { vlanFiltering: Number(on) } };
+  const body = linkMessage.encode({ index }, { linkinfo });
+  socket.request({
+    op: `turn VLAN filtering ${on ? 'on' : 'off'} on link with index ${index}`,
+    type: RTM_NEWLINK,
+    body,
+  });
+}
+
+function vlanRequest(
+  action: 'add' | 'remove',
+  type: number,
+  index: number,
+  vlans: readonly VlanRange[],
+): Request {
+  const names = vlans.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`));
+  const unknown = vlans.flatMap(encodeRange).map(bytes => ({ type: IFLA_BRIDGE_VLAN_INFO, bytes }));
+  const body = portVlanMessage.encode(
+    { family: AF_BRIDGE, index },
+    { afSpec: { flags: BRIDGE_FLAGS_MASTER, unknown } },
+  );
+  return { op: `${action} VLANs ${names.join(', ')} of bridge port with index ${index}`, type, body };
+}
+
+/** One entry, or the two ends of a range: the kernel fills in what lies between. */
+function encodeRange({ first, last, pvid, untagged }: VlanRange): Uint8Array[] {
+  const flags = (pvid ? BRIDGE_VLAN_INFO_PVID : 0) | (untagged ? BRIDGE_VLAN_INFO_UNTAGGED : 0);
+  const info = (vid: number, more: number) => {
+    const writer = new Writer();
+    bridgeVlanInfo.encode(writer, { flags: flags | more, vid });
+    return writer.finish().slice();
+  };
+  if (first === last) return [info(first, 0)];
+  return [info(first, BRIDGE_VLAN_INFO_RANGE_BEGIN), info(last, BRIDGE_VLAN_INFO_RANGE_END)];
+}
+
+function decodeRanges(entries: readonly Uint8Array[]): VlanRange[] {
+  const ranges: VlanRange[] = [];
+  let begin: number | undefined;
+  for (const bytes of entries) {
+    const { flags, vid } = bridgeVlanInfo.decode(bytes);
+    if (flags & BRIDGE_VLAN_INFO_RANGE_BEGIN) {
+      begin = vid;
+      continue;
+    }
+    const first = flags & BRIDGE_VLAN_INFO_RANGE_END ? (begin ?? vid) : vid;
+    begin = undefined;
+    ranges.push({
+      first,
+      last: vid,
+      pvid: (flags & BRIDGE_VLAN_INFO_PVID) !== 0,
+      untagged: (flags & BRIDGE_VLAN_INFO_UNTAGGED) !== 0,
+    });
+  }
+  return ranges;
+}
