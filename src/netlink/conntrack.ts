@@ -1,5 +1,5 @@
 // Which connections does the kernel remember, and how is it made to forget one?
-import { type Ip, renderIp } from '../net/ip.ts';
+import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { Errno } from '../sys/errno.ts';
 import { attrs } from './codec/attrs.ts';
 import { ip, u8, u16be, u32, u32be } from './codec/fields.ts';
@@ -15,7 +15,8 @@ const NFNL_SUBSYS_CTNETLINK = 1;
 const IPCTNL_MSG_CT_GET = 1;
 const IPCTNL_MSG_CT_DELETE = 2;
 
-/** Bits of CTA_FILTER_ORIG_FLAGS: what of the original direction a dump is narrowed to (kernel 5.8). */
+/** Bits of CTA_FILTER_ORIG_FLAGS and CTA_FILTER_REPLY_FLAGS: what of a direction a dump is narrowed to (kernel 5.8). */
+const CTA_FILTER_F_CTA_IP_SRC = 1 << 0;
 const CTA_FILTER_F_CTA_PROTO_NUM = 1 << 3;
 const CTA_FILTER_F_CTA_PROTO_DST_PORT = 1 << 5;
 
@@ -61,32 +62,36 @@ export interface FlowFilter {
   /** IPPROTO_* */
   readonly protocol: number;
   /** Destination port of the first packet. */
-  readonly port: number;
+  readonly port?: number | undefined;
+  /** Who answers. */
+  readonly responder?: Ip | undefined;
 }
 
 /**
- * Flows to a port. The kernel compares, so that a table of a million flows costs no more than walking it.
- * Same as: `conntrack -L -f ipv4|ipv6 -p <protocol> --orig-port-dst <port>`
+ * Flows that a filter lets through. The kernel compares, so that a table of a million flows costs no more than walking it;
+ * that alone takes some milliseconds, as its size is fixed.
+ * Same as: `conntrack -L -f ipv4|ipv6 -p <protocol> [--orig-port-dst <port>] [--reply-src <responder>]`
  */
-export function listFlows(socket: NetlinkSocket, { family, protocol, port }: FlowFilter): Flow[] {
+export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
+  const { family, protocol, port, responder } = filter;
   const body = flowMessage.encode(
     { family: family === 4 ? NFPROTO.ip : NFPROTO.ip6 },
     {
-      original: { proto: { protocol, destination: port } },
+      original: { proto: { protocol, ...(port === undefined ? {} : { destination: port }) } },
+      ...(responder ? { reply: { ip: { [`v${family}Src`]: responder } } } : {}),
       filter: {
-        originalFlags: CTA_FILTER_F_CTA_PROTO_NUM | CTA_FILTER_F_CTA_PROTO_DST_PORT,
-        replyFlags: 0,
+        originalFlags:
+          CTA_FILTER_F_CTA_PROTO_NUM | (port === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT),
+        replyFlags: responder ? CTA_FILTER_F_CTA_IP_SRC : 0,
       },
     },
   );
   const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_GET;
-  const bodies = socket.dump({ op: `list flows to port ${port}`, type, body });
-  return bodies.flatMap(one => {
-    const own = flowMessage.decode(one).attrs;
-    // Kernels without the filter send everything.
-    const { protocol: found, destination } = own.original?.proto ?? {};
-    return found === protocol && destination === port ? flowOf(family, own) : [];
-  });
+  const bodies = socket.dump({ op: 'list flows', type, body });
+  // Kernels without the filter send everything.
+  return bodies
+    .flatMap(one => flowOf(family, flowMessage.decode(one).attrs))
+    .filter(flow => passes(flow, filter));
 }
 
 /**
@@ -106,6 +111,14 @@ export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_DELETE;
   const op = `delete flow to ${renderIp(flow.destination)} port ${flow.destinationPort}`;
   tolerating([Errno.ENOENT], () => socket.request({ op, type, body }));
+}
+
+function passes(flow: Flow, { protocol, port, responder }: FlowFilter): boolean {
+  return (
+    flow.attrs.original?.proto?.protocol === protocol &&
+    (port === undefined || flow.destinationPort === port) &&
+    (responder === undefined || sameIp(flow.responder, responder))
+  );
 }
 
 function flowOf(family: 4 | 6, own: Flow['attrs']): Flow[] {

@@ -1,6 +1,6 @@
 // Are flows asked for, read and forgotten byte for byte?
 import { expect, test } from 'bun:test';
-import { renderIp } from '../../src/net/ip.ts';
+import { parseIp, renderIp } from '../../src/net/ip.ts';
 import { NLM_F_DUMP } from '../../src/netlink/codec/message.ts';
 import { listFlows, removeFlow } from '../../src/netlink/conntrack.ts';
 import { answering, bodyOf, bytesOf, messageOf, sentBy } from './rtnl/captured.ts';
@@ -153,6 +153,15 @@ test('listFlows() reads where a flow was sent and who answers', () => {
 
 test('listFlows() leaves out what a kernel without the filter sends as well', () => {
   expect(read(8081)).toEqual([]);
+});
+
+test('listFlows() may ask for who answers instead of the port', () => {
+  const ask = (text: string) =>
+    answering(
+      () => [bodyOf(FLOW)],
+      socket => listFlows(socket, { family: 4, protocol: 17, responder: parseIp(text) }),
+    );
+  expect([ask('127.0.0.2').length, ask('127.0.0.1').length]).toEqual([1, 0]);
 });
 
 test('removeFlow() names the flow by its addresses and number', () => {

@@ -4,7 +4,7 @@ import { type Flow, listFlows, removeFlow } from '../../../src/netlink/conntrack
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Claim } from '../elements.ts';
-import { type FamilyPlan, type Forward, PROTOCOLS } from '../plan.ts';
+import { type FamilyPlan, type Forward, type HostPort, PROTOCOLS } from '../plan.ts';
 
 /** rtnetlink and netfilter of the host. */
 export interface HostSockets {
@@ -14,32 +14,49 @@ export interface HostSockets {
 
 /**
  * Makes the kernel forget UDP flows that go on as they began, though the mapping has changed since: those to a host port
- * that now leads to a pod, and those to pods by claims that went. Flows that go where they should stay.
+ * that now leads to a pod, and those to pods by claims that went. Flows that go where they should stay. Each family with
+ * UDP ports costs one walk through the kernel's table.
  */
 export function forgetStaleFlows(
   sockets: HostSockets,
   plans: readonly FamilyPlan[],
   gone: readonly Claim[],
 ): void {
-  const { host, hostNft } = sockets;
-  const isWanted = (flow: Flow) => plans.some(plan => leadsTo(flow, plan));
-  for (const { family, forwards } of plans) {
-    for (const { protocol, port, ip } of forwards) {
-      if (protocol !== 'udp') continue;
-      const isStale = ip ? (flow: Flow) => sameIp(flow.destination, ip) : localDestinations(host);
-      forget(hostNft, family, port, flow => isStale(flow) && !isWanted(flow));
+  const isLocal = localDestinations(sockets.host);
+  for (const family of [4, 6] as const) {
+    const plan = plans.find(one => one.family === family);
+    const forwards = (plan?.forwards ?? []).filter(isUdp);
+    const claims = gone.filter(claim => claim.family === family && isUdp(claim));
+    const [port, ...more] = new Set([...forwards, ...claims].map(one => one.port));
+    if (port === undefined) continue;
+    const filter = {
+      family,
+      protocol: PROTOCOLS.udp,
+      port: more.length ? undefined : port,
+      // Claims of one attachment all speak of the same pod; only DEL has nothing but those of one.
+      responder: plan === undefined && allSame(claims) ? claims[0]?.pod : undefined,
+    };
+    const isStale = (flow: Flow) =>
+      claims.some(claim => claim.port === flow.destinationPort && sameIp(claim.pod, flow.responder)) ||
+      forwards.some(forward => isMeant(forward, flow, isLocal));
+    for (const flow of listFlows(sockets.hostNft, filter)) {
+      if (isStale(flow) && !(plan && leadsTo(flow, plan))) removeFlow(sockets.hostNft, flow);
     }
-  }
-  for (const { family, protocol, port, pod } of gone) {
-    if (protocol === 'udp')
-      forget(hostNft, family, port, flow => sameIp(flow.responder, pod) && !isWanted(flow));
   }
 }
 
-function forget(socket: NetlinkSocket, family: 4 | 6, port: number, isStale: (flow: Flow) => boolean): void {
-  for (const flow of listFlows(socket, { family, protocol: PROTOCOLS.udp, port })) {
-    if (isStale(flow)) removeFlow(socket, flow);
-  }
+function isUdp({ protocol }: HostPort): boolean {
+  return protocol === 'udp';
+}
+
+function allSame(claims: readonly Claim[]): boolean {
+  const [first] = claims;
+  return first !== undefined && claims.every(({ pod }) => sameIp(pod, first.pod));
+}
+
+/** True when the first packet of the flow would be forwarded today, wherever it went. */
+function isMeant({ port, ip }: Forward, flow: Flow, isLocal: (flow: Flow) => boolean): boolean {
+  return port === flow.destinationPort && (ip ? sameIp(ip, flow.destination) : isLocal(flow));
 }
 
 /** Flows through this host to the same port of others are none of our business. */
@@ -54,12 +71,12 @@ function localDestinations(host: NetlinkSocket): (flow: Flow) => boolean {
   return flow => isLocal(flow.destination);
 }
 
-function leadsTo(flow: Flow, { family, pod, forwards }: FamilyPlan): boolean {
-  if (flow.family !== family || !sameIp(flow.responder, pod.ip)) return false;
-  const serves = ({ protocol, port, ip, containerPort }: Forward) =>
-    protocol === 'udp' &&
-    port === flow.destinationPort &&
-    containerPort === flow.responderPort &&
-    (ip === undefined || sameIp(ip, flow.destination));
-  return forwards.some(serves);
+function leadsTo(flow: Flow, { pod, forwards }: FamilyPlan): boolean {
+  return forwards.some(
+    forward =>
+      isUdp(forward) &&
+      forward.containerPort === flow.responderPort &&
+      sameIp(flow.responder, pod.ip) &&
+      isMeant(forward, flow, () => true),
+  );
 }
