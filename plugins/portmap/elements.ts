@@ -45,7 +45,7 @@ export function ownerOf(attachment: Attachment): Owner {
   return { note, handle: handleOf(note) };
 }
 
-/** Everything that ADD puts into the kernel for one IP version. */
+/** Everything that ADD puts into the kernel for one IP version, but for the addresses that are counted. */
 export function planElements(
   { family, pod, forwards }: FamilyPlan,
   owner: Owner,
@@ -62,7 +62,6 @@ export function planElements(
       const place = forwardPlace(family, forward);
       return entry(place.set, place.key, [pod.ip, forward.containerPort]);
     }),
-    ...forwards.flatMap(({ ip }) => (ip ? { set: sets.hostips, element: { key: [ip] } } : [])),
     ...forwards.map(({ protocol, port, ip }, number) =>
       entry(
         sets.claims,
@@ -83,7 +82,7 @@ export function forwardPlace(family: 4 | 6, { protocol, port, ip }: HostPort): P
   return ip ? { set: specific, key: [ip, number, port] } : { set: wildcard, key: [number, port] };
 }
 
-/** Where everything is that a claim speaks of; not all of it need be there. Addresses of the host are shared. */
+/** Where everything is that a claim speaks of; not all of it need be there. */
 export function placesOf({ family, subnet, pod, ...claim }: Claim, owner: Owner): Place[] {
   const sets = SETS[family];
   return [

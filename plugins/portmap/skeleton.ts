@@ -41,7 +41,7 @@ export interface FamilySets {
   readonly wildcard: NftSet;
   /** The same for ports taken on one address of the host. */
   readonly specific: NftSet;
-  /** Addresses of the host on which ports were taken: what a wildcard claim has to look at. */
+  /** Address of the host to the number of ports taken on it alone: where a wildcard claim has to look. */
   readonly hostips: NftSet;
   /** Attachment and number to one host port of it (0.0.0.0 or :: for all addresses) with subnet and address of the pod. */
   readonly claims: NftSet;
@@ -121,10 +121,11 @@ function familySets(family: 4 | 6): FamilySets {
   return {
     wildcard: { ...named('wildcard'), key: ['inet_proto', 'inet_service'], data: target },
     specific: { ...named('specific'), key: [address, 'inet_proto', 'inet_service'], data: target },
-    hostips: { ...named('hostips'), key: [address] },
+    // nft has no type for a plain number; marks come closest.
+    hostips: { ...named('hostips'), key: [address], data: ['mark'] },
     claims: {
       ...named('claims'),
-      // nft has no type for a plain small number; ports come closest.
+      // The second part numbers the claims of an attachment.
       key: ['ifname', 'inet_service'],
       data: [address, 'inet_proto', 'inet_service', address, address],
     },

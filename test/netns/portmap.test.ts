@@ -211,7 +211,27 @@ describeRoot(
         ['claims4', 'claims6', 'hostips4', 'pods4', 'pods6', 'specific4', 'wildcard4', 'wildcard6'].sort(),
       );
       await del(lab, pod);
-      expect(Object.keys(await elementsOf(lab))).toEqual(['hostips4']);
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
+    test('ADD and DEL count the ports that are taken on one address', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const on = (...ports: number[]) =>
+        ports.map(hostPort => ({ hostPort, containerPort: 80, hostIP: '10.201.0.1' }));
+      const counted = async () => (await elementsOf(lab)).hostips4;
+      await add(lab, pod, on(1, 2));
+      await add(lab, neighbour, on(3));
+      expect(await counted()).toEqual([['10.201.0.1', 3]]);
+      await add(lab, pod, on(1));
+      await add(lab, pod, on(1));
+      expect(await counted()).toEqual([['10.201.0.1', 2]]);
+      await del(lab, pod);
+      await del(lab, pod);
+      expect(await counted()).toEqual([['10.201.0.1', 1]]);
+      expect((await add(lab, pod, [{ hostPort: 3, containerPort: 80 }])).error?.code).toBe(100);
+      await del(lab, neighbour);
+      expect(await counted()).toBeUndefined();
+      expect((await add(lab, pod, [{ hostPort: 3, containerPort: 80 }])).exitCode).toBe(0);
     });
 
     test('ADD without mappings makes no kernel call', async () => {
@@ -281,8 +301,7 @@ describeRoot(
       expect(added.map(({ exitCode, stdout }) => (exitCode ? stdout : ''))).toEqual(Array(8).fill(''));
       expect((await keysOf(lab)).wildcard4).toHaveLength(8);
       await Promise.all(pods.map(pod => del(lab, pod)));
-      // The address is remembered if the one that had it first asked for it.
-      expect(Object.keys(await elementsOf(lab)).filter(name => name !== 'hostips4')).toEqual([]);
+      expect(await elementsOf(lab)).toEqual({});
     });
 
     test('DEL and CHECK manage hundreds of mappings', async () => {
@@ -395,6 +414,7 @@ describeRoot(
         `delete element ${t} specific4 { 10.201.0.1 . udp . 53 }`,
         '"specific4" is missing',
       );
+      await expectProblem(`delete element ${t} hostips4 { 10.201.0.1 }`, '"hostips4" is missing');
       await expectProblem(`delete element ${t} snat6 { ${pod.v6} }`, `{ ${pod.v6} } of "snat6" is missing`);
       await expectProblem(
         `delete element ${t} hairpin4 { 10.9.0.0 . ${pod.v4} }`,

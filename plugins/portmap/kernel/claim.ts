@@ -1,10 +1,11 @@
 // How are the elements of an attachment put into the kernel, and who may already be there?
 import { CniError } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
+import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import type { FieldValue } from '../../../src/netlink/nft/datatype.ts';
-import { addElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import { addElements, type Element, findElement } from '../../../src/netlink/nft/element.ts';
 import { countRules } from '../../../src/netlink/nft/rule.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
@@ -18,6 +19,7 @@ import {
 } from '../elements.ts';
 import { type FamilyPlan, type Forward, renderHostPort } from '../plan.ts';
 import { ALL_SETS, planChains, SETS, skeletonChanges, TABLE } from '../skeleton.ts';
+import { countHostIps, listHostIps } from './host-ips.ts';
 import { removalOf } from './release.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
@@ -39,6 +41,7 @@ export function claimPorts(
   masquerading: Masquerading,
 ): Claim[] {
   const entries = plans.flatMap(plan => planElements(plan, owner, masquerading));
+  const forwards = plans.flatMap(plan => plan.forwards);
   let gone: Claim[] = [];
   const pods = plans.map(({ pod }) => pod);
   const attempt = (isSkeletonThere: () => boolean) =>
@@ -48,7 +51,12 @@ export function claimPorts(
       const removals = outdated.map(one => removalOf(socket, one));
       gone = removals.flatMap(({ claims }) => claims);
       const skeleton = isSkeletonThere() ? [] : skeletonChanges(pods);
-      return [...skeleton, ...removals.flatMap(({ changes }) => changes), ...additions(entries)];
+      return [
+        ...skeleton,
+        ...removals.flatMap(({ changes }) => changes),
+        ...additions(entries),
+        ...countHostIps(socket, forwards, gone),
+      ];
     });
   try {
     attempt(() => hasRules(socket, pods));
@@ -88,10 +96,7 @@ function findFormerOwners(socket: NetlinkSocket, plans: readonly FamilyPlan[], o
 function refuseTaken(socket: NetlinkSocket, plans: readonly FamilyPlan[], outdated: readonly Owner[]): void {
   const isOurs = (element: Element) => outdated.some(({ note }) => note === element.comment);
   for (const { family, forwards } of plans) {
-    // Only read when needed, and short: the addresses on which ports were ever taken one by one.
-    const hostIps = forwards.some(({ ip }) => ip === undefined)
-      ? listElements(socket, SETS[family].hostips)
-      : [];
+    const hostIps = forwards.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
     for (const forward of forwards) {
       for (const rival of rivalsOf(forward, hostIps)) {
         const { set, key } = forwardPlace(family, rival);
@@ -103,10 +108,9 @@ function refuseTaken(socket: NetlinkSocket, plans: readonly FamilyPlan[], outdat
 }
 
 /** The host ports that exclude each other with this one: itself, and the same on all addresses or on any of them. */
-function rivalsOf(forward: Forward, hostIps: readonly Element[]): Forward[] {
+function rivalsOf(forward: Forward, hostIps: readonly Ip[]): Forward[] {
   const { ip, ...everywhere } = forward;
-  if (ip) return [forward, everywhere];
-  return [forward, ...hostIps.map(({ key: [address] }) => ({ ...forward, ip: address as Claim['pod'] }))];
+  return ip ? [forward, everywhere] : [forward, ...hostIps.map(one => ({ ...forward, ip: one }))];
 }
 
 function portTaken(forward: Forward, rival: Forward, holder: Element): CniError {

@@ -3,20 +3,15 @@ import { findOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import type { FieldValue } from '../../../src/netlink/nft/datatype.ts';
 import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
-import type { NftSet } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { type Claim, decodeClaim, type Owner, type Place, placesOf } from '../elements.ts';
 import { ALL_SETS, SETS } from '../skeleton.ts';
+import { countHostIps } from './host-ips.ts';
 
 /** What has to be done to remove an attachment, and the host ports that it held. */
 export interface Removal {
   readonly changes: readonly Request[];
   readonly claims: readonly Claim[];
-}
-
-interface Listing {
-  readonly set: NftSet;
-  readonly elements: readonly Element[];
 }
 
 /**
@@ -28,12 +23,15 @@ export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Clai
   commitAfterReading(socket, () => {
     const removal = removalOf(socket, owner);
     claims = removal.claims;
-    return removal.changes;
+    return [...removal.changes, ...countHostIps(socket, [], claims)];
   });
   return claims;
 }
 
-/** The changes that remove what is there of an attachment; to be called within `commitAfterReading`. */
+/**
+ * The changes that remove what is there of an attachment, but for the count of its addresses; to be called within
+ * `commitAfterReading`.
+ */
 export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
   const claims = findClaims(socket, owner);
   const places = uniquePlaces(claims.flatMap(claim => placesOf(claim, owner)));
@@ -54,45 +52,28 @@ export function findClaims(socket: NetlinkSocket, owner: Owner): Claim[] {
 }
 
 /**
- * Removes what belongs to attachments of the network that are not among the valid ones, and the addresses of the host
- * on which no port is taken any more. Looks at every element.
+ * Removes what belongs to attachments of the network that are not among the valid ones. Looks at every element.
  * @returns the claims that went
  */
 export function sweepPorts(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): Claim[] {
-  const isDead = (note: string | undefined) =>
+  const isDead = ({ comment: note }: Element) =>
     note !== undefined && findOwner(note)?.network === network && !valid.has(note);
   let claims: Claim[] = [];
   commitAfterReading(socket, () => {
-    const all = ALL_SETS.map(set => ({ set, elements: listElements(socket, set) }));
-    const dead = all.flatMap(({ set, elements }) =>
-      elements.filter(({ comment }) => isDead(comment)).map(element => ({ set, element })),
+    const dead = ALL_SETS.flatMap(set =>
+      listElements(socket, set)
+        .filter(isDead)
+        .map(element => ({ set, element })),
     );
     claims = ([4, 6] as const).flatMap(family =>
-      dead
-        .filter(({ set }) => set === SETS[family].claims)
-        .map(({ element }) => decodeClaim(family, element)),
+      dead.flatMap(({ set, element }) => (set === SETS[family].claims ? decodeClaim(family, element) : [])),
     );
-    return deletions([
-      ...dead.map(({ set, element }) => ({ set, key: element.key })),
-      ...unusedHostIps(
-        all,
-        dead.map(({ element }) => element),
-      ),
-    ]);
+    return [
+      ...deletions(dead.map(({ set, element }) => ({ set, key: element.key }))),
+      ...countHostIps(socket, [], claims),
+    ];
   });
   return claims;
-}
-
-/** Addresses of the host on which no port is taken any more, once the dead elements are gone. */
-function unusedHostIps(all: readonly Listing[], dead: readonly Element[]): Place[] {
-  const elementsOf = (set: NftSet) => all.find(one => one.set === set)?.elements ?? [];
-  return ([4, 6] as const).flatMap(family => {
-    const { specific, hostips } = SETS[family];
-    const used = elementsOf(specific).filter(element => !dead.includes(element));
-    return elementsOf(hostips)
-      .filter(({ key: [ip = 0] }) => !used.some(({ key: [other = 0] }) => fieldText(other) === fieldText(ip)))
-      .map(({ key }) => ({ set: hostips, key }));
-  });
 }
 
 function deletions(places: readonly Place[]): Request[] {

@@ -1,4 +1,5 @@
 // Is everything that ADD made still in the kernel?
+import { type Ip, renderIp } from '../../../src/net/ip.ts';
 import { type Chain, listChains } from '../../../src/netlink/nft/chain.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
@@ -8,7 +9,7 @@ import { listSets } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { type Entry, type Masquerading, type Owner, planElements } from '../elements.ts';
 import type { FamilyPlan } from '../plan.ts';
-import { ALL_SETS, type ChainPlan, planChains, TABLE } from '../skeleton.ts';
+import { ALL_SETS, type ChainPlan, planChains, SETS, TABLE } from '../skeleton.ts';
 
 /** Differences that one message lists; one thing missing often means that all is. */
 const MOST_LISTED = 5;
@@ -28,6 +29,7 @@ export function checkPorts(
     ...plans
       .flatMap(plan => planElements(plan, owner, masquerading))
       .flatMap(entry => elementProblem(socket, entry)),
+    ...plans.flatMap(plan => plan.forwards).flatMap(({ ip }) => (ip ? countProblem(socket, ip) : [])),
   ];
   if (problems.length === 0) return;
   const more = problems.length > MOST_LISTED ? ` and ${problems.length - MOST_LISTED} more` : '';
@@ -89,6 +91,12 @@ function elementProblem(socket: NetlinkSocket, { set, element }: Entry): string[
   if (found === undefined) return [`${name} is missing`];
   if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'nobody'}"`];
   return isSame(found.data, element.data) ? [] : [`${name} leads elsewhere`];
+}
+
+/** The count itself is everybody's business: only that there is one matters here. */
+function countProblem(socket: NetlinkSocket, ip: Ip): string[] {
+  const { hostips } = SETS[ip.family];
+  return findElement(socket, hostips, [ip]) ? [] : [`{ ${renderIp(ip)} } of "${hostips.name}" is missing`];
 }
 
 function isSame(found: unknown, wanted: unknown): boolean {

@@ -54,7 +54,6 @@ describe('planElements()', () => {
     expect(v4).toEqual([
       'wildcard4 6 . 8080',
       'specific4 192.0.2.1 . 17 . 53',
-      'hostips4 192.0.2.1',
       `claims4 ${owner.handle} . 0`,
       `claims4 ${owner.handle} . 1`,
       'pods4 10.9.0.2',
@@ -75,9 +74,9 @@ describe('planElements()', () => {
     expect(own[0]?.element.data).toEqual(chain === undefined ? undefined : { code: -4, chain });
   });
 
-  test('names the owner in every element but the shared addresses of the host', () => {
-    for (const { set, element } of plans.flatMap(plan => planElements(plan, owner, 'local'))) {
-      expect(element.comment).toBe(set.name.startsWith('hostips') ? undefined : owner.note);
+  test('names the owner in every element', () => {
+    for (const { element } of plans.flatMap(plan => planElements(plan, owner, 'local'))) {
+      expect(element.comment).toBe(owner.note);
     }
   });
 
