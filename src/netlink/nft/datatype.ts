@@ -1,9 +1,10 @@
 // Which types can keys and values of sets have, and how do they become bytes?
 import { type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
+import { parseMac, renderMac } from '../../net/mac.ts';
 import { align4 } from '../codec/writer.ts';
 import type { ByteOrder } from './userdata.ts';
 
-/** A single value: an address, a number or a name, by its type. */
+/** A single value: an IP address, a number, or a text (a name, a hardware address), by its type. */
 export type FieldValue = Ip | number | string;
 
 interface DataType {
@@ -18,6 +19,7 @@ const TYPES = {
   nf_proto: { id: 2, bytes: 1, order: 'host' },
   ipv4_addr: { id: 7, bytes: 4, order: 'big' },
   ipv6_addr: { id: 8, bytes: 16, order: 'big' },
+  ether_addr: { id: 9, bytes: 6, order: 'big' },
   inet_proto: { id: 12, bytes: 1, order: 'big' },
   inet_service: { id: 13, bytes: 2, order: 'big' },
   mark: { id: 19, bytes: 4, order: 'host' },
@@ -86,16 +88,19 @@ function encodeField(name: TypeName, value: FieldValue): Uint8Array {
   const encoded =
     typeof value === 'object'
       ? ipToBytes(value)
-      : typeof value === 'string'
-        ? new TextEncoder().encode(value)
-        : numberToBytes(value, bytes, order);
-  const fits = typeof value === 'string' ? encoded.length < bytes : encoded.length === bytes;
+      : typeof value === 'number'
+        ? numberToBytes(value, bytes, order)
+        : name === 'ether_addr'
+          ? parseMac(value)
+          : new TextEncoder().encode(value);
+  const fits = name === 'ifname' ? encoded.length < bytes : encoded.length === bytes;
   if (!fits) throw new Error(`Cannot encode ${renderFields([value])} as ${name}: it has the wrong length`);
   return encoded;
 }
 
 function decodeField(name: TypeName, bytes: Uint8Array): FieldValue {
   if (name === 'ipv4_addr' || name === 'ipv6_addr') return ipFromBytes(bytes);
+  if (name === 'ether_addr') return renderMac(bytes);
   if (name === 'ifname') return new TextDecoder().decode(bytes).replace(/\0.*$/s, '');
   const ordered = TYPES[name].order === 'host' ? bytes.toReversed() : bytes;
   return ordered.reduce((sum, byte) => sum * 256 + byte, 0);
