@@ -1,0 +1,114 @@
+// What can be seen of one twin, by keys that do not depend on the order of things?
+
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Dump } from '../helpers/dump.ts';
+import type { Lab, Namespace, Row } from '../helpers/netns.ts';
+
+/** State by kind, then by name: `interface/br0/link/mtu`. */
+export type Observation = Record<string, Record<string, unknown>>;
+
+// Numbers that the kernel gives in order, and identifiers that it makes of a bridge's hardware address.
+const DERIVED = new Set(['ifindex', 'link_index', 'link_netnsid', 'bridge_id', 'root_id']);
+
+// Packet filter tables of address translation: both sides reach the same by other means, so probes compare the effect.
+const TRANSLATION = /^(ip|ip6) (nat|mangle)$|^inet catena_/;
+
+/** Everything about a namespace; what belongs to an interface is with it, so that it is missing as a whole. */
+export async function observeNamespace(
+  lab: Lab,
+  ns: Namespace,
+  wholePacketFilter: boolean,
+): Promise<Observation> {
+  await settle(lab, ns);
+  const dump = await lab.dump(ns);
+  const sysctls = await sysctlsOf(lab, ns);
+  const interfaces = dump.links.map(({ ifname, ...link }) => {
+    const own = (row: Row): boolean => (row.dev ?? row.ifname) === ifname;
+    return [
+      ifname,
+      {
+        link: JSON.parse(JSON.stringify(link, (key, value) => (DERIVED.has(key) ? undefined : value))),
+        address: byKey(
+          dump.addresses.find(own)?.addr_info,
+          ({ local, prefixlen }) => `${local}/${prefixlen}`,
+        ),
+        route: byKey(dump.routes.filter(own), nameOfRoute),
+        qdisc: byKey(dump.qdiscs.filter(own), qdisc => qdisc.kind),
+        filter: byKey(dump.filters.filter(own), filter => filter.kind ?? ''),
+        sysctl: sysctls.get(ifname),
+      },
+    ];
+  });
+  return {
+    interface: Object.fromEntries(interfaces),
+    route: byKey(
+      dump.routes.filter(route => route.dev === undefined),
+      nameOfRoute,
+    ),
+    rule: byKey(dump.rules, rule => `${rule.priority} ${rule.src} ${rule.table}`),
+    nft: packetFilter(dump, wholePacketFilter),
+    sysctl: sysctls.get('') ?? {},
+  };
+}
+
+/** Every file below a directory with its content; lock files have none that matters. */
+export function observeFiles(dir: string): Record<string, string> {
+  if (!fs.existsSync(dir)) return {};
+  const names = fs.readdirSync(dir, { recursive: true, encoding: 'utf8' }).sort();
+  const files = names.filter(name => fs.statSync(path.join(dir, name)).isFile());
+  return Object.fromEntries(files.map(name => [name, fs.readFileSync(path.join(dir, name), 'utf8')]));
+}
+
+/** Duplicate address detection is over in an instant here (see ground.ts), but not before ADD returns. */
+async function settle(lab: Lab, ns: Namespace): Promise<void> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const { stdout } = await lab.run(ns, ['ip', '-6', 'addr', 'show', 'tentative', '-dadfailed']);
+    if (stdout === '') return;
+    await Bun.sleep(20);
+  }
+}
+
+function nameOfRoute({ table, type, dst, gateway, metric }: Row): string {
+  return [table, type, dst, gateway && `via ${gateway}`, metric].filter(Boolean).join(' ');
+}
+
+function packetFilter(dump: Dump, whole: boolean): Record<string, unknown> {
+  const named = dump.nft.map(row => {
+    const [kind = '', object] = Object.entries(row)[0] ?? [];
+    const table = `${object.family} ${kind === 'table' ? object.name : object.table}`;
+    return { table, key: [table, kind, object.chain ?? object.name].join(' '), object };
+  });
+  const compared = named.filter(row => whole || !TRANSLATION.test(row.table));
+  return byKey(compared, row => row.key);
+}
+
+/** Keys and values by the interface that they are about; by the empty string when it is none. */
+async function sysctlsOf(lab: Lab, ns: Namespace): Promise<Map<string, Record<string, string>>> {
+  const { stdout } = await lab.run(ns, ['grep', '-rs', '', '/proc/sys/net']);
+  const sysctls = new Map<string, Record<string, string>>();
+  for (const line of stdout.split('\n')) {
+    const [, key = '', value = ''] = /^\/proc\/sys\/net\/([^:]+):(.*)$/.exec(line) ?? [];
+    if (key === '' || VOLATILE_SYSCTL.test(key)) continue;
+    const [, family, name = '', rest] = /^(ipv[46]\/(?:conf|neigh))\/([^/]+)(\/.*)$/.exec(key) ?? [];
+    const owner = ['all', 'default'].includes(name) ? '' : name;
+    const about = sysctls.get(owner) ?? {};
+    about[owner === '' ? key : `${family}${rest}`] = value;
+    sysctls.set(owner, about);
+  }
+  return sysctls;
+}
+
+const VOLATILE_SYSCTL = /^netfilter\/nf_conntrack_count$|_usage$/;
+
+/** An object of rows; rows of one key are numbered. */
+function byKey(rows: readonly Row[] = [], keyOf: (row: Row) => string): Record<string, unknown> {
+  const all: Record<string, unknown> = {};
+  for (const row of rows) {
+    const key = keyOf(row);
+    let unique = key;
+    for (let n = 2; unique in all; n++) unique = `${key} #${n}`;
+    all[unique] = row;
+  }
+  return all;
+}

@@ -1,0 +1,19 @@
+// Which rows make up the table?
+
+import type { TableName } from '../differences.ts';
+import type { TwinRow } from '../row.ts';
+import { BRIDGE_ROWS } from './bridge.ts';
+import { IPAM_ROWS } from './ipam.ts';
+import { PTP_ROWS_AND_LOOPBACK } from './ptp.ts';
+import { REFUSED_ROWS } from './refused.ts';
+
+/** One half: each is a test file of its own, so that they run at the same time. */
+export interface Table {
+  readonly name: TableName;
+  readonly rows: readonly TwinRow[];
+}
+
+/** Both halves. */
+export const TABLES: readonly Table[] = [
+  { name: 'links', rows: [...BRIDGE_ROWS, ...IPAM_ROWS, ...PTP_ROWS_AND_LOOPBACK, ...REFUSED_ROWS] },
+];

@@ -1,0 +1,118 @@
+// How does a row of the table come out, and which of the listed differences explain it?
+
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { compare, type Finding } from './compare.ts';
+import { DIFFERENCES, type Difference, type TableName } from './differences.ts';
+import { createTwin, type Outcome, type Twin } from './ground.ts';
+import { normalise } from './normalise.ts';
+import { executablesOf, LIFE, type TwinRow } from './row.ts';
+
+/** What both twins made of a row. */
+export interface RowReport {
+  readonly row: TwinRow;
+  /** `ADD ok, CHECK fails / ok, …`: the reference's word first where they disagree. */
+  readonly outcome: string;
+  /** Listed differences that occurred. */
+  readonly explained: ReadonlySet<Difference>;
+  readonly unexplained: readonly Finding[];
+}
+
+/** Runs a row on both sides at once and compares. */
+export async function runRow(row: TwinRow, table: TableName): Promise<RowReport> {
+  const [reference, ours] = await Promise.all([runSide('reference', row), runSide('ours', row)]);
+  const findings = [...reference.entries()].flatMap(([i, theirs]) => {
+    const own = ours[i];
+    const label = theirs.failed && own?.failed ? `${theirs.label} (fails)` : theirs.label;
+    return compare(row.name, theirs.seen, own?.seen, label);
+  });
+  const listed = DIFFERENCES.filter(difference => isIn(difference, table));
+  const explained = new Set<Difference>();
+  const unexplained = findings.filter(finding => {
+    const reasons = listed.filter(difference => explains(difference, finding));
+    for (const reason of reasons) explained.add(reason);
+    return reasons.length === 0;
+  });
+  return { row, outcome: describe(reference, ours), explained, unexplained };
+}
+
+/** Rows whose executables we ship. */
+export function runnable(rows: readonly TwinRow[]): TwinRow[] {
+  const ours: readonly string[] = PLUGIN_NAMES;
+  return rows.filter(row => executablesOf(row).every(name => !DEBIAN_LINKS.has(name) || ours.includes(name)));
+}
+
+/** Differences that should have occurred among the reports of a whole table. */
+export function stale(reports: readonly RowReport[], table: TableName): Difference[] {
+  return DIFFERENCES.filter(
+    difference => isIn(difference, table) && !reports.some(({ explained }) => explained.has(difference)),
+  );
+}
+
+/** The printed table: each row with its outcome and the numbers of the differences, then what the numbers mean. */
+export function render(reports: readonly RowReport[]): string {
+  const used = DIFFERENCES.filter(difference => reports.some(({ explained }) => explained.has(difference)));
+  const lines = reports.map(({ row, outcome, explained, unexplained }) => {
+    const numbers = used.flatMap((difference, i) => (explained.has(difference) ? [i + 1] : []));
+    const verdict = unexplained.length === 0 ? 'same' : `${unexplained.length} UNEXPLAINED`;
+    return `${row.name.padEnd(58)} ${verdict.padEnd(6)} ${outcome.padEnd(44)} ${numbers.join(' ')}`;
+  });
+  const legend = used.map((difference, i) => {
+    const quirk = difference.quirk === undefined ? '' : ` [${difference.quirk}]`;
+    return `${String(i + 1).padStart(3)}  ${difference.reason}${quirk}`;
+  });
+  return [...lines, '', 'Differences that applied:', ...legend, ''].join('\n');
+}
+
+/** One line for a difference that nobody has explained. */
+export function renderFinding({ path, reference, ours }: Finding): string {
+  const short = (value: unknown): string => {
+    const text = JSON.stringify(value) ?? 'absent';
+    return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+  };
+  return `${path}: reference ${short(reference)}, ours ${short(ours)}`;
+}
+
+const DEBIAN_LINKS = new Set([
+  'bridge',
+  'host-local',
+  'static',
+  'ptp',
+  'loopback',
+  'portmap',
+  'bandwidth',
+  'tuning',
+]);
+
+async function runSide(side: Twin['side'], row: TwinRow): Promise<Outcome[]> {
+  const twin = await createTwin(side, row);
+  try {
+    await row.prepare?.(twin);
+    const outcomes: Outcome[] = [];
+    for (const step of row.steps ?? LIFE) {
+      const outcome = await twin.take(step);
+      const before = outcomes.filter(({ label }) => label.replace(/ \d+$/, '') === outcome.label).length;
+      outcomes.push(before === 0 ? outcome : { ...outcome, label: `${outcome.label} ${before + 1}` });
+    }
+    return normalise(outcomes, JSON.stringify(row), twin.common);
+  } finally {
+    await twin.lab.close();
+  }
+}
+
+function isIn(difference: Difference, table: TableName): boolean {
+  return difference.in === undefined || difference.in === table;
+}
+
+function explains({ path, rows, when }: Difference, finding: Finding): boolean {
+  return path.test(finding.path) && (rows?.test(finding.row) ?? true) && (when?.(finding) ?? true);
+}
+
+function describe(reference: readonly Outcome[], ours: readonly Outcome[]): string {
+  const word = (outcome: Outcome | undefined): string => (outcome?.failed ? 'fails' : 'ok');
+  return reference
+    .map((theirs, i) => {
+      const words = [word(theirs), word(ours[i])];
+      return `${theirs.label} ${words[0] === words[1] ? words[0] : words.join('/')}`;
+    })
+    .join(', ');
+}
