@@ -16,6 +16,7 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import { buildLibrary } from './build-library.ts';
 import { PLUGIN_NAMES } from './names.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
@@ -26,14 +27,14 @@ const LOCK_DEADLINE_MS = 120_000;
 export interface BuildOptions {
   /** The module that looks at the called name; default `plugins/main.ts`. */
   readonly entry?: string;
-  /** The directory that gets `bin/` and `lib/`; default `dist`. */
+  /** The directory that gets `bin/`, `lib/`, `types/` and `schemas/`; default `dist`. */
   readonly outDir?: string;
   /** Build even when no input changed. */
   readonly force?: boolean;
 }
 
 /**
- * Compiles the executables and the library for Node, unless nothing they are made of has changed.
+ * Compiles the executables and what the npm package needs, unless nothing they are made of has changed.
  * Names appear under their final path only when complete, so a running chain never meets half a file.
  *
  * @returns whether anything was built
@@ -50,7 +51,7 @@ export async function build(options: BuildOptions = {}): Promise<boolean> {
     const inputs = hashInputs(entry);
     if (!options.force && readIfThere(stamp) === inputs && isComplete(outDir)) return false;
     await compileExecutables(entry, path.join(outDir, 'bin'));
-    await bundleLibrary(path.join(outDir, 'lib'));
+    await buildLibrary(outDir);
     fs.writeFileSync(stamp, inputs);
     return true;
   } finally {
@@ -88,20 +89,6 @@ async function compileExecutables(entry: string, binDir: string): Promise<void> 
   }
 }
 
-// Node loads no TypeScript below version 22: it gets the library as one bundle, with the packages left outside.
-async function bundleLibrary(libDir: string): Promise<void> {
-  const entry = path.join(ROOT, 'src/index.ts');
-  if (!fs.existsSync(entry)) return;
-  await Bun.build({
-    entrypoints: [entry],
-    outdir: libDir,
-    target: 'node',
-    format: 'esm',
-    packages: 'external',
-    splitting: true,
-  });
-}
-
 function isComplete(outDir: string): boolean {
   const inodes = [MAIN_NAME, ...PLUGIN_NAMES].map(name => {
     return fs.statSync(path.join(outDir, 'bin', name), { throwIfNoEntry: false })?.ino;
@@ -114,7 +101,7 @@ function hashInputs(entry: string): string {
   const files = ['src', 'plugins'].flatMap(folder => {
     return fs
       .readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter(name => /\.(ts|json)$/.test(name))
+      .filter(name => /\.(ts|json|txt)$/.test(name))
       .map(name => path.join(folder, name));
   });
   const roots = ['package.json', 'package-lock.json', 'tsconfig.json'];

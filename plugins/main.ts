@@ -1,7 +1,9 @@
+#!/usr/bin/env bun
 // Which of our executables was called? One binary, many names.
 import { basename } from 'node:path';
+import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
-import type { PluginName } from './names.ts';
+import { PLUGIN_NAMES, type PluginName } from './names.ts';
 
 /** Every link, loaded when its name is called; the only list of them besides names.ts. */
 const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
@@ -13,11 +15,27 @@ const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
   tuning: async () => (await import('./tuning/plugin.ts')).tuning,
 };
 
+/** What the tool knows of each link; a link's own start never comes here. */
+const ABOUT: Readonly<Record<PluginName, () => Promise<LinkAbout>>> = {
+  bandwidth: async () => (await import('./bandwidth/about.ts')).about,
+  bridge: async () => (await import('./bridge/about.ts')).about,
+  'host-local': async () => (await import('./host-local/about.ts')).about,
+  loopback: async () => (await import('./loopback/about.ts')).about,
+  portmap: async () => (await import('./portmap/about.ts')).about,
+  tuning: async () => (await import('./tuning/about.ts')).about,
+};
+
+const LINKS: LinkCatalog = {
+  types: PLUGIN_NAMES,
+  find: type => (Object.hasOwn(ABOUT, type) ? ABOUT[type as PluginName]() : undefined),
+  schemas: async () => (await import('./published-schemas.ts')).SCHEMAS,
+};
+
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));
 const definition = findPlugin(name);
 if (definition === undefined) {
   const { runMain } = await import('../src/cli/main.ts');
-  process.exit(await runMain(args));
+  process.exit(await runMain(args, { links: LINKS }));
 }
 const { runPlugin } = await import('../src/plugin/run.ts');
 await runPlugin(await definition, findPlugin);

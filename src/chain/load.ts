@@ -103,15 +103,21 @@ function complete({ file, text, source, ...parts }: FileParts): Conflist {
 
 /** SPEC 1.1.0 "loadOnlyInlinedPlugins": links may stand in files of their own in a directory named like the network. */
 function loadPluginsBeside(file: string, network: string): PluginEntry[] {
-  return listFiles(join(dirname(file), network), ['.conf']).map(beside => {
+  return findPluginFiles(file, network).map(beside => {
     const text = readText(beside);
     const object = parseFile(beside, text);
     return atPlace(beside, text, () => parsePluginEntry(object));
   });
 }
 
-function findConfFiles(dir: string): string[] {
+/** Files of a directory that may each hold a network, in the order in which they are read; a missing one has none. */
+export function findConfFiles(dir: string): string[] {
   return [...listFiles(dir, ['.conflist']), ...listFiles(dir, ['.conf', '.json'])];
+}
+
+/** Files that each hold a further link of the list in `file`, in their order. */
+export function findPluginFiles(file: string, network: string): string[] {
+  return listFiles(join(dirname(file), network), ['.conf']);
 }
 
 function listFiles(dir: string, extensions: readonly string[]): string[] {

@@ -1,4 +1,5 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
+import type { LinkCatalog } from '../cni/link-about.ts';
 
 /** An option as the table declares it; names are without the leading dashes. */
 export interface CommandOption {
@@ -37,6 +38,8 @@ export interface CommandCall {
   /** Whether a boolean option was given. */
   on(option: string): boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The links that come with this executable. */
+  readonly links: LinkCatalog;
   /** Fires when the user or the system ends the tool: what was begun is then undone. */
   readonly signal: AbortSignal;
   /** Writes to standard output, adding nothing. */

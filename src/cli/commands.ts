@@ -128,4 +128,39 @@ export const COMMANDS: readonly Command[] = [
     },
     load: () => import('./commands/try.ts'),
   },
+  {
+    name: 'validate',
+    summary: 'find what is wrong with a list, or with a directory of them',
+    usage: '<file or directory>',
+    positionals: { min: 1, max: 1 },
+    options: {
+      'bin-dir': {
+        type: 'string',
+        multiple: true,
+        placeholder: '<dir>',
+        help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
+      },
+      'files-only': { type: 'boolean', help: 'do not look for executables, nor ask them what they support' },
+      strict: { type: 'boolean', help: 'fail on warnings too' },
+    },
+    load: () => import('./commands/validate.ts'),
+  },
+  {
+    name: 'schema',
+    summary: 'print the JSON Schema of lists, or of the configuration of a link',
+    usage: '[<type>]',
+    positionals: { min: 0, max: 1 },
+    options: {},
+    load: () => import('./commands/schema.ts'),
+  },
+  {
+    name: 'new',
+    summary: 'write the project of a new plugin: source, test and build',
+    usage: '<name>',
+    positionals: { min: 1, max: 1 },
+    options: {
+      dir: { type: 'string', placeholder: '<dir>', help: 'directory to make or fill (./<name>)' },
+    },
+    load: () => import('./commands/new.ts'),
+  },
 ];

@@ -2,6 +2,7 @@
 import { writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ErrorCode, toCniError } from '../cni/errors.ts';
+import type { LinkCatalog } from '../cni/link-about.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 import { type Command, type CommandCall, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
@@ -12,17 +13,22 @@ import { renderCommandUsage, renderUsage } from './usage.ts';
 /** Exit codes of the tool. */
 export const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
 
+/** What the tool works with besides its command line. */
+export interface Surroundings {
+  /** The links that come with this executable. */
+  readonly links: LinkCatalog;
+  /** This process's environment unless given. */
+  readonly env?: CommandCall['env'];
+}
+
 /**
  * Runs a command line; the only place that catches. Results go to standard output, everything else to standard error.
  * @param args without the executable's name
  * @returns the exit code
  */
-export async function runMain(
-  args: readonly string[],
-  env: Readonly<Record<string, string | undefined>> = process.env,
-): Promise<number> {
+export async function runMain(args: readonly string[], surroundings: Surroundings): Promise<number> {
   try {
-    return await dispatch(args, env);
+    return await dispatch(args, surroundings);
   } catch (error) {
     const usage = error instanceof UsageError;
     if (args.includes('--json')) {
@@ -36,10 +42,7 @@ export async function runMain(
   }
 }
 
-async function dispatch(
-  args: readonly string[],
-  env: Readonly<Record<string, string | undefined>>,
-): Promise<number> {
+async function dispatch(args: readonly string[], surroundings: Surroundings): Promise<number> {
   const [name, ...rest] = args;
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
   if (name === undefined)
@@ -56,7 +59,7 @@ async function dispatch(
     );
   }
   const { run } = await command.load();
-  return run(toCall(values, positionals, env));
+  return run(toCall(values, positionals, surroundings));
 }
 
 type Values = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
@@ -83,7 +86,11 @@ function find(name: string): Command {
   );
 }
 
-function toCall(values: Values, positionals: readonly string[], env: CommandCall['env']): CommandCall {
+function toCall(
+  values: Values,
+  positionals: readonly string[],
+  { env = process.env, links }: Surroundings,
+): CommandCall {
   let signal: AbortSignal | undefined;
   return {
     positionals,
@@ -97,6 +104,7 @@ function toCall(values: Values, positionals: readonly string[], env: CommandCall
     },
     on: option => values[option] === true,
     env,
+    links,
     // Only who asks for it gives up that a signal ends the tool at once.
     get signal() {
       signal ??= onSignal();

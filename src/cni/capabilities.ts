@@ -3,27 +3,39 @@ import * as z from 'zod/mini';
 
 /** One port of the host forwarded into the container (CONVENTIONS.md "portMappings"). */
 export const PortMapping = z.object({
+  /** Port of the host, 1 to 65535. */
   hostPort: z.int().check(z.minimum(1), z.maximum(65535)),
+  /** Port in the container, 1 to 65535. */
   containerPort: z.int().check(z.minimum(1), z.maximum(65535)),
+  /** `tcp`, `udp` or `sctp`; tcp when absent. */
   protocol: z.optional(z.string()),
+  /** Address of the host on which the port is mapped; all when absent. */
   hostIP: z.optional(z.string()),
 });
 export type PortMapping = z.output<typeof PortMapping>;
 
 /** Rates in bits per second, bursts in bits (CONVENTIONS.md "bandwidth"). */
 export const Bandwidth = z.object({
+  /** Bits per second towards the container; 0 is unlimited. */
   ingressRate: z.optional(z.int().check(z.minimum(0))),
+  /** Bits that may arrive at once before `ingressRate` holds. */
   ingressBurst: z.optional(z.int().check(z.minimum(0))),
+  /** Bits per second from the container; 0 is unlimited. */
   egressRate: z.optional(z.int().check(z.minimum(0))),
+  /** Bits that may leave at once before `egressRate` holds. */
   egressBurst: z.optional(z.int().check(z.minimum(0))),
 });
 export type Bandwidth = z.output<typeof Bandwidth>;
 
 /** One range of addresses that an IPAM plugin may hand out (CONVENTIONS.md "ipRanges"). */
 export const IpRange = z.object({
+  /** The subnet in CIDR notation, without host bits. */
   subnet: z.string(),
+  /** First address to hand out; the one after the network address when absent. */
   rangeStart: z.optional(z.string()),
+  /** Last address to hand out; the one before the broadcast address (IPv6: the last one) when absent. */
   rangeEnd: z.optional(z.string()),
+  /** Gateway, never handed out; the address after the network address when absent. */
   gateway: z.optional(z.string()),
 });
 export type IpRange = z.output<typeof IpRange>;

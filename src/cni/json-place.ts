@@ -33,7 +33,38 @@ export function placeOf(text: string, path: readonly (string | number)[]): TextP
   return placeAt(text, best.offset);
 }
 
-type Visit = (path: readonly (string | number)[], offset: number) => void;
+/** A key that its object had before: decoders quietly take the last. */
+export interface RepeatedKey extends TextPlace {
+  readonly key: string;
+}
+
+/** The places of all that is in a JSON text. */
+export interface Places {
+  /** Where a value starts; its nearest ancestor's place when it is absent. */
+  valueAt(path: readonly (string | number)[]): TextPlace;
+  /** Where the key of a value starts; the value itself in an array. */
+  keyAt(path: readonly (string | number)[]): TextPlace;
+  readonly repeated: readonly RepeatedKey[];
+}
+
+/** Finds every place of a valid JSON text in one pass. */
+export function readPlaces(text: string): Places {
+  const found = new Map<string, { value: number; key: number }>();
+  const repeated: RepeatedKey[] = [];
+  scanDocument(text, (path, value, key = value) => {
+    const at = JSON.stringify(path);
+    if (key !== value && found.has(at)) repeated.push({ key: String(path.at(-1)), ...placeAt(text, key) });
+    found.set(at, { value, key });
+  });
+  const find = (path: readonly (string | number)[], which: 'value' | 'key'): TextPlace => {
+    const exact = found.get(JSON.stringify(path));
+    if (exact !== undefined) return placeAt(text, exact[which]);
+    return path.length ? find(path.slice(0, -1), 'value') : placeAt(text, 0);
+  };
+  return { valueAt: path => find(path, 'value'), keyAt: path => find(path, 'key'), repeated };
+}
+
+type Visit = (path: readonly (string | number)[], offset: number, keyOffset?: number) => void;
 
 class Unexpected extends Error {
   readonly offset: number;
@@ -52,8 +83,14 @@ function scanDocument(text: string, visit: Visit): void {
 }
 
 /** Each scanner returns the offset after what it read. */
-function scanValue(text: string, at: number, path: readonly (string | number)[], visit: Visit): number {
-  visit(path, at);
+function scanValue(
+  text: string,
+  at: number,
+  path: readonly (string | number)[],
+  visit: Visit,
+  keyAt?: number,
+): number {
+  visit(path, at, keyAt);
   if (text[at] === '{') return scanObject(text, at + 1, path, visit);
   if (text[at] === '[') return scanArray(text, at + 1, path, visit);
   if (text[at] === '"') return scanString(text, at);
@@ -68,11 +105,12 @@ function scanObject(text: string, start: number, path: readonly (string | number
   if (text[at] === '}') return at + 1;
   for (;;) {
     if (text[at] !== '"') throw new Unexpected(at, 'a key in double quotes');
+    const keyAt = at;
     const keyEnd = scanString(text, at);
     const key = JSON.parse(text.slice(at, keyEnd)) as string;
     at = skipSpace(text, keyEnd);
     if (text[at] !== ':') throw new Unexpected(at, '":" after the key');
-    at = skipSpace(text, scanValue(text, skipSpace(text, at + 1), [...path, key], visit));
+    at = skipSpace(text, scanValue(text, skipSpace(text, at + 1), [...path, key], visit, keyAt));
     if (text[at] === '}') return at + 1;
     if (text[at] !== ',') throw new Unexpected(at, '"," or "}"');
     at = skipSpace(text, at + 1);

@@ -45,8 +45,32 @@ export function decode<T extends z.core.$ZodType>(
   what: string,
   code: number = ErrorCode.invalidConfig,
 ): z.output<T> {
+  return check(schema, foldKeys(schema, value), what, code);
+}
+
+/**
+ * Validates like {@link decode}, and returns the folded value itself rather than the schema's copy of it: every
+ * unknown key is in it, `__proto__` included.
+ * @throws CniError as {@link decode}
+ */
+export function checkObject(
+  schema: z.core.$ZodType<JsonObject>,
+  value: JsonObject,
+  what: string,
+  code: number,
+): JsonObject {
   const folded = foldKeys(schema, value);
-  const parsed = z.safeParse(schema, folded, { reportInput: true });
+  check(schema, folded, what, code);
+  return folded as JsonObject;
+}
+
+function check<T extends z.core.$ZodType>(
+  schema: T,
+  value: unknown,
+  what: string,
+  code: number,
+): z.output<T> {
+  const parsed = z.safeParse(schema, value, { reportInput: true });
   if (parsed.success) return parsed.data;
   throw new CniError(code, `Cannot use ${what}: ${parsed.error.issues.map(describeIssue).join('; ')}`);
 }
@@ -80,6 +104,14 @@ export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
   return folded;
 }
 
+/** The member of a key in any letter case, as Go's decoder finds it; the exact key first. Null counts as absent. */
+export function memberOf(object: JsonObject, key: string): unknown {
+  const exact = Object.hasOwn(object, key) ? object[key] : undefined;
+  if (exact !== undefined) return exact ?? undefined;
+  const folded = Object.keys(object).findLast(one => one.toLowerCase() === key.toLowerCase());
+  return folded === undefined ? undefined : (object[folded] ?? undefined);
+}
+
 interface SchemaDef {
   readonly type: string;
   readonly innerType?: z.core.$ZodType;
@@ -93,8 +125,11 @@ function setOwn(target: JsonObject, key: string, value: unknown): void {
   Object.defineProperty(target, key, { value, enumerable: true, writable: true, configurable: true });
 }
 
-/** zod/mini carries no texts of its own, so that a link does not load a locale: the words are ours. */
-function describeIssue(issue: z.core.$ZodIssue): string {
+/**
+ * What is wrong with a value, in words: `"ips[0].address" must be of type string, found 5`. zod/mini carries no texts of
+ * its own, so that a link does not load a locale; parse with `reportInput`.
+ */
+export function describeIssue(issue: z.core.$ZodIssue): string {
   const path = issue.path.map((part, i) =>
     typeof part === 'number' ? `[${part}]` : `${i ? '.' : ''}${String(part)}`,
   );

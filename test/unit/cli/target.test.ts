@@ -14,6 +14,7 @@ function call(
     texts: name => (Array.isArray(options[name]) ? options[name] : []),
     on: name => name in options,
     env,
+    links: { types: [], find: () => undefined, schemas: async () => ({}) },
     signal: new AbortController().signal,
     out() {},
     err: text => said.push(text),

@@ -1,0 +1,67 @@
+// What does the npm package hold besides sources: JavaScript for Node, types, JSON Schemas?
+import fs from 'node:fs';
+import path from 'node:path';
+import manifest from '../package.json' with { type: 'json' };
+import { renderSchemas } from './schemas.ts';
+
+const ROOT = path.resolve(import.meta.dir, '..');
+
+/** Writes `lib/`, `types/` and `schemas/` below a directory. */
+export async function buildLibrary(outDir: string): Promise<void> {
+  await bundleForNode(path.join(outDir, 'lib'));
+  declareTypes(path.join(outDir, 'types'));
+  writeSchemas(path.join(outDir, 'schemas'));
+}
+
+// Node loads no TypeScript below version 22, and none of a package at all: it gets one bundle, packages left outside.
+async function bundleForNode(libDir: string): Promise<void> {
+  await Bun.build({
+    entrypoints: [path.join(ROOT, manifest.exports['.'].bun)],
+    outdir: libDir,
+    target: 'node',
+    format: 'esm',
+    packages: 'external',
+    splitting: true,
+  });
+}
+
+/**
+ * Declarations of every entry and of what they reach. Sources would do for Bun, but a consumer's compiler would check
+ * them by its own rules. Whether the types are right is for the type check to say, not for the build.
+ */
+function declareTypes(typesDir: string): void {
+  const entries = Object.values(manifest.exports).flatMap(entry => {
+    return typeof entry === 'object' && 'bun' in entry ? [path.join(ROOT, entry.bun)] : [];
+  });
+  const options = {
+    noEmit: false,
+    declaration: true,
+    emitDeclarationOnly: true,
+    noCheck: true,
+    rootDir: path.join(ROOT, 'src'),
+    outDir: typesDir,
+    typeRoots: [path.join(ROOT, 'node_modules/@types')],
+  };
+  fs.rmSync(typesDir, { recursive: true, force: true });
+  fs.mkdirSync(typesDir, { recursive: true });
+  const project = path.join(typesDir, 'tsconfig.json');
+  const config = {
+    extends: path.join(ROOT, 'tsconfig.json'),
+    compilerOptions: options,
+    include: [],
+    files: entries,
+  };
+  fs.writeFileSync(project, JSON.stringify(config));
+  const tsc = path.join(ROOT, 'node_modules/.bin/tsc');
+  const { exitCode, stdout } = Bun.spawnSync([tsc, '--project', project]);
+  fs.rmSync(project);
+  if (exitCode !== 0) throw new Error(`Cannot declare the types of the package: ${stdout.toString().trim()}`);
+}
+
+function writeSchemas(schemasDir: string): void {
+  fs.rmSync(schemasDir, { recursive: true, force: true });
+  fs.mkdirSync(schemasDir, { recursive: true });
+  for (const [name, schema] of Object.entries(renderSchemas())) {
+    fs.writeFileSync(path.join(schemasDir, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`);
+  }
+}

@@ -1,0 +1,45 @@
+// What do the doc comments in a schema's source say of each key?
+
+/** The words of a comment by path of the key (`ipam.subnet`), in order. */
+export type DocComments = ReadonlyMap<string, string>;
+
+const TOKEN = /\/\*\*(?<doc>[\s\S]*?)\*\/|\/\/.*|'(?:\\.|[^'\\\n])*'|(?<key>[\w$]+)\s*:|[^\s]/g;
+
+/**
+ * Reads the comments of object keys from a source text. A key's path is made of the keys whose values hold it; what
+ * stands in a constant of its own begins a path.
+ */
+export function readDocComments(source: string): DocComments {
+  const comments = new Map<string, string>();
+  const holders: string[] = [];
+  let words: string | undefined;
+  let [key, keyDepth, depth] = ['', 0, 0];
+  for (const { 0: token, groups = {} } of source.matchAll(TOKEN)) {
+    if (groups.doc !== undefined) {
+      words = oneLine(groups.doc);
+      continue;
+    }
+    if (groups.key !== undefined) {
+      [key, keyDepth] = [groups.key, depth];
+      const path = [...holders, key].filter(Boolean).join('.');
+      if (words !== undefined && !comments.has(path)) comments.set(path, words);
+    } else if (token === '(' || token === '[') depth++;
+    else if (token === ')' || token === ']') depth--;
+    else if (token === '{') {
+      holders.push(key);
+      key = '';
+    } else if (token === '}') {
+      holders.pop();
+      key = '';
+    } else if ((token === ',' || token === ';') && depth === keyDepth) key = '';
+    words = undefined;
+  }
+  return comments;
+}
+
+function oneLine(comment: string): string {
+  return comment
+    .replace(/\n\s*\* ?/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
+}

@@ -1,0 +1,12 @@
+// What do tools know of tuning without running it?
+import { aboutLink } from '../../src/cni/link-about.ts';
+import { TuningConf } from './config.ts';
+import { planTuning } from './plan.ts';
+
+/** The tuning link, as `catena validate` and the published schemas see it. */
+export const about = aboutLink({
+  kind: 'meta',
+  capabilities: ['mac'],
+  config: TuningConf,
+  validate: conf => void planTuning(conf, [], 'eth0'),
+});

@@ -1,0 +1,15 @@
+// What does `catena schema` do?
+import { type CommandCall, UsageError } from '../command.ts';
+
+/** Prints the schema of lists, or that of a link's configuration. */
+export async function run(call: CommandCall): Promise<number> {
+  const [name = 'conflist'] = call.positionals;
+  const schemas = await call.links.schemas();
+  const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
+  if (schema === undefined) {
+    const known = Object.keys(schemas).join(', ');
+    throw new UsageError(`Cannot show the schema of "${name}": there is none; there are ${known}`);
+  }
+  call.out(`${JSON.stringify(schema, null, 2)}\n`);
+  return 0;
+}

@@ -1,0 +1,67 @@
+// Do links and list agree on what the runtime may pass?
+import { decode, isObject } from '../cni/json.ts';
+import { atKey, atValue } from './document.ts';
+import type { Finding } from './finding.ts';
+import type { NamedPlugin, PlacedLink } from './network.ts';
+import { didYouMean, findNearest } from './suggest.ts';
+
+/** CONVENTIONS.md "Dynamic Plugin specific fields": what runtimes are known to offer. */
+const WELL_KNOWN = [
+  ...['portMappings', 'ipRanges', 'bandwidth', 'dns', 'ips', 'mac'],
+  ...['infinibandGUID', 'deviceID', 'aliases', 'cgroupPath', 'io.kubernetes.cri.pod-annotations'],
+];
+
+/** Capabilities that nobody reads, and links that have nothing to do without one that is not declared. */
+export function judgeCapabilities(link: PlacedLink): Finding[] {
+  const declared = declaredBy(link);
+  return [...judgeDeclared(link, declared), ...judgeIdle(link, declared)];
+}
+
+function judgeDeclared({ document, path, plugin, ipam }: PlacedLink, declared: Declared): Finding[] {
+  const say = (name: string, message: string) =>
+    atKey(document, [...path, 'capabilities', name], ['warning', 'capability', message]);
+  const names = Object.keys(declared).filter(name => declared[name] === true);
+  // The configuration goes to the link and to its IPAM plugin: unless both are known, nobody can say who reads what.
+  if (plugin?.about === undefined || (ipam !== undefined && ipam.about === undefined)) {
+    return names.flatMap(name => {
+      const near = WELL_KNOWN.includes(name) ? undefined : findNearest(name, WELL_KNOWN);
+      return near === undefined ? [] : [say(name, `no runtime offers "${name}"; did you mean "${near}"?`)];
+    });
+  }
+  const known = [...plugin.about.capabilities, ...(ipam?.about?.capabilities ?? [])];
+  const who = [plugin.type, ...(ipam ? [ipam.type] : [])].map(type => `"${type}"`).join(' nor ');
+  return names
+    .filter(name => !known.includes(name))
+    .map(name => {
+      const neither = ipam ? 'neither ' : '';
+      const verb = ipam ? 'knows' : 'does not know';
+      return say(name, `${neither}${who} ${verb} capability "${name}"${didYouMean(name, known)}`);
+    });
+}
+
+function judgeIdle(link: PlacedLink, declared: Declared): Finding[] {
+  const { document, path, conf } = link;
+  const judge = (one: NamedPlugin | undefined, where: string): Finding[] => {
+    if (one?.about?.idleWithout === undefined) return [];
+    const { about, type } = one;
+    let needed: string | undefined;
+    try {
+      needed = about.idleWithout?.(decode(about.config, conf, type));
+    } catch {
+      // What is wrong with it is said elsewhere.
+    }
+    // "false" is as clear a word as "true".
+    if (needed === undefined || declared[needed] !== undefined) return [];
+    const message = `"${type}" has nothing to do: declare "capabilities": {"${needed}": true}, or configure it here`;
+    return [atValue(document, [...path, where], ['warning', 'capability', message])];
+  };
+  return [...judge(link.plugin, 'type'), ...judge(link.ipam, 'ipam')];
+}
+
+type Declared = Readonly<Record<string, unknown>>;
+
+function declaredBy({ conf }: PlacedLink): Declared {
+  const key = Object.keys(conf).find(one => one.toLowerCase() === 'capabilities');
+  const declared = key === undefined ? undefined : conf[key];
+  return isObject(declared) ? declared : {};
+}

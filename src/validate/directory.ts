@@ -1,0 +1,69 @@
+// Do the networks of a directory get along?
+import { basename } from 'node:path';
+import type { AddressPool } from '../cni/link-about.ts';
+import { cidrsOverlap, renderCidr } from '../net/cidr.ts';
+import { sameIp } from '../net/ip.ts';
+import { atValue } from './document.ts';
+import type { Finding } from './finding.ts';
+import { poolsOf } from './link.ts';
+import type { PlacedLink, PlacedNetwork } from './network.ts';
+
+/**
+ * Names that several files claim, and subnets that several networks hand out.
+ * @param networks in the order in which a runtime reads them
+ */
+export function judgeDirectory(networks: readonly PlacedNetwork[]): Finding[] {
+  return [...judgeNames(networks), ...judgeSubnets(networks)];
+}
+
+function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
+  return networks.flatMap((network, i) => {
+    const first = networks.findIndex(other => other.name === network.name);
+    const winner = networks[first];
+    if (network.name === undefined || first === i || winner === undefined) return [];
+    const { document } = network;
+    const loses = `network "${network.name}" is in "${winner.document.file}" too`;
+    // Lookup by name takes lists before single configurations; container runtimes go by the name of the file.
+    const agreed = basename(winner.document.file) < basename(document.file);
+    const message = agreed
+      ? `${loses}, which is read first: this file is never used`
+      : `${loses}: by the network's name that file is found, and this one by runtimes that go by names of files`;
+    return [atValue(document, ['name'], ['error', 'duplicate-name', message])];
+  });
+}
+
+interface PlacedPool {
+  readonly network: PlacedNetwork;
+  readonly link: PlacedLink;
+  readonly pool: AddressPool;
+}
+
+function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
+  const pools = networks.flatMap(network => {
+    return network.links.flatMap(link => poolsOf(link).map(pool => ({ network, link, pool })));
+  });
+  return pools.flatMap((one, i) => {
+    const earlier = pools
+      .slice(0, i)
+      .filter(other => other.network.name !== one.network.name && clash(one, other));
+    return earlier.map(other => {
+      const { document, path } = one.link;
+      const theirs = atValue(
+        other.link.document,
+        [...other.link.path, ...other.pool.path],
+        ['warning', 'overlap', ''],
+      );
+      const message =
+        `subnet ${renderCidr(one.pool.subnet)} overlaps ${renderCidr(other.pool.subnet)}` +
+        ` of network "${other.network.name}" ("${theirs.file}" line ${theirs.line})`;
+      return atValue(document, [...path, ...one.pool.path], ['warning', 'overlap', message]);
+    });
+  });
+}
+
+/** Two networks may share a subnet when each has its own part of it. */
+function clash({ pool: a }: PlacedPool, { pool: b }: PlacedPool): boolean {
+  if (!cidrsOverlap(a.subnet, b.subnet)) return false;
+  const shared = sameIp(a.subnet.ip, b.subnet.ip) && a.subnet.prefix === b.subnet.prefix;
+  return !shared || (a.start.value <= b.end.value && b.start.value <= a.end.value);
+}

@@ -1,0 +1,82 @@
+// What does a file hold, and where in it is each value?
+import { readFileSync } from 'node:fs';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../cni/json-place.ts';
+import type { Finding, Rule, Severity } from './finding.ts';
+
+/** Keys and indexes from the top of a document to a value. */
+export type Path = readonly (string | number)[];
+
+/** A file that holds a JSON object. */
+export interface Document {
+  readonly file: string;
+  readonly value: JsonObject;
+  readonly places: Places;
+}
+
+/** What a finding says besides its place. */
+export type Complaint = readonly [
+  severity: Severity,
+  rule: Rule,
+  message: string,
+  details?: readonly string[],
+];
+
+/** Reads a file; one that cannot be used is a finding of its own. */
+export function readDocument(file: string): { document?: Document; findings: Finding[] } {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const message = `Cannot read the file: ${(cause as Error).message}`;
+    return { findings: [place(file, { line: 1, column: 1 }, ['error', 'unreadable', message])] };
+  }
+  const syntax = findSyntaxProblem(text);
+  if (syntax !== undefined) {
+    return { findings: [place(file, syntax, ['error', 'syntax', `not JSON: ${syntax.problem}`])] };
+  }
+  const places = readPlaces(text);
+  const value: unknown = JSON.parse(text);
+  if (!isObject(value)) {
+    const message = 'a network configuration is a JSON object';
+    return { findings: [place(file, places.valueAt([]), ['error', 'shape', message])] };
+  }
+  const findings = places.repeated.map(at => {
+    return place(file, at, [
+      'warning',
+      'repeated-key',
+      `key "${at.key}" stands here again: the last one counts`,
+    ]);
+  });
+  return { document: { file, value, places }, findings };
+}
+
+/** A finding about the value at a path, or about its nearest ancestor when it is absent. */
+export function atValue({ file, value, places }: Document, path: Path, complaint: Complaint): Finding {
+  return place(file, places.valueAt(spellingOf(value, path)), complaint);
+}
+
+/** A finding about the key itself. */
+export function atKey({ file, value, places }: Document, path: Path, complaint: Complaint): Finding {
+  return place(file, places.keyAt(spellingOf(value, path)), complaint);
+}
+
+/** Keys match in any letter case when a link reads them: the path as the document spells it. */
+function spellingOf(value: unknown, path: Path): Path {
+  const [first, ...rest] = path;
+  if (first === undefined) return [];
+  if (Array.isArray(value)) return [first, ...spellingOf(value[Number(first)], rest)];
+  if (!isObject(value)) return path;
+  const exact = Object.hasOwn(value, first) ? String(first) : undefined;
+  const folded = String(first).toLowerCase();
+  const key = exact ?? Object.keys(value).find(one => one.toLowerCase() === folded) ?? String(first);
+  return [key, ...spellingOf(value[key], rest)];
+}
+
+function place(
+  file: string,
+  { line, column }: TextPlace,
+  [severity, rule, message, details]: Complaint,
+): Finding {
+  return { file, line, column, severity, rule, message, ...(details === undefined ? {} : { details }) };
+}

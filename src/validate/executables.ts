@@ -1,0 +1,134 @@
+// Which executables do the links need, are they there, and which versions do they speak?
+import { statSync } from 'node:fs';
+import type { Conflist } from '../chain/conflist.ts';
+import { findPlugin, isOwnExecutable } from '../chain/find-plugin.ts';
+import { listPluginVersions } from '../chain/plugin-version.ts';
+import type { Runtime } from '../chain/runtime.ts';
+import { CniError, describeError } from '../cni/errors.ts';
+import { SPEC_VERSIONS } from '../cni/version.ts';
+import { atValue, type Path } from './document.ts';
+import type { Finding } from './finding.ts';
+import type { PlacedLink, PlacedNetwork } from './network.ts';
+
+/** The executables of a host, each looked for and asked once. */
+export interface Executables {
+  /** True when one of that name is there and is not ours. */
+  isForeign(type: string): boolean;
+  /** What is missing, does not answer, or does not speak the version of the network. */
+  judge(network: PlacedNetwork): Promise<Finding[]>;
+}
+
+/** Executables along a runtime's plugin directories. */
+export function openExecutables(runtime: Runtime): Executables {
+  const paths = new Map<string, string | CniError>();
+  const versions = new Map<string, Promise<readonly string[]>>();
+  const find = (type: string): string | CniError => {
+    const found = paths.get(type) ?? lookUp(type, runtime);
+    paths.set(type, found);
+    return found;
+  };
+  const ask = (type: string, list: Conflist): Promise<readonly string[]> => {
+    const answer = versions.get(type) ?? askVersions(type, list, runtime);
+    versions.set(type, answer);
+    return answer;
+  };
+  return {
+    isForeign(type) {
+      const path = find(type);
+      return typeof path === 'string' && !isOurs(path);
+    },
+    async judge(network) {
+      const named = network.links.flatMap(namedBy);
+      const missing = named.flatMap(({ type, link, path }) => {
+        const found = find(type);
+        if (typeof found === 'string') return [];
+        return [atValue(link.document, [...link.path, ...path], ['error', 'executable', found.message])];
+      });
+      const { list } = network;
+      if (list === undefined) return missing;
+      const there = named.filter(({ type }) => typeof find(type) === 'string');
+      return [...missing, ...(await judgeVersions(network, list, there, type => ask(type, list)))];
+    },
+  };
+}
+
+/** Somebody who only wants the files looked at. */
+export const NO_EXECUTABLES: Executables = { isForeign: () => false, judge: async () => [] };
+
+interface Named {
+  readonly type: string;
+  readonly link: PlacedLink;
+  /** Where the name stands in the link's configuration. */
+  readonly path: Path;
+}
+
+function namedBy(link: PlacedLink): Named[] {
+  return [
+    ...(link.plugin ? [{ type: link.plugin.type, link, path: ['type'] }] : []),
+    ...(link.ipam ? [{ type: link.ipam.type, link, path: ['ipam', 'type'] }] : []),
+  ];
+}
+
+async function judgeVersions(
+  { document, name }: PlacedNetwork,
+  { version }: Conflist,
+  named: readonly Named[],
+  ask: (type: string) => Promise<readonly string[]>,
+): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const matrix = new Map<string, readonly string[]>();
+  for (const { type, link, path } of named) {
+    try {
+      matrix.set(type, await ask(type));
+    } catch (error) {
+      const message = `Cannot ask "${type}" which versions it speaks: ${describeError(error)}`;
+      findings.push(atValue(link.document, [...link.path, ...path], ['error', 'executable', message]));
+    }
+  }
+  const lacking = [...matrix.keys()].filter(type => !matrix.get(type)?.includes(version));
+  if (!lacking.length) return findings;
+  const who = lacking.map(type => `"${type}"`).join(', ');
+  const verb = lacking.length === 1 ? 'does' : 'do';
+  const common = SPEC_VERSIONS.filter(one => [...matrix.values()].every(known => known.includes(one))).at(-1);
+  const advice = common ? `the highest version that all speak is ${common}` : 'no version is spoken by all';
+  const message = `network "${name}" runs with version ${version}, which ${who} ${verb} not speak: ${advice}`;
+  const where = ['cniVersion', 'cniVersions'].find(key => Object.hasOwn(document.value, key));
+  const details = renderMatrix(matrix);
+  findings.push(
+    atValue(document, where === undefined ? [] : [where], ['error', 'version', message, details]),
+  );
+  return findings;
+}
+
+/** One line for each link, with the versions in columns. */
+function renderMatrix(matrix: ReadonlyMap<string, readonly string[]>): string[] {
+  const width = Math.max(...[...matrix.keys()].map(type => type.length));
+  return [...matrix].map(([type, known]) => {
+    const cells = SPEC_VERSIONS.map(version =>
+      known.includes(version) ? version : '-'.padEnd(version.length),
+    );
+    return `${type.padEnd(width)}  ${cells.join('  ')}`.trimEnd();
+  });
+}
+
+function lookUp(type: string, { pluginDirs }: Runtime): string | CniError {
+  try {
+    return findPlugin(type, pluginDirs);
+  } catch (error) {
+    if (error instanceof CniError) return error;
+    throw error;
+  }
+}
+
+async function askVersions(type: string, list: Conflist, runtime: Runtime): Promise<readonly string[]> {
+  const plugins = [{ type, capabilities: {}, conf: { type } }];
+  const [answer] = await listPluginVersions({ ...list, plugins }, runtime);
+  return answer?.supportedVersions ?? [];
+}
+
+/** A copy of this executable is ours as well, and nothing else has its size. */
+function isOurs(path: string): boolean {
+  if (isOwnExecutable(path)) return true;
+  const own = statSync('/proc/self/exe', { throwIfNoEntry: false });
+  return own !== undefined && own.size === statSync(path, { throwIfNoEntry: false })?.size;
+}

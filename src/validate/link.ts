@@ -1,0 +1,105 @@
+// What is wrong with the configuration of one link?
+import { decode, type JsonObject } from '../cni/json.ts';
+import type { AddressPool } from '../cni/link-about.ts';
+import { PluginConfig, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import { atKey, atValue, type Path } from './document.ts';
+import type { Finding, Severity } from './finding.ts';
+import type { NamedPlugin, PlacedLink } from './network.ts';
+import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
+
+/** Keys that the runtime puts into a request. */
+const RESERVED = ['runtimeConfig', 'prevResult', VALID_ATTACHMENTS, 'cni.dev/attachments'];
+
+/**
+ * What a link's schema and its rules refuse, and keys that nobody reads.
+ * @param isForeign whether an executable of that name is there and is somebody else's, who may see things differently:
+ *   what only ours refuses is a warning then
+ */
+export function judgeLink(link: PlacedLink, isForeign: (type: string) => boolean): Finding[] {
+  const shape = judgeShape(link, isForeign);
+  const options = shape.some(({ severity }) => severity === 'error') ? [] : judgeOptions(link, isForeign);
+  return [...shape, ...options, ...judgeUnknownKeys(link), ...judgeReservedKeys(link)];
+}
+
+/** What a link and its IPAM plugin hand out; nothing when their configuration makes no sense. */
+export function poolsOf({ plugin, ipam, conf }: PlacedLink): AddressPool[] {
+  return [plugin, ipam].flatMap(one => {
+    if (one?.about?.pools === undefined) return [];
+    const { about } = one;
+    try {
+      return about.pools?.(decode(about.config, conf, one.type)) ?? [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function judgeShape(link: PlacedLink, isForeign: (type: string) => boolean): Finding[] {
+  const { document, path, conf, plugin, ipam } = link;
+  const general = findShapeProblems(PluginConfig, conf);
+  const own = [plugin, ipam].flatMap(one => {
+    if (one?.about === undefined) return [];
+    const severity: Severity = isForeign(one.type) ? 'warning' : 'error';
+    return findShapeProblems(one.about.config, conf).map(problem => ({ ...problem, severity }));
+  });
+  const all = [...general.map(problem => ({ ...problem, severity: 'error' as const })), ...own];
+  return uniquePlaces(all).map(({ path: inner, message, severity }) => {
+    return atValue(document, [...path, ...inner], [severity, 'shape', message]);
+  });
+}
+
+function judgeOptions(link: PlacedLink, isForeign: (type: string) => boolean): Finding[] {
+  const { document, path, conf } = link;
+  const judge = (one: NamedPlugin | undefined, home: Path): Finding[] => {
+    if (one?.about?.validate === undefined || isForeign(one.type)) return [];
+    try {
+      one.about.validate(decode(one.about.config, conf, one.type), conf);
+      return [];
+    } catch (error) {
+      const { message } = error as Error;
+      return [atValue(document, [...path, ...namedIn(message, conf, home)], ['error', 'option', message])];
+    }
+  };
+  return [...judge(link.plugin, []), ...judge(link.ipam, ['ipam'])];
+}
+
+function judgeUnknownKeys(link: PlacedLink): Finding[] {
+  const { document, path, conf, plugin, ipam } = link;
+  const about = plugin?.about;
+  // Arguments may hold what is meant for others; of somebody else's plugin we know no options.
+  const open = ['args', 'runtimeConfig', ...(ipam?.about === undefined ? ['ipam'] : [])];
+  const schemas = [about?.config ?? PluginConfig, ...(ipam?.about ? [ipam.about.config] : [])];
+  const problems = findUnknownKeys(schemas, conf, { open }).filter(problem => {
+    return about !== undefined || problem.path.length > 1;
+  });
+  return problems
+    .filter(problem => !RESERVED.includes(String(problem.path[0])))
+    .map(problem => atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]));
+}
+
+function judgeReservedKeys({ document, path, conf }: PlacedLink): Finding[] {
+  return Object.keys(conf)
+    .filter(key => RESERVED.includes(key))
+    .map(key => {
+      const message = `key "${key}" is the runtime's to set: remove it`;
+      return atKey(document, [...path, key], ['warning', 'reserved-key', message]);
+    });
+}
+
+/** The same mistake may be seen by the general schema, the link's and that of its IPAM plugin. */
+function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
+  const byPlace = new Map<string, T>();
+  for (const problem of problems) {
+    const place = JSON.stringify(problem.path);
+    if (!byPlace.has(place)) byPlace.set(place, problem);
+  }
+  return [...byPlace.values()];
+}
+
+/** The first key of the configuration that a message names in quotes is where the reader should look. */
+function namedIn(message: string, conf: JsonObject, home: Path): Path {
+  const inside = home.reduce<unknown>((at, key) => (at as JsonObject)[key], conf) as JsonObject;
+  const words = [...message.matchAll(/"([^"]+)"/g)].map(match => match[1] ?? '');
+  const key = words.find(word => Object.hasOwn(inside, word));
+  return key === undefined ? home : [...home, key];
+}

@@ -1,0 +1,139 @@
+// Which network is in a file, and what stands where in it?
+import * as z from 'zod/mini';
+import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/conflist.ts';
+import { findPluginFiles } from '../chain/load.ts';
+import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../cni/conflist.ts';
+import { ConflistSchema } from '../cni/conflist-schema.ts';
+import { ErrorCode } from '../cni/errors.ts';
+import { foldKeys, isObject, type JsonObject } from '../cni/json.ts';
+import type { LinkAbout, LinkCatalog } from '../cni/link-about.ts';
+import { PluginConfig } from '../cni/plugin-config.ts';
+import { atKey, atValue, type Document, type Path, readDocument } from './document.ts';
+import type { Finding } from './finding.ts';
+import { findShapeProblems, findUnknownKeys } from './shape.ts';
+
+/** A plugin that a configuration names, and what is known of it: nothing of somebody else's. */
+export interface NamedPlugin {
+  readonly type: string;
+  readonly about: LinkAbout | undefined;
+}
+
+/** One link of a network, and where it stands. */
+export interface PlacedLink {
+  readonly document: Document;
+  readonly path: Path;
+  /** The configuration as it was written. */
+  readonly conf: JsonObject;
+  /** Undefined when the configuration does not say which executable it is for. */
+  readonly plugin: NamedPlugin | undefined;
+  /** The IPAM plugin that the link calls. */
+  readonly ipam: NamedPlugin | undefined;
+}
+
+/** A network as it was written, as far as it can be made out. */
+export interface PlacedNetwork {
+  readonly document: Document;
+  readonly name: string | undefined;
+  readonly links: readonly PlacedLink[];
+  /** The network as the runtime takes it; undefined when it does not. */
+  readonly list: Conflist | undefined;
+}
+
+/** What was read of a file. */
+export interface ReadNetwork {
+  readonly network?: PlacedNetwork;
+  /** What is wrong with the files and the list itself; links are looked at by others. */
+  readonly findings: Finding[];
+  /** Why the runtime does not take the list; it stops at the first mistake, which may be among the findings. */
+  readonly refusal?: Finding;
+}
+
+/** The keys of the list; its links are looked at one by one. */
+const ListKeys = z.extend(ConflistSchema, {
+  plugins: z.optional(z.array(z.unknown()).check(z.minLength(1, 'must hold at least one link'))),
+});
+
+/** Reads the network in a file, with those of its links that stand in files beside it. */
+export async function readNetwork(file: string, catalog: LinkCatalog): Promise<ReadNetwork> {
+  const { document, findings } = readDocument(file);
+  if (document === undefined) return { findings };
+  const { value } = document;
+  const single = isSinglePlugin(value);
+  if (!single) findings.push(...judgeListKeys(document));
+  const beside = single ? [] : besideOf(document).map(readDocument);
+  findings.push(...beside.flatMap(one => one.findings));
+  const documents = beside.flatMap(one => one.document ?? []);
+  const places: (readonly [Document, Path])[] = [
+    ...(single ? [[document, []] as const] : inlinedIn(value).map(path => [document, path] as const)),
+    ...documents.map(one => [one, []] as const),
+  ];
+  const links: PlacedLink[] = [];
+  for (const [from, path] of places) {
+    const conf = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], from.value);
+    if (isObject(conf)) links.push(await placeLink({ document: from, path, conf }, catalog));
+    else findings.push(atValue(from, path, ['error', 'shape', 'a link is a JSON object']));
+  }
+  const { list, refusal } = complete(document, single, documents);
+  const name = typeof value.name === 'string' ? value.name : undefined;
+  return { network: { document, name, links, list }, findings, ...(refusal ? { refusal } : {}) };
+}
+
+function judgeListKeys(document: Document): Finding[] {
+  const reading = { exact: true, open: ['plugins'] };
+  const shape = findShapeProblems(ListKeys, document.value, reading).map(({ path, message }) => {
+    return atValue(document, path, ['error', 'shape', message]);
+  });
+  const unknown = findUnknownKeys([ListKeys], document.value, reading).map(({ path, message }) => {
+    return atKey(document, path, ['warning', 'unknown-key', message]);
+  });
+  return [...shape, ...unknown];
+}
+
+function inlinedIn({ plugins }: JsonObject): Path[] {
+  return Array.isArray(plugins) ? plugins.map((_, i) => ['plugins', i]) : [];
+}
+
+function besideOf({ file, value }: Document): string[] {
+  try {
+    const { name, loadOnlyInlinedPlugins } = parseConflist(value);
+    return loadOnlyInlinedPlugins ? [] : findPluginFiles(file, name);
+  } catch {
+    // A list that the runtime refuses has no files beside it.
+    return [];
+  }
+}
+
+async function placeLink(
+  placed: Pick<PlacedLink, 'document' | 'path' | 'conf'>,
+  catalog: LinkCatalog,
+): Promise<PlacedLink> {
+  const { type, ipam } = foldKeys(PluginConfig, placed.conf) as { type?: unknown; ipam?: unknown };
+  const named = async (name: unknown): Promise<NamedPlugin | undefined> => {
+    return typeof name === 'string' && name !== ''
+      ? { type: name, about: await catalog.find(name) }
+      : undefined;
+  };
+  return { ...placed, plugin: await named(type), ipam: await named(isObject(ipam) ? ipam.type : undefined) };
+}
+
+function complete(
+  document: Document,
+  single: boolean,
+  beside: readonly Document[],
+): { list?: Conflist; refusal?: Finding } {
+  let at = document;
+  try {
+    const parts = parseConflist(single ? upgradeToConflist(document.value) : document.value);
+    const entries = beside.map(one => {
+      at = one;
+      return parsePluginEntry(one.value);
+    });
+    at = document;
+    return { list: completeNetwork(parts, '{}', entries) };
+  } catch (error) {
+    if (!(error instanceof ConflistError)) throw error;
+    const rule = error.code === ErrorCode.incompatibleVersion ? 'version' : 'shape';
+    const path = single && error.path[0] === 'plugins' ? error.path.slice(2) : error.path;
+    return { refusal: atValue(at, path, ['error', rule, error.message]) };
+  }
+}

@@ -1,0 +1,43 @@
+// Do the links stand in an order that can work?
+import { atValue } from './document.ts';
+import type { Finding } from './finding.ts';
+import type { PlacedLink, PlacedNetwork } from './network.ts';
+
+/** What stands in the wrong place; of somebody else's plugin nobody knows where it belongs. */
+export function judgeOrder({ links }: PlacedNetwork): Finding[] {
+  return links.flatMap((link, index) => {
+    const finding = judgePlace(link, index, links);
+    return finding === undefined ? [] : [finding];
+  });
+}
+
+function judgePlace(link: PlacedLink, index: number, links: readonly PlacedLink[]): Finding | undefined {
+  const { document, path, plugin } = link;
+  if (plugin?.about === undefined) return undefined;
+  const { type, about } = plugin;
+  const say = (severity: 'error' | 'warning', message: string) =>
+    atValue(document, [...path, 'type'], [severity, 'order', message]);
+  if (about.kind === 'ipam') {
+    return say(
+      'warning',
+      `"${type}" hands out addresses: it belongs in "ipam" of the link that makes the interface`,
+    );
+  }
+  if (about.kind === 'meta' && index === 0) {
+    const main = links.find(other => other.plugin?.about?.kind === 'main');
+    const where = main === undefined ? 'a link that makes the interface' : `"${main.plugin?.type}"`;
+    return say(
+      'error',
+      `"${type}" works on the result of an earlier link, and there is none: put it after ${where}`,
+    );
+  }
+  // After meta links only, it is they who stand in the wrong place.
+  if (about.kind === 'main' && links.slice(0, index).some(other => other.plugin?.about?.kind !== 'meta')) {
+    const earlier = links[index - 1]?.plugin?.type ?? 'another link';
+    return say(
+      'warning',
+      `"${type}" makes an interface of its own: it should stand first, not after "${earlier}"`,
+    );
+  }
+  return undefined;
+}
