@@ -27,7 +27,7 @@ export function attach(call: Call<BridgeConf>, addressing: Addressing | undefine
   const attached = connect(call, addressing);
   trySysctl(`net/ipv6/conf/${attached.host.name}/accept_ra`, '0');
   if (addressing) {
-    configureContainer(call.container, call.containerNetns, attached.container, addressing, conf.enabledad);
+    configureContainer(call, attached.container, addressing, conf.enabledad);
   } else if (!conf.disableContainerInterface) {
     setLink(call.container, attached.container.index, { up: true });
   }

@@ -1,6 +1,7 @@
 // Is everything that ADD made still as ADD made it?
-import { checkAddresses, checkMac, checkRoutes, stateOf } from '../../src/attach/check.ts';
+import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { checkForwarding } from '../../src/attach/forwarding.ts';
+import { checkRoutes } from '../../src/attach/routes.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';

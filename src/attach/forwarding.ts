@@ -1,14 +1,24 @@
 // How does the host come to pass packets on?
 import type { Ip } from '../net/ip.ts';
 import { confirm } from '../plugin/confirm.ts';
-import { ensureSysctl, findSysctl } from '../sys/sysctl.ts';
+import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
 
 /**
  * Turns forwarding on, for the families of these addresses. Never turned off again: other networks may rely on it, and
- * so may the host.
+ * so may the host. To be called last, so that an ADD that fails has not touched it.
  */
 export function ensureForwarding(ips: readonly Ip[]): void {
-  for (const path of sysctlsFor(ips)) ensureSysctl(path, '1');
+  const changed: string[] = [];
+  for (const path of sysctlsFor(ips)) {
+    if (findSysctl(path) === '1') continue;
+    try {
+      writeSysctl(path, '1');
+      changed.push(path);
+    } catch (thrown) {
+      for (const other of changed) trySysctl(other, '0');
+      throw thrown;
+    }
+  }
 }
 
 /** @throws Error naming the parameter that is off */

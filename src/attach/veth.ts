@@ -49,13 +49,19 @@ export function createPair(
 ): Pair {
   const { owner, master } = plan;
   const name = createNamedPair(host, container, netns, plan);
-  const link = getLink(host, name);
-  const alias = renderOwner(owner);
-  setLink(host, link.index, { up: true, ...(alias.length <= ALIAS_MAX_BYTES ? { alias } : {}) });
-  return {
-    host: master === undefined ? link : { ...link, master },
-    container: getLink(container, owner.ifname),
-  };
+  try {
+    const link = getLink(host, name);
+    const alias = renderOwner(owner);
+    setLink(host, link.index, { up: true, ...(alias.length <= ALIAS_MAX_BYTES ? { alias } : {}) });
+    return {
+      host: master === undefined ? link : { ...link, master },
+      container: getLink(container, owner.ifname),
+    };
+  } catch (thrown) {
+    // The caller does not know of the pair yet.
+    removeLink(host, name);
+    throw thrown;
+  }
 }
 
 /**

@@ -3,12 +3,13 @@ import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, u8, u32 } from '../codec/fields.ts';
-import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { AF_INET, addressFamily } from './family.ts';
+import { type Nexthop, nexthops } from './nexthop.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWROUTE = 24;
@@ -49,6 +50,7 @@ export const routeAttrs = attrs('route', {
   priority: [6, u32],
   prefsrc: [7, ip],
   metrics: [8, metrics],
+  multipath: [9, nexthops],
   table: [15, u32],
 });
 
@@ -66,6 +68,10 @@ export interface Route {
   readonly gateway?: Ip | undefined;
   /** Index of the outgoing interface. */
   readonly oif: number;
+  /** Several ways at once, instead of `gateway`; traffic is spread over them. */
+  readonly ways?: readonly Nexthop[] | undefined;
+  /** Own address that packets get which have none yet. */
+  readonly source?: Ip | undefined;
   /** Main (254) unless given. */
   readonly table?: number | undefined;
   readonly scope?: number | undefined;
@@ -76,11 +82,17 @@ export interface Route {
 
 /**
  * Adds a route; the same one already being there is EEXIST.
- * Same as: `ip route add <dst> [via <gateway>] dev <oif> [table <table>] [metric <priority>]`
+ * Same as: `ip route add <dst> [via <gateway>] dev <oif> [src <source>] [table <table>] [metric <priority>]`
  */
 export function addRoute(socket: NetlinkSocket, route: Route): void {
-  const op = `add route to ${renderCidr(route.dst)}${route.gateway ? ` via ${renderIp(route.gateway)}` : ''}`;
-  socket.request({ op, type: RTM_NEWROUTE, flags: NLM_F_CREATE | NLM_F_EXCL, body: encodeRoute(route) });
+  const flags = NLM_F_CREATE | NLM_F_EXCL;
+  socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
+}
+
+/** Puts a route in the place of whichever has that destination, if any. Same as: `ip route replace …` */
+export function replaceRoute(socket: NetlinkSocket, route: Route): void {
+  const flags = NLM_F_CREATE | NLM_F_REPLACE;
+  socket.request({ op: `set ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
 }
 
 /** Removes a route; one that is gone is fine. Same as: `ip route del …` */
@@ -99,7 +111,9 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
     return {
       dst: { ip: own.dst ?? { family, value: 0n }, prefix: header.dstLength },
       gateway: own.gateway,
-      oif: own.oif ?? 0,
+      oif: own.oif ?? own.multipath?.[0]?.oif ?? 0,
+      ways: own.multipath,
+      source: own.prefsrc,
       table: own.table ?? header.table,
       scope: header.scope,
       priority: own.priority,
@@ -110,7 +124,7 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
 }
 
 function encodeRoute(route: Route): Uint8Array {
-  const { dst, gateway, oif, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
+  const { dst, gateway, oif, ways, source, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
   const hasMetrics = mtu !== undefined || advmss !== undefined;
   return routeMessage.encode(
     {
@@ -125,10 +139,16 @@ function encodeRoute(route: Route): Uint8Array {
     {
       dst: networkOf(dst),
       ...(gateway ? { gateway } : {}),
-      oif,
+      ...(ways ? { multipath: ways } : { oif }),
+      ...(source ? { prefsrc: source } : {}),
       ...(priority ? { priority } : {}),
       ...(table < 256 ? {} : { table }),
       ...(hasMetrics ? { metrics: { ...(mtu ? { mtu } : {}), ...(advmss ? { advmss } : {}) } } : {}),
     },
   );
+}
+
+function describe({ dst, gateway, ways }: Route): string {
+  const via = [gateway, ...(ways ?? []).map(way => way.gateway)].flatMap(ip => (ip ? renderIp(ip) : []));
+  return `route to ${renderCidr(dst)}${via.length ? ` via ${via.join(', ')}` : ''}`;
 }

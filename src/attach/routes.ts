@@ -1,0 +1,86 @@
+// How do the planned routes of an interface get into the kernel, and are they still there?
+import { networkOf, renderCidr } from '../net/cidr.ts';
+import { type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { isNetlinkError } from '../netlink/errors.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
+import { addRoute, listRoutes, type Route } from '../netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import { confirm } from '../plugin/confirm.ts';
+import { Errno } from '../sys/errno.ts';
+import type { PlannedRoute } from './addressing.ts';
+
+/** linux/rtnetlink.h */
+const RT_TABLE_MAIN = 254;
+
+/** Adds the routes, out by the interface; those that exist are fine. */
+export function addRoutes(socket: NetlinkSocket, { index }: Link, routes: readonly PlannedRoute[]): void {
+  for (const route of mergeWays(routes, index)) {
+    try {
+      addRoute(socket, route);
+    } catch (thrown) {
+      // The kernel has made the subnet's own route already, and IPAM may list one twice.
+      if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
+    }
+  }
+}
+
+/** @throws Error naming the first route that the interface lacks, in whatever table */
+export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly PlannedRoute[]): void {
+  const present = listRoutes(socket).filter(({ oif }) => oif === link.index);
+  for (const route of wanted) {
+    if (present.some(one => isSameRoute(one, route))) continue;
+    confirm(`routes of "${link.name}"`, renderRoute(route), present.map(renderRoute));
+  }
+}
+
+/**
+ * Several gateways for one destination become one route that spreads traffic over them. The reference makes routes
+ * that compete, of which IPv4 uses one.
+ */
+export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[] {
+  const byDestination = new Map<string, PlannedRoute[]>();
+  for (const route of routes) {
+    const { dst, table = RT_TABLE_MAIN, priority = 0 } = route;
+    const key = `${renderIp(networkOf(dst))}/${dst.prefix} ${table} ${priority}`;
+    const group = byDestination.get(key) ?? [];
+    byDestination.set(key, group);
+    if (!group.some(one => sameGateway(one.gateway, route.gateway))) group.push(route);
+  }
+  return [...byDestination.values()].flatMap(group => {
+    const [first] = group;
+    if (first === undefined || group.length === 1 || group.some(({ gateway }) => gateway === undefined)) {
+      return group.map(route => ({ ...route, oif }));
+    }
+    const { gateway: _, ...rest } = first;
+    return { ...rest, oif, ways: group.map(({ gateway }) => ({ gateway, oif })) };
+  });
+}
+
+/** What the plan says nothing of may be anything. */
+function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
+  const network = networkOf(wanted.dst);
+  if (!sameIp(networkOf(found.dst), network) || found.dst.prefix !== wanted.dst.prefix) return false;
+  if ((wanted.table || RT_TABLE_MAIN) !== found.table) return false;
+  const gateways = [found.gateway, ...(found.ways ?? []).map(({ gateway }) => gateway)];
+  if (wanted.gateway && !gateways.some(gateway => sameGateway(gateway, wanted.gateway))) return false;
+  if (wanted.source && !sameGateway(found.source, wanted.source)) return false;
+  // IPv6 has no scopes.
+  if (wanted.scope && network.family === 4 && wanted.scope !== found.scope) return false;
+  const numbers = ['priority', 'mtu', 'advmss'] as const;
+  return numbers.every(key => !wanted[key] || wanted[key] === found[key]);
+}
+
+function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
+  return a === undefined || b === undefined ? a === b : sameIp(a, b);
+}
+
+function renderRoute({ dst, gateway, ways, source, priority, table }: PlannedRoute): string {
+  const via = [gateway, ...(ways ?? []).map(way => way.gateway)].flatMap(ip => (ip ? renderIp(ip) : []));
+  return [
+    renderCidr(dst),
+    ...via.map(ip => `via ${ip}`),
+    ...(source ? [`src ${renderIp(source)}`] : []),
+    ...(table && table !== RT_TABLE_MAIN ? [`table ${table}`] : []),
+    ...(priority ? [`metric ${priority}`] : []),
+  ].join(' ');
+}
