@@ -4,15 +4,23 @@ import type { Command, CommandOption } from './command.ts';
 /** Options every command takes. */
 export const GLOBAL_OPTIONS: Readonly<Record<string, CommandOption>> = {
   help: { type: 'boolean', help: 'show how the command is used' },
-  json: { type: 'boolean', help: 'report errors as JSON of the CNI specification' },
+  json: { type: 'boolean', help: 'print JSON; errors as the CNI specification has them' },
+};
+
+const CONF_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: 'directory of network configurations (NETCONFPATH; /etc/cni/net.d)',
+};
+
+const CACHE_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)',
 };
 
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
-  'conf-dir': {
-    type: 'string',
-    placeholder: '<dir>',
-    help: 'directory of network configurations (NETCONFPATH; /etc/cni/net.d)',
-  },
+  'conf-dir': CONF_DIR,
   file: {
     type: 'string',
     placeholder: '<conflist>',
@@ -24,12 +32,13 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
     placeholder: '<dir>',
     help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
   },
-  'cni-cache-dir': {
+  'cni-cache-dir': CACHE_DIR,
+  timeout: {
     type: 'string',
-    placeholder: '<dir>',
-    help: 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)',
+    multiple: true,
+    placeholder: '<seconds>',
+    help: 'time each plugin may take (60); del=120 is for one verb, repeatable',
   },
-  timeout: { type: 'string', placeholder: '<seconds>', help: 'time each plugin may take (60)' },
 };
 
 const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
@@ -87,6 +96,7 @@ export const COMMANDS: readonly Command[] = [
         help: 'an attachment to keep, repeatable',
       },
       all: { type: 'boolean', help: 'keep none' },
+      'dry-run': { type: 'boolean', help: 'show what would be done and why, and do nothing' },
     },
     load: () => import('./commands/gc.ts'),
   },
@@ -96,6 +106,14 @@ export const COMMANDS: readonly Command[] = [
     ...NETWORK,
     options: NETWORK_OPTIONS,
     load: () => import('./commands/status.ts'),
+  },
+  {
+    name: 'list',
+    summary: 'show the networks that are configured and the attachments on record',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: { 'conf-dir': CONF_DIR, 'cni-cache-dir': CACHE_DIR },
+    load: () => import('./commands/list.ts'),
   },
   {
     name: 'version',
@@ -127,6 +145,41 @@ export const COMMANDS: readonly Command[] = [
       'keep-going': { type: 'boolean', help: 'probe on after something went wrong' },
     },
     load: () => import('./commands/try.ts'),
+  },
+  {
+    name: 'conformance',
+    summary: 'examine which rules of the protocol an executable keeps, in throwaway namespaces',
+    usage: '<executable>',
+    positionals: { min: 1, max: 1 },
+    options: {
+      conf: {
+        type: 'string',
+        placeholder: '<file>',
+        help: 'configuration of the plugin; without one, only what needs none is examined',
+      },
+      from: { type: 'string', placeholder: '<conflist>', help: 'take the configuration from the list' },
+      cap: { type: 'string', placeholder: '<json>', help: 'capability arguments, with --from' },
+      chained: { type: 'boolean', help: 'hand it a prevResult, with the interfaces that this names' },
+      'prev-result': {
+        type: 'string',
+        placeholder: '<file>',
+        help: 'what that says (a veth pair with an address)',
+      },
+      device: {
+        type: 'string',
+        placeholder: '<name>',
+        help: 'make a device of that name on the host for it',
+      },
+      ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (eth0)' },
+      'bin-dir': {
+        type: 'string',
+        multiple: true,
+        placeholder: '<dir>',
+        help: 'directory of plugins that it delegates to, repeatable (that of the executable)',
+      },
+      timeout: { type: 'string', placeholder: '<seconds>', help: 'time each call may take (10)' },
+    },
+    load: () => import('./commands/conformance.ts'),
   },
   {
     name: 'validate',

@@ -43,6 +43,8 @@ export interface TestHost {
   call(plugin: Plugin, verb: Verb, options: CallOptions): Promise<Reply>;
   /** Runs any program in a namespace of this host. */
   run(place: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished>;
+  /** The host's namespace and those of its containers. */
+  places(): Namespace[];
   /** Everything that is there now on the host, in its containers and in {@link TestHost.dir}. */
   state(watch?: Watch): KernelState;
   /** Removes all of it. */
@@ -80,6 +82,7 @@ export function createHost(): TestHost {
     },
     call: (plugin, verb, options) => callOn(namespace, dir, plugin, verb, options),
     run: (place, argv, options) => runIn(place.netns, argv, options),
+    places: () => [namespace, ...containers.values()],
     state({ dirs = [], ...watch } = {}) {
       return readState({
         places: new Map([['host', namespace], ...containers]),

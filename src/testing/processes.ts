@@ -1,4 +1,4 @@
-// Which processes run in a namespace, or belong to a group?
+// Which processes run in a namespace?
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 
 /** Processes other than this one in the network namespaces, by the inodes of those. */
@@ -12,26 +12,17 @@ export function processesIn(inodes: readonly number[]): number[] {
   });
 }
 
-/** Processes of a process group that have not ended. */
-export function processesOfGroup(group: number): number[] {
-  return allProcesses().filter(pid => {
-    const [state, , pgrp] = readStat(pid);
-    return Number(pgrp) === group && state !== 'Z';
-  });
+/** The name of a process's program. */
+export function nameOfProcess(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+  } catch {
+    return `process ${pid}`;
+  }
 }
 
 function allProcesses(): number[] {
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name) && Number(name) !== process.pid)
     .map(Number);
-}
-
-/** State, parent and group: what follows the name, which may hold anything. */
-function readStat(pid: number): string[] {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return text.slice(text.lastIndexOf(')') + 2).split(' ');
-  } catch {
-    return [];
-  }
 }

@@ -27,7 +27,9 @@ export interface Scope {
  * files of the directories. What the kernel makes by itself is left out.
  */
 export function readState({ places, dirs, skip = [], sysctls = [] }: Scope): KernelState {
-  const read = [...places].map(([name, place]) => [name, readPlace(place, sysctls)] as const);
+  const read = [...places].map(
+    ([name, place]) => [name, withoutLoopback(readPlace(place, sysctls))] as const,
+  );
   const files = readFiles(dirs, skip).map(file => ({
     ...file,
     state: { content: digestOf(file.key.replace(/^file /, '')) },
@@ -44,6 +46,11 @@ export function diffKernelStates(before: KernelState, after: KernelState): strin
     if (old === undefined || now === undefined) return [];
     return renderDifference(diffStates(old, now)).map(line => `${name}: ${line}`);
   });
+}
+
+/** The addresses that the loopback device gets when it comes up for the first time, and then keeps. */
+function withoutLoopback(state: State): State {
+  return new Map([...state].filter(([key]) => !/^address (127\.0\.0\.1\/8|::1\/128) on lo$/.test(key)));
 }
 
 function digestOf(path: string): string {

@@ -1,0 +1,76 @@
+// What does `catena conformance` do?
+import { basename, dirname, resolve } from 'node:path';
+import { isatty } from 'node:tty';
+import { findPlugin, parsePluginDirs } from '../../chain/find-plugin.ts';
+import { parseObject } from '../../cni/json.ts';
+import { examine } from '../../conformance/examine.ts';
+import { renderFinding, renderHeading, renderVerdict, reportToJson } from '../../conformance/render.ts';
+import { findSample, readObject } from '../../conformance/sample.ts';
+import type { Subject } from '../../conformance/subject.ts';
+import { FRESH_DIRS, layGround } from '../../lab/ground.ts';
+import { RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+
+/** What would tell the plugin about another life. */
+const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;
+const DEADLINE_S = 10;
+
+/** Examines an executable where it can do no harm, which takes a second process: see `catena try`. */
+export async function run(call: CommandCall): Promise<number> {
+  const subject = readSubject(call);
+  if (call.env[RIGHTS_VARIABLE] === undefined) {
+    const { exitCode, stderr } = rerunInNamespaces(call.env);
+    call.err(stderr);
+    return exitCode;
+  }
+  const shown = [dirname(subject.executable), ...subject.pluginDirs, dirname(process.execPath)];
+  layGround(shown);
+  const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...shown] };
+  const style = { colour: isatty(1) && !call.env.NO_COLOR };
+  const json = call.on('json');
+  if (!json) call.out(renderHeading(subject));
+  const report = await examine({ ...subject, watch }, finding => {
+    if (!json) call.out(renderFinding(finding, style));
+  });
+  call.out(json ? `${JSON.stringify(reportToJson(report), null, 2)}\n` : renderVerdict(report));
+  return report.ok ? 0 : 1;
+}
+
+function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
+  const [given = ''] = call.positionals;
+  const executable = given.includes('/')
+    ? resolve(given)
+    : findPlugin(given, parsePluginDirs(call.env.CNI_PATH ?? ''));
+  findPlugin(basename(executable), [dirname(executable)]);
+  const dirs = call.texts('bin-dir').map(dir => resolve(dir));
+  const prevResult = call.text('prev-result');
+  const sample = readSample(call, executable);
+  return {
+    executable,
+    conf: sample?.conf,
+    chained: sample?.chained || call.on('chained') || prevResult !== undefined,
+    prevResult: prevResult === undefined ? undefined : readObject(prevResult),
+    device: call.text('device'),
+    ifname: call.text('ifname') || 'eth0',
+    pluginDirs: dirs.length ? dirs : [dirname(executable)],
+    env: Object.fromEntries(
+      Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.test(name) && name !== RIGHTS_VARIABLE),
+    ),
+    deadlineMs: parseTimeout(call.text('timeout')) * 1000,
+  };
+}
+
+function readSample(call: CommandCall, executable: string) {
+  const [conf, from, cap] = [call.text('conf'), call.text('from'), call.text('cap')];
+  if (conf !== undefined && from !== undefined) throw new UsageError('Cannot use both --conf and --from');
+  if (conf !== undefined) return { conf: readObject(conf), chained: false };
+  if (from === undefined) return undefined;
+  const capabilities = cap === undefined ? {} : parseObject(cap, 'capability arguments (--cap)');
+  return findSample(from, basename(executable), capabilities);
+}
+
+function parseTimeout(text = String(DEADLINE_S)): number {
+  const seconds = Number(text);
+  if (text.trim() !== '' && seconds > 0 && Number.isFinite(seconds)) return seconds;
+  throw new UsageError(`Cannot use --timeout "${text}": expected a number of seconds above zero`);
+}

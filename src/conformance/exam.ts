@@ -1,0 +1,173 @@
+// What does an examination know and remember from one rule to the next?
+import { atLeast, CURRENT_VERSION, isSpecVersion, type SpecVersion } from '../cni/version.ts';
+import { findLink } from '../netlink/rtnl/link.ts';
+import {
+  type CallOptions,
+  environmentOf,
+  type Reply,
+  requestOf,
+  toReply,
+  type Verb,
+} from '../testing/call.ts';
+import { createHost, type TestHost } from '../testing/host.ts';
+import { nameOfProcess, processesIn } from '../testing/processes.ts';
+import { killGroup, runIn } from '../testing/run-in.ts';
+import { Scene } from './scene.ts';
+import { confOf, type Subject } from './subject.ts';
+
+/** One call, with all that the rules about every reply look at. */
+export interface Recorded {
+  readonly verb: Verb;
+  readonly request: string;
+  readonly reply: Reply;
+  /** It did not end by itself. */
+  readonly late: boolean;
+  /** Names of the processes that it left running. */
+  readonly running: readonly string[];
+}
+
+/** How an ordinary ADD and DEL went. */
+export interface Trial {
+  readonly added: Reply;
+  /** `main` makes an interface, `ipam` only hands out addresses, `chained` works on what others made. */
+  readonly kind: 'main' | 'ipam' | 'chained';
+  /** Whether it was ADD that made CNI_IFNAME. */
+  readonly makesInterface: boolean;
+  /** What ADD changed on host and container. */
+  readonly made: readonly string[];
+}
+
+/** What a call without a pod may say otherwise than usual. */
+export interface Question {
+  readonly conf?: CallOptions['conf'];
+  readonly env?: CallOptions['env'];
+}
+
+/** Time for a process that ends a moment after the plugin. */
+const GRACE_MS = 100;
+
+/** The examination of one plugin. */
+export class Exam {
+  readonly subject: Subject;
+  readonly calls: Recorded[] = [];
+  #versions: readonly SpecVersion[] = [];
+  #trial: Promise<Trial> | undefined;
+  #replies: Promise<ReadonlyMap<SpecVersion, Reply>> | undefined;
+  #bare: { host: TestHost; container: { id: string; path: string } } | undefined;
+
+  constructor(subject: Subject) {
+    this.subject = subject;
+  }
+
+  /** Versions that the plugin says it supports, oldest first; of released ones. */
+  get versions(): readonly SpecVersion[] {
+    return this.#versions;
+  }
+
+  /** The newest of them; the current one when it says nothing. */
+  get version(): SpecVersion {
+    return this.#versions.at(-1) ?? CURRENT_VERSION;
+  }
+
+  /** Asks the plugin for its versions, on which everything else depends. */
+  async begin(): Promise<void> {
+    const { result } = await this.ask('VERSION', { conf: { cniVersion: CURRENT_VERSION } });
+    const supported = Array.isArray(result?.supportedVersions) ? result.supportedVersions : [];
+    this.#versions = supported.filter(
+      (one): one is SpecVersion => typeof one === 'string' && isSpecVersion(one),
+    );
+  }
+
+  end(): void {
+    this.#bare?.host.close();
+    this.#bare = undefined;
+  }
+
+  /** A call on a host where nothing is expected to happen. */
+  ask(verb: Verb, { conf, env = {} }: Question = {}): Promise<Reply> {
+    if (this.#bare === undefined) {
+      const host = createHost();
+      this.#bare = { host, container: host.container() };
+    }
+    const { host, container } = this.#bare;
+    return this.call(host, verb, { conf: conf ?? confOf(this.subject, this.version), container, env });
+  }
+
+  /** Gives a rule a fresh host. */
+  async scene<T>(play: (scene: Scene) => Promise<T>): Promise<T> {
+    const host = createHost();
+    try {
+      return await play(new Scene(this, host));
+    } finally {
+      host.close();
+    }
+  }
+
+  /** An ordinary ADD and DEL, done once. */
+  trial(): Promise<Trial> {
+    this.#trial ??= this.scene(async scene => {
+      await scene.warm();
+      const pod = scene.pod();
+      const { ifname, chained } = this.subject;
+      const there = () => findLink(pod.container.route, ifname) !== undefined;
+      const existed = there();
+      const before = scene.state();
+      const added = await scene.add(pod);
+      const makesInterface = !existed && there();
+      const made = added.exitCode === 0 ? await scene.changesNow(before) : [];
+      await scene.del(pod);
+      const interfaces = scene.resultOf(pod)?.interfaces ?? [];
+      return { added, kind: chained ? 'chained' : interfaces.length ? 'main' : 'ipam', makesInterface, made };
+    });
+    return this.#trial;
+  }
+
+  /** How ADD goes in every version that the plugin supports and that has what it needs; done once. */
+  addInEachVersion(): Promise<ReadonlyMap<SpecVersion, Reply>> {
+    this.#replies ??= this.scene(async scene => {
+      const replies = new Map<SpecVersion, Reply>();
+      for (const version of this.versions) {
+        if (this.subject.chained && !atLeast(version, '0.3.0')) continue;
+        const pod = scene.pod();
+        replies.set(version, await scene.add(pod, { version }));
+        await scene.del(pod, { version });
+        await scene.leave(pod);
+      }
+      return replies;
+    });
+    return this.#replies;
+  }
+
+  /** Any call on any host; it is remembered. */
+  async call(host: TestHost, verb: Verb, options: CallOptions, alongside = false): Promise<Reply> {
+    const { subject } = this;
+    const { executable, ifname, pluginDirs, deadlineMs } = subject;
+    const call = { ifname, pluginDirs, ...options };
+    const request = requestOf(call);
+    const { late, group, ...ended } = await runIn(host.namespace.netns, [executable], {
+      env: { ...subject.env, ...environmentOf(verb, call) },
+      stdin: request,
+      timeoutMs: deadlineMs,
+    });
+    const running = alongside ? [] : await this.#endLeftovers(host);
+    killGroup(group);
+    const reply = toReply(ended);
+    this.calls.push({ verb, request, reply, late, running });
+    return reply;
+  }
+
+  async #endLeftovers(host: TestHost): Promise<string[]> {
+    const inodes = host.places().map(({ netns }) => netns.ino);
+    if (!processesIn(inodes).length) return [];
+    await Bun.sleep(GRACE_MS);
+    return processesIn(inodes).map(pid => {
+      const name = nameOfProcess(pid);
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // It has just ended.
+      }
+      return name;
+    });
+  }
+}

@@ -1,0 +1,64 @@
+// Which rules of the protocol does an executable keep?
+import { describeError } from '../cni/errors.ts';
+import type { SpecVersion } from '../cni/version.ts';
+import { Exam } from './exam.ts';
+import { Broken, type Finding, type Rule, Skipped } from './rule.ts';
+import { RULES } from './rules.ts';
+import type { Subject } from './subject.ts';
+
+/** What an examination has found. */
+export interface Report {
+  readonly executable: string;
+  /** Versions that the plugin says it supports. */
+  readonly versions: readonly SpecVersion[];
+  readonly findings: readonly Finding[];
+  /** Whether no rule that must be kept is broken. */
+  readonly ok: boolean;
+  readonly calls: number;
+}
+
+/**
+ * Examines an executable on hosts of its own. Files are the machine's, unless the caller has seen to that: a plugin that
+ * keeps some is to be told where in its configuration.
+ */
+export async function examine(
+  subject: Subject,
+  tell: (finding: Finding) => void = () => {},
+  rules: readonly Rule[] = RULES,
+): Promise<Report> {
+  const exam = new Exam(subject);
+  const findings: Finding[] = [];
+  try {
+    await exam.begin();
+    for (const rule of rules) {
+      const finding = await examineRule(exam, rule);
+      findings.push(finding);
+      tell(finding);
+    }
+  } finally {
+    exam.end();
+  }
+  const ok = findings.every(({ rule, outcome }) => outcome !== 'broken' || rule.level !== 'must');
+  return { executable: subject.executable, versions: exam.versions, findings, ok, calls: exam.calls.length };
+}
+
+async function examineRule(exam: Exam, rule: Rule): Promise<Finding> {
+  const reason = await reasonToSkip(exam, rule);
+  if (reason !== undefined) return { rule, outcome: 'skipped', details: reason };
+  try {
+    await rule.check(exam);
+    return { rule, outcome: 'kept' };
+  } catch (thrown) {
+    if (thrown instanceof Broken) return { rule, outcome: 'broken', details: thrown.message };
+    if (thrown instanceof Skipped) return { rule, outcome: 'skipped', details: thrown.message };
+    throw new Error(`Cannot examine "${rule.id}": ${describeError(thrown)}`, { cause: thrown });
+  }
+}
+
+async function reasonToSkip(exam: Exam, { needs }: Rule): Promise<string | undefined> {
+  if (needs === 'nothing') return undefined;
+  if (exam.subject.conf === undefined) return 'no configuration was given';
+  if (needs === 'configuration') return undefined;
+  const { added } = await exam.trial();
+  return added.exitCode === 0 && added.result ? undefined : 'ADD does not succeed';
+}

@@ -1,0 +1,85 @@
+// What is a rule of the protocol, and how does it come out?
+import type { ErrorCode } from '../cni/errors.ts';
+import type { Reply } from '../testing/call.ts';
+import type { Exam } from './exam.ts';
+
+/** What the specification says with MUST, and what it or the reference's habits make good manners. */
+export type Level = 'must' | 'should';
+
+/** What has to be given or to work before a rule can be examined. */
+export type Needs = 'nothing' | 'configuration' | 'attachment';
+
+/** One rule, and how it is examined. */
+export interface Rule {
+  /** `group/name`; stays the same from release to release. */
+  readonly id: string;
+  /** What a plugin does that keeps the rule, in the present tense. */
+  readonly title: string;
+  readonly level: Level;
+  /** Where it is written. */
+  readonly source: string;
+  readonly needs: Needs;
+  /** Returns when the rule is kept; throws {@link Broken} or {@link Skipped} otherwise. */
+  check(exam: Exam): Promise<void> | void;
+}
+
+/** How one rule came out. */
+export interface Finding {
+  readonly rule: Rule;
+  readonly outcome: 'kept' | 'broken' | 'skipped';
+  /** What was seen, or why nothing was. */
+  readonly details?: string;
+}
+
+/** The rule is broken; the message says what was seen. */
+export class Broken extends Error {}
+
+/** The rule does not apply, or cannot be examined here; the message says why. */
+export class Skipped extends Error {}
+
+/** Ends the examination of a rule unless the condition holds. */
+export function insist(condition: unknown, seen: string): asserts condition {
+  if (!condition) throw new Broken(seen);
+}
+
+/** Ends the examination of a rule that does not apply. */
+export function skipUnless(condition: unknown, why: string): asserts condition {
+  if (!condition) throw new Skipped(why);
+}
+
+/** The plugin must have succeeded. */
+export function insistOk(reply: Reply, what: string): void {
+  insist(reply.exitCode === 0, `${what}: ${describeReply(reply)}`);
+}
+
+/** The plugin must have failed with one of the codes; any code when none is given. */
+export function insistError(
+  reply: Reply,
+  what: string,
+  ...codes: (typeof ErrorCode)[keyof typeof ErrorCode][]
+): void {
+  insist(reply.exitCode !== 0, `${what}: it succeeds`);
+  insist(reply.error, `${what}: ${describeReply(reply)}`);
+  const { code } = reply.error;
+  const expected = `expected ${codes.join(' or ')}`;
+  insist(
+    !codes.length || (codes as number[]).includes(code),
+    `${what}: ${describeReply(reply)}, ${expected}`,
+  );
+}
+
+/** A reply in a few words. */
+export function describeReply({ exitCode, error, stdout, stderr }: Reply): string {
+  if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quote(stdout)}`;
+  if (error) {
+    const details = error.details ? ` (${quote(error.details)})` : '';
+    return `code ${error.code} ${quote(error.msg)}${details}`;
+  }
+  const said = stdout.trim() || stderr.trim();
+  return `exit status ${exitCode} without an error object${said === '' ? '' : `, says ${quote(said)}`}`;
+}
+
+function quote(text: string): string {
+  const line = text.trim().replace(/\s+/g, ' ');
+  return JSON.stringify(line.length > 200 ? `${line.slice(0, 200)}…` : line);
+}

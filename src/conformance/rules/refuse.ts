@@ -1,0 +1,117 @@
+// Does ADD refuse what cannot be, and leave nothing of the attempt?
+import { ErrorCode } from '../../cni/errors.ts';
+import { createLink, findLink } from '../../netlink/rtnl/link.ts';
+import type { Exam } from '../exam.ts';
+import { warm } from '../play.ts';
+import type { Pod } from '../pod.ts';
+import { insist, insistError, insistOk, type Rule, skipUnless } from '../rule.ts';
+import type { Scene } from '../scene.ts';
+
+const ADD = 'SPEC: ADD';
+
+/** Rules of an ADD that cannot work. */
+export const REFUSE_RULES: readonly Rule[] = [
+  {
+    id: 'add/existing-interface',
+    title: 'ADD fails when the container has an interface of that name',
+    level: 'must',
+    source: ADD,
+    needs: 'attachment',
+    check: exam =>
+      occupied(exam, async (scene, pod) => {
+        insistError(await scene.add(pod), 'ADD');
+        const { ifname } = exam.subject;
+        insist(findLink(pod.container.route, ifname), `${ifname}, which was there before, is gone`);
+      }),
+  },
+  {
+    id: 'add/failure-clean',
+    title: 'an ADD that fails leaves nothing behind',
+    level: 'should',
+    source: ADD,
+    needs: 'attachment',
+    check: exam =>
+      occupied(exam, async (scene, pod) => {
+        const before = scene.state();
+        await scene.add(pod);
+        const left = await scene.changes(before);
+        insist(!left.length, left.join('; '));
+      }),
+  },
+  {
+    id: 'add/failure-then-del',
+    title: 'DEL takes back what an ADD that failed has left',
+    level: 'must',
+    source: ADD,
+    needs: 'attachment',
+    check: exam =>
+      occupied(exam, async (scene, pod, before) => {
+        await scene.add(pod);
+        insistOk(await scene.del(pod), 'DEL');
+        await scene.leave(pod);
+        const left = await scene.changes(before);
+        insist(!left.length, left.join('; '));
+      }),
+  },
+  {
+    id: 'add/no-netns',
+    title: 'ADD fails when there is nothing at CNI_NETNS',
+    level: 'must',
+    source: ADD,
+    needs: 'attachment',
+    async check(exam) {
+      const { kind, made } = await exam.trial();
+      const enters = kind === 'main' || made.some(line => !/^(host|files): /.test(line));
+      skipUnless(enters, 'it does nothing in the container');
+      await warm(exam, async scene => {
+        const pod = scene.pod();
+        insistError(await scene.add(pod, { env: { CNI_NETNS: '/run/netns/none-of-that-name' } }), 'ADD');
+      });
+    },
+  },
+  {
+    id: 'add/own-netns',
+    title: "ADD refuses the plugin's own namespace, with code 8",
+    level: 'should',
+    source: 'reference skeleton',
+    needs: 'attachment',
+    check: exam => intoOwnNetns(exam, reply => insistError(reply, 'ADD', ErrorCode.invalidNetns)),
+  },
+  {
+    id: 'add/own-netns-untouched',
+    title: "and has not touched the host's interfaces by then",
+    level: 'should',
+    source: 'good manners',
+    needs: 'attachment',
+    check: exam => intoOwnNetns(exam, (_, left) => insist(!left.length, left.join('; '))),
+  },
+];
+
+/** A pod that has an interface of that name already. */
+async function occupied(
+  exam: Exam,
+  play: (scene: Scene, pod: Pod, before: ReturnType<Scene['state']>) => Promise<void>,
+): Promise<void> {
+  const { kind, makesInterface } = await exam.trial();
+  skipUnless(kind === 'main' && makesInterface, 'it does not make CNI_IFNAME');
+  await warm(exam, async scene => {
+    const before = scene.state();
+    const pod = scene.pod();
+    const peer = { name: 'occupant' };
+    createLink(pod.container.route, { name: exam.subject.ifname, kind: 'veth', peer });
+    await play(scene, pod, before);
+  });
+}
+
+async function intoOwnNetns(
+  exam: Exam,
+  look: (reply: Awaited<ReturnType<Scene['add']>>, left: string[]) => void,
+) {
+  skipUnless((await exam.trial()).kind !== 'ipam', 'it does nothing in the container');
+  await warm(exam, async scene => {
+    const pod = scene.pod();
+    const before = scene.state();
+    const reply = await scene.add(pod, { env: { CNI_NETNS: scene.host.namespace.path } });
+    look(reply, await scene.changes(before));
+  });
+}

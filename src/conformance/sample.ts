@@ -1,0 +1,44 @@
+// Where does a configuration come from with which a plugin can be examined?
+import { readFileSync } from 'node:fs';
+import { loadFile } from '../chain/load.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { type JsonObject, parseObject } from '../cni/json.ts';
+import { configureLinks, offerCapabilities } from '../lab/capabilities.ts';
+
+/** A configuration, and whether the plugin stands behind another. */
+export interface Sample {
+  readonly conf: JsonObject;
+  readonly chained: boolean;
+}
+
+/** A JSON object in a file. @throws CniError when there is none */
+export function readObject(file: string): JsonObject {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const reason = (cause as { code?: string }).code ?? String(cause);
+    throw new CniError(ErrorCode.ioFailure, `Cannot read "${file}": ${reason}`, { cause });
+  }
+  return parseObject(text, `"${file}"`);
+}
+
+/**
+ * The first entry of a list for a plugin of that type, with capability arguments as `catena try` offers them.
+ * @throws CniError when the list has none
+ */
+export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
+  const list = loadFile(file);
+  const at = list.plugins.findIndex(entry => entry.type === type);
+  const link = configureLinks(list, offerCapabilities(list, capabilities))[at];
+  if (link === undefined) {
+    const types = list.plugins.map(entry => `"${entry.type}"`).join(', ');
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot find "${type}" in "${file}": its plugins are ${types}`,
+    );
+  }
+  const { conf, runtimeConfig } = link;
+  const given = Object.keys(runtimeConfig).length ? { runtimeConfig } : {};
+  return { conf: { ...conf, name: list.name, ...given }, chained: at > 0 };
+}
