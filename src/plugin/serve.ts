@@ -1,7 +1,7 @@
 // How does one request become one reply?
 import { parseCniArgs } from '../cni/cni-args.ts';
 import { type Command, parseEnv, parseNetworkName } from '../cni/env.ts';
-import { CniError, describeError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { decode, type JsonObject, parseObject } from '../cni/json.ts';
 import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
 import {
@@ -63,8 +63,13 @@ export async function serve(
   } catch (thrown) {
     const error = toCniError(thrown);
     if (error.code === ErrorCode.internal) log.debug(stackOf(thrown));
-    return { exitCode: 1, stdout: JSON.stringify(error.toReply(version), null, 4), log };
+    return { exitCode: 1, stdout: JSON.stringify(replyOf(error, version), null, 4), log };
   }
+}
+
+/** What a runner notices has code 0; in a link's reply that would read as "no error". */
+function replyOf(error: CniError, version: string | undefined): ErrorReply {
+  return { ...error.toReply(version), code: error.code || ErrorCode.internal };
 }
 
 /** Versions a link supports, oldest first. */

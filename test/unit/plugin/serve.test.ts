@@ -169,6 +169,15 @@ describe('serve() failures', () => {
     expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'oops' });
   });
 
+  test('a delegate that is not there is code 999, too: 0 would read as success', async () => {
+    const definition = sample({
+      add() {
+        throw new CniError(0, 'Cannot find plugin "x"');
+      },
+    });
+    expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'Cannot find plugin "x"' });
+  });
+
   test('a failed ADD takes its steps back, last first, and keeps the first error', async () => {
     const undone: string[] = [];
     const definition = sample({
