@@ -7,7 +7,7 @@ export type TableName = 'links' | 'chains';
 
 /** A difference that may occur; it explains a finding when all that it names fits. */
 export interface Difference {
-  /** Fits the place: `ADD/host/link/br0/mtu`; steps that fail on both sides read `ADD (fails)`. */
+  /** Fits the place: `ADD/host/interface/br0/link/mtu`; steps that fail on both sides read `ADD (fails)`. */
   readonly path: RegExp;
   /** Fits the row's name; default every row. */
   readonly rows?: RegExp;
@@ -19,5 +19,175 @@ export interface Difference {
   readonly in?: TableName;
 }
 
+const onlyOurs = ({ reference }: Finding): boolean => reference === undefined;
+const onlyReference = ({ ours }: Finding): boolean => ours === undefined;
+const from = (reference: unknown, ours: unknown) => (finding: Finding) => {
+  return Object.is(finding.reference, reference) && Object.is(finding.ours, ours);
+};
+
 /** Every one has to occur, and nothing else may. */
-export const DIFFERENCES: readonly Difference[] = [];
+export const DIFFERENCES: readonly Difference[] = [
+  {
+    path: /\/reply\/result\/dns$/,
+    when: onlyReference,
+    reason: 'dns without content is left out, as the reference does since 1.2',
+    quirk: 'bridge 1.2',
+  },
+  {
+    path: /\/interface\/[^/]+\/link\/txqlen$/,
+    when: from(undefined, 1000),
+    reason: 'both ends of the pair keep the usual queue length, so that a shaper put on them later works',
+    quirk: 'bridge 23',
+  },
+  {
+    path: /\/link\/ifalias$/,
+    when: onlyOurs,
+    reason: 'the alias names bridge and attachment, so that DEL and GC find them without the namespace',
+    quirk: 'bridge 3',
+  },
+  {
+    path: /\/address\/[^/]+\/\d+\/nodad$/,
+    when: onlyOurs,
+    reason: 'IPv6 addresses work at once: nobody else can have them, unless enabledad asks to look',
+    quirk: 'bridge 20',
+  },
+  {
+    path: /\/interface\/(br0|cni0)\/sysctl\/ipv6\/conf\/accept_dad$/,
+    when: from('1', '0'),
+    reason: 'IPv6 addresses of a bridge of ours work at once',
+    quirk: 'bridge 20',
+  },
+  {
+    path: /\/sysctl\/ipv6\/conf\/ndisc_notify$/,
+    when: from('0', '1'),
+    reason: 'neighbours hear of the IPv6 addresses at once, so that none is misled by an earlier owner',
+    quirk: 'bridge 21',
+  },
+  {
+    path: /\/sysctl\/ipv6\/conf\/keep_addr_on_down$/,
+    when: from('0', '1'),
+    reason: 'IPv6 addresses survive a down, as with the reference since 1.2',
+    quirk: 'bridge 1.2',
+  },
+  {
+    path: /\/files\/leases\/podnet\/\.catena-owners$/,
+    when: onlyOurs,
+    reason: 'an index of owners, so that no call reads every lease',
+    quirk: 'bridge 44',
+  },
+  {
+    path: /\/files\/run\//,
+    when: onlyOurs,
+    reason: 'a lock lets a bridge come and go without a race',
+    quirk: 'bridge 8',
+  },
+  {
+    path: /\/files\/leases\/podnet\/lock$/,
+    when: onlyReference,
+    reason: 'a call without anything to reserve or release makes no directory',
+    in: 'links',
+  },
+  {
+    path: /^DEL[^/]*\/host\/interface\/(br0|cni0)$/,
+    when: onlyReference,
+    reason: 'a bridge that the link made goes with its last port',
+    quirk: 'bridge 3.8',
+  },
+  {
+    path: /^ADD \(fails\)\/(host|twin-\d)\/interface\/[^/]+$/,
+    when: onlyReference,
+    reason: 'a failed ADD leaves no interface behind',
+    quirk: 'bridge 1, 2, 37',
+    in: 'links',
+  },
+  {
+    path: /\(fails\)\/reply\/code$/,
+    when: ({ reference, ours }) =>
+      reference === 999 && [2, 4, 7, 8, 11, 50, 100, 101, 102].includes(Number(ours)),
+    reason: 'an error has a code of its own where the reference has 999 for all',
+    quirk: 'bridge 36',
+    in: 'links',
+  },
+  // Where the reference fails and we do not, or the reverse, all that follows differs.
+  ...diverging({
+    'bridge, negative mtu': ['a negative MTU is refused', 'bridge 31'],
+    'bridge, two range sets of IPv4 with gateways': ['a bridge has a gateway for each set', 'bridge 10'],
+    'bridge, two range sets of IPv4 with gateways, forceAddress': [
+      'gateways of other subnets are no conflict',
+      'bridge 10',
+    ],
+    'bridge, default route of IPAM without gateway': [
+      'a default route without gateway gets that of its family, once',
+      'bridge 8',
+    ],
+    'bridge, no IPAM, CHECK': ['CHECK works without IPAM', 'bridge 13'],
+    'bridge exists, with a foreign IPv4 address': ['foreign addresses are no conflict', 'bridge 11'],
+    'bridge, routes': ['CHECK knows which routes need no gateway', 'bridge 14'],
+    'bridge, CHECK: the gateway address is missing': ['CHECK looks at the gateway', 'bridge 15'],
+    'bridge, DEL without namespace': ['DEL finds the pair without the namespace', 'bridge 3'],
+    'bridge, DEL with a file that is no namespace': ['what is no namespace is gone', 'bridge 4'],
+    'host-local, wanted address with a lease already': ['one address per set, also when wanted', 'bridge 39'],
+    'loopback, with another address': ['further addresses on lo are left alone', 'loopback 2'],
+    'loopback, version 0.2.0': ['results have the shape of their version', 'loopback 2'],
+    'loopback, version 0.4.0': ['results have the shape of their version', 'loopback 2'],
+    'refused: the same route twice': ['a route that is there already is fine', 'bridge 8'],
+    'refused: the own namespace': ['refused before anything is done', 'bridge 35'],
+  }),
+  {
+    path: /^DEL\/(reply\/(failed|code|result)|files\/leases\/podnet\/10\.88\.0\.2)$/,
+    rows: /^host-local, |^refused: IPAM with a bad range$/,
+    when: ({ reference }) => reference !== '',
+    reason: 'release does not depend on whether ranges make sense',
+    quirk: 'bridge 38',
+    in: 'links',
+  },
+  {
+    path: /\/(interfaces\/0\/mac|interface\/br0\/(link\/address|(address|route)\/.*fe80::\([^)]*\)[^/]*))$/,
+    when: ({ reference, ours }) => !(reference === undefined && ours === undefined),
+    rows: /^bridge, (?!.*both families)/,
+    reason: 'a bridge has a hardware address of its own from the start, and keeps it when ports come and go',
+    quirk: 'bridge 9',
+    in: 'links',
+  },
+  {
+    path: /\/interface\/br0\/sysctl\/ipv6\/conf\/accept_ra$/,
+    rows: /^bridge exists/,
+    when: from('0', '1'),
+    reason: 'a bridge of somebody else keeps its settings',
+    in: 'links',
+  },
+  {
+    path: /^(ADD \(fails\)|DEL)\/host\/interface\/br0\/(link|address|route)\//,
+    rows: /^bridge exists, (with an )?overlapping/,
+    reason: 'a failed ADD leaves a bridge of somebody else as it was: down',
+    quirk: 'bridge 1',
+    in: 'links',
+  },
+  {
+    path: /\/files\/leases\/podnet\/(last_reserved_ip\.\d|lock)$/,
+    rows: /^(bridge|refused)/,
+    when: onlyOurs,
+    reason: 'IPAM comes first, so that an exhausted range makes no bridge',
+    quirk: 'bridge 37',
+    in: 'links',
+  },
+  {
+    path: /\/files\/leases\/podnet\/(last_reserved_ip\.\d)$/,
+    rows: /^host-local/,
+    when: onlyReference,
+    reason: 'nothing is reserved before every set has an address to give',
+    quirk: 'bridge 39',
+    in: 'links',
+  },
+];
+
+/** Rows of which whatever follows is explained by one thing: by name, the reason and the quirk. */
+function diverging(rows: Readonly<Record<string, readonly [reason: string, quirk: string]>>): Difference[] {
+  return Object.entries(rows).map(([name, [reason, quirk]]) => {
+    return { path: /^(ADD|CHECK|DEL)/, rows: exactly(name), reason, quirk, in: 'links' };
+  });
+}
+
+function exactly(name: string): RegExp {
+  return new RegExp(`^${name.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`);
+}

@@ -33,7 +33,7 @@ export async function createTwin(side: Side, row: TwinRow): Promise<Twin> {
     common: new Map([
       [lab.tmp, '{tmp}'],
       [lab.host.path, '{host}'],
-      ...containers.map(({ path, id }) => [path, `{${id}}`] as const),
+      ...containers.map(({ path, id }) => [path, id] as const),
     ]),
     async take(step) {
       if (typeof step === 'object' && 'probe' in step) {

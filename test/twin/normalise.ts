@@ -41,7 +41,7 @@ function numberVeths(text: string): string {
 /** A bridge may take the address of a port, so ports come first; who had an address first names it. */
 function nameMacs(observed: unknown, fixed: ReadonlySet<string>): Map<string, string> {
   const holders: [mac: string, holder: string][] = [];
-  collectHolders(observed, '', holders);
+  collectHolders(observed, [], holders);
   const isPort = (holder: string): boolean => /veth#|eth/.test(holder);
   const ordered = [
     ...holders.filter(([, holder]) => isPort(holder)),
@@ -59,16 +59,16 @@ function nameMacs(observed: unknown, fixed: ReadonlySet<string>): Map<string, st
   return names;
 }
 
-/** Finds `{name, mac, sandbox}` of results, and links, which are kept below the name of their interface. */
-function collectHolders(value: unknown, key: string, holders: [string, string][]): void {
+/** Finds `{name, mac, sandbox}` of results, and links, which are kept below namespace and name. */
+function collectHolders(value: unknown, path: readonly string[], holders: [string, string][]): void {
   if (typeof value !== 'object' || value === null) return;
   const row = value as Row;
   if (typeof row.mac === 'string' && typeof row.name === 'string') {
     holders.push([row.mac, `${row.sandbox ?? 'host'}/${row.name}`]);
   } else if (row.link?.link_type === 'ether') {
-    holders.push([row.link.address, key]);
+    holders.push([row.link.address, `${path.at(-3)}/${path.at(-1)}`]);
   }
-  for (const [name, child] of Object.entries(row)) collectHolders(child, name, holders);
+  for (const [name, child] of Object.entries(row)) collectHolders(child, [...path, name], holders);
 }
 
 function macOfLinkLocal(address: string): string | undefined {

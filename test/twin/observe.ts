@@ -8,8 +8,8 @@ import type { Lab, Namespace, Row } from '../helpers/netns.ts';
 /** State by kind, then by name: `interface/br0/link/mtu`. */
 export type Observation = Record<string, Record<string, unknown>>;
 
-// Numbers that the kernel gives in order, and identifiers that it makes of a bridge's hardware address.
-const DERIVED = new Set(['ifindex', 'link_index', 'link_netnsid', 'bridge_id', 'root_id']);
+// Numbers that the kernel gives in order, identifiers that it makes of a bridge's hardware address, and a passing state.
+const LEFT_OUT = new Set(['ifindex', 'link_index', 'link_netnsid', 'bridge_id', 'root_id', 'tentative']);
 
 // Packet filter tables of address translation: both sides reach the same by other means, so probes compare the effect.
 const TRANSLATION = /^(ip|ip6) (nat|mangle)$|^inet catena_/;
@@ -23,24 +23,26 @@ export async function observeNamespace(
   await settle(lab, ns);
   const dump = await lab.dump(ns);
   const sysctls = await sysctlsOf(lab, ns);
-  const interfaces = dump.links.map(({ ifname, ...link }) => {
+  const interfaces = dump.links.map(link => {
+    const { ifname } = link;
     const own = (row: Row): boolean => (row.dev ?? row.ifname) === ifname;
+    const steady = link.linkinfo?.info_kind === 'bridge' ? withoutCarrier : (rows: Row[]) => rows;
     return [
       ifname,
       {
-        link: JSON.parse(JSON.stringify(link, (key, value) => (DERIVED.has(key) ? undefined : value))),
+        link: steady([link])[0],
         address: byKey(
           dump.addresses.find(own)?.addr_info,
           ({ local, prefixlen }) => `${local}/${prefixlen}`,
         ),
-        route: byKey(dump.routes.filter(own), nameOfRoute),
+        route: byKey(steady(dump.routes.filter(own)), nameOfRoute),
         qdisc: byKey(dump.qdiscs.filter(own), qdisc => qdisc.kind),
         filter: byKey(dump.filters.filter(own), filter => filter.kind ?? ''),
         sysctl: sysctls.get(ifname),
       },
     ];
   });
-  return {
+  const seen: Observation = {
     interface: Object.fromEntries(interfaces),
     route: byKey(
       dump.routes.filter(route => route.dev === undefined),
@@ -50,6 +52,7 @@ export async function observeNamespace(
     nft: packetFilter(dump, wholePacketFilter),
     sysctl: sysctls.get('') ?? {},
   };
+  return JSON.parse(JSON.stringify(seen, simplify));
 }
 
 /** Every file below a directory with its content; lock files have none that matters. */
@@ -67,6 +70,22 @@ async function settle(lab: Lab, ns: Namespace): Promise<void> {
     if (stdout === '') return;
     await Bun.sleep(20);
   }
+}
+
+/** Flags have no order, so they are compared by name. */
+function simplify(key: string, value: unknown): unknown {
+  if (LEFT_OUT.has(key)) return undefined;
+  if (key !== 'flags' || !Array.isArray(value)) return value;
+  return Object.fromEntries(value.map(flag => [flag, true]));
+}
+
+/** Whether a bridge has a carrier follows its ports up to a second later: whichever side is slower would be right. */
+function withoutCarrier(rows: readonly Row[]): Row[] {
+  const late = ['NO-CARRIER', 'LOWER_UP', 'linkdown'];
+  return rows.map(({ operstate, ...row }) => ({
+    ...row,
+    flags: row.flags.filter((flag: string) => !late.includes(flag)),
+  }));
 }
 
 function nameOfRoute({ table, type, dst, gateway, metric }: Row): string {
