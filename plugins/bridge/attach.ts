@@ -1,73 +1,98 @@
 // In which steps does ADD connect a container to the bridge, and how is each taken back?
 import { configureContainer } from '../../src/attach/container.ts';
-import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
-import { removeAddress } from '../../src/netlink/rtnl/addr.ts';
-import { type Link, removeLink, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
+import { getLink, type Link, removeLink, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import type { BridgeConf } from './config.ts';
-import { ensureBridge, ensureGateways, removeUnusedBridge, withBridgeLock } from './kernel/bridge.ts';
-import { requestedMac } from './mac.ts';
+import { ensureBridge, isOurs } from './kernel/bridge.ts';
+import { ensureGateways, keepMac } from './kernel/gateway.ts';
+import { withBridgeLock } from './kernel/lock.ts';
+import { ensureMacspoof, removeMacspoof } from './kernel/macspoof.ts';
+import { setPortVlans } from './kernel/vlan.ts';
+import { ensureGatewayPort } from './kernel/vlan-gateway.ts';
 import type { Addressing } from './plan.ts';
+import { planVlans } from './vlans.ts';
 
-/** The bridge and the pair of an attachment. */
+/** What ADD connected. */
 export interface Attached extends Pair {
   readonly bridge: Link;
+  /** What carries the gateway of a VLAN; without one the bridge does. */
+  readonly gatewayPort: Link | undefined;
 }
 
 const VANISHED_ATTEMPTS = 3;
 
-/** Bridge, pair and, with addressing, everything on layer 3 but masquerading. Registers its own undoing. */
-export function attach(call: Call<BridgeConf>, addressing: Addressing | undefined): Attached {
+/**
+ * Bridge, pair and, with addressing, everything on layer 3 but masquerading and forwarding. Registers its own undoing.
+ * @param mac hardware address that the container's interface is to have
+ */
+export function attach(
+  call: Call<BridgeConf>,
+  addressing: Addressing | undefined,
+  mac: string | undefined,
+): Attached {
   const { conf } = call;
-  const attached = connect(call, addressing);
+  const attached = connect(call, addressing, mac);
   trySysctl(`net/ipv6/conf/${attached.host.name}/accept_ra`, '0');
+  // Before the interface is up: nothing gets out unchecked.
+  if (conf.macspoofchk) restrict(call, attached);
   if (addressing) {
     configureContainer(call, attached.container, addressing, conf.enabledad);
   } else if (!conf.disableContainerInterface) {
     setLink(call.container, attached.container.index, { up: true });
   }
-  ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));
   return attached;
 }
 
 /** Under the bridge's lock, so that nobody of ours removes the bridge between its making and its first port. */
-function connect(call: Call<BridgeConf>, addressing: Addressing | undefined): Attached {
+function connect(
+  call: Call<BridgeConf>,
+  addressing: Addressing | undefined,
+  mac: string | undefined,
+): Attached {
   const { conf, host } = call;
-  const mac = requestedMac(call);
+  const gateways = addressing?.gateways ?? [];
   return withBridgeLock(conf.bridge, () => {
     for (let attempt = 1; ; attempt++) {
-      const { link: bridge } = ensureBridge(host, {
-        name: conf.bridge,
-        mtu: conf.mtu,
-        promisc: conf.promiscMode,
-      });
-      call.onFailure(`remove bridge "${conf.bridge}"`, () =>
-        withBridgeLock(conf.bridge, () => removeUnusedBridge(host, conf.bridge)),
-      );
+      const bridge = ensureBridge(call);
       try {
-        const added = ensureGateways(host, bridge, addressing?.gateways ?? [], conf.forceAddress);
-        call.onFailure('take gateway addresses off the bridge', () => {
-          for (const cidr of added) removeAddress(host, bridge.index, cidr);
-        });
-        const pair = createPair(host, call.container, call.containerNetns, {
-          owner: attachmentOf(call),
-          master: bridge.index,
-          mtu: conf.mtu,
-          mac,
-        });
-        call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
-        const flags = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
-        if (flags.hairpin || flags.isolated) setBridgePort(host, pair.host.index, flags);
-        return { bridge, ...pair };
+        const hasPort = conf.vlan !== 0 && gateways.length > 0;
+        const gatewayPort = hasPort ? ensureGatewayPort(call, bridge) : undefined;
+        const target = ensureGateways(call, gatewayPort ?? bridge, gateways);
+        const pair = createPort(call, bridge, mac);
+        if (gatewayPort) return { ...pair, bridge: getLink(host, bridge.index), gatewayPort: target };
+        const current = isOurs(target) ? target : keepMac(host, target, gateways.length > 0);
+        return { ...pair, bridge: current, gatewayPort };
       } catch (thrown) {
         // A foreign program may have removed the bridge under our hands.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }
   });
+}
+
+function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefined): Pair {
+  const { conf, host } = call;
+  const pair = createPair(host, call.container, call.containerNetns, {
+    owner: attachmentOf(call),
+    master: bridge.index,
+    mtu: conf.mtu,
+    mac,
+  });
+  call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+  const flags = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
+  if (flags.hairpin || flags.isolated) setBridgePort(host, pair.host.index, flags);
+  const vlans = planVlans(conf);
+  if (vlans) setPortVlans(host, conf, pair.host, vlans);
+  return pair;
+}
+
+function restrict(call: Call<BridgeConf>, { host, container }: Pair): void {
+  const owner = attachmentOf(call);
+  call.onFailure('lift the restriction on hardware addresses', () => removeMacspoof(call.hostNft, owner));
+  ensureMacspoof(call.hostNft, owner, host.name, container.mac ?? '');
 }

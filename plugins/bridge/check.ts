@@ -1,19 +1,25 @@
 // Is everything that ADD made still as ADD made it?
 import { checkAddresses, checkMac, stateOf } from '../../src/attach/check.ts';
 import { checkForwarding } from '../../src/attach/forwarding.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { checkRoutes } from '../../src/attach/routes.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { IFF_PROMISC } from '../../src/netlink/rtnl/link-header.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import type { BridgeConf } from './config.ts';
+import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
+import { vlanFilteringOf } from './kernel/bridge.ts';
+import { checkMacspoof } from './kernel/macspoof.ts';
+import { checkPortVlans } from './kernel/vlan.ts';
+import { findGatewayProblem } from './kernel/vlan-gateway.ts';
 import { type Addressing, addressingOf } from './plan.ts';
+import { planVlans, wantsFiltering } from './vlans.ts';
 
 /**
- * Compares bridge, pair, addresses and routes with the result of ADD. Masquerading is looked after by its own file.
+ * Compares bridge, pair, VLANs, addresses and routes with the result of ADD. Masquerading is looked after by its own
+ * file.
  * @throws Error naming the first difference, CniError 7 without a usable prevResult
  */
 export function checkAttachment(call: Call<BridgeConf>): void {
@@ -23,7 +29,8 @@ export function checkAttachment(call: Call<BridgeConf>): void {
   }
   const bridge = checkBridge(call, prevResult);
   const container = checkContainer(call, prevResult);
-  checkPort(call, prevResult, bridge, container);
+  const port = checkPort(call, prevResult, bridge, container);
+  if (conf.macspoofchk) checkMacspoof(call.hostNft, attachmentOf(call), port.name, container.mac ?? '');
   if (!conf.ipam?.type) return;
   const addressing = addressingOf(conf, prevResult);
   checkAddresses(
@@ -32,20 +39,20 @@ export function checkAttachment(call: Call<BridgeConf>): void {
     addressing.ips.map(({ cidr }) => cidr),
   );
   checkRoutes(call.container, container, addressing.routes);
-  checkGateways(call.host, bridge, addressing);
+  checkGateways(call, bridge, addressing);
 }
 
 function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link {
   const name = `bridge "${conf.bridge}"`;
-  const link = findLink(host, conf.bridge);
-  confirm(`kind of ${name}`, 'bridge', link?.kind);
-  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const link = present(name, findLink(host, conf.bridge));
+  confirm(`kind of ${name}`, 'bridge', link.kind);
   confirm(`state of ${name}`, 'up', stateOf(link));
   if (conf.promiscMode) confirm(`promiscuous mode of ${name}`, true, (link.flags & IFF_PROMISC) !== 0);
+  if (wantsFiltering(conf)) confirm(`VLAN filtering of ${name}`, 1, vlanFilteringOf(link));
   const reported = prevResult.interfaces?.find(one => one.name === conf.bridge && !one.sandbox);
   confirm(`${name} in the result`, conf.bridge, reported?.name);
   // Without a gateway the address of a bridge that others made moves with its ports.
-  if (conf.isGateway || conf.isDefaultGateway) checkMac(name, reported, link);
+  if (wantsGateway(conf) && conf.vlan === 0) checkMac(name, reported, link);
   return link;
 }
 
@@ -54,12 +61,12 @@ function checkContainer(call: Call<BridgeConf>, prevResult: Result): Link {
   const name = `interface "${env.ifname}"`;
   const reported = prevResult.interfaces?.find(one => one.name === env.ifname && one.sandbox === env.netns);
   confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
-  const link = findLink(call.container, env.ifname);
-  confirm(`kind of ${name}`, 'veth', link?.kind);
-  if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const link = present(name, findLink(call.container, env.ifname));
+  confirm(`kind of ${name}`, 'veth', link.kind);
   // A later link such as tuning may rightly have changed it, and says so in the result.
   checkMac(name, reported, link);
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
+  // One that ADD left down is for the container to bring up.
   if (!conf.disableContainerInterface) confirm(`state of ${name}`, 'up', stateOf(link));
   return link;
 }
@@ -69,22 +76,41 @@ function checkPort(
   prevResult: Result,
   bridge: Link,
   container: Link,
-): void {
-  const port = findLink(host, container.peer);
+): Link {
   const name = `host end of "${container.name}"`;
-  const reported = prevResult.interfaces?.find(one => one.name === port?.name && !one.sandbox);
-  confirm(`${name} in the result`, port?.name, reported?.name);
-  if (port === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
+  const port = present(name, findLink(host, container.peer));
+  const reported = prevResult.interfaces?.find(one => one.name === port.name && !one.sandbox);
+  confirm(`${name} in the result`, port.name, reported?.name);
   checkMac(name, reported, port);
   confirm(`bridge of ${name}`, bridge.index, port.master);
   confirm(`state of ${name}`, 'up', stateOf(port));
+  if (conf.mtu) confirm(`MTU of ${name}`, conf.mtu, port.mtu);
+  const vlans = planVlans(conf);
+  if (vlans) checkPortVlans(host, bridge, port, vlans);
   const flags = port.attrs.linkinfo?.portData;
-  if (flags === undefined || flags instanceof Uint8Array) return;
+  if (flags === undefined || flags instanceof Uint8Array) return port;
   confirm(`hairpin mode of ${name}`, conf.hairpinMode, flags.hairpin === 1);
   confirm(`isolation of ${name}`, conf.portIsolation, flags.isolated === 1);
+  return port;
 }
 
-function checkGateways(socket: NetlinkSocket, bridge: Link, { gateways }: Addressing): void {
-  checkAddresses(socket, bridge, gateways);
+function checkGateways({ conf, host }: Call<BridgeConf>, bridge: Link, { gateways }: Addressing): void {
+  if (gateways.length === 0) return;
+  const target = conf.vlan ? checkGatewayPort(host, conf, bridge) : bridge;
+  checkAddresses(host, target, gateways);
   checkForwarding(gateways.map(({ ip }) => ip));
+}
+
+function checkGatewayPort(host: Call['host'], conf: BridgeConf, bridge: Link): Link {
+  const name = gatewayPortName(conf);
+  const link = present(`gateway of VLAN ${conf.vlan}`, findLink(host, name));
+  const problem = findGatewayProblem(host, bridge, link, conf.vlan);
+  if (problem) throw new Error(`Cannot confirm "${name}" as gateway of VLAN ${conf.vlan}: ${problem}`);
+  confirm(`state of "${name}"`, 'up', stateOf(link));
+  return link;
+}
+
+function present(what: string, link: Link | undefined): Link {
+  if (link === undefined) throw new Error(`Cannot confirm ${what}: it is gone`);
+  return link;
 }

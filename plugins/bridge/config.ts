@@ -4,7 +4,21 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
 
-/** Options of a `"type": "bridge"` entry. The README's table repeats these descriptions. */
+/** VLANs that a frame can carry; 0 means none, 4095 is reserved (IEEE 802.1Q). */
+export const FIRST_VLAN = 1;
+export const LAST_VLAN = 4094;
+
+/** One VLAN, or those from one to another, or both. */
+const Trunk = z.looseObject({
+  id: z.optional(z.int()),
+  minID: z.optional(z.int()),
+  maxID: z.optional(z.int()),
+});
+
+/**
+ * Options of a `"type": "bridge"` entry. The README's table repeats these descriptions. Values that make no sense are
+ * left to {@link validateBridgeConf}: DEL must work with them.
+ */
 export const BridgeConf = z.extend(PluginConfig, {
   /** Name of the bridge; created when missing. */
   bridge: z._default(z.string(), 'cni0'),
@@ -16,55 +30,88 @@ export const BridgeConf = z.extend(PluginConfig, {
   forceAddress: z._default(z.boolean(), false),
   /** Masquerade what containers send beyond their own subnet. */
   ipMasq: z._default(z.boolean(), false),
-  /** Packet filter used for masquerading. */
-  ipMasqBackend: z.optional(z.enum(['nftables', 'iptables'])),
+  /** Packet filter used for masquerading: `nftables` or `iptables`. */
+  ipMasqBackend: z.optional(z.string()),
   /** MTU in bytes of a new bridge and of both veth ends; 0 leaves the kernel's default. */
   mtu: z._default(z.int(), 0),
   /** Let the port send frames back to where they came from. */
   hairpinMode: z._default(z.boolean(), false),
   /** Switch the bridge to promiscuous mode. */
   promiscMode: z._default(z.boolean(), false),
+  /** VLAN that the container's untagged frames belong to, 1 to 4094; 0 for none. */
+  vlan: z._default(z.int(), 0),
+  /** VLANs that the container may use with tags: `{"id": 7}` or `{"minID": 100, "maxID": 200}`. */
+  vlanTrunk: z.optional(z.array(Trunk)),
+  /** Leave the port in the bridge's default VLAN as well. */
+  preserveDefaultVlan: z._default(z.boolean(), false),
+  /** Drop what the container sends under another hardware address than its own. */
+  macspoofchk: z._default(z.boolean(), false),
   /** Keep the port from talking to other isolated ports. */
   portIsolation: z._default(z.boolean(), false),
   /** Detect duplicate IPv6 addresses before use, which delays the container. */
   enabledad: z._default(z.boolean(), false),
   /** Leave the container's interface down; only without IPAM. */
   disableContainerInterface: z._default(z.boolean(), false),
-  vlan: z._default(z.int().check(z.minimum(0), z.maximum(4094)), 0),
-  vlanTrunk: z.optional(z.array(z.looseObject({}))),
-  macspoofchk: z._default(z.boolean(), false),
   args: z.optional(z.looseObject({ cni: z.optional(z.looseObject({ mac: z.optional(z.string()) })) })),
   runtimeConfig: z.optional(z.looseObject({ mac: z.optional(z.string()) })),
 });
 export type BridgeConf = z.output<typeof BridgeConf>;
 
+/** Packet filters that can masquerade. */
+export const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
+
+/** Name of the interface that carries the gateway's addresses of a VLAN, on a bridge with `vlan`. */
+export function gatewayPortName({ bridge, vlan }: Pick<BridgeConf, 'bridge' | 'vlan'>): string {
+  return `${bridge}.${vlan}`;
+}
+
+/** True when the container's interface, or the VLAN's, is to have a gateway on the host. */
+export function wantsGateway({ isGateway, isDefaultGateway }: BridgeConf): boolean {
+  return isGateway || isDefaultGateway;
+}
+
 /**
- * Refuses what contradicts itself or is not built, before anything is touched.
- * @throws CniError 7, or 2 for keys that this version does not support
+ * Refuses what contradicts itself, before anything is touched.
+ * @throws CniError 7
  */
 export function validateBridgeConf(conf: BridgeConf): void {
-  const refuse = (what: string) => {
-    throw new CniError(ErrorCode.invalidConfig, `Cannot use bridge configuration: ${what}`);
-  };
-  const problem = findIfnameProblem(conf.bridge);
-  if (problem) refuse(`"bridge" is "${conf.bridge}": ${problem}`);
-  if (conf.mtu < 0 || conf.mtu > 65535)
-    refuse(`"mtu" is ${conf.mtu}, expected 68 to 65535, or 0 for the default`);
-  if (conf.hairpinMode && conf.promiscMode) refuse('"hairpinMode" and "promiscMode" exclude each other');
+  const problem = findProblem(conf) ?? findVlanProblem(conf);
+  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use bridge configuration: ${problem}`);
+}
+
+function findProblem(conf: BridgeConf): string | undefined {
+  const { bridge, mtu, ipMasqBackend } = conf;
+  const problem = findIfnameProblem(bridge);
+  if (problem) return `"bridge" is "${bridge}": ${problem}`;
+  if (mtu < 0 || mtu > 65535) return `"mtu" is ${mtu}, expected 68 to 65535, or 0 for the default`;
+  if (conf.hairpinMode && conf.promiscMode) return '"hairpinMode" and "promiscMode" exclude each other';
   if (conf.disableContainerInterface && conf.ipam?.type) {
-    refuse('"disableContainerInterface" leaves no interface for the addresses of "ipam"; remove one of them');
+    return '"disableContainerInterface" leaves no interface for the addresses of "ipam"; remove one of them';
   }
-  const unsupported = {
-    vlan: conf.vlan || undefined,
-    vlanTrunk: conf.vlanTrunk?.length ? conf.vlanTrunk : undefined,
-    macspoofchk: conf.macspoofchk || undefined,
-    ipMasqBackend: conf.ipMasqBackend === 'iptables' ? conf.ipMasqBackend : undefined,
-  };
-  for (const [key, value] of Object.entries(unsupported)) {
-    if (value === undefined) continue;
-    throw new CniError(
-      ErrorCode.unsupportedField,
-      `Cannot use bridge configuration: "${key}": ${JSON.stringify(value)} is not supported`,
-    );
+  if (ipMasqBackend !== undefined && !MASQ_BACKENDS.some(name => name === ipMasqBackend)) {
+    return `"ipMasqBackend" is "${ipMasqBackend}", expected "${MASQ_BACKENDS.join('" or "')}"`;
   }
+  return undefined;
+}
+
+function findVlanProblem(conf: BridgeConf): string | undefined {
+  const { vlan, vlanTrunk = [] } = conf;
+  const isVlan = (id: number) => id >= FIRST_VLAN && id <= LAST_VLAN;
+  const range = `${FIRST_VLAN} to ${LAST_VLAN}`;
+  if (vlan !== 0 && !isVlan(vlan)) return `"vlan" is ${vlan}, expected ${range}, or 0 for none`;
+  for (const trunk of vlanTrunk) {
+    const { id, minID, maxID } = trunk;
+    const wrong = [id, minID, maxID].find(one => one !== undefined && !isVlan(one));
+    const text = JSON.stringify(trunk);
+    if (wrong !== undefined) return `"vlanTrunk" holds ${text}, expected ${range}`;
+    if ((minID === undefined) !== (maxID === undefined)) {
+      return `"vlanTrunk" holds ${text}: "minID" and "maxID" go together`;
+    }
+    if (minID !== undefined && maxID !== undefined && minID > maxID) {
+      return `"vlanTrunk" holds ${text}: "minID" is greater than "maxID"`;
+    }
+  }
+  const name = gatewayPortName(conf);
+  const problem = vlan !== 0 && wantsGateway(conf) ? findIfnameProblem(name) : undefined;
+  return problem && `"vlan" ${vlan} needs an interface "${name}" for its gateway: ${problem}`;
 }

@@ -2,7 +2,8 @@
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { BridgeConf } from './config.ts';
-import { removeUnusedBridge, withBridgeLock } from './kernel/bridge.ts';
+import { removeUnusedBridge } from './kernel/bridge.ts';
+import { withBridgeLock } from './kernel/lock.ts';
 import { addressingOf } from './plan.ts';
 
 /** Removes the bridge after its last port, if this link made it. */

@@ -9,7 +9,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultRoute } from '../../src/cni/result.ts';
 import { type Cidr, networkOf, parseCidr } from '../../src/net/cidr.ts';
 import { offsetIp, parseIp, renderIp } from '../../src/net/ip.ts';
-import type { BridgeConf } from './config.ts';
+import { type BridgeConf, wantsGateway } from './config.ts';
 
 /** Index of the container's interface in the result; bridge and host end of the veth pair come first. */
 export const CONTAINER_INTERFACE = 2;
@@ -28,11 +28,11 @@ export interface Addressing extends ContainerAddressing {
  * @throws CniError when IPAM gave no address, or text that is none
  */
 export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
-  const wantsGateway = conf.isGateway || conf.isDefaultGateway;
+  const onHost = wantsGateway(conf);
   const ips = (ipam.ips ?? []).map(({ address, gateway }) => {
     const cidr = parseCidr(address);
     const own = gateway ? parseIp(gateway) : undefined;
-    return { cidr, gateway: own ?? (wantsGateway ? offsetIp(networkOf(cidr), 1n) : undefined) };
+    return { cidr, gateway: own ?? (onHost ? offsetIp(networkOf(cidr), 1n) : undefined) };
   });
   if (ips.length === 0) {
     throw new CniError(
@@ -45,7 +45,7 @@ export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
     : (ipam.routes ?? []);
   return {
     ips,
-    gateways: wantsGateway ? gatewaysOf(ips) : [],
+    gateways: onHost ? gatewaysOf(ips) : [],
     routes: resultRoutes.map(route => planRoute(route, ips)),
     resultRoutes,
   };
@@ -56,7 +56,7 @@ export function addressingOf(conf: BridgeConf, prevResult: Result): Addressing {
   const own = prevResult.interfaces?.findIndex(one => one.sandbox);
   const ips = (prevResult.ips ?? []).filter(ip => ip.interface === undefined || ip.interface === own);
   return planAddressing(
-    { ...conf, isDefaultGateway: false, isGateway: conf.isGateway || conf.isDefaultGateway },
+    { ...conf, isDefaultGateway: false, isGateway: wantsGateway(conf) },
     { ...prevResult, ips },
   );
 }

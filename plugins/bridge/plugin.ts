@@ -1,4 +1,5 @@
 // What does the bridge link do for each verb?
+import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
 import {
   checkMasquerade,
@@ -7,6 +8,7 @@ import {
   removeStaleMasquerade,
 } from '../../src/attach/masquerade.ts';
 import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
@@ -14,6 +16,9 @@ import { attach } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
+import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
+import { removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { renderAttachment } from './report.ts';
 
@@ -26,9 +31,10 @@ export const bridge = definePlugin({
   async add(call) {
     const { conf } = call;
     validateBridgeConf(conf);
+    const mac = requestedMac(call);
     const ipam = await askIpam(call);
     const addressing = ipam && planAddressing(conf, ipam);
-    const attached = attach(call, addressing);
+    const attached = attach(call, addressing, mac);
     if (addressing && conf.ipMasq) {
       const owner = attachmentOf(call);
       call.onFailure('stop masquerading', () => removeMasquerade(call.hostNft, owner));
@@ -38,6 +44,8 @@ export const bridge = definePlugin({
         addressing.ips.map(({ cidr }) => cidr),
       );
     }
+    if (addressing && conf.enabledad) await settleAddresses(call.container, attached.container);
+    ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));
     return renderAttachment(call, attached, ipam, addressing);
   },
 
@@ -59,6 +67,8 @@ export const bridge = definePlugin({
     // The address goes back last: nobody else may get it while something still points to it.
     await tryAll([
       () => removePair(call),
+      () => removeMacspoof(call.hostNft, attachmentOf(call)),
+      () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
       () => removeMasquerade(call.hostNft, attachmentOf(call)),
       () => removeBridge(call),
       () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
@@ -71,6 +81,7 @@ export const bridge = definePlugin({
     if (valid === undefined) return;
     await tryAll([
       () => removeStalePairs(call, valid),
+      () => removeStaleMacspoof(call.hostNft, call.network, valid),
       () => removeStaleMasquerade(call.hostNft, call.network, valid),
       () => removeBridge(call),
       () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),

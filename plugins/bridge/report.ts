@@ -9,10 +9,10 @@ import type { Attached } from './attach.ts';
 import type { BridgeConf } from './config.ts';
 import { type Addressing, CONTAINER_INTERFACE } from './plan.ts';
 
-/** The result: bridge, host end and container interface in this order, then what IPAM said. */
+/** The result: bridge, host end, container interface and a VLAN's gateway in this order, then what IPAM said. */
 export function renderAttachment(
   call: Call<BridgeConf>,
-  { bridge: link, host, container }: Attached,
+  { bridge: link, host, container, gatewayPort }: Attached,
   ipam: Result | undefined,
   addressing: Addressing | undefined,
 ): Result {
@@ -27,6 +27,7 @@ export function renderAttachment(
       sandbox: env.netns,
       ...(reportsMtu ? { mtu: container.mtu } : {}),
     },
+    ...(gatewayPort ? [{ name: gatewayPort.name, mac: gatewayPort.mac ?? '' }] : []),
   ];
   const dns = dnsOf(conf, ipam);
   const ips = addressing?.ips.map(({ cidr, gateway }) => ({

@@ -1,150 +1,137 @@
-// How does the bridge come to be, get its gateway addresses, and go?
-import { mkdirSync } from 'node:fs';
-import { runDir } from '../../../src/cni/directories.ts';
+// How does the bridge come to be, and how does it go?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { type Cidr, cidrsOverlap, renderCidr } from '../../../src/net/cidr.ts';
-import { sameIp } from '../../../src/net/ip.ts';
-import { renderMac } from '../../../src/net/mac.ts';
+import type { Cidr } from '../../../src/net/cidr.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
-import { addAddress, listAddresses, RT_SCOPE_LINK, removeAddress } from '../../../src/netlink/rtnl/addr.ts';
+import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import {
   createLink,
   findLink,
   getLink,
   type Link,
-  listLinks,
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
-import { withFlock } from '../../../src/sys/flock.ts';
-import { closeNetns, openOwnNetns } from '../../../src/sys/netns.ts';
 import { trySysctl } from '../../../src/sys/sysctl.ts';
+import type { BridgeConf } from '../config.ts';
+import { wantsFiltering } from '../vlans.ts';
+import { hasForeignAddress } from './gateway.ts';
+import { withBridgeLock } from './lock.ts';
+import { randomMac } from './random-mac.ts';
+import { ensureFiltering, refuseVlans } from './vlan.ts';
+import { removeUnusedGatewayPorts } from './vlan-gateway.ts';
 
 /** Alias of bridges that this link created and may therefore remove when their last port goes. */
 const CREATED_BY_US = 'catena:bridge';
-/** Holders do a few kernel requests; the longest, removing a bridge, waits for grace periods. */
-const LOCK_DEADLINE_MS = 20_000;
 
-/**
- * Runs a step in which the bridge must neither appear nor go by another hand of ours: attaching the first port and
- * removing the bridge after the last one would otherwise cross.
- */
-export function withBridgeLock<T>(name: string, step: () => T): T {
-  const dir = runDir();
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
-  const own = openOwnNetns();
-  closeNetns(own);
-  return withFlock(`${dir}/bridge-${own.ino}-${name}.lock`, LOCK_DEADLINE_MS, step, 0o600);
+/** True for a bridge that this link created. */
+export function isOurs(bridge: Link): boolean {
+  return bridge.attrs.alias === CREATED_BY_US;
 }
 
 /**
  * The bridge, up; created when missing, with a hardware address of its own so that it does not change with its ports.
+ * An existing one keeps what it has. Registers its own undoing; to be called under `withBridgeLock`.
+ * @throws CniError 7 when the name belongs to a link of another kind, 2 when VLANs are asked of a kernel without them
  * Same as: `ip link add <name> type bridge && ip link set <name> up`
  */
-export function ensureBridge(
-  socket: NetlinkSocket,
-  { name, mtu, promisc }: { name: string; mtu: number; promisc: boolean },
-): { link: Link; created: boolean } {
-  const existing = findLink(socket, name);
-  const link = existing ?? createBridge(socket, name, mtu);
-  if (link.kind !== 'bridge') {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use "${name}" as bridge: a link of that name exists and is ${link.kind ? `of kind ${link.kind}` : 'no bridge'}`,
-    );
+export function ensureBridge(call: Call<BridgeConf>): Link {
+  const { conf, host } = call;
+  const existing = findLink(host, conf.bridge);
+  if (existing) return adoptBridge(call, existing);
+  try {
+    return createBridge(call);
+  } catch (thrown) {
+    // Somebody else was faster: then it is theirs.
+    if (isNetlinkError(thrown, Errno.EEXIST)) return adoptBridge(call, getLink(host, conf.bridge));
+    throw thrown;
   }
-  const down = (link.flags & IFF_UP) === 0;
-  if (down || promisc) setLink(socket, link.index, { up: true, ...(promisc ? { promisc } : {}) });
-  return { link, created: existing === undefined };
 }
 
 /**
- * Puts gateway addresses on the bridge. Only an overlapping subnet is a conflict, so several range sets and foreign
- * addresses live side by side, where the reference allows one IPv4 address.
- * @returns the addresses that were not there before
- */
-export function ensureGateways(
-  socket: NetlinkSocket,
-  bridge: Link,
-  gateways: readonly Cidr[],
-  force: boolean,
-): Cidr[] {
-  const present = listAddresses(socket, bridge.index);
-  const missing = gateways.filter(gateway => !present.some(({ cidr }) => sameCidr(cidr, gateway)));
-  for (const gateway of missing) {
-    for (const { cidr, scope } of present) {
-      // The kernel's own link-local address may share fe80::/64 with a gateway.
-      if (scope === RT_SCOPE_LINK || !cidrsOverlap(cidr, gateway)) continue;
-      if (!force) {
-        throw new CniError(
-          ErrorCode.invalidConfig,
-          `Cannot add gateway ${renderCidr(gateway)} to bridge "${bridge.name}": it has ${renderCidr(cidr)}, whose subnet overlaps`,
-          { details: 'set "forceAddress": true to replace that address' },
-        );
-      }
-      removeAddress(socket, bridge.index, cidr);
-    }
-  }
-  const added = missing.filter(gateway => addUnlessPresent(socket, bridge, gateway));
-  // An explicit address pins the hardware address of a bridge that others made; ours is pinned from birth.
-  if (added.length && bridge.mac && bridge.mac !== '00:00:00:00:00:00')
-    setLink(socket, bridge.index, { mac: bridge.mac });
-  return added;
-}
-
-/**
- * Removes the bridge if this link created it, no port is left and nobody else gave it an address. To be called under
- * {@link withBridgeLock}.
+ * Removes gateway ports of VLANs that nobody is in, and then the bridge, if this link created it, no port is left and
+ * nobody else gave it an address. To be called under `withBridgeLock`.
  * @param ours addresses that come from us; undefined when that is not known
  */
 export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: readonly Cidr[]): void {
   const bridge = findLink(socket, name);
-  if (bridge?.attrs.alias !== CREATED_BY_US) return;
-  if (listLinks(socket).some(({ master }) => master === bridge.index)) return;
-  const foreign = listAddresses(socket, bridge.index).some(
-    ({ cidr, scope }) =>
-      scope !== RT_SCOPE_LINK && ours !== undefined && !ours.some(own => sameCidr(own, cidr)),
-  );
-  if (!foreign) removeLink(socket, bridge.index);
+  if (bridge?.kind !== 'bridge') return;
+  // Only a bridge that keeps VLANs apart has gateway ports.
+  const filters = vlanFilteringOf(bridge) === 1;
+  if (!filters && !isOurs(bridge)) return;
+  const ports = listBridgePorts(socket, bridge.index);
+  const left = filters ? removeUnusedGatewayPorts(socket, bridge, ports, ours) : ports;
+  if (isOurs(bridge) && left.length === 0 && !hasForeignAddress(socket, bridge, ours)) {
+    removeLink(socket, bridge.index);
+  }
 }
 
-function createBridge(socket: NetlinkSocket, name: string, mtu: number): Link {
+/** 1 when the bridge keeps VLANs apart, 0 when it does not, undefined when the kernel cannot. */
+export function vlanFilteringOf(bridge: Link): number | undefined {
+  const data = bridge.attrs.linkinfo?.data;
+  return data && !(data instanceof Uint8Array) && 'vlanFiltering' in data ? data.vlanFiltering : undefined;
+}
+
+function createBridge(call: Call<BridgeConf>): Link {
+  const { conf, host } = call;
+  const { bridge: name, mtu, promiscMode } = conf;
+  const vlanFiltering = wantsFiltering(conf) || undefined;
   try {
-    createLink(socket, { name, kind: 'bridge', mac: randomMac(), ...(mtu ? { mtu } : {}) });
+    createLink(host, { name, kind: 'bridge', mac: randomMac(), mtu: mtu || undefined, vlanFiltering });
   } catch (thrown) {
-    // Somebody else was faster: then it is theirs.
-    if (isNetlinkError(thrown, Errno.EEXIST)) return getLink(socket, name);
+    if (vlanFiltering && isNetlinkError(thrown, Errno.EOPNOTSUPP)) throw refuseVlans(conf, thrown);
     throw thrown;
   }
+  call.onFailure(`remove bridge "${name}"`, () => withBridgeLock(name, () => removeFailedBridge(host, name)));
   trySysctl(`net/ipv6/conf/${name}/accept_ra`, '0');
   // While its link-local address is checked for duplicates (a second) the host could not ask for containers' neighbours.
   trySysctl(`net/ipv6/conf/${name}/accept_dad`, '0');
-  const link = getLink(socket, name);
-  setLink(socket, link.index, { up: true, alias: CREATED_BY_US });
-  return { ...link, flags: link.flags | IFF_UP };
+  const { index } = getLink(host, name);
+  setLink(host, index, { up: true, alias: CREATED_BY_US, ...(promiscMode ? { promisc: true } : {}) });
+  return getLink(host, index);
 }
 
-function addUnlessPresent(socket: NetlinkSocket, bridge: Link, gateway: Cidr): boolean {
-  try {
-    // The bridge is the only one who could claim the gateway's address: nothing to wait for.
-    addAddress(socket, bridge.index, gateway, { nodad: true });
-    return true;
-  } catch (thrown) {
-    if (isNetlinkError(thrown, Errno.EEXIST)) return false;
-    throw thrown;
+function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
+  const { conf, host } = call;
+  if (link.kind !== 'bridge') {
+    const found = link.kind ? `of kind "${link.kind}"` : 'no bridge';
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use "${link.name}" as bridge: a link of that name exists and is ${found}`,
+    );
   }
+  if (wantsFiltering(conf)) ensureFiltering(call, link, vlanFilteringOf(link), isOurs(link));
+  const wanted = { up: true, ...(conf.promiscMode ? { promisc: true } : {}) };
+  const before = {
+    up: (link.flags & IFF_UP) !== 0,
+    ...(conf.promiscMode ? { promisc: (link.flags & IFF_PROMISC) !== 0 } : {}),
+  };
+  if (JSON.stringify(wanted) === JSON.stringify(before)) return link;
+  setLink(host, link.index, wanted);
+  onFailureUnlessJoined(call, link, 'set flags of the bridge back', () => setLink(host, link.index, before));
+  return link;
 }
 
-function sameCidr(a: Cidr, b: Cidr): boolean {
-  return a.prefix === b.prefix && sameIp(a.ip, b.ip);
+/** Takes a change of an adopted bridge back, unless other containers rely on it by now. */
+export function onFailureUnlessJoined(
+  call: Call<BridgeConf>,
+  bridge: Link,
+  what: string,
+  undo: () => void,
+): void {
+  const known = new Set(listBridgePorts(call.host, bridge.index).map(({ index }) => index));
+  call.onFailure(what, () =>
+    withBridgeLock(bridge.name, () => {
+      if (listBridgePorts(call.host, bridge.index).every(({ index }) => known.has(index))) undo();
+    }),
+  );
 }
 
-/** A locally administered unicast address. */
-function randomMac(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(6));
-  bytes[0] = ((bytes[0] ?? 0) & 0xfc) | 0x02;
-  return renderMac(bytes);
+/** What a failed ADD created goes, also when it did not come to the alias. */
+function removeFailedBridge(host: NetlinkSocket, name: string): void {
+  const bridge = findLink(host, name);
+  if (bridge && listBridgePorts(host, bridge.index).length === 0) removeLink(host, bridge.index);
 }

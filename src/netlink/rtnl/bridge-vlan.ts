@@ -24,10 +24,6 @@ const BRIDGE_VLAN_INFO_UNTAGGED = 4;
 const BRIDGE_VLAN_INFO_RANGE_BEGIN = 8;
 const BRIDGE_VLAN_INFO_RANGE_END = 16;
 
-/** VLANs that a frame can carry; 0 means none, 4095 is reserved (IEEE 802.1Q). */
-export const FIRST_VLAN = 1;
-export const LAST_VLAN = 4094;
-
 /** linux/if_bridge.h: struct bridge_vlan_info { __u16 flags; __u16 vid; } */
 export const bridgeVlanInfo = struct('bridge_vlan_info', [
   ['flags', u16],
@@ -74,16 +70,23 @@ export function removePortVlans(socket: NetlinkSocket, index: number, first: num
   socket.request(vlanRequest('remove', RTM_DELLINK, index, [range]));
 }
 
-/** VLANs by the index of the bridge port, of every port that has any. Same as: `bridge vlan show` */
-export function listPortVlans(socket: NetlinkSocket): Map<number, VlanRange[]> {
+/** A port of a bridge. */
+export interface BridgePort {
+  readonly index: number;
+  readonly vlans: readonly VlanRange[];
+}
+
+/** Ports of a bridge with their VLANs. Same as: `bridge -compressvlans vlan show` */
+export function listBridgePorts(socket: NetlinkSocket, bridge: number): BridgePort[] {
   const body = portVlanMessage.encode({ family: AF_BRIDGE }, { extMask: RTEXT_FILTER_BRVLAN_COMPRESSED });
-  const vlans = new Map<number, VlanRange[]>();
-  for (const reply of socket.dump({ op: 'list VLANs of bridge ports', type: RTM_GETLINK, body })) {
+  const replies = socket.dump({ op: 'list bridge ports', type: RTM_GETLINK, body });
+  return replies.flatMap(reply => {
     const { header, attrs: own } = portVlanMessage.decode(reply);
+    // The bridge itself counts as a member of its VLANs, with itself as master.
+    if (own.master !== bridge || header.index === bridge) return [];
     const entries = (own.afSpec?.unknown ?? []).filter(({ type }) => type === IFLA_BRIDGE_VLAN_INFO);
-    if (entries.length) vlans.set(header.index, decodeRanges(entries.map(({ bytes }) => bytes)));
-  }
-  return vlans;
+    return { index: header.index, vlans: decodeRanges(entries.map(({ bytes }) => bytes)) };
+  });
 }
 
 /**

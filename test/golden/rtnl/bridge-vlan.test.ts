@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import {
   addPortVlans,
   bridgeVlanInfo,
-  listPortVlans,
+  listBridgePorts,
   removePortVlans,
   setVlanFiltering,
 } from '../../../src/netlink/rtnl/bridge-vlan.ts';
@@ -176,7 +176,7 @@ describe('a bridge that keeps VLANs apart', () => {
   });
 });
 
-describe('listPortVlans()', () => {
+describe('listBridgePorts()', () => {
   // bridge -compressvlans vlan show
   const ASKED = `
   28 00 00 00  nlmsg_len 40
@@ -228,19 +228,30 @@ describe('listPortVlans()', () => {
 `;
 
   test('asks for ranges', () => {
-    expect(sentBy(listPortVlans)).toEqual(bytesOf(ASKED));
+    expect(sentBy(socket => listBridgePorts(socket, 3))).toEqual(bytesOf(ASKED));
+  });
+
+  test('passes by the bridge itself', () => {
+    const itself = SHOWN.replace('04 00 00 00  ifi_index 4', '03 00 00 00  ifi_index 3');
+    expect(
+      answering(
+        () => [bodyOf(itself)],
+        socket => listBridgePorts(socket, 3),
+      ),
+    ).toEqual([]);
   });
 
   test('reads ranges, and passes by what is no VLAN', () => {
-    const ports = answering(() => [bodyOf(SHOWN)], listPortVlans);
-    expect([...ports]).toEqual([
-      [
-        4,
-        [
-          { first: 100, last: 100, pvid: true, untagged: true },
-          { first: 200, last: 210, ...plain },
-        ],
-      ],
-    ]);
+    const vlans = [
+      { first: 100, last: 100, pvid: true, untagged: true },
+      { first: 200, last: 210, ...plain },
+    ];
+    const of = (bridge: number) =>
+      answering(
+        () => [bodyOf(SHOWN)],
+        socket => listBridgePorts(socket, bridge),
+      );
+    expect(of(3)).toEqual([{ index: 4, vlans }]);
+    expect(of(2)).toEqual([]);
   });
 });

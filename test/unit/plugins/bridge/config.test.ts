@@ -1,4 +1,4 @@
-// Are contradictory and unsupported bridge configurations refused before anything is touched?
+// Are contradictory bridge configurations refused before anything is touched?
 import { describe, expect, test } from 'bun:test';
 import { BridgeConf, validateBridgeConf } from '../../../../plugins/bridge/config.ts';
 import { decode } from '../../../../src/cni/json.ts';
@@ -15,12 +15,18 @@ describe('validateBridgeConf()', () => {
     [{ mtu: 70000 }, 7, '"mtu" is 70000'],
     [{ hairpinMode: true, promiscMode: true }, 7, 'exclude each other'],
     [{ disableContainerInterface: true, ipam: { type: 'static' } }, 7, '"disableContainerInterface"'],
-    [{ vlan: 7 }, 2, '"vlan": 7'],
-    [{ vlanTrunk: [{ id: 3 }] }, 2, '"vlanTrunk": [{"id":3}]'],
-    [{ macspoofchk: true }, 2, '"macspoofchk": true'],
-    [{ ipMasqBackend: 'iptables' }, 2, '"ipMasqBackend": "iptables"'],
-    [{ ipMasqBackend: '' }, 7, '"ipMasqBackend"'],
-    [{ vlan: 5000 }, 7, 'must be at most 4094'],
+    [{ ipMasqBackend: '' }, 7, '"ipMasqBackend" is ""'],
+    [{ ipMasqBackend: 'ebtables' }, 7, '"ipMasqBackend" is "ebtables"'],
+    [{ vlan: -100 }, 7, '"vlan" is -100, expected 1 to 4094'],
+    [{ vlan: 5000 }, 7, '"vlan" is 5000, expected 1 to 4094'],
+    [{ vlanTrunk: [{ id: 0 }] }, 7, '"vlanTrunk" holds {"id":0}'],
+    [{ vlanTrunk: [{ id: 4095 }] }, 7, 'expected 1 to 4094'],
+    [{ vlanTrunk: [{ minID: 5 }] }, 7, '"minID" and "maxID" go together'],
+    [{ vlanTrunk: [{ maxID: 5 }] }, 7, '"minID" and "maxID" go together'],
+    [{ vlanTrunk: [{ minID: -1, maxID: 5 }] }, 7, 'expected 1 to 4094'],
+    [{ vlanTrunk: [{ minID: 1, maxID: 5000 }] }, 7, 'expected 1 to 4094'],
+    [{ vlanTrunk: [{ id: 7 }, { minID: 9, maxID: 8 }] }, 7, '"minID" is greater than "maxID"'],
+    [{ bridge: 'bridge-of-pods', vlan: 100, isGateway: true }, 7, '"bridge-of-pods.100"'],
   ])('refuses %j with code %d', (conf, code, words) => {
     let thrown: unknown;
     try {
@@ -29,6 +35,17 @@ describe('validateBridgeConf()', () => {
       thrown = error;
     }
     expect(thrown).toMatchObject({ code, message: expect.stringContaining(words) });
+  });
+
+  test.each([
+    [{ vlan: 0 }],
+    [{ vlan: 4094, vlanTrunk: [{ id: 1 }, { minID: 100, maxID: 100, id: 7 }], preserveDefaultVlan: true }],
+    [{ vlanTrunk: [] }],
+    [{ bridge: 'bridge-of-pods', vlan: 100 }],
+    [{ macspoofchk: true, ipMasqBackend: 'iptables' }],
+    [{ mtu: 9000, disableContainerInterface: true, ipam: {} }],
+  ])('accepts %j', conf => {
+    expect(() => validate(conf)).not.toThrow();
   });
 
   test('accepts what podman writes, keys in any letter case', () => {

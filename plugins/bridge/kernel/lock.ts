@@ -1,0 +1,20 @@
+// Who may change what several containers share: the bridge, and the gateways on it?
+import { mkdirSync } from 'node:fs';
+import { runDir } from '../../../src/cni/directories.ts';
+import { withFlock } from '../../../src/sys/flock.ts';
+import { closeNetns, openOwnNetns } from '../../../src/sys/netns.ts';
+
+/** Holders do a few kernel requests; the longest, removing a bridge, waits for grace periods. */
+const LOCK_DEADLINE_MS = 20_000;
+
+/**
+ * Runs a step in which the bridge must neither appear nor go by another hand of ours: attaching the first port and
+ * removing the bridge after the last one would otherwise cross.
+ */
+export function withBridgeLock<T>(name: string, step: () => T): T {
+  const dir = runDir();
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const own = openOwnNetns();
+  closeNetns(own);
+  return withFlock(`${dir}/bridge-${own.ino}-${name}.lock`, LOCK_DEADLINE_MS, step, 0o600);
+}

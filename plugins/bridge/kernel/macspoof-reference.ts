@@ -1,0 +1,38 @@
+// What does the reference plugin leave of its anti-spoofing, and how does it go?
+import type { Attachment } from '../../../src/cni/attachment.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
+import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
+import type { Table } from '../../../src/netlink/nft/message.ts';
+import { deleteRule, flushChain, listRules } from '../../../src/netlink/nft/rule.ts';
+import { hasTable } from '../../../src/netlink/nft/table.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+
+/** It is a table that others may use as well. */
+const TABLE: Table = { family: 'bridge', name: 'nat' };
+const PREROUTING = 'PREROUTING';
+
+/**
+ * Removes the chains that the reference plugin made for the attachment, and the rule that leads to them, in one
+ * transaction. Table and base chain stay, as after its own DEL.
+ */
+export function removeReferenceMacspoof(
+  socket: NetlinkSocket,
+  { containerId, ifname }: Omit<Attachment, 'network'>,
+): void {
+  if (!hasTable(socket, TABLE)) return;
+  const comment = `macspoofchk-${containerId}-${ifname}`;
+  // The first leads to the second: rules go before chains, or the kernel says that they are in use.
+  const own = `cni-br-iface-${containerId}-${ifname}`;
+  const names = [own, `${own}-mac`];
+  commitAfterReading(socket, () => {
+    const jumps = listRules(socket, TABLE).filter(
+      rule => rule.chain === PREROUTING && rule.comment === comment,
+    );
+    const chains = listChains(socket, TABLE).flatMap(({ name }) => (names.includes(name) ? [name] : []));
+    return [
+      ...jumps.map(({ handle }) => deleteRule(TABLE, PREROUTING, handle)),
+      ...chains.map(name => flushChain(TABLE, name)),
+      ...chains.map(name => deleteChain(TABLE, name)),
+    ];
+  });
+}

@@ -1,0 +1,85 @@
+// How does a port get its VLANs, and how does a bridge come to keep VLANs apart?
+import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { isNetlinkError } from '../../../src/netlink/errors.ts';
+import {
+  addPortVlans,
+  listBridgePorts,
+  removePortVlans,
+  setVlanFiltering,
+} from '../../../src/netlink/rtnl/bridge-vlan.ts';
+import type { Link } from '../../../src/netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { confirm } from '../../../src/plugin/confirm.ts';
+import type { Call } from '../../../src/plugin/define.ts';
+import { Errno } from '../../../src/sys/errno.ts';
+import { type BridgeConf, FIRST_VLAN, LAST_VLAN } from '../config.ts';
+import { renderVlans, type VlanPlan } from '../vlans.ts';
+
+/**
+ * Makes a port a member of VLANs, and of no other unless the plan keeps the default one.
+ * @throws CniError 2 when the kernel cannot
+ */
+export function setPortVlans(host: NetlinkSocket, conf: BridgeConf, port: Link, plan: VlanPlan): void {
+  try {
+    if (plan.leavesDefault) removePortVlans(host, port.index, FIRST_VLAN, LAST_VLAN);
+    addPortVlans(host, port.index, plan.vlans);
+  } catch (thrown) {
+    if (isNetlinkError(thrown, Errno.EOPNOTSUPP)) throw refuseVlans(conf, thrown);
+    throw thrown;
+  }
+}
+
+/** @throws Error naming the VLANs that a port should be in, and those it is in */
+export function checkPortVlans(host: NetlinkSocket, bridge: Link, port: Link, plan: VlanPlan): void {
+  const found = listBridgePorts(host, bridge.index).find(({ index }) => index === port.index)?.vlans ?? [];
+  const wanted = renderVlans(plan.vlans);
+  // One that keeps the default VLAN may be in others, which the bridge decided about.
+  const present = plan.leavesDefault
+    ? renderVlans(found)
+    : renderVlans(found).filter(vlan => wanted.includes(vlan));
+  confirm(`VLANs of "${port.name}"`, wanted, present);
+}
+
+/**
+ * Sees to it that an existing bridge keeps VLANs apart. One that this link made is switched; on one that others made
+ * that might cut off their traffic.
+ * @param filtering what the kernel says of the bridge: 1, 0, or undefined when it cannot
+ * @throws CniError 2 when the kernel cannot, 7 when somebody else has to decide
+ */
+export function ensureFiltering(
+  call: Call<BridgeConf>,
+  bridge: Link,
+  filtering: number | undefined,
+  ours: boolean,
+): void {
+  const { conf, host } = call;
+  if (filtering === 1) return;
+  if (filtering === undefined) throw refuseVlans(conf);
+  if (!ours) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": it does not keep VLANs apart, and this link did not make it`,
+      { details: `run: ip link set ${bridge.name} type bridge vlan_filtering 1` },
+    );
+  }
+  setVlanFiltering(host, bridge.index, true);
+  call.onFailure(`turn VLAN filtering of "${bridge.name}" off`, () =>
+    setVlanFiltering(host, bridge.index, false),
+  );
+}
+
+/** The kernel does not know VLANs on bridges (SPEC: code 2 names key and value). */
+export function refuseVlans(conf: BridgeConf, cause?: unknown): CniError {
+  return new CniError(
+    ErrorCode.unsupportedField,
+    `Cannot use ${vlanKeys(conf)}: this kernel is built without VLAN filtering on bridges`,
+    { details: 'it needs CONFIG_BRIDGE_VLAN_FILTERING', cause },
+  );
+}
+
+function vlanKeys({ vlan, vlanTrunk }: BridgeConf): string {
+  return [
+    ...(vlan ? [`"vlan": ${vlan}`] : []),
+    ...(vlanTrunk ? [`"vlanTrunk": ${JSON.stringify(vlanTrunk)}`] : []),
+  ].join(' and ');
+}

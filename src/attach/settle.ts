@@ -1,0 +1,35 @@
+// When may a container use addresses that are checked for duplicates?
+import { renderCidr } from '../net/cidr.ts';
+import { IFA_F_DADFAILED, IFA_F_TENTATIVE, listAddresses } from '../netlink/rtnl/addr.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+
+/** The kernel asks once and waits a second, after a pause of up to another one (RFC 4862). */
+const SETTLE_DEADLINE_MS = 5_000;
+const POLL_MS = 25;
+
+/**
+ * Waits until the kernel has found no duplicate of the interface's IPv6 addresses.
+ * @throws Error naming an address that somebody else has, or that stays undecided
+ */
+export async function settleAddresses(socket: NetlinkSocket, link: Link): Promise<void> {
+  const giveUpAt = performance.now() + SETTLE_DEADLINE_MS;
+  for (;;) {
+    const addresses = listAddresses(socket, link.index);
+    const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
+    if (duplicate) {
+      throw new Error(
+        `Cannot use ${renderCidr(duplicate.cidr)} on "${link.name}": somebody else on the network has that address`,
+      );
+    }
+    const tentative = addresses.filter(({ flags }) => flags & IFA_F_TENTATIVE);
+    if (tentative.length === 0) return;
+    if (performance.now() > giveUpAt) {
+      const names = tentative.map(({ cidr }) => renderCidr(cidr)).join(', ');
+      throw new Error(
+        `Cannot use ${names} on "${link.name}": duplicate detection has not ended after ${SETTLE_DEADLINE_MS / 1000} s`,
+      );
+    }
+    await Bun.sleep(POLL_MS);
+  }
+}
