@@ -123,7 +123,9 @@ async function runFile(file: string, prefix: readonly string[]): Promise<void> {
   }
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   const line = `${file}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds} s)`;
-  if (counts.failed === 0) return say(`ok    ${line}`);
+  // A table is a result by itself: which rules of the protocol whose executable keeps, for example.
+  const tables = finished.stdout.split('\n').filter(one => one.startsWith('|'));
+  if (counts.failed === 0) return say([`ok    ${line}`, ...tables.map(indent)].join('\n'));
   const output = `${finished.stdout}${finished.stderr}`.replace(/^\((pass|skip|todo)\).*\n/gm, '').trim();
   say(`FAIL  ${line}\n${indent(output)}\n      exit code ${finished.exitCode}`);
 }

@@ -67,6 +67,7 @@ export function createHost(): TestHost {
   raiseLoopback(namespace);
   const dir = mkdtempSync(join(tmpdir(), `cat-${process.pid}-`));
   const containers = new Map<string, Container>();
+  const paths: string[] = [];
   return {
     namespace,
     dir,
@@ -74,6 +75,7 @@ export function createHost(): TestHost {
       const made = createNamespace('c');
       const container = { ...made, id: `id-${made.name}` };
       containers.set(container.id, container);
+      paths.push(container.path);
       return container;
     },
     remove(container) {
@@ -94,6 +96,8 @@ export function createHost(): TestHost {
       for (const container of containers.values()) removeNamespace(container);
       containers.clear();
       removeNamespace(namespace);
+      // Some plugins make a file where the namespace of a container was.
+      for (const path of paths) rmSync(path, { force: true });
       rmSync(dir, { recursive: true, force: true });
     },
   };

@@ -65,7 +65,7 @@ export const REFUSE_RULES: readonly Rule[] = [
       skipUnless(enters, 'it does nothing in the container');
       await warm(exam, async scene => {
         const pod = scene.pod();
-        insistError(await scene.add(pod, { env: { CNI_NETNS: '/run/netns/none-of-that-name' } }), 'ADD');
+        insistError(await scene.add(pod, { env: { CNI_NETNS: `${scene.host.dir}/none` } }), 'ADD');
       });
     },
   },

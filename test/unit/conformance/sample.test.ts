@@ -1,0 +1,39 @@
+// Is the configuration of a plugin found in a list?
+import { afterAll, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { findSample, readObject } from '../../../src/conformance/sample.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'catena-sample-'));
+const file = join(dir, 'net.conflist');
+const plugins = [
+  { type: 'first', a: 1 },
+  { type: 'second', capabilities: { portMappings: true } },
+];
+writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'net', plugins }));
+
+afterAll(() => rmSync(dir, { recursive: true }));
+
+test('findSample() takes the entry of that type, and knows what stands before it', () => {
+  expect(findSample(file, 'first', {})).toEqual({
+    conf: { type: 'first', a: 1, name: 'net' },
+    chained: false,
+  });
+});
+
+test('findSample() hands over what the entry is capable of', () => {
+  const { conf, chained } = findSample(file, 'second', { portMappings: [{ hostPort: 1 }], bandwidth: {} });
+  expect(chained).toBe(true);
+  expect(conf.runtimeConfig).toEqual({ portMappings: [{ hostPort: 1 }] });
+});
+
+test('findSample() names what the list has instead', () => {
+  expect(() => findSample(file, 'third', {})).toThrow(
+    `Cannot find "third" in "${file}": its plugins are "first", "second"`,
+  );
+});
+
+test('readObject() says why a file cannot be read', () => {
+  expect(() => readObject(join(dir, 'none'))).toThrow(`Cannot read "${join(dir, 'none')}": ENOENT`);
+});

@@ -1,0 +1,63 @@
+// Does a call look as a runtime makes it, and is the answer read right?
+import { describe, expect, test } from 'bun:test';
+import { environmentOf, requestOf, toReply } from '../../../src/testing/call.ts';
+
+const CONF = { cniVersion: '1.1.0', name: 'net', type: 'sample' };
+const ended = { stderr: '', durationMs: 1 };
+
+describe('environmentOf()', () => {
+  test('has the variables of a runtime, and eth0 where there is a container', () => {
+    const call = { conf: CONF, container: { id: 'c1', path: '/n' }, args: 'A=b', pluginDirs: ['/x', '/y'] };
+    expect(environmentOf('ADD', call)).toEqual({
+      CNI_COMMAND: 'ADD',
+      CNI_CONTAINERID: 'c1',
+      CNI_NETNS: '/n',
+      CNI_IFNAME: 'eth0',
+      CNI_ARGS: 'A=b',
+      CNI_PATH: '/x:/y',
+    });
+  });
+
+  test('takes variables away that are undefined', () => {
+    const call = { conf: CONF, container: { id: 'c1', path: '/n' }, env: { CNI_NETNS: undefined, X: '1' } };
+    expect(environmentOf('DEL', call)).toEqual({
+      ...{ CNI_COMMAND: 'DEL', CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CNI_PATH: '', X: '1' },
+    });
+  });
+});
+
+describe('requestOf()', () => {
+  test('puts prevResult and the valid attachments into the configuration', () => {
+    const valid = [{ containerID: 'c1', ifname: 'eth0' }];
+    expect(JSON.parse(requestOf({ conf: CONF, prevResult: { ips: [] }, valid }))).toEqual({
+      ...CONF,
+      prevResult: { ips: [] },
+      'cni.dev/valid-attachments': valid,
+    });
+  });
+
+  test('sends text as it is', () => {
+    expect(requestOf({ conf: '{', prevResult: {} })).toBe('{');
+  });
+});
+
+describe('toReply()', () => {
+  test('sorts by exit status', () => {
+    expect(toReply({ ...ended, exitCode: 0, stdout: '{"cniVersion": "1.1.0"}' }).result).toEqual({
+      cniVersion: '1.1.0',
+    });
+    expect(toReply({ ...ended, exitCode: 1, stdout: '{"code": 7, "msg": "no"}' }).error).toEqual({
+      code: 7,
+      msg: 'no',
+    });
+  });
+
+  test.each(['', '{', '[]', '"text"'])('has neither for %j', stdout => {
+    const reply = toReply({ ...ended, exitCode: 1, stdout });
+    expect([reply.result, reply.error]).toEqual([undefined, undefined]);
+  });
+
+  test('takes no object for an error whose code is no number', () => {
+    expect(toReply({ ...ended, exitCode: 1, stdout: '{"code": "7", "msg": "no"}' }).error).toBeUndefined();
+  });
+});
