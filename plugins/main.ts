@@ -12,6 +12,8 @@ const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
   'host-local': async () => (await import('./host-local/plugin.ts')).hostLocal,
   loopback: async () => (await import('./loopback/plugin.ts')).loopback,
   portmap: async () => (await import('./portmap/plugin.ts')).portmap,
+  ptp: async () => (await import('./ptp/plugin.ts')).ptp,
+  static: async () => (await import('./static/plugin.ts')).staticIpam,
   tuning: async () => (await import('./tuning/plugin.ts')).tuning,
 };
 
@@ -22,6 +24,8 @@ const ABOUT: Readonly<Record<PluginName, () => Promise<LinkAbout>>> = {
   'host-local': async () => (await import('./host-local/about.ts')).about,
   loopback: async () => (await import('./loopback/about.ts')).about,
   portmap: async () => (await import('./portmap/about.ts')).about,
+  ptp: async () => (await import('./ptp/about.ts')).about,
+  static: async () => (await import('./static/about.ts')).about,
   tuning: async () => (await import('./tuning/about.ts')).about,
 };
 

@@ -1,7 +1,16 @@
 // Which links do we ship? One name per folder here, per executable in dist/bin, and per row of the README's table.
 
 /** The name of every link, sorted; each is a hard link to the one compiled binary. */
-export const PLUGIN_NAMES = ['bandwidth', 'bridge', 'host-local', 'loopback', 'portmap', 'tuning'] as const;
+export const PLUGIN_NAMES = [
+  'bandwidth',
+  'bridge',
+  'host-local',
+  'loopback',
+  'portmap',
+  'ptp',
+  'static',
+  'tuning',
+] as const;
 
 /** One of {@link PLUGIN_NAMES}. */
 export type PluginName = (typeof PLUGIN_NAMES)[number];

@@ -13,14 +13,19 @@ import { about as hostLocal } from './host-local/about.ts';
 import { about as loopback } from './loopback/about.ts';
 import type { PluginName } from './names.ts';
 import { about as portmap } from './portmap/about.ts';
+import { about as ptp } from './ptp/about.ts';
+import { about as staticIpam } from './static/about.ts';
 import { about as tuning } from './tuning/about.ts';
 
-const LINKS: Readonly<Record<PluginName, LinkAbout>> = {
+/** What tools know of every link. */
+export const LINK_ABOUTS: Readonly<Record<PluginName, LinkAbout>> = {
   bandwidth,
   bridge,
   'host-local': hostLocal,
   loopback,
   portmap,
+  ptp,
+  static: staticIpam,
   tuning,
 };
 
@@ -35,8 +40,8 @@ const SHARED_SOURCES = ['../src/cni/plugin-config.ts', '../src/cni/capabilities.
  * comments of the sources, which no executable carries.
  */
 export function renderSchemas(): Record<string, JsonObject> {
-  const types = Object.keys(LINKS) as PluginName[];
-  const ipam = types.filter(type => LINKS[type].kind === 'ipam');
+  const types = Object.keys(LINK_ABOUTS) as PluginName[];
+  const ipam = types.filter(type => LINK_ABOUTS[type].kind === 'ipam');
   const links = Object.fromEntries(types.map(type => [type, describeLink(type)]));
   return {
     conflist: {
@@ -82,7 +87,7 @@ function renderConflist(types: readonly PluginName[], ipam: readonly PluginName[
 }
 
 function describeLink(type: PluginName): JsonObject {
-  const { config, kind } = LINKS[type];
+  const { config, kind } = LINK_ABOUTS[type];
   const schema = render(config, readSources(`./${type}/config.ts`));
   const properties = schema.properties as Record<string, JsonObject>;
   if (kind === 'ipam') {

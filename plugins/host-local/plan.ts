@@ -2,6 +2,7 @@
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultDns, ResultIp, ResultRoute } from '../../src/cni/result.ts';
+import { renderRoutes } from '../../src/cni/routes.ts';
 import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
 import { findCidr, renderCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
@@ -23,7 +24,11 @@ export interface Plan {
  * @throws CniError 7 for a configuration that cannot work, 4 for `CNI_ARGS`
  */
 export function planAllocation(conf: HostLocalConf, args: CniArgs, version: SpecVersion): Plan {
-  return { sets: planSets(conf, version), requested: planRequested(conf, args), routes: planRoutes(conf) };
+  return {
+    sets: planSets(conf, version),
+    requested: planRequested(conf, args),
+    routes: renderRoutes(conf.ipam.routes ?? []),
+  };
 }
 
 /** The range sets in the order in which they are numbered. */
@@ -94,26 +99,6 @@ function planRequested(conf: HostLocalConf, args: CniArgs): Ip[] {
     }
   }
   return requested;
-}
-
-function planRoutes(conf: HostLocalConf): ResultRoute[] {
-  return (conf.ipam.routes ?? []).map((route, i) => {
-    const dst = findCidr(route.dst);
-    if (dst === undefined) {
-      throw invalidConfig(
-        `Cannot use "ipam.routes[${i}].dst": must be address/prefix, found ${JSON.stringify(route.dst)}`,
-      );
-    }
-    const { gw, ...rest } = route;
-    if (!gw) return { ...rest, dst: renderCidr(dst) } as ResultRoute;
-    const gateway = findIp(gw);
-    if (gateway === undefined) {
-      throw invalidConfig(
-        `Cannot use "ipam.routes[${i}].gw": must be an IP address, found ${JSON.stringify(gw)}`,
-      );
-    }
-    return { ...rest, dst: renderCidr(dst), gw: renderIp(gateway) } as ResultRoute;
-  });
 }
 
 function asInvalidConfig<T>(read: () => T): T {

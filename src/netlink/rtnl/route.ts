@@ -16,6 +16,7 @@ const RTM_NEWROUTE = 24;
 const RTM_DELROUTE = 25;
 const RTM_GETROUTE = 26;
 const RT_TABLE_MAIN = 254;
+const RTPROT_UNSPEC = 0;
 const RTPROT_BOOT = 3;
 const RTN_UNICAST = 1;
 const ESRCH = 3;
@@ -89,16 +90,23 @@ export function addRoute(socket: NetlinkSocket, route: Route): void {
   socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
 }
 
+/** Adds a route before those that have the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
+export function prependRoute(socket: NetlinkSocket, route: Route): void {
+  const flags = NLM_F_CREATE;
+  socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
+}
+
 /** Puts a route in the place of whichever has that destination, if any. Same as: `ip route replace …` */
 export function replaceRoute(socket: NetlinkSocket, route: Route): void {
   const flags = NLM_F_CREATE | NLM_F_REPLACE;
   socket.request({ op: `set ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
 }
 
-/** Removes a route; one that is gone is fine. Same as: `ip route del …` */
+/** Removes a route, whoever made it; one that is gone is fine. Same as: `ip route del …` */
 export function removeRoute(socket: NetlinkSocket, route: Route): void {
-  const op = `delete route to ${renderCidr(route.dst)}`;
-  tolerating([ESRCH], () => socket.request({ op, type: RTM_DELROUTE, body: encodeRoute(route) }));
+  const op = `delete ${describe(route)}`;
+  const body = encodeRoute(route, RTPROT_UNSPEC);
+  tolerating([ESRCH], () => socket.request({ op, type: RTM_DELROUTE, body }));
 }
 
 /** Unicast routes of every table, both families. Same as: `ip route show table all` and `ip -6 …` */
@@ -123,7 +131,7 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
   });
 }
 
-function encodeRoute(route: Route): Uint8Array {
+function encodeRoute(route: Route, protocol = RTPROT_BOOT): Uint8Array {
   const { dst, gateway, oif, ways, source, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
   const hasMetrics = mtu !== undefined || advmss !== undefined;
   return routeMessage.encode(
@@ -132,7 +140,7 @@ function encodeRoute(route: Route): Uint8Array {
       dstLength: dst.prefix,
       // Tables above 255 only fit the attribute.
       table: table < 256 ? table : 0,
-      protocol: RTPROT_BOOT,
+      protocol,
       scope,
       type: RTN_UNICAST,
     },

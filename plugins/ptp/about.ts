@@ -1,0 +1,11 @@
+// What do tools know of ptp without running it?
+import { aboutLink } from '../../src/cni/link-about.ts';
+import { PtpConf, validatePtpConf } from './config.ts';
+
+/** The ptp link, as `catena validate` and the published schemas see it. */
+export const about = aboutLink({
+  kind: 'main',
+  capabilities: [],
+  config: PtpConf,
+  validate: conf => void validatePtpConf(conf),
+});

@@ -1,0 +1,56 @@
+// How does the kernel get the pair with its addresses and routes?
+import { addressContainer } from '../../src/attach/container.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { addRoutes } from '../../src/attach/routes.ts';
+import { createPair, type Pair } from '../../src/attach/veth.ts';
+import { addAddress } from '../../src/netlink/rtnl/addr.ts';
+import { removeLink } from '../../src/netlink/rtnl/link.ts';
+import { prependRoute, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { trySysctl } from '../../src/sys/sysctl.ts';
+import type { PtpConf } from './config.ts';
+import type { PtpPlan } from './plan.ts';
+
+/** Makes the pair and gives both ends what the plan says. Registers its own undoing. */
+export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
+  const { host, container, containerNetns, conf } = call;
+  const pair = createPair(host, container, containerNetns, { owner: attachmentOf(call), mtu: conf.mtu });
+  // Everything that follows belongs to one of the ends, and goes with it.
+  call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+  trySysctl(`net/ipv6/conf/${pair.host.name}/accept_ra`, '0');
+  // While its link-local address is checked for duplicates (a second) the host could not ask for the container's address.
+  trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');
+  configureContainerEnd(call, pair, plan);
+  configureHostEnd(call, pair, plan);
+  return pair;
+}
+
+/**
+ * The container's neighbours are not on its link: what the kernel believes of its subnet is taken back, and all of it
+ * goes through the gateway.
+ */
+function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpPlan): void {
+  const { container } = call;
+  addressContainer(
+    call,
+    link,
+    plan.ips.map(({ cidr }) => cidr),
+    false,
+  );
+  addRoutes(container, link, plan.toGateways);
+  // Before the subnets go: a route may name another gateway inside of them.
+  addRoutes(container, link, plan.routes);
+  for (const route of plan.notOnLink) removeRoute(container, { ...route, oif: link.index });
+  addRoutes(container, link, plan.toSubnets);
+}
+
+function configureHostEnd({ host }: Call, { host: link }: Pair, plan: PtpPlan): void {
+  // Nobody else is on the link who could have the gateway's address.
+  for (const cidr of plan.hostAddresses) addAddress(host, link.index, cidr, { nodad: true });
+  for (const route of plan.hostRoutes) {
+    const own = { ...route, oif: link.index };
+    // Of two routes to one address IPv4 uses the newer one, IPv6 the older, which leads to whoever had it before.
+    if (route.dst.ip.family === 4) prependRoute(host, own);
+    else replaceRoute(host, own);
+  }
+}

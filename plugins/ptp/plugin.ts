@@ -1,0 +1,87 @@
+// What does the ptp link do for each verb?
+import { ensureForwarding } from '../../src/attach/forwarding.ts';
+import { askIpam } from '../../src/attach/ipam.ts';
+import {
+  checkMasquerade,
+  ensureMasquerade,
+  removeMasquerade,
+  removeStaleMasquerade,
+} from '../../src/attach/masquerade.ts';
+import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import { checkConnection } from './check.ts';
+import { PtpConf, validatePtpConf } from './config.ts';
+import { connect } from './kernel.ts';
+import { planFromResult, planPtp } from './plan.ts';
+import { renderConnection } from './report.ts';
+
+/** Connects a container to the host, with the host as its only neighbour. */
+export const ptp = definePlugin({
+  name: 'ptp',
+  config: PtpConf,
+  netns: 'required',
+
+  async add(call) {
+    const { conf } = call;
+    const type = validatePtpConf(conf);
+    const ipam = (await askIpam(call)) ?? {};
+    const plan = planPtp(ipam, type);
+    const pair = connect(call, plan);
+    if (conf.ipMasq) {
+      const owner = attachmentOf(call);
+      call.onFailure('stop masquerading', () => removeMasquerade(call.hostNft, owner));
+      ensureMasquerade(
+        call.hostNft,
+        owner,
+        plan.ips.map(({ cidr }) => cidr),
+      );
+    }
+    ensureForwarding(plan.ips.map(({ cidr }) => cidr.ip));
+    return renderConnection(call, pair, ipam, plan);
+  },
+
+  async check(call) {
+    const { conf, prevResult } = call;
+    const type = validatePtpConf(conf);
+    await call.delegate(type).check();
+    if (prevResult === undefined) {
+      throw new CniError(ErrorCode.invalidConfig, 'Cannot check attachment: the request has no "prevResult"');
+    }
+    const plan = planFromResult(prevResult, type);
+    checkConnection(call, prevResult, plan);
+    if (!conf.ipMasq) return;
+    checkMasquerade(
+      call.hostNft,
+      attachmentOf(call),
+      plan.ips.map(({ cidr }) => cidr),
+    );
+  },
+
+  async del(call) {
+    const type = call.conf.ipam?.type;
+    // The address goes back last: nobody else may get it while something still points to it.
+    await tryAll([
+      () => removePair(call),
+      () => removeMasquerade(call.hostNft, attachmentOf(call)),
+      () => (type ? call.delegate(type).del() : undefined),
+    ]);
+  },
+
+  async gc(call) {
+    const type = call.conf.ipam?.type;
+    const valid = validAttachmentsOf(call);
+    if (valid === undefined) return;
+    await tryAll([
+      () => removeStalePairs(call, valid),
+      () => removeStaleMasquerade(call.hostNft, call.network, valid),
+      () => (type ? call.delegate(type).gc() : undefined),
+    ]);
+  },
+
+  async status(call) {
+    await call.delegate(validatePtpConf(call.conf)).status();
+  },
+});

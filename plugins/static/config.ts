@@ -1,0 +1,44 @@
+// What may be configured, and what does each option mean?
+import * as z from 'zod/mini';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { Dns, Route } from '../../src/cni/result-schema.ts';
+
+/** The request as static sees it. */
+export const StaticConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    type: z.optional(z.string()),
+    /** Addresses to report, in this order; none is fine when the runtime gives some. */
+    addresses: z.optional(
+      z.array(
+        z.looseObject({
+          /** Address with prefix length; host bits stay. */
+          address: z.string(),
+          /** Gateway of the address; default: none. */
+          gateway: z.optional(z.string()),
+        }),
+      ),
+    ),
+    /** Routes for the result, passed on as they are. */
+    routes: z.optional(z.array(Route)),
+    /** Resolver settings for the result, passed on as they are. */
+    dns: z.optional(Dns),
+  }),
+  /** Arguments of the runtime in the old style. */
+  args: z.optional(
+    z.looseObject({
+      cni: z.optional(
+        z.looseObject({
+          /** Addresses with prefix length, instead of the configured ones. */
+          ips: z.optional(z.array(z.string())),
+        }),
+      ),
+    }),
+  ),
+  runtimeConfig: z.optional(
+    z.looseObject({
+      /** Capability `ips`: addresses with prefix length, instead of all others. */
+      ips: z.optional(z.array(z.string())),
+    }),
+  ),
+});
+export type StaticConf = z.output<typeof StaticConf>;

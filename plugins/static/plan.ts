@@ -1,0 +1,122 @@
+// Which addresses does the attachment have, of all who may name some?
+import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result, ResultIp } from '../../src/cni/result.ts';
+import { renderRoutes } from '../../src/cni/routes.ts';
+import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
+import { type Cidr, cidrContains, findCidr, renderCidr } from '../../src/net/cidr.ts';
+import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import type { StaticConf } from './config.ts';
+
+/** An address of the attachment. */
+export interface PlannedAddress {
+  readonly cidr: Cidr;
+  readonly gateway: Ip | undefined;
+}
+
+/**
+ * Brings all sources together: the configured addresses and those of `CNI_ARGS`; or those of `args.cni.ips` instead;
+ * or those of `runtimeConfig.ips` instead. Everything is read, also what then goes unused. One that is named twice
+ * counts once.
+ * @throws CniError 7 for text that is no address, 4 when it stands in `CNI_ARGS`
+ */
+export function planAddresses(conf: StaticConf, args: CniArgs, version: SpecVersion): PlannedAddress[] {
+  const configured = (conf.ipam.addresses ?? []).map(({ address, gateway }, i) => ({
+    cidr: readCidr(address, `"ipam.addresses[${i}].address"`),
+    gateway: gateway ? readIp(gateway, `"ipam.addresses[${i}].gateway"`) : undefined,
+  }));
+  const env = pickCniArgs(args, ['IP', 'GATEWAY']);
+  const fromEnv = splitList(env.IP).map(text => bare(readCidr(text, 'CNI_ARGS "IP"', BAD_ARGS)));
+  const gateways = splitList(env.GATEWAY).map(text => readIp(text, 'CNI_ARGS "GATEWAY"', BAD_ARGS));
+  const fromArgs = conf.args?.cni?.ips?.map(text => bare(readCidr(text, '"args.cni.ips"')));
+  const fromRuntime = conf.runtimeConfig?.ips?.map(text => bare(readCidr(text, '"runtimeConfig.ips"')));
+
+  const replacing = fromRuntime?.length ? fromRuntime : fromArgs?.length ? fromArgs : undefined;
+  // The reference loses configured gateways here, so that a requested address comes without a way out.
+  const known = [...configured.flatMap(({ gateway }) => gateway ?? []), ...gateways];
+  const addresses = replacing
+    ? replacing.map(one => withGateway(one, known))
+    : [...configured, ...fromEnv].map(one => withGateway(one, gateways));
+  return refuseSeveral(withoutTwins(addresses), version);
+}
+
+/** The result of an ADD. */
+export function planResult(conf: StaticConf, addresses: readonly PlannedAddress[]): Result {
+  const ips = addresses.map(({ cidr, gateway }) => ({
+    address: renderCidr(cidr),
+    ...(gateway ? { gateway: renderIp(gateway) } : {}),
+  }));
+  const routes = renderRoutes(conf.ipam.routes ?? []);
+  return {
+    ...(ips.length ? { ips } : {}),
+    ...(routes.length ? { routes } : {}),
+    ...(conf.ipam.dns ? { dns: conf.ipam.dns } : {}),
+  };
+}
+
+/**
+ * Addresses that a result does not report as they were given, in words. A gateway that nobody named may have come from
+ * the link that asked.
+ */
+export function findDifferences(
+  addresses: readonly PlannedAddress[],
+  reported: readonly ResultIp[],
+): string[] {
+  return addresses.flatMap(({ cidr, gateway }) => {
+    const found = reported.find(({ address }) => address === renderCidr(cidr));
+    if (found === undefined) {
+      return `address ${renderCidr(cidr)}: the result has ${reported.map(ip => ip.address).join(', ') || 'none'}`;
+    }
+    const other = found.gateway ? findIp(found.gateway) : undefined;
+    if (gateway === undefined || (other && sameIp(other, gateway))) return [];
+    return `gateway ${renderIp(gateway)} of ${renderCidr(cidr)}: the result has ${found.gateway || 'none'}`;
+  });
+}
+
+const BAD_ARGS = ErrorCode.invalidEnvironment;
+
+function bare(cidr: Cidr): PlannedAddress {
+  return { cidr, gateway: undefined };
+}
+
+function withGateway({ cidr, gateway }: PlannedAddress, known: readonly Ip[]): PlannedAddress {
+  return {
+    cidr,
+    gateway: gateway ?? known.findLast(ip => cidrContains(cidr, ip)),
+  };
+}
+
+/** The kernel takes an address once. The gateway may stand with either of two. */
+function withoutTwins(addresses: readonly PlannedAddress[]): PlannedAddress[] {
+  const byText = new Map<string, PlannedAddress>();
+  for (const { cidr, gateway } of addresses) {
+    const text = renderCidr(cidr);
+    byText.set(text, { cidr, gateway: byText.get(text)?.gateway ?? gateway });
+  }
+  return [...byText.values()];
+}
+
+function refuseSeveral(addresses: PlannedAddress[], version: SpecVersion): PlannedAddress[] {
+  const families = new Set(addresses.map(({ cidr }) => cidr.ip.family));
+  if (families.size === addresses.length || atLeast(version, '0.3.0')) return addresses;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot report several addresses of one family: version ${version} allows one, 0.3.0 and newer more`,
+  );
+}
+
+function splitList(text: string | undefined): string[] {
+  return text ? text.split(',') : [];
+}
+
+function readCidr(text: string, where: string, code: number = ErrorCode.invalidConfig): Cidr {
+  const cidr = findCidr(text);
+  if (cidr) return cidr;
+  throw new CniError(code, `Cannot use ${where}: ${JSON.stringify(text)} must be address/prefix`);
+}
+
+function readIp(text: string, where: string, code: number = ErrorCode.invalidConfig): Ip {
+  const ip = findIp(text);
+  if (ip) return ip;
+  throw new CniError(code, `Cannot use ${where}: ${JSON.stringify(text)} must be an IP address`);
+}

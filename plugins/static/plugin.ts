@@ -1,0 +1,43 @@
+// What does static do for each verb?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { decode } from '../../src/cni/json.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { StaticConf } from './config.ts';
+import { findDifferences, type PlannedAddress, planAddresses, planResult } from './plan.ts';
+
+/** Reports the addresses that configuration and runtime name. */
+export const staticIpam = definePlugin({
+  name: 'static',
+  // Not the whole of it: DEL must work with options that went bad.
+  config: PluginConfig,
+  netns: 'unused',
+
+  add(call) {
+    return planResult(readConf(call), plan(call));
+  },
+
+  check(call) {
+    const addresses = plan(call);
+    if (call.prevResult === undefined) {
+      throw new CniError(ErrorCode.invalidConfig, 'Cannot check addresses: the request has no "prevResult"');
+    }
+    const [difference] = findDifferences(addresses, call.prevResult.ips ?? []);
+    if (difference !== undefined) throw new Error(`Cannot confirm ${difference}`);
+  },
+
+  del: nothingToDo('nothing is kept'),
+  gc: nothingToDo('nothing is kept'),
+
+  status(call) {
+    plan(call);
+  },
+});
+
+function plan(call: Call): PlannedAddress[] {
+  return planAddresses(readConf(call), call.args, call.version);
+}
+
+function readConf({ request, network }: Call): StaticConf {
+  return decode(StaticConf, request, `configuration of "static" in network "${network}"`);
+}
