@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { IpRange } from '../../src/cni/capabilities.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { Route } from '../../src/cni/result.ts';
+import { Route } from '../../src/cni/result-schema.ts';
 
 /** Where leases live unless `dataDir` says otherwise; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';

@@ -1,7 +1,7 @@
 // What is a network configuration list, and is this JSON one?
 import { parseNetworkName } from './env.ts';
 import { CniError, type CniErrorOptions, ErrorCode } from './errors.ts';
-import { decode, isObject, type JsonObject } from './json.ts';
+import { decode, isObject, type JsonObject, memberOf } from './json.ts';
 import { PluginConfig } from './plugin-config.ts';
 
 /** One link of a list. */
@@ -82,13 +82,14 @@ export function parsePluginEntry(conf: unknown, path: readonly (string | number)
 
 /**
  * A single plugin configuration as a list of one. The keys that only a list has a meaning for (`cniVersions`,
- * `disableCheck`, `disableGC`) are lifted, which the reference forgets.
+ * `disableCheck`, `disableGC`) are lifted, which the reference forgets; `name` and `cniVersion` are the plugin's own
+ * and match in any letter case, as in the reference.
  */
 export function upgradeToConflist(conf: JsonObject): JsonObject {
   const lifted = ['cniVersions', 'disableCheck', 'disableGC'].filter(key => conf[key] !== undefined);
   return {
-    name: conf.name,
-    cniVersion: conf.cniVersion ?? '',
+    name: memberOf(conf, 'name'),
+    cniVersion: memberOf(conf, 'cniVersion') ?? '',
     ...Object.fromEntries(lifted.map(key => [key, conf[key]])),
     plugins: [conf],
   };

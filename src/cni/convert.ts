@@ -1,95 +1,119 @@
 // How does a result of one specification version become one of another?
+import type * as z from 'zod/mini';
 import { findCidr } from '../net/cidr.ts';
 import { CniError, ErrorCode } from './errors.ts';
 import { isObject, type JsonObject } from './json.ts';
+import { FamiliesResult, IpsResult, VersionedIpsResult } from './result-schema.ts';
 import { atLeast, type SpecVersion } from './version.ts';
 
-/** The three layouts that results have had. */
-type Layout = 'ip4' | 'versionedIps' | 'ips';
-
-/** A copy of a result object of `version` in the layout of 1.x. Unknown keys are kept. */
-export function convertUp(object: JsonObject, version: SpecVersion): JsonObject {
-  return UP[layoutOf(version)](structuredClone(object));
+/** How results of some versions look, and how they become those of 1.x and back. Unknown keys are kept both ways. */
+export interface Layout {
+  readonly schema: z.ZodMiniType<Record<string, unknown>>;
+  /** From a checked object of this layout, keys in the schema's letter case. Changes nothing of what it is given. */
+  up(object: JsonObject): JsonObject;
+  /** To this layout. What it has no place for is dropped. Changes nothing of what it is given. */
+  down(result: JsonObject): JsonObject;
 }
 
-/**
- * A copy of a 1.1.0 result in the layout of `version`, with `cniVersion` set to exactly that. Keys that the layout
- * does not have are dropped; 1.1.0's additions survive in 1.0.0, as in the reference.
- * @throws CniError 7 when the layout needs an address and there is none
- */
-export function convertDown(result: JsonObject, version: SpecVersion): JsonObject {
-  const converted = DOWN[layoutOf(version)](structuredClone(result));
-  delete converted.cniVersion;
-  return { cniVersion: version, ...converted };
+/** The layout of a version's results. */
+export function layoutOf(version: SpecVersion): Layout {
+  if (atLeast(version, '1.0.0')) return IPS;
+  return atLeast(version, '0.3.0') ? VERSIONED_IPS : FAMILIES;
 }
 
-/** True when results of both versions look the same but for their label. */
-export function sameLayout(a: SpecVersion, b: SpecVersion): boolean {
-  return layoutOf(a) === layoutOf(b);
-}
-
-function layoutOf(version: SpecVersion): Layout {
-  if (atLeast(version, '1.0.0')) return 'ips';
-  return atLeast(version, '0.3.0') ? 'versionedIps' : 'ip4';
-}
-
-const UP: Record<Layout, (object: JsonObject) => JsonObject> = {
-  ip4({ ip4, ip6, ...rest }) {
-    const ips: JsonObject[] = [];
-    const routes: unknown[] = [];
-    for (const family of [ip4, ip6]) {
-      if (!isObject(family)) continue;
-      const { ip, gateway, routes: own } = family;
-      ips.push({ address: ip, ...(gateway ? { gateway } : {}) });
-      if (Array.isArray(own)) routes.push(...own);
-    }
+/** 0.1.0 and 0.2.0. */
+const FAMILIES: Layout = {
+  schema: FamiliesResult,
+  up({ ip4, ip6, ips: _ips, routes: _routes, interfaces: _interfaces, ...rest }) {
+    const families = [ip4, ip6].filter(isObject);
+    const ips = families.map(({ ip, gateway, routes: _, ...more }) => ({
+      address: ip,
+      ...(gateway ? { gateway } : {}),
+      ...more,
+    }));
+    const routes = families.flatMap(family => asObjects(family.routes));
     return { ...rest, ...(ips.length ? { ips } : {}), ...(routes.length ? { routes } : {}) };
   },
-  versionedIps(object) {
-    return mapIps(object, ({ version: _, ...ip }) => ip);
-  },
-  ips: object => object,
-};
-
-const DOWN: Record<Layout, (object: JsonObject) => JsonObject> = {
-  ip4({ ips, routes, interfaces: _, dns, ...rest }) {
-    const families = (['4', '6'] as const).map(version => {
-      const first = asObjects(ips).find(ip => familyOf(ip.address) === version);
-      if (first === undefined) return undefined;
-      const own = asObjects(routes)
-        .filter(route => familyOf(route.dst) === version)
-        .map(({ dst, gw }) => ({ dst, ...(gw ? { gw } : {}) }));
-      return {
-        ip: first.address,
-        ...(first.gateway ? { gateway: first.gateway } : {}),
-        ...(own.length ? { routes: own } : {}),
-      };
-    });
-    const [ip4, ip6] = families;
-    if (!ip4 && !ip6) {
+  down({ ips, routes, interfaces: _, dns, ip4: _ip4, ip6: _ip6, ...rest }) {
+    const families = { ip4: downToFamily('4', ips, routes), ip6: downToFamily('6', ips, routes) };
+    if (!families.ip4 && !families.ip6) {
       throw new CniError(
         ErrorCode.invalidConfig,
         'Cannot convert result to 0.2.0 or older: no valid IP addresses',
       );
     }
-    return { ...rest, ...(ip4 ? { ip4 } : {}), ...(ip6 ? { ip6 } : {}), dns: dns ?? {} };
-  },
-  versionedIps({ interfaces, dns, ...rest }) {
-    const older = asObjects(interfaces).map(({ mtu: _m, socketPath: _s, pciID: _p, ...known }) => known);
-    const object = { ...(older.length ? { interfaces: older } : {}), ...rest, dns: dns ?? {} };
-    return mapIps(object, ip => ({ version: familyOf(ip.address), ...ip }));
-  },
-  ips({ dns, ...rest }) {
-    // The reference leaves an empty resolver configuration out from 1.0.0 on.
-    const empty =
-      !isObject(dns) || Object.values(dns).every(v => v === '' || (Array.isArray(v) && !v.length));
-    return { ...rest, ...(empty ? {} : { dns }) };
+    const present = Object.entries(families).filter(([, family]) => family !== undefined);
+    return { ...rest, ...Object.fromEntries(present), dns: dns ?? {} };
   },
 };
 
-function mapIps(object: JsonObject, change: (ip: JsonObject) => JsonObject): JsonObject {
-  if (!Array.isArray(object.ips)) return object;
-  return { ...object, ips: object.ips.map(ip => (isObject(ip) ? change(ip) : ip)) };
+/** 0.3.0, 0.3.1 and 0.4.0. */
+const VERSIONED_IPS: Layout = {
+  schema: VersionedIpsResult,
+  up: object => mapMembers(object, 'ips', ({ version: _, ...ip }) => ip),
+  down({ dns, ...rest }) {
+    const older = mapMembers(rest, 'interfaces', ({ mtu: _m, socketPath: _s, pciID: _p, ...known }) => known);
+    const families = mapMembers(older, 'ips', ({ version: _, ...ip }) => ({
+      version: familyOf(ip.address),
+      ...ip,
+    }));
+    return { ...withoutEmptyArrays(families), dns: dns ?? {} };
+  },
+};
+
+/** 1.0.0 and 1.1.0: what 1.1.0 added survives in 1.0.0, as in the reference. */
+const IPS: Layout = {
+  schema: IpsResult,
+  up: object => object,
+  // The reference leaves an empty resolver configuration out from 1.0.0 on.
+  down({ dns, ...rest }) {
+    return { ...withoutEmptyArrays(rest), ...(isObject(dns) && !isEmptyDns(dns) ? { dns } : {}) };
+  },
+};
+
+/** The first address of the family, and the routes to destinations of that family; older routes know `dst` and `gw`. */
+function downToFamily(version: '4' | '6', ips: unknown, routes: unknown): JsonObject | undefined {
+  const first = asObjects(ips).find(ip => familyOf(ip.address) === version);
+  if (first === undefined) return undefined;
+  const { address, gateway, interface: _i, version: _v, ...more } = first;
+  const own = asObjects(routes)
+    .filter(route => familyOf(route.dst) === version)
+    .map(({ gw, mtu: _m, advmss: _a, priority: _p, table: _t, scope: _s, ...route }) => ({
+      ...route,
+      ...(gw ? { gw } : {}),
+    }));
+  return {
+    ip: address,
+    ...(gateway ? { gateway } : {}),
+    ...more,
+    ...(own.length ? { routes: own } : {}),
+  };
+}
+
+function mapMembers(object: JsonObject, key: string, change: (member: JsonObject) => JsonObject): JsonObject {
+  const { [key]: members } = object;
+  return Array.isArray(members) ? { ...object, [key]: asObjects(members).map(change) } : object;
+}
+
+function withoutEmptyArrays(object: JsonObject): JsonObject {
+  const empty = ['interfaces', 'ips', 'routes'].filter(key => {
+    const { [key]: members } = object;
+    return Array.isArray(members) && !members.length;
+  });
+  if (!empty.length) return object;
+  const copy = { ...object };
+  for (const key of empty) delete copy[key];
+  return copy;
+}
+
+/** The four known settings say nothing, and nobody has added another. */
+function isEmptyDns({ nameservers, domain, search, options, ...more }: JsonObject): boolean {
+  const isNothing = (value: unknown) => value === undefined || value === '' || isEmptyArray(value);
+  return !Object.keys(more).length && [nameservers, domain, search, options].every(isNothing);
+}
+
+function isEmptyArray(value: unknown): boolean {
+  return Array.isArray(value) && !value.length;
 }
 
 function asObjects(value: unknown): JsonObject[] {

@@ -39,7 +39,10 @@ export interface LinkFailure {
   readonly verb: string;
   readonly exitCode?: number;
   readonly signal?: string;
+  /** The runner ended it: past its deadline, for printing without end, or because the caller gave up. */
+  readonly ended?: 'deadline' | 'output' | 'interrupt';
   readonly durationMs?: number;
+  /** The end of what it said on standard error, even where standard output held the error. */
   readonly stderr?: string;
 }
 

@@ -139,11 +139,12 @@ export function describeIssue(issue: z.core.$ZodIssue): string {
 }
 
 function expectationOf(issue: z.core.$ZodIssue): string {
+  // Words of the schema's own; without a locale every other message is this one.
+  if (issue.message && issue.message !== 'Invalid input') return issue.message;
   if (issue.code === 'invalid_type') return `must be of type ${issue.expected}`;
   if (issue.code === 'too_small') return `must be at least ${issue.minimum}`;
   if (issue.code === 'too_big') return `must be at most ${issue.maximum}`;
   if (issue.code === 'invalid_value')
     return `must be one of ${issue.values.map(v => JSON.stringify(v)).join(', ')}`;
-  if (issue.code === 'custom' && issue.message) return issue.message;
-  return issue.message && issue.message !== 'Invalid input' ? issue.message : 'is not valid';
+  return 'is not valid';
 }

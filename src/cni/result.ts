@@ -1,11 +1,8 @@
 // What does a link report, and is what it printed a valid report?
-import * as z from 'zod/mini';
-import { findCidr } from '../net/cidr.ts';
-import { findIp } from '../net/ip.ts';
-import { convertDown, convertUp, sameLayout } from './convert.ts';
+import { layoutOf } from './convert.ts';
 import { CniError, ErrorCode } from './errors.ts';
-import { decode, isObject, type JsonObject } from './json.ts';
-import { CURRENT_VERSION, incompatible, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './version.ts';
+import { checkObject, isObject, type JsonObject } from './json.ts';
+import { CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './version.ts';
 
 /** An interface that exists because of the attachment (SPEC "Success"). `sandbox` is absent or empty on the host. */
 export interface ResultInterface {
@@ -54,85 +51,40 @@ export interface Result {
   [unknown: string]: unknown;
 }
 
-/** The schema of {@link ResultDns}, also used for the `dns` key of configurations. */
-export const Dns = z.looseObject({
-  nameservers: z.optional(z.array(z.string())),
-  domain: z.optional(z.string()),
-  search: z.optional(z.array(z.string())),
-  options: z.optional(z.array(z.string())),
-});
-
-const CidrText = z
-  .string()
-  .check(z.refine(text => findCidr(text) !== undefined, 'must be an address with a prefix length'));
-/** Empty counts as absent, as in the reference. */
-const GatewayText = z
-  .string()
-  .check(z.refine(text => text === '' || findIp(text) !== undefined, 'must be an address'));
-
-/** The schema of {@link ResultRoute}, also used for the `routes` key of IPAM configurations. */
-export const Route = z.looseObject({
-  dst: CidrText,
-  gw: z.optional(GatewayText),
-  mtu: z.optional(z.int()),
-  advmss: z.optional(z.int()),
-  priority: z.optional(z.int()),
-  table: z.optional(z.int()),
-  scope: z.optional(z.int()),
-});
-
-const ResultSchema = z.looseObject({
-  interfaces: z.optional(
-    z.array(
-      z.looseObject({
-        name: z.string(),
-        mac: z.optional(z.string()),
-        mtu: z.optional(z.int()),
-        sandbox: z.optional(z.string()),
-        socketPath: z.optional(z.string()),
-        pciID: z.optional(z.string()),
-      }),
-    ),
-  ),
-  ips: z.optional(
-    z.array(
-      z.looseObject({
-        address: CidrText,
-        gateway: z.optional(GatewayText),
-        interface: z.optional(z.int()),
-      }),
-    ),
-  ),
-  routes: z.optional(z.array(Route)),
-  dns: z.optional(Dns),
-});
-
 /**
- * A result object as a link printed it, brought to the shape of 1.1.0.
+ * A result object as a link printed it, checked as its own version looks and brought to the shape of 1.1.0.
  * @param fallback version to assume when the object names none: the configuration's, not 0.1.0 (reference behaviour)
  * @throws CniError 1 for a version that does not exist, 6 for a value of the wrong shape, naming the path
  */
 export function parseResult(object: JsonObject, fallback: SpecVersion, what = 'result'): Result {
-  const version = resultVersionOf(object, fallback);
-  const raised = convertUp(object, version);
-  delete raised.cniVersion;
-  return decode(ResultSchema, raised, what, ErrorCode.decodingFailure) as Result;
-}
-
-/** The version a result object is in: its own, else the fallback. */
-export function resultVersionOf(object: JsonObject, fallback: SpecVersion): SpecVersion {
-  const own = object.cniVersion;
-  if (typeof own !== 'string' || own === '') return fallback;
-  if (!isSpecVersion(own)) throw incompatible(own, SPEC_VERSIONS);
-  return own;
+  const { schema, up } = layoutOf(resultVersionOf(object, fallback, what));
+  const { cniVersion: _, ...raised } = up(checkObject(schema, object, what, ErrorCode.decodingFailure));
+  return raised as Result;
 }
 
 /**
- * The result as a JSON object of the given version, ready to be printed or to become a `prevResult`.
+ * The version a result object is in: its own, else the fallback.
+ * @throws CniError 1 for a version that does not exist
+ */
+export function resultVersionOf(object: JsonObject, fallback: SpecVersion, what = 'result'): SpecVersion {
+  const own = object.cniVersion;
+  if (typeof own !== 'string' || own === '') return fallback;
+  if (isSpecVersion(own)) return own;
+  throw new CniError(
+    ErrorCode.incompatibleVersion,
+    `Cannot use ${what}: unsupported CNI result version ${JSON.stringify(own)}`,
+    { details: `supported are ${SPEC_VERSIONS.join(', ')}` },
+  );
+}
+
+/**
+ * The result as a JSON object of the given version, ready to be printed or to become a `prevResult`. Keys that the
+ * version does not have are dropped; 1.1.0's additions survive in 1.0.0, as in the reference.
  * @throws CniError 7 when the version cannot express it (0.1.0 and 0.2.0 need an address)
  */
 export function renderResult(result: Result, version: SpecVersion): JsonObject {
-  return convertDown(result, version);
+  const { cniVersion: _, ...rendered } = layoutOf(version).down(structuredClone(result));
+  return { cniVersion: version, ...rendered };
 }
 
 /**
@@ -140,10 +92,10 @@ export function renderResult(result: Result, version: SpecVersion): JsonObject {
  * that look the same only the label changes.
  * @throws CniError 1 and 6 as {@link parseResult}, 7 as {@link renderResult}
  */
-export function convertResult(object: JsonObject, to: SpecVersion): JsonObject {
-  const from = resultVersionOf(object, '0.1.0');
-  const result = parseResult(object, from);
-  return sameLayout(from, to) ? { ...object, cniVersion: to } : renderResult(result, to);
+export function convertResult(object: JsonObject, to: SpecVersion, what = 'result'): JsonObject {
+  const from = resultVersionOf(object, '0.1.0', what);
+  const result = parseResult(object, from, what);
+  return layoutOf(from) === layoutOf(to) ? { ...object, cniVersion: to } : renderResult(result, to);
 }
 
 /**

@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'bun:test';
-import { convertDown, convertUp, sameLayout } from '../../../src/cni/convert.ts';
+import { layoutOf } from '../../../src/cni/convert.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
+import { renderResult } from '../../../src/cni/result.ts';
+import type { SpecVersion } from '../../../src/cni/version.ts';
 
 const OLDEST: JsonObject = {
   cniVersion: '0.2.0',
@@ -33,9 +35,12 @@ const CURRENT: JsonObject = {
   ],
 };
 
-describe('convertUp()', () => {
+const up = (object: JsonObject, version: SpecVersion) => layoutOf(version).up(object);
+const down = (object: JsonObject, version: SpecVersion) => renderResult(object, version);
+
+describe('Layout.up()', () => {
   test('gathers the addresses and routes of 0.2.0', () => {
-    expect(convertUp(OLDEST, '0.2.0')).toEqual({
+    expect(up(OLDEST, '0.2.0')).toEqual({
       cniVersion: '0.2.0',
       ips: [{ address: '10.1.0.2/24', gateway: '10.1.0.1' }, { address: 'fd00::2/64' }],
       routes: [{ dst: '0.0.0.0/0', gw: '10.1.0.1' }, { dst: '::/0' }],
@@ -44,7 +49,7 @@ describe('convertUp()', () => {
   });
 
   test('drops the family of addresses of 0.4.0, and nothing else', () => {
-    expect(convertUp(VERSIONED, '0.4.0')).toEqual({
+    expect(up(VERSIONED, '0.4.0')).toEqual({
       ...VERSIONED,
       ips: [
         { address: '10.1.0.2/24', gateway: '10.1.0.1', interface: 0 },
@@ -55,21 +60,21 @@ describe('convertUp()', () => {
 
   test('leaves 1.x and the given object as they are', () => {
     const before = structuredClone(VERSIONED);
-    convertUp(VERSIONED, '0.3.1');
+    up(VERSIONED, '0.3.1');
     expect(VERSIONED).toEqual(before);
-    expect(convertUp(CURRENT, '1.0.0')).toEqual(CURRENT);
+    expect(up(CURRENT, '1.0.0')).toEqual(CURRENT);
   });
 });
 
-describe('convertDown()', () => {
+describe('Layout.down()', () => {
   test('to 1.0.0 keeps even what 1.1.0 added, as the reference does', () => {
-    expect(convertDown(CURRENT, '1.0.0')).toEqual({ ...CURRENT, cniVersion: '1.0.0' });
+    expect(down(CURRENT, '1.0.0')).toEqual({ ...CURRENT, cniVersion: '1.0.0' });
   });
 
   test.each(['0.3.0', '0.3.1', '0.4.0'] as const)(
     'to %s adds families and drops new interface keys',
     version => {
-      expect(convertDown(CURRENT, version)).toEqual({
+      expect(down(CURRENT, version)).toEqual({
         ...CURRENT,
         cniVersion: version,
         interfaces: [{ name: 'eth0', sandbox: '/ns', mine: 1 }],
@@ -86,7 +91,7 @@ describe('convertDown()', () => {
   test.each(['0.1.0', '0.2.0'] as const)(
     'to %s keeps the first address of each family with its routes',
     version => {
-      expect(convertDown(CURRENT, version)).toEqual({
+      expect(down(CURRENT, version)).toEqual({
         cniVersion: version,
         ip4: { ip: '10.1.0.2/24', gateway: '10.1.0.1', routes: [{ dst: '0.0.0.0/0', gw: '10.1.0.1' }] },
         ip6: { ip: 'fd00::2/64', routes: [{ dst: '::/0' }] },
@@ -97,27 +102,64 @@ describe('convertDown()', () => {
 
   test('to 0.2.0 drops the routes of a family without address, and needs an address', () => {
     const only4 = { ips: [{ address: '10.1.0.2/24' }], routes: [{ dst: '::/0' }] };
-    expect(convertDown(only4, '0.2.0')).toEqual({ cniVersion: '0.2.0', ip4: { ip: '10.1.0.2/24' }, dns: {} });
-    expect(() => convertDown({ interfaces: [] }, '0.2.0')).toThrow(
+    expect(down(only4, '0.2.0')).toEqual({ cniVersion: '0.2.0', ip4: { ip: '10.1.0.2/24' }, dns: {} });
+    expect(() => down({ interfaces: [] }, '0.2.0')).toThrow(
       expect.objectContaining({ code: 7, message: expect.stringContaining('no valid IP addresses') }),
     );
   });
 
   test.each([{}, { nameservers: [], domain: '' }])('to 1.x leaves the empty dns %j out', dns => {
-    expect(convertDown({ dns }, '1.1.0')).toEqual({ cniVersion: '1.1.0' });
+    expect(down({ dns }, '1.1.0')).toEqual({ cniVersion: '1.1.0' });
+  });
+
+  test('keeps unknown keys wherever the layout has a place for what they stand in', () => {
+    const result = {
+      mine: 1,
+      ips: [{ address: '10.1.0.2/24', mine: 2 }],
+      routes: [{ dst: '0.0.0.0/0', mine: 3 }],
+      dns: { mine: '' },
+    };
+    const oldest = down(result, '0.2.0');
+    expect(oldest).toEqual({
+      cniVersion: '0.2.0',
+      mine: 1,
+      ip4: { ip: '10.1.0.2/24', mine: 2, routes: [{ dst: '0.0.0.0/0', mine: 3 }] },
+      dns: { mine: '' },
+    });
+    expect(down(up(oldest, '0.2.0'), '1.1.0')).toEqual({ cniVersion: '1.1.0', ...result });
+  });
+
+  test('does not take keys of another layout for its own', () => {
+    expect(up({ ip4: { ip: '10.1.0.2/24' }, ips: 5, routes: 'x', interfaces: null }, '0.2.0')).toEqual({
+      ips: [{ address: '10.1.0.2/24' }],
+    });
+    const result = { ip4: 5, ips: [{ address: '10.1.0.2/24', version: '6' }] };
+    expect(down(result, '0.2.0')).toEqual({ cniVersion: '0.2.0', ip4: { ip: '10.1.0.2/24' }, dns: {} });
+    expect(down(result, '0.4.0').ips).toEqual([{ version: '4', address: '10.1.0.2/24' }]);
+  });
+
+  test('takes an IPv4 address in IPv6 notation for IPv4', () => {
+    expect(down({ ips: [{ address: '::ffff:10.1.0.2/120' }] }, '0.3.0').ips).toEqual([
+      { version: '4', address: '::ffff:10.1.0.2/120' },
+    ]);
+  });
+
+  test.each(['0.3.1', '1.0.0'] as const)('to %s leaves empty arrays out', version => {
+    const empty = { interfaces: [], ips: [], routes: [] };
+    expect(Object.keys(down(empty, version)).filter(key => key in empty)).toEqual([]);
   });
 
   test('puts cniVersion first and changes nothing of what it was given', () => {
     const before = structuredClone(CURRENT);
-    expect(Object.keys(convertDown(CURRENT, '0.4.0'))[0]).toBe('cniVersion');
+    expect(Object.keys(down(CURRENT, '0.4.0'))[0]).toBe('cniVersion');
     expect(CURRENT).toEqual(before);
   });
 });
 
-test('sameLayout() knows the three layouts', () => {
-  expect(sameLayout('0.1.0', '0.2.0')).toBe(true);
-  expect(sameLayout('0.3.0', '0.4.0')).toBe(true);
-  expect(sameLayout('1.0.0', '1.1.0')).toBe(true);
-  expect(sameLayout('0.2.0', '0.3.0')).toBe(false);
-  expect(sameLayout('0.4.0', '1.0.0')).toBe(false);
+test('layoutOf() knows the three layouts', () => {
+  expect(layoutOf('0.1.0')).toBe(layoutOf('0.2.0'));
+  expect(layoutOf('0.3.0')).toBe(layoutOf('0.4.0'));
+  expect(layoutOf('1.0.0')).toBe(layoutOf('1.1.0'));
+  expect(layoutOf('0.2.0')).not.toBe(layoutOf('0.3.0'));
+  expect(layoutOf('0.4.0')).not.toBe(layoutOf('1.0.0'));
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { findSyntaxProblem, placeOf } from '../../../src/cni/json-place.ts';
+import { findSyntaxProblem, placeOf, readPlaces } from '../../../src/cni/json-place.ts';
 
 describe('findSyntaxProblem()', () => {
   test.each([
@@ -59,5 +59,30 @@ describe('placeOf()', () => {
 
   test('of a repeated key is that of the last', () => {
     expect(placeOf('{"a":1,"a":2}', ['a'])).toEqual({ line: 1, column: 12 });
+  });
+});
+
+describe('readPlaces()', () => {
+  const text = '{\n  "a": 1,\n  "b": [ { "c": "}" }, 2 ],\n "a":  3\n}';
+  const places = readPlaces(text);
+
+  test('knows where values and keys start', () => {
+    expect(places.valueAt([])).toEqual({ line: 1, column: 1 });
+    expect(places.keyAt(['b'])).toEqual({ line: 3, column: 3 });
+    expect(places.valueAt(['b'])).toEqual({ line: 3, column: 8 });
+    expect(places.keyAt(['b', 0, 'c'])).toEqual({ line: 3, column: 12 });
+    expect(places.valueAt(['b', 0, 'c'])).toEqual({ line: 3, column: 17 });
+    expect(places.keyAt(['b', 1])).toEqual(places.valueAt(['b', 1]));
+  });
+
+  test('takes the last of a repeated key, and tells of it', () => {
+    expect(places.valueAt(['a'])).toEqual({ line: 4, column: 8 });
+    expect(places.repeated).toEqual([{ key: 'a', line: 4, column: 2 }]);
+    expect(readPlaces('[{"a":1},{"a":2},[1,1]]').repeated).toEqual([]);
+  });
+
+  test('gives the nearest ancestor of what is absent', () => {
+    expect(places.keyAt(['b', 0, 'x', 'y'])).toEqual(places.valueAt(['b', 0]));
+    expect(places.valueAt(['x'])).toEqual({ line: 1, column: 1 });
   });
 });

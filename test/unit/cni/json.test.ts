@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import * as z from 'zod/mini';
-import { decode, foldKeys, isObject, parseObject } from '../../../src/cni/json.ts';
+import { checkObject, decode, foldKeys, isObject, memberOf, parseObject } from '../../../src/cni/json.ts';
 
 test('isObject() takes objects only', () => {
   expect([{}, JSON.parse('{"__proto__":1}')].every(isObject)).toBe(true);
@@ -87,4 +87,17 @@ describe('decode()', () => {
       expect.objectContaining({ code: 2, message: expect.stringMatching(/"type" .*; "ports" /) }),
     );
   });
+});
+
+test('memberOf() finds a key in any letter case, the exact one first', () => {
+  expect(memberOf({ TYPE: 'a', type: 'b' }, 'type')).toBe('b');
+  expect(memberOf({ Type: 'a', TYPE: 'b' }, 'type')).toBe('b');
+  expect(memberOf({ type: null, x: 1 }, 'type')).toBeUndefined();
+  expect(memberOf({}, 'toString')).toBeUndefined();
+});
+
+test('checkObject() returns the folded value itself', () => {
+  const value = JSON.parse('{"TYPE":"t","mine":1,"__proto__":{"x":1}}');
+  expect(JSON.stringify(checkObject(Conf, value, 'x', 7))).toBe('{"type":"t","mine":1,"__proto__":{"x":1}}');
+  expect(() => checkObject(Conf, {}, 'the thing', 6)).toThrow(expect.objectContaining({ code: 6 }));
 });

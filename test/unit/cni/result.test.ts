@@ -27,6 +27,19 @@ describe('parseResult()', () => {
     expect(parseResult({ ...old, cniVersion: '' }, '0.4.0')).toEqual({ ips: [{ address: '10.1.0.2/24' }] });
   });
 
+  test('folds the letter case of every layout', () => {
+    const oldest = {
+      cniVersion: '0.2.0',
+      IP4: { Ip: '10.1.0.2/24', GATEWAY: '10.1.0.1', Routes: [{ DST: '0.0.0.0/0' }] },
+    };
+    expect(parseResult(oldest, '1.1.0')).toEqual({
+      ips: [{ address: '10.1.0.2/24', gateway: '10.1.0.1' }],
+      routes: [{ dst: '0.0.0.0/0' }],
+    });
+    const versioned = { cniVersion: '0.4.0', Ips: [{ VERSION: '4', Address: '10.1.0.2/24' }] };
+    expect(parseResult(versioned, '1.1.0')).toEqual({ ips: [{ address: '10.1.0.2/24' }] });
+  });
+
   test('keeps unknown keys and folds the letter case of known ones', () => {
     const { cniVersion: _, ...rest } = RESULT;
     expect(parseResult(RESULT, '1.1.0')).toEqual(rest as never);
@@ -55,7 +68,14 @@ describe('parseResult()', () => {
     [{ routes: [{ gw: '10.0.0.1' }] }, 6, '"routes[0].dst"'],
     [{ routes: [{ dst: '10.0.0.0/8', mtu: '1' }] }, 6, '"routes[0].mtu"'],
     [{ dns: [] }, 6, '"dns"'],
-    [{ cniVersion: '9.9.9' }, 1, 'incompatible CNI versions'],
+    [{ cniVersion: '9.9.9' }, 1, 'unsupported CNI result version "9.9.9"'],
+    [{ cniVersion: '0.2.0', ip4: {} }, 6, '"ip4.ip" must be of type string, it is missing'],
+    [
+      { cniVersion: '0.2.0', IP6: { IP: 'fd00::2/64', Routes: [{ dst: 'x' }] } },
+      6,
+      '"ip6.routes[0].dst" must be an address',
+    ],
+    [{ cniVersion: '0.4.0', ips: [{ version: 4, address: '10.0.0.2/24' }] }, 6, '"ips[0].version"'],
   ])('refuses %j', (object, code, message) => {
     expect(() => parseResult(object as JsonObject, '1.1.0')).toThrow(
       expect.objectContaining({ code, message: expect.stringContaining(message) }),
@@ -101,7 +121,7 @@ describe('convertResult()', () => {
 });
 
 test('renderResult() puts the version first', () => {
-  expect(Object.keys(renderResult({ ips: [] }, '0.3.1'))).toEqual(['cniVersion', 'ips', 'dns']);
+  expect(Object.keys(renderResult({ ips: [] }, '0.3.1'))).toEqual(['cniVersion', 'dns']);
 });
 
 describe('prevResultOf()', () => {
