@@ -1,7 +1,13 @@
 // What does the library offer? The protocol and the runner, on Node as well as on Bun; links are in `./plugin`.
-export { type Conflist, parseNetwork } from './chain/conflist.ts';
 export {
-  DEFAULT_DEADLINE_MS,
+  type AttachmentId,
+  type CachedAttachment,
+  parseRecord,
+  renderAttachment,
+} from './chain/cache-record.ts';
+export { type Conflist, parseNetwork, parsePlugin } from './chain/conflist.ts';
+export type { Exec, ExecCall, ExecReply } from './chain/exec.ts';
+export {
   type ExecOutcome,
   type Invocation,
   type PluginProcess,
@@ -9,32 +15,36 @@ export {
   startPlugin,
 } from './chain/exec-plugin.ts';
 export { findPlugin, parsePluginDirs } from './chain/find-plugin.ts';
+export { findCachedResult, findFrozenNetwork } from './chain/frozen.ts';
+export { collectGarbage, type GarbagePlan, type GcScope, planGarbage } from './chain/garbage.ts';
+export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/load.ts';
+export type { Diagnostic, OnDiagnostic } from './chain/network-file.ts';
 export {
-  type Diagnostic,
-  type LoadedNetworks,
-  loadFile,
-  loadNetwork,
-  loadNetworks,
-} from './chain/load.ts';
-export { listPluginVersions, type PluginVersions, validateNetwork } from './chain/plugin-version.ts';
+  findHighestCommon,
+  listPluginVersions,
+  type PluginVersions,
+  pluginVersion,
+  type ValidNetwork,
+  validateNetwork,
+} from './chain/plugin-version.ts';
 export { buildGcRequest, buildRequest, type RequestParts } from './chain/request.ts';
 export {
-  type AttachmentId,
-  type CachedAttachment,
+  type AttachmentFilter,
+  type AttachmentList,
   DEFAULT_CACHE_DIR,
   listAttachments,
   readAttachment,
 } from './chain/result-cache.ts';
+export { addNetwork, checkNetwork, deleteNetwork, networkStatus } from './chain/run.ts';
 export {
-  addNetwork,
-  checkNetwork,
-  collectGarbage,
-  deleteNetwork,
-  findFrozenNetwork,
-  type GcScope,
-  networkStatus,
-} from './chain/run.ts';
-export type { Attachment, LinkEvent, Runtime } from './chain/runtime.ts';
+  type Attachment,
+  DEFAULT_DEADLINE_MS,
+  type Deadlines,
+  type LinkEvent,
+  type Runtime,
+} from './chain/runtime.ts';
+export { addPlugin, checkPlugin, deletePlugin } from './chain/single.ts';
+export type { LinkSpan } from './chain/trace-context.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';

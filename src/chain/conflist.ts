@@ -6,7 +6,7 @@ import {
   parseConflist,
   upgradeToConflist,
 } from '../cni/conflist.ts';
-import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import { selectVersion } from './select-version.ts';
 
@@ -58,9 +58,24 @@ export function completeNetwork(
   };
 }
 
+/**
+ * A network of one link that stays a plugin configuration, for the single-plugin calls: libcni's, which heed no key of
+ * a list (`cniVersions`, `disableCheck`, `disableGC`) and record the configuration as it is.
+ * @throws CniError 6 (not JSON), 7 (no plugin configuration, or without a name), 1 (no version we speak)
+ */
+export function parsePlugin(text: string, what = 'plugin configuration'): Conflist {
+  const { name, cniVersion, plugins } = upgradeToConflist(parseObject(text, what));
+  return completeNetwork(parseConflist({ name, cniVersion, plugins }), text, []);
+}
+
+/** A network from the text that {@link Conflist.source} had when its ADD was recorded. */
+export function parseFrozen(text: string): Conflist {
+  return isSinglePlugin(parseObject(text, 'configuration')) ? parsePlugin(text) : parseNetwork(text);
+}
+
 /** True for a plugin configuration rather than a list: `plugins` is what only lists have, `type` what only plugins have. */
 export function isSinglePlugin(object: JsonObject): boolean {
-  return object.plugins === undefined && object.type !== undefined;
+  return object.plugins === undefined && memberOf(object, 'type') !== undefined;
 }
 
 /**

@@ -35,12 +35,12 @@ export interface PluginProcess {
 /** Starts a plugin: the seam at which tests and other ways of running a link come in. */
 export type StartPlugin = (invocation: Invocation) => PluginProcess;
 
-/** Time for a plugin to run, unless the caller says otherwise. */
-export const DEFAULT_DEADLINE_MS = 60_000;
 /** Time between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
-/** Time for output that is still in the pipe when the process has ended, held open by a grandchild. */
-const DRAIN_MS = 250;
+/** The process has ended, but a grandchild holds its pipes open: silence after which nothing more is waited for. */
+const QUIET_MS = 250;
+/** ... and time after which nothing more is waited for, whatever the grandchild still prints. */
+const DRAIN_MS = 1_000;
 const MAX_STDOUT_BYTES = 16 * 1024 * 1024;
 const MAX_STDERR_BYTES = 1024 * 1024;
 /** A file just written may be open for writing in a process forked meanwhile, for a moment. */
@@ -138,10 +138,7 @@ async function converse(
   const { ended } = child;
   // Children that ignored SIGTERM must not outlive the plugin we ended.
   if (ended !== undefined) endGroup(running, 'SIGKILL');
-  await Promise.race([
-    Promise.all([stdout.closed, stderr.closed]),
-    sleep(DRAIN_MS, undefined, { ref: false }),
-  ]);
+  await drain(stdout, stderr);
   for (const stream of [running.stdin, running.stdout, running.stderr]) stream.destroy();
   return {
     ...(exitCode === null ? {} : { exitCode }),
@@ -152,8 +149,27 @@ async function converse(
   };
 }
 
+/** Waits until both are closed; not for a grandchild that holds them open without a word. */
+async function drain(stdout: Collector, stderr: Collector): Promise<void> {
+  let open = true;
+  const closed = Promise.all([stdout.closed, stderr.closed]).then(() => {
+    open = false;
+  });
+  const until = performance.now() + DRAIN_MS;
+  for (let before = -1; open && performance.now() < until; ) {
+    const received = stdout.received + stderr.received;
+    if (received === before) return;
+    before = received;
+    await Promise.race([closed, sleep(QUIET_MS, undefined, { ref: false })]);
+    // A process that was busy meanwhile finds the timer due before it has looked at the pipes.
+    if (open) await new Promise(resolve => setImmediate(resolve));
+  }
+}
+
 interface Collector {
   readonly closed: Promise<void>;
+  /** Bytes so far. */
+  readonly received: number;
   text(): string;
 }
 
@@ -161,7 +177,9 @@ interface Collector {
 function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void): Collector {
   let chunks: Buffer[] = [];
   let size = 0;
+  let received = 0;
   stream.on('data', (chunk: Buffer) => {
+    received += chunk.length;
     if (size > limit && onOverflow) return;
     chunks.push(chunk);
     size += chunk.length;
@@ -179,7 +197,13 @@ function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () =
     const all = Buffer.concat(chunks);
     return (onOverflow ? all.subarray(0, limit) : all.subarray(-limit)).toString();
   };
-  return { closed, text };
+  return {
+    closed,
+    get received() {
+      return received;
+    },
+    text,
+  };
 }
 
 function exitOf(running: Running): Promise<[exitCode: number | null, signal: NodeJS.Signals | null]> {

@@ -2,23 +2,31 @@
 import type { PluginEntry } from '../cni/conflist.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { failureOf, parseReply } from '../cni/reply.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { failureOf } from '../cni/reply.ts';
 import type { Conflist } from './conflist.ts';
-import { DEFAULT_DEADLINE_MS, type ExecOutcome, type PluginProcess, startPlugin } from './exec-plugin.ts';
+import { startThrough } from './exec.ts';
+import { type ExecOutcome, type PluginProcess, startPlugin } from './exec-plugin.ts';
 import { findPlugin, isOwnExecutable } from './find-plugin.ts';
-import { type Attachment, linkEnv, type Runtime } from './runtime.ts';
+import { type Attachment, deadlineOf, linkEnv, type Runtime } from './runtime.ts';
+import { findTraceParent, type LinkSpan, startSpan, traceEnv } from './trace-context.ts';
 
 /** The links of a list, called for one verb in one order. */
-export interface Links {
+export interface Links<Reply> {
   /**
-   * Calls one link and returns the object it printed, if any.
+   * Calls one link and returns what `read` makes of its standard output.
    * @throws CniError with the link's name, index and how its process ended
    */
-  call(index: number, request: JsonObject): Promise<JsonObject | undefined>;
+  call(index: number, request: JsonObject): Promise<Reply>;
   /** Ends what was started ahead and is not needed any more; it has read nothing. */
   close(): void;
 }
+
+/** What a verb makes of a successful link's standard output; it throws when that is not what the verb prints. */
+export type ReadReply<Reply> = (stdout: string, link: LinkFailure) => Reply;
+
+/** CHECK, DEL, GC and STATUS print nothing, and what they do print has no meaning (SPEC "CNI operations"). */
+export const IGNORED: ReadReply<undefined> = () => undefined;
 
 /** Bytes of standard error that go into an error. */
 const STDERR_TAIL = 4096;
@@ -29,20 +37,31 @@ const STDERR_TAIL = 4096;
  *   a foreign one only when it is its turn, since it might act before it has read its request. One ahead takes a fifth
  *   off a chain of five on two cores (42 to 34 ms); two or all of them ahead gain nothing over that.
  */
-export function openLinks(
+export function openLinks<Reply>(
   list: Conflist,
   verb: Command,
   runtime: Runtime,
   order: readonly number[],
+  read: ReadReply<Reply>,
   attachment?: Attachment,
-): Links {
-  const { start = startPlugin, isOwn = isOwnExecutable, deadlineMs = DEFAULT_DEADLINE_MS, signal } = runtime;
+): Links<Reply> {
+  const { isOwn = isOwnExecutable, signal, exec } = runtime;
+  const start = runtime.start ?? (exec ? startThrough(exec) : startPlugin);
+  const deadlineMs = deadlineOf(runtime, verb);
   const env = linkEnv(verb, runtime, attachment);
-  const ahead = new Map<number, PluginProcess>();
+  const parent = findTraceParent(env);
+  const ahead = new Map<number, Started>();
 
+  const launch = (path: string): Started => {
+    const span = parent && startSpan(parent);
+    const running = start({ path, env: { ...env, ...traceEnv(parent, span) }, deadlineMs, signal });
+    return { running, path, span };
+  };
   const startAhead = (index: number | undefined) => {
-    const path = index === undefined ? undefined : findOwn(list.plugins[index], runtime, isOwn);
-    if (index !== undefined && path !== undefined) ahead.set(index, start({ path, env, deadlineMs, signal }));
+    // Whatever stands in for our processes decides itself when a link starts.
+    if (index === undefined || (exec && !runtime.start)) return;
+    const path = findOwn(list.plugins[index], runtime, isOwn);
+    if (path !== undefined) ahead.set(index, launch(path));
   };
 
   return {
@@ -50,23 +69,33 @@ export function openLinks(
       const { type } = list.plugins[index] as PluginEntry;
       const link: LinkFailure = { network: list.name, link: type, index, verb };
       if (signal?.aborted) throw interrupted(link);
-      const path = findFor(link, runtime);
-      const running = ahead.get(index) ?? start({ path, env, deadlineMs, signal });
+      const started = ahead.get(index) ?? launch(findFor(link, runtime));
       ahead.delete(index);
-      const sent = running.send(JSON.stringify(request));
+      const sent = started.running.send(JSON.stringify(request));
       startAhead(order[order.indexOf(index) + 1]);
-      return conclude(await sent, { ...link, executable: path }, runtime, deadlineMs);
+      return conclude(await sent, started, link, runtime, read);
     },
     close() {
-      for (const running of ahead.values()) running.discard();
+      for (const { running } of ahead.values()) running.discard();
       ahead.clear();
     },
   };
 }
 
-function findFor(link: LinkFailure, { pluginDirs }: Runtime): string {
+/** The executable of a link, looked for as the caller wants it. */
+export function findExecutable(type: string, { find = findPlugin, pluginDirs }: Runtime): string {
+  return find(type, pluginDirs);
+}
+
+interface Started {
+  readonly running: PluginProcess;
+  readonly path: string;
+  readonly span: LinkSpan | undefined;
+}
+
+function findFor(link: LinkFailure, runtime: Runtime): string {
   try {
-    return findPlugin(link.link, pluginDirs);
+    return findExecutable(link.link, runtime);
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     throw new CniError(error.code, error.message, { cause: error, link });
@@ -75,11 +104,11 @@ function findFor(link: LinkFailure, { pluginDirs }: Runtime): string {
 
 function findOwn(
   entry: PluginEntry | undefined,
-  { pluginDirs }: Runtime,
+  runtime: Runtime,
   isOwn: (path: string) => boolean,
 ): string | undefined {
   try {
-    const path = findPlugin(entry?.type ?? '', pluginDirs);
+    const path = findExecutable(entry?.type ?? '', runtime);
     return isOwn(path) ? path : undefined;
   } catch {
     // It is reported when its turn comes.
@@ -88,33 +117,38 @@ function findOwn(
 }
 
 /** Tells the caller how the link did, and makes its output or its error of the outcome. */
-function conclude(
+function conclude<Reply>(
   outcome: ExecOutcome,
+  { path, span }: Started,
   called: LinkFailure,
   runtime: Runtime,
-  deadlineMs: number,
-): JsonObject | undefined {
-  const { exitCode, signal, durationMs, stderr } = outcome;
+  read: ReadReply<Reply>,
+): Reply {
+  const { exitCode, signal, durationMs, stderr, ended } = outcome;
+  const verb = called.verb as Command;
   const link: LinkFailure = {
     ...called,
+    executable: path,
     durationMs,
     ...(exitCode === undefined ? {} : { exitCode }),
     ...(signal === undefined ? {} : { signal }),
+    ...(ended === undefined ? {} : { ended }),
     ...(stderr === '' ? {} : { stderr: stderr.slice(-STDERR_TAIL) }),
   };
-  const { network, link: type, index } = called;
-  const event = { network, link: type, index, verb: called.verb as Command, durationMs, stderr };
+  const { network, index } = called;
+  const place = { network, link: called.link, index, executable: path, verb, ...(span ? { span } : {}) };
+  const event = { ...place, durationMs, stderr };
+  let reply: Reply;
   try {
-    const error = findFailure(outcome, link, deadlineMs);
+    const error = findFailure(outcome, link, deadlineOf(runtime, verb));
     if (error) throw error;
-    const result =
-      called.verb === 'ADD' || called.verb === 'VERSION' ? parseReply(outcome.stdout, link) : undefined;
-    runtime.onLink?.({ ...event, ...(result === undefined ? {} : { result }) });
-    return result;
+    reply = read(outcome.stdout, link);
   } catch (error) {
     if (error instanceof CniError) runtime.onLink?.({ ...event, error });
     throw error;
   }
+  runtime.onLink?.({ ...event, ...(verb === 'ADD' && isObject(reply) ? { result: reply } : {}) });
+  return reply;
 }
 
 function findFailure(outcome: ExecOutcome, link: LinkFailure, deadlineMs: number): CniError | undefined {
@@ -137,11 +171,8 @@ function findFailure(outcome: ExecOutcome, link: LinkFailure, deadlineMs: number
 }
 
 function interrupted(link: LinkFailure): CniError {
-  return new CniError(
-    ErrorCode.unknown,
-    `Cannot finish ${link.verb} of plugin "${link.link}": it was interrupted`,
-    {
-      link,
-    },
-  );
+  const { verb, link: type, ended = 'interrupt' } = link;
+  return new CniError(ErrorCode.unknown, `Cannot finish ${verb} of plugin "${type}": it was interrupted`, {
+    link: { ...link, ended },
+  });
 }

@@ -16,11 +16,12 @@ export interface RequestParts {
 const ATTACHMENTS_ALIAS = 'cni.dev/attachments';
 
 /**
- * The request of ADD, CHECK and DEL (SPEC "Deriving request configuration from plugin configuration"). Every key of
- * the user's stays, except a `prevResult` written in the file: results come from links.
+ * The request of a verb (SPEC "Deriving request configuration from plugin configuration"). Every key of the user's
+ * stays, except those that only a runtime may set: `prevResult`, and what starts with `cni.dev/`. `capabilities` goes
+ * to the link too, as in libcni: the specification would leave it out, but plugins that call others read it.
  */
 export function buildRequest(list: Conflist, entry: PluginEntry, parts: RequestParts = {}): JsonObject {
-  const { prevResult: _, ...conf } = entry.conf;
+  const conf = withoutRuntimeKeys(entry.conf);
   const runtimeConfig = pickRuntimeConfig(entry, parts.capabilityArgs ?? {});
   return {
     ...conf,
@@ -39,6 +40,19 @@ export function buildGcRequest(
 ): JsonObject {
   const keys = valid.map(({ containerID, ifname }) => ({ containerID, ifname }));
   return { ...buildRequest(list, entry), [VALID_ATTACHMENTS]: keys, [ATTACHMENTS_ALIAS]: keys };
+}
+
+/** True for a key that only a runtime may set; in a file it means nothing. */
+export function isRuntimeKey(key: string): boolean {
+  return key === 'prevResult' || key.startsWith('cni.dev/');
+}
+
+function withoutRuntimeKeys(conf: JsonObject): JsonObject {
+  const reserved = Object.keys(conf).filter(isRuntimeKey);
+  if (!reserved.length) return conf;
+  const rest = { ...conf };
+  for (const key of reserved) delete rest[key];
+  return rest;
 }
 
 /** Undefined when nothing is picked: what the file says under `runtimeConfig` then stays, as in the reference. */

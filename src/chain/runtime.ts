@@ -1,11 +1,13 @@
 // What does the caller of a chain decide: where executables are, how long they may take, for which container?
 import { type CniArgs, renderCniArgs } from '../cni/cni-args.ts';
+import { cniCacheDir } from '../cni/directories.ts';
 import { type Command, findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
+import type { Exec } from './exec.ts';
 import type { StartPlugin } from './exec-plugin.ts';
-import { DEFAULT_CACHE_DIR } from './result-cache.ts';
+import type { LinkSpan } from './trace-context.ts';
 
 /** The interface of a container that a network is attached to. */
 export interface Attachment {
@@ -25,13 +27,22 @@ export interface LinkEvent {
   /** The link's type, and where it stands in the list, from 0. */
   readonly link: string;
   readonly index: number;
+  readonly executable: string;
   readonly verb: Command;
   readonly durationMs: number;
   readonly stderr: string;
-  /** What ADD printed. */
+  /** What ADD printed, in the version of the list. */
   readonly result?: JsonObject;
   readonly error?: CniError;
+  /** Its place in the caller's trace, when `TRACEPARENT` of {@link Runtime.env} names one. */
+  readonly span?: LinkSpan;
 }
+
+/** Milliseconds that a link may take, by verb; a verb that is left out has {@link DEFAULT_DEADLINE_MS}. */
+export type Deadlines = Readonly<Partial<Record<Command, number>>>;
+
+/** Time for a link to run, unless the caller says otherwise. */
+export const DEFAULT_DEADLINE_MS = 60_000;
 
 /** Where and how links run. */
 export interface Runtime {
@@ -39,23 +50,37 @@ export interface Runtime {
   readonly pluginDirs: readonly string[];
   /** Directory of the result cache: `CATENA_CNI_CACHE_DIR`, else `/var/lib/cni`. */
   readonly cacheDir?: string;
-  /** Environment that links inherit; this process's unless given. */
+  /**
+   * Environment that links inherit; this process's unless given. A `TRACEPARENT` in it (W3C Trace Context) is passed
+   * on with a span of its own for every link, `TRACESTATE` and `BAGGAGE` as they are.
+   */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Milliseconds each link may take; 60,000 unless given. */
-  readonly deadlineMs?: number;
+  /** Milliseconds each link may take, for all verbs or by verb; 60,000 unless given. */
+  readonly deadlineMs?: number | Deadlines;
   /** When it fires, the running link is ended and no other is called; a failed ADD is undone all the same. */
   readonly signal?: AbortSignal | undefined;
   /** Called after each link. */
   readonly onLink?: (event: LinkEvent) => void;
-  /** How a link is started; as a subprocess unless given. */
+  /** Told what did not keep the verb from going on, such as a record that cannot be read on DEL. */
+  readonly onWarning?: (warning: CniError) => void;
+  /** Runs links in place of subprocesses: for tests, or for links that live elsewhere. */
+  readonly exec?: Exec;
+  /** Finds the executable of a type in place of {@link findPlugin}; throws when there is none. */
+  readonly find?: (type: string, dirs: readonly string[]) => string;
+  /** How a link is started, a step below `exec`: it may be started before its request is there. */
   readonly start?: StartPlugin;
   /** Which executables do nothing before they have read their request, so that they may be started ahead of it. */
   readonly isOwn?: (path: string) => boolean;
 }
 
 /** Directory of the result cache. */
-export function cacheDirOf(runtime: Runtime): string {
-  return runtime.cacheDir || (runtime.env ?? process.env).CATENA_CNI_CACHE_DIR || DEFAULT_CACHE_DIR;
+export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>): string {
+  return cacheDir || cniCacheDir(env);
+}
+
+/** Milliseconds that a link may take for this verb. */
+export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: Command): number {
+  return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
 
 /** The environment of a link: the caller's, with the six variables of the protocol always set (SPEC "Parameters"). */
@@ -79,7 +104,11 @@ export function linkEnv(
  * Checks what becomes part of paths and of the environment.
  * @throws CniError 3 (no container id), 4 (invalid id, interface name, argument or missing namespace)
  */
-export function checkAttachment(attachment: Attachment, verb: Command): void {
+export function checkAttachment(
+  attachment: Attachment,
+  verb: Command,
+  { onWarning }: Pick<Runtime, 'onWarning'> = {},
+): void {
   const { containerId, ifname, netns, args = [] } = attachment;
   if (containerId === '') throw new CniError(ErrorCode.unknownContainer, 'missing containerID');
   const problem = findContainerIdProblem(containerId);
@@ -91,6 +120,10 @@ export function checkAttachment(attachment: Attachment, verb: Command): void {
     if (key === '' || /[;=\0]/.test(key) || /[;\0]/.test(value)) {
       throw invalid('CNI_ARGS pair', `${key}=${value}`, 'neither half may hold ";", nor the key "="');
     }
+    if (value.includes('='))
+      onWarning?.(
+        invalid('CNI_ARGS pair', `${key}=${value}`, 'most plugins cannot read a value that holds "="'),
+      );
   }
 }
 

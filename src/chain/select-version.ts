@@ -2,7 +2,7 @@
 import compare from 'semver/functions/compare.js';
 import { ConflistError, type ConflistParts } from '../cni/conflist.ts';
 import { ErrorCode } from '../cni/errors.ts';
-import { CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from '../cni/version.ts';
+import { isSpecVersion, SPEC_VERSIONS, type SpecVersion } from '../cni/version.ts';
 
 /**
  * The highest version of `cniVersions` and `cniVersion` that this library speaks (SPEC "Version considerations");
@@ -17,7 +17,7 @@ export function selectVersion({ cniVersion, cniVersions }: ConflistParts): SpecV
   const asked = cniVersion === '' ? cniVersions : [...cniVersions, cniVersion];
   const [best] = asked
     .map((text, i) => normalise(text, i < cniVersions.length ? ['cniVersions', i] : ['cniVersion']))
-    .filter(version => compare(version, CURRENT_VERSION) <= 0)
+    .filter(isSpecVersion)
     .sort((a, b) => compare(b, a));
   return known(best, 'cniVersions', asked);
 }

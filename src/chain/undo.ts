@@ -5,7 +5,7 @@ import { convertResult } from '../cni/result.ts';
 import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
 import type { Conflist } from './conflist.ts';
 import { describeLinkError, withDetails } from './link-errors.ts';
-import { openLinks } from './links.ts';
+import { IGNORED, openLinks } from './links.ts';
 import { buildRequest } from './request.ts';
 import type { Attachment, Runtime } from './runtime.ts';
 
@@ -22,10 +22,10 @@ export async function undoLinks(
 ): Promise<unknown[]> {
   const { capabilityArgs } = attachment;
   const prevResult = atLeast(list.version, SINCE.prevResultOnDel)
-    ? findConverted(result, list.version)
+    ? findConverted(result, list.version, runtime)
     : undefined;
   const order = [...list.plugins.keys()].slice(0, last + 1).reverse();
-  const links = openLinks(list, 'DEL', runtime, order, attachment);
+  const links = openLinks(list, 'DEL', runtime, order, IGNORED, attachment);
   const errors: unknown[] = [];
   for (const index of order) {
     const entry = list.plugins[index];
@@ -65,11 +65,16 @@ function ranLast(error: unknown, reached: number): number {
   return started ? reached : reached - 1;
 }
 
-function findConverted(result: JsonObject | undefined, version: SpecVersion): JsonObject | undefined {
+function findConverted(
+  result: JsonObject | undefined,
+  version: SpecVersion,
+  { onWarning }: Runtime,
+): JsonObject | undefined {
   try {
-    return result && convertResult(result, version);
-  } catch {
+    return result && convertResult(result, version, 'cached result');
+  } catch (error) {
     // DEL works without a result, and must not be kept from working by a bad one.
+    if (error instanceof CniError) onWarning?.(error);
     return undefined;
   }
 }

@@ -1,7 +1,7 @@
 // Which network is in a file, and what stands where in it?
 import * as z from 'zod/mini';
+import { findPluginFiles } from '../chain/conf-files.ts';
 import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/conflist.ts';
-import { findPluginFiles } from '../chain/load.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../cni/conflist.ts';
 import { ConflistSchema } from '../cni/conflist-schema.ts';
 import { ErrorCode } from '../cni/errors.ts';

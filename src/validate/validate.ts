@@ -1,6 +1,6 @@
 // What is wrong with a list, or with the lists of a directory?
 import { statSync } from 'node:fs';
-import { findConfFiles } from '../chain/load.ts';
+import { findConfFiles, type OnSkipped } from '../chain/conf-files.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
 import { judgeCapabilities } from './capabilities.ts';
@@ -21,9 +21,12 @@ export async function validatePath(
   catalog: LinkCatalog,
   executables: Executables,
 ): Promise<Report> {
-  const files = filesAt(path);
-  const networks: PlacedNetwork[] = [];
   const findings: Finding[] = [];
+  const files = filesAt(path, (file, problem) => {
+    const message = `the entry is passed by: ${problem}`;
+    findings.push({ file, line: 1, column: 1, severity: 'warning', rule: 'unreadable', message });
+  });
+  const networks: PlacedNetwork[] = [];
   for (const file of files) {
     const read = await readNetwork(file, catalog);
     findings.push(...(await judgeFile(read, executables)));
@@ -33,9 +36,9 @@ export async function validatePath(
   return { files: files.length, findings: inOrder(findings, files) };
 }
 
-function filesAt(path: string): string[] {
+function filesAt(path: string, onSkipped: OnSkipped): string[] {
   try {
-    return statSync(path).isDirectory() ? findConfFiles(path) : [path];
+    return statSync(path).isDirectory() ? findConfFiles(path, onSkipped) : [path];
   } catch (cause) {
     throw new CniError(ErrorCode.ioFailure, `Cannot read "${path}": ${(cause as Error).message}`, { cause });
   }

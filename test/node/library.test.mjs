@@ -16,7 +16,7 @@ import {
   listAttachments,
   listPluginVersions,
   loadFile,
-  loadNetworks,
+  listNetworks,
   networkStatus,
   SPEC_VERSIONS,
   startPlugin,
@@ -98,7 +98,7 @@ describe('the library under Node', () => {
 
   test('reads configurations, with line and column of mistakes', () => {
     fs.writeFileSync(path.join(dir, '10.conflist'), '{\n  "name" 1\n}');
-    const { networks, diagnostics } = loadNetworks(dir);
+    const { networks, diagnostics } = listNetworks(dir);
     assert.deepEqual(networks, []);
     assert.equal(diagnostics[0].line, 2);
     assert.equal(diagnostics[0].column, 10);

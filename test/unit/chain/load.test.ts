@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { loadFile, loadNetwork, loadNetworks } from '../../../src/chain/load.ts';
+import { listNetworks, loadFile, loadNetwork } from '../../../src/chain/load.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 
 let dir: string;
@@ -33,7 +33,7 @@ function errorOf(step: () => unknown): CniError {
   throw new Error('nothing was thrown');
 }
 
-describe('loadNetworks()', () => {
+describe('listNetworks()', () => {
   test('reads lists, then single plugins, sorted by the bytes of their names', () => {
     put('20-b.conflist', list('b', 't'));
     put('10-a.conflist', list('a', 't'));
@@ -44,7 +44,7 @@ describe('loadNetworks()', () => {
     put('08.conflist.bak', 'not read');
     put('sub/09.conflist', 'not read');
     put('folder.conflist/x', 'not read');
-    const { networks, diagnostics } = loadNetworks(dir);
+    const { networks, diagnostics } = listNetworks(dir);
     expect(networks.map(network => network.list.name)).toEqual(['dot', 'a', 'b', 'c', 'd']);
     expect(networks[1]?.file).toBe(path.join(dir, '10-a.conflist'));
     expect(diagnostics).toEqual([]);
@@ -54,11 +54,17 @@ describe('loadNetworks()', () => {
     put('00.conf', { cniVersion: '1.0.0', name: 'n', type: 'single' });
     put('10.conflist', list('n', 'first'));
     put('20.conflist', list('n', 'second'));
-    expect(loadNetworks(dir).networks.map(network => network.list.plugins[0]?.type)).toEqual(['first']);
+    const { networks, diagnostics } = listNetworks(dir);
+    expect(networks.map(network => network.list.plugins[0]?.type)).toEqual(['first']);
+    expect(diagnostics.map(({ severity, file }) => [severity, path.basename(file)])).toEqual([
+      ['warning', '20.conflist'],
+      ['warning', '00.conf'],
+    ]);
+    expect(diagnostics[0]?.error.message).toContain(`network "n" is in "${dir}/10.conflist" already`);
   });
 
   test('takes a missing directory for an empty one', () => {
-    expect(loadNetworks(path.join(dir, 'none'))).toEqual({ networks: [], diagnostics: [] });
+    expect(listNetworks(path.join(dir, 'none'))).toEqual({ networks: [], diagnostics: [] });
   });
 
   test('goes on past files that cannot be used, and says where each is wrong', () => {
@@ -72,25 +78,50 @@ describe('loadNetworks()', () => {
     put('50.conflist', list('../escape', 't'));
     fs.symlinkSync('.', path.join(dir, '60.conflist'));
     put('99.conflist', list('good', 't'));
-    const { networks, diagnostics } = loadNetworks(dir);
+    const { networks, diagnostics } = listNetworks(dir);
     expect(networks.map(network => network.list.name)).toEqual(['good']);
     expect(
-      diagnostics.map(({ file, line, column, error }) => [path.basename(file), line, column, error.code]),
+      diagnostics.map(({ severity, file, line, column, error }) => {
+        return [severity, path.basename(file), line, column, error.code];
+      }),
     ).toEqual([
-      ['10.conflist', 3, 23, 6],
-      ['20.conflist', 6, 5, 7],
-      ['30.conflist', 1, 1, 6],
-      ['40.conflist', 1, 27, 1],
-      ['50.conflist', 1, 30, 7],
-      ['60.conflist', undefined, undefined, 5],
+      ['warning', '60.conflist', undefined, undefined, 5],
+      ['error', '10.conflist', 3, 23, 6],
+      ['error', '20.conflist', 6, 5, 7],
+      ['error', '30.conflist', 1, 1, 6],
+      ['error', '40.conflist', 1, 27, 1],
+      ['error', '50.conflist', 1, 30, 7],
     ]);
     expect(diagnostics[0]?.error.message).toBe(
+      `Cannot read network configuration "${dir}/60.conflist": it links to a directory; it was skipped`,
+    );
+    expect(diagnostics[1]?.error.message).toBe(
       `Cannot read network configuration "${dir}/10.conflist" line 3, column 23: expected ":" after the key, found "\\""`,
     );
   });
 });
 
 describe('loadNetwork()', () => {
+  test('tells of odd keys in the network it is asked for, with their place', () => {
+    put('10.conflist', { name: 'other', Plugins: [], plugins: [{ type: 't' }] });
+    put(
+      '20.conflist',
+      '{\n "name":"n", "cniVersion":"1.0.0",\n "DisableCheck":true,\n "plugins":[{"type":"t"}]\n}',
+    );
+    put('n/10.conf', { type: 'b', prevResult: {} });
+    const told: string[] = [];
+    const network = loadNetwork(dir, 'n', ({ severity, file, line, column, error }) => {
+      told.push(
+        `${severity} ${path.basename(file)}:${line}:${column} ${error.message.replace(/.*: key/, 'key')}`,
+      );
+    });
+    expect(network.disableCheck).toBe(false);
+    expect(told).toEqual([
+      `warning 20.conflist:3:17 key "DisableCheck" is not heeded: the list's is "disableCheck", and letter case counts`,
+      `warning 10.conf:1:26 key "prevResult" is the runtime's to set: it is dropped`,
+    ]);
+  });
+
   test('finds a network beside broken files', () => {
     put('10.conflist', '{');
     put('20.conflist', list('n', 't'));

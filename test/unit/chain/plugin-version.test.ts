@@ -1,6 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import type { StartPlugin } from '../../../src/chain/exec-plugin.ts';
-import { listPluginVersions, validateNetwork } from '../../../src/chain/plugin-version.ts';
+import {
+  explainConflict,
+  findHighestCommon,
+  listPluginVersions,
+  pluginVersion,
+  validateNetwork,
+} from '../../../src/chain/plugin-version.ts';
+import { CniError } from '../../../src/cni/errors.ts';
 import { listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -47,20 +54,86 @@ describe('listPluginVersions()', () => {
 });
 
 describe('validateNetwork()', () => {
-  test('returns the capabilities that links declare', async () => {
+  test('returns what the links speak and which capabilities they declare', async () => {
     const list = listOf('1.0.0', [
       { type: 'noop', capabilities: { mac: true, ips: false } },
       { type: 'noop', capabilities: { mac: true, portMappings: true } },
     ]);
-    expect(await validateNetwork(list, chain.runtime)).toEqual(['mac', 'portMappings']);
+    const valid = await validateNetwork(list, chain.runtime);
+    expect(valid).toMatchObject({ capabilities: ['mac', 'portMappings'], highestCommon: '1.1.0' });
+    expect(valid.plugins.map(({ type }) => type)).toEqual(['noop', 'noop']);
   });
 
   test('reports every link that is missing or does not speak the version', async () => {
     const runtime = { ...chain.runtime, start: answering('{"cniVersion":"0.2.0"}') };
     const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'missing' }]);
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
+      code: 1,
       message: 'Cannot use network "testnet": 2 steps failed',
-      details: expect.stringContaining('config is "1.0.0", plugin supports ["0.1.0" "0.2.0"]'),
+      details: expect.stringMatching(/it is not supported by "noop".*Cannot find plugin "missing"/),
     });
+  });
+
+  test('shows the matrix of versions and the highest one that all speak', async () => {
+    const versions: Record<string, string[]> = {
+      noop: ['0.3.1', '0.4.0'],
+      fail: ['0.4.0', '1.0.0', '9.0.0'],
+    };
+    const runtime = {
+      ...chain.runtime,
+      exec: ({ path }: { path: string }) => {
+        const supportedVersions = versions[path.split('/').at(-1) ?? ''];
+        return { stdout: JSON.stringify({ cniVersion: '1.0.0', supportedVersions }) };
+      },
+    };
+    const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'fail' }]);
+    await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
+      code: 1,
+      message: 'Cannot use network "testnet" with CNI version "1.0.0": it is not supported by "noop"',
+      details: 'noop 0.3.1 0.4.0, fail 0.4.0 1.0.0 9.0.0; the highest that all speak is 0.4.0',
+    });
+    versions.fail = ['1.1.0'];
+    await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
+      message: expect.stringContaining('"noop", "fail"'),
+      details: 'noop 0.3.1 0.4.0, fail 1.1.0; there is none that all speak',
+    });
+  });
+});
+
+test('pluginVersion() asks one plugin', async () => {
+  expect((await pluginVersion('noop', chain.runtime)).supportedVersions).toContain('0.1.0');
+  await expect(pluginVersion('missing', chain.runtime)).rejects.toThrow('Cannot find plugin "missing"');
+});
+
+test.each([
+  [[], '1.1.0'],
+  [[{ type: 'a', supportedVersions: ['0.-42.0', '1.0.0', '0.4.0'] }], '1.0.0'],
+  [[{ type: 'a', supportedVersions: ['x'] }], undefined],
+])('findHighestCommon() of %j', (plugins, expected) => {
+  expect(findHighestCommon(plugins)).toBe(expected as never);
+});
+
+describe('explainConflict()', () => {
+  const link = { network: 'testnet', link: 'noop', index: 0, verb: 'ADD' };
+  const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'missing' }]);
+
+  test('adds the versions of those that answer to the error of a link that refused the version', async () => {
+    const runtime = { ...chain.runtime, start: answering('{"cniVersion":"0.2.0"}') };
+    const error = new CniError(1, 'incompatible CNI versions', { details: 'as it said', link });
+    expect(await explainConflict(error, list, runtime)).toMatchObject({
+      code: 1,
+      message: 'incompatible CNI versions',
+      details: 'as it said; noop 0.1.0 0.2.0; the highest that all speak is 0.2.0',
+      link,
+    });
+  });
+
+  test('asks nobody about another error', async () => {
+    const start = () => {
+      throw new Error('started');
+    };
+    for (const error of [new CniError(2, 'x', { link }), new CniError(1, 'x'), new Error('x')]) {
+      expect(await explainConflict(error, list, { ...chain.runtime, start })).toBe(error);
+    }
   });
 });

@@ -2,13 +2,12 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import type { CachedAttachment } from '../../../src/chain/cache-record.ts';
 import {
-  type CachedAttachment,
   cacheFileOf,
   listAttachments,
   readAttachment,
   removeAttachment,
-  renderAttachment,
   writeAttachment,
 } from '../../../src/chain/result-cache.ts';
 
@@ -55,19 +54,6 @@ const current = (networkName: string, containerId: string, ifName = 'eth0') => (
   config: 'e30=',
   ifName,
   networkName,
-});
-
-describe('renderAttachment()', () => {
-  test('writes the bytes of libcni', () => {
-    expect(renderAttachment(FULL)).toBe(FULL_BYTES);
-  });
-
-  test('leaves empty fields out', () => {
-    const empty = { ...FULL, netns: '', args: [], capabilityArgs: {}, result: undefined };
-    expect(renderAttachment(empty)).toBe(
-      '{"kind":"cniCacheV1","containerId":"c1","config":"eyJuYW1lIjoibjEifQo=","ifName":"eth0","networkName":"n1"}',
-    );
-  });
 });
 
 describe('writeAttachment()', () => {
@@ -127,36 +113,77 @@ describe('readAttachment()', () => {
   });
 });
 
-test('removeAttachment() is content when there is none', () => {
-  removeAttachment(dir, ID);
-  put('n1-c1-eth0', FULL_BYTES);
-  removeAttachment(dir, ID);
-  expect(readAttachment(dir, ID)).toBeUndefined();
+describe('removeAttachment()', () => {
+  test('is content when there is none', () => {
+    removeAttachment(dir, ID);
+    put('n1-c1-eth0', FULL_BYTES);
+    removeAttachment(dir, ID);
+    expect(readAttachment(dir, ID)).toBeUndefined();
+  });
+
+  test('removes a damaged file, but not the record of another attachment whose name reads the same', () => {
+    put('n1-c1-eth0', '{');
+    put('a-b-c-eth0', current('a-b', 'c'));
+    removeAttachment(dir, ID);
+    removeAttachment(dir, { network: 'a', containerId: 'b-c', ifname: 'eth0' });
+    expect(fs.readdirSync(path.join(dir, 'results'))).toEqual(['a-b-c-eth0']);
+  });
+});
+
+test.each([
+  { network: '', containerId: 'c', ifname: 'eth0' },
+  { network: 'n', containerId: '../c', ifname: 'eth0' },
+  { network: 'n', containerId: 'c', ifname: '' },
+])('cacheFileOf() refuses %j', id => {
+  expect(() => cacheFileOf(dir, id)).toThrow(
+    `it needs a network ("${id.network}"), a container id ("${id.containerId}") and an interface ("${id.ifname}")`,
+  );
 });
 
 describe('listAttachments()', () => {
-  test('lists those of the network by what the files say, and passes over what is no attachment', () => {
+  const shown = (filter: { network?: string; containerId?: string } = {}) =>
+    listAttachments(dir, filter).attachments.map(one => [one.network, one.containerId, one.ifname].join(' '));
+
+  test('lists by what the files say', () => {
     put('n1-c2-eth0', current('n1', 'c2'));
     put('n1-c1-eth0', current('n1', 'c1'));
     put('n1-x-c1-eth0', current('n1-x', 'c1'));
     put('n2-c1-eth0', current('n2', 'c1'));
     put('n1-legacy-eth1', { cniVersion: '0.3.1' });
-    put('n1-two-readings-eth1', { cniVersion: '0.3.1' });
-    put('n1-torn-eth0', '{"kind":"cniC');
-    put('n1-empty-eth0', { ...current('n1', ''), ifName: '' });
+    put('.being-written.tmp', '{');
     fs.mkdirSync(path.join(dir, 'results', 'n1-folder-eth0'));
-    expect(listAttachments(dir, 'n1').map(({ containerId, ifname }) => [containerId, ifname])).toEqual([
-      ['c1', 'eth0'],
-      ['c2', 'eth0'],
-      ['legacy', 'eth1'],
+    expect(shown()).toHaveLength(5);
+    expect(shown({ network: 'n1' })).toEqual(['n1 c1 eth0', 'n1 c2 eth0', 'n1 legacy eth1']);
+    expect(shown({ containerId: 'c1' })).toEqual(['n1 c1 eth0', 'n1-x c1 eth0', 'n2 c1 eth0']);
+    expect(shown({ network: 'n2', containerId: 'c1' })).toEqual(['n2 c1 eth0']);
+    expect(listAttachments(dir).damaged).toEqual([]);
+  });
+
+  test.each([
+    ['is torn', 'n1-torn-eth0', '{"kind":"cniC', 'it is not a JSON object'],
+    [
+      'names no attachment',
+      'n1-c-eth0',
+      { ...current('n1', ''), ifName: '' },
+      'it does not name an attachment',
+    ],
+    ['is of another kind', 'n1-c-eth0', { ...current('n1', 'c'), kind: 'cniCacheV9' }, 'kind "cniCacheV9"'],
+    ['has two readings', 'n1-two-readings-eth1', { cniVersion: '0.3.1' }, 'its name does not tell'],
+  ])('reports a file that %s, and goes on', (_, name, content, problem) => {
+    put(name, content);
+    put('n1-good-eth0', current('n1', 'good'));
+    const { attachments, damaged } = listAttachments(dir, { network: 'n1' });
+    expect(attachments.map(({ containerId }) => containerId)).toEqual(['good']);
+    expect(damaged.map(({ code, message }) => [code, message])).toEqual([
+      [6, expect.stringContaining(`Cannot read cached result "${dir}/results/${name}": `)],
     ]);
+    expect(damaged[0]?.message).toContain(problem);
+    expect(listAttachments(dir, { network: 'other' }).damaged).toEqual([]);
   });
 
   test('takes a missing directory for an empty one, and reports one that is none', () => {
-    expect(listAttachments(dir, 'n1')).toEqual([]);
+    expect(listAttachments(dir)).toEqual({ attachments: [], damaged: [] });
     fs.writeFileSync(path.join(dir, 'results'), '');
-    expect(() => listAttachments(dir, 'n1')).toThrow(
-      `Cannot list cached results in "${dir}/results": ENOTDIR`,
-    );
+    expect(() => listAttachments(dir)).toThrow(`Cannot list cached results in "${dir}/results": ENOTDIR`);
   });
 });

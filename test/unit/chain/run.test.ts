@@ -1,15 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { findFrozenNetwork } from '../../../src/chain/frozen.ts';
 import { readAttachment } from '../../../src/chain/result-cache.ts';
-import {
-  addNetwork,
-  checkNetwork,
-  collectGarbage,
-  deleteNetwork,
-  findFrozenNetwork,
-  networkStatus,
-} from '../../../src/chain/run.ts';
+import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../src/chain/run.ts';
 import type { LinkEvent } from '../../../src/chain/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
@@ -391,71 +385,6 @@ describe('deleteNetwork()', () => {
       deleteNetwork(threeLinks(), { ...ATTACHMENT, containerId: '../../x' }, chain.runtime),
     );
     expect(error.code).toBe(4);
-    expect(chain.order()).toEqual([]);
-  });
-});
-
-describe('collectGarbage()', () => {
-  const add = (containerId: string) =>
-    addNetwork(threeLinks(), { ...ATTACHMENT, containerId }, chain.runtime);
-
-  test('deletes what is not valid and lets every link collect', async () => {
-    for (const id of ['c1', 'c2', 'c3']) await add(id);
-    const valid = [{ containerID: 'c2', ifname: 'eth0' }];
-    await collectGarbage(threeLinks(), { valid }, chain.runtime);
-    const calls = chain.calls().slice(9);
-    expect(calls.map(({ command, env }) => [command, env.CNI_CONTAINERID])).toEqual([
-      ...['c1', 'c1', 'c1', 'c3', 'c3', 'c3'].map(id => ['DEL', id]),
-      ...[1, 2, 3].map(() => ['GC', '']),
-    ]);
-    const gc = calls.slice(6);
-    expect(gc.map(({ request }) => request.label)).toEqual(['one', 'two', 'three']);
-    expect(gc[0]?.request['cni.dev/valid-attachments']).toEqual(valid);
-    expect(gc[0]?.request['cni.dev/attachments']).toEqual(valid);
-    expect(fs.readdirSync(path.dirname(cacheFile()))).toEqual(['testnet-c2-eth0']);
-  });
-
-  test('deletes everything only when told so', async () => {
-    await add('c1');
-    await collectGarbage(threeLinks(), { all: true }, chain.runtime);
-    expect(chain.calls().at(-1)?.request['cni.dev/valid-attachments']).toEqual([]);
-    expect(fs.readdirSync(path.dirname(cacheFile()))).toEqual([]);
-  });
-
-  test('goes on after errors and joins them', async () => {
-    const list = threeLinks();
-    for (const containerId of ['c1', 'c2'])
-      await addNetwork(list, { ...ATTACHMENT, containerId }, chain.runtime);
-    chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 105 });
-    const error = await errorOf(collectGarbage(list, { all: true }, chain.runtime));
-    expect(error.message).toBe('Cannot collect garbage of network "testnet": 3 steps failed');
-    expect(error.details).toContain('Cannot delete stale attachment "c1" "eth0"');
-    expect(error.details).toContain('noop GC: stuck');
-    expect(
-      chain
-        .order()
-        .slice(6)
-        .filter(call => call.startsWith('GC')),
-    ).toEqual(['GC one', 'GC two', 'GC three']);
-  });
-
-  test.each([
-    ['1.0.0', {}, ['DEL three', 'DEL two', 'DEL one']],
-    ['1.1.0', { disableGC: true }, []],
-  ])(
-    '[%s] sends GC to no link before 1.1.0, and nothing with disableGC: %j',
-    async (version, more, expected) => {
-      const list = threeLinks(version, more);
-      await addNetwork(list, ATTACHMENT, chain.runtime);
-      await collectGarbage(list, { all: true }, chain.runtime);
-      expect(chain.order().slice(3)).toEqual(expected);
-    },
-  );
-
-  test('reports a cache that cannot be listed', async () => {
-    fs.mkdirSync(chain.runtime.cacheDir);
-    fs.writeFileSync(path.join(chain.runtime.cacheDir, 'results'), '');
-    expect((await errorOf(collectGarbage(threeLinks(), { all: true }, chain.runtime))).code).toBe(5);
     expect(chain.order()).toEqual([]);
   });
 });

@@ -1,0 +1,74 @@
+// Which trace does a chain belong to, and which span of it is each link? (W3C Trace Context)
+
+/** One link in a trace: what an exporter needs to draw it. */
+export interface LinkSpan {
+  /** 32 hexadecimal digits, the caller's. */
+  readonly traceId: string;
+  /** 16 hexadecimal digits, new for every call of a link. */
+  readonly spanId: string;
+  /** The caller's span. */
+  readonly parentSpanId: string;
+  /** Whether the caller records its part of the trace. */
+  readonly sampled: boolean;
+}
+
+/** What the caller's `TRACEPARENT` says. */
+export interface TraceParent {
+  readonly traceId: string;
+  readonly spanId: string;
+  /** The flags that are defined: 1 sampled, 2 random trace id. */
+  readonly flags: number;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** sampled and random; a sender must set all others to zero. */
+const KNOWN_FLAGS = 0x03;
+const SAMPLED = 0x01;
+
+/**
+ * Reads `version-traceid-parentid-flags`. Higher versions than 00 may say more after the flags, which is passed by.
+ * @returns undefined for what the recommendation calls invalid (section 3.2)
+ */
+export function parseTraceParent(text: string): TraceParent | undefined {
+  const match = /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(-.*)?$/.exec(text);
+  const [, version, traceId = '', spanId = '', flags = '', more] = match ?? [];
+  if (version === undefined || version === 'ff' || (version === '00' && more !== undefined)) return undefined;
+  if (isZero(traceId) || isZero(spanId)) return undefined;
+  return { traceId, spanId, flags: Number.parseInt(flags, 16) & KNOWN_FLAGS };
+}
+
+/** A new span below the caller's. */
+export function startSpan(parent: TraceParent): LinkSpan {
+  return {
+    traceId: parent.traceId,
+    spanId: newSpanId(),
+    parentSpanId: parent.spanId,
+    sampled: (parent.flags & SAMPLED) !== 0,
+  };
+}
+
+/** The caller's trace, as its environment gives it. */
+export function findTraceParent(env: Environment): TraceParent | undefined {
+  return env.TRACEPARENT === undefined ? undefined : parseTraceParent(env.TRACEPARENT);
+}
+
+/**
+ * The tracing variables for a link: `TRACEPARENT` with the link's own span; `TRACESTATE` and `BAGGAGE` stay as they
+ * are. Without a valid parent there is no trace to go on with, and its state must go too (section 3.3).
+ */
+export function traceEnv(parent: TraceParent | undefined, span: LinkSpan | undefined): Environment {
+  if (parent === undefined || span === undefined) return { TRACEPARENT: undefined, TRACESTATE: undefined };
+  const flags = parent.flags.toString(16).padStart(2, '0');
+  return { TRACEPARENT: `00-${span.traceId}-${span.spanId}-${flags}` };
+}
+
+function newSpanId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  const id = Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join('');
+  return isZero(id) ? newSpanId() : id;
+}
+
+function isZero(id: string): boolean {
+  return /^0+$/.test(id);
+}

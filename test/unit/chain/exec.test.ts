@@ -1,0 +1,71 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { type ExecCall, type ExecReply, startThrough } from '../../../src/chain/exec.ts';
+import { addNetwork, deleteNetwork } from '../../../src/chain/run.ts';
+import type { Runtime } from '../../../src/chain/runtime.ts';
+import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+beforeEach(() => {
+  chain = makeNoopChain();
+});
+afterEach(() => chain.dispose());
+
+describe('startThrough()', () => {
+  const send = (reply: () => ExecReply) =>
+    startThrough(reply)({ path: '/bin/x', env: {}, deadlineMs: 5 }).send('{}');
+
+  test('takes what is left out for success without a word', async () => {
+    expect(await send(() => ({}))).toEqual({
+      exitCode: 0,
+      stdout: '',
+      stderr: '',
+      durationMs: expect.any(Number),
+    });
+    expect(await send(() => ({ signal: 'SIGKILL', stderr: 'x' }))).toMatchObject({ signal: 'SIGKILL' });
+    expect('exitCode' in (await send(() => ({ signal: 'SIGKILL' })))).toBe(false);
+  });
+
+  test('takes a rejection for a link that did not start', async () => {
+    const outcome = await send(() => {
+      throw new Error('no worker is left');
+    });
+    expect(outcome.spawnError).toBe('no worker is left');
+  });
+});
+
+describe('Runtime.exec', () => {
+  test('runs a chain without any file', async () => {
+    const calls: ExecCall[] = [];
+    const runtime: Runtime = {
+      pluginDirs: [],
+      cacheDir: chain.runtime.cacheDir,
+      deadlineMs: { DEL: 7000 },
+      find: type => `/somewhere/${type}`,
+      exec(call) {
+        calls.push(call);
+        return { stdout: JSON.stringify({ cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] }) };
+      },
+    };
+    const list = listOf('1.1.0', [{ type: 'one' }, { type: 'two' }]);
+    const result = await addNetwork(list, ATTACHMENT, runtime);
+    await deleteNetwork(list, ATTACHMENT, runtime);
+    expect(result.ips).toHaveLength(1);
+    expect(calls.map(({ path, env, deadlineMs }) => [path, env.CNI_COMMAND, deadlineMs])).toEqual([
+      ['/somewhere/one', 'ADD', 60_000],
+      ['/somewhere/two', 'ADD', 60_000],
+      ['/somewhere/two', 'DEL', 7000],
+      ['/somewhere/one', 'DEL', 7000],
+    ]);
+    expect(JSON.parse(calls[1]?.request ?? '')).toMatchObject({ type: 'two', prevResult: result });
+  });
+
+  test('reports failure as that of a process', async () => {
+    const exec = () => ({ exitCode: 3, stderr: 'out of cheese' });
+    await expect(
+      addNetwork(listOf('1.1.0', [{ type: 'noop' }]), ATTACHMENT, { ...chain.runtime, exec }),
+    ).rejects.toMatchObject({
+      message: 'Plugin "noop" failed with "out of cheese": exit status 3',
+      link: { network: 'testnet', link: 'noop', index: 0, verb: 'ADD', exitCode: 3, stderr: 'out of cheese' },
+    });
+  });
+});
