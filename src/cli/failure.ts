@@ -1,5 +1,6 @@
 // How is a failure told in words that a person can act on?
-import { type CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, type ErrorReply, type LinkFailure, toCniError } from '../cni/errors.ts';
+import { CURRENT_VERSION } from '../cni/version.ts';
 
 /** Lines of a plugin's standard error that are shown. */
 const STDERR_LINES = 12;
@@ -23,6 +24,38 @@ export function renderFailure(thrown: unknown): string {
   const hint = HINTS[error.code] ?? hintFor(error);
   if (hint !== undefined) lines.push(`  hint: ${hint}`);
   return `${lines.join('\n')}\n`;
+}
+
+/** The error object of the specification, with one key more for what it has no place for. */
+export interface FailureJson extends ErrorReply {
+  readonly catena?: {
+    /** Every link that failed, in the order in which they did: the chain's own failure, then those of undoing it. */
+    readonly failures: readonly (LinkFailure & { readonly code: number; readonly msg: string })[];
+  };
+}
+
+/**
+ * What `--json` prints on standard error: `cniVersion`, `code`, `msg` and `details` as the specification has them,
+ * and under `catena` how each failed link's process ended.
+ */
+export function toFailureJson(thrown: unknown): FailureJson {
+  const error = toCniError(thrown);
+  const failures = [...findLinkErrors(thrown, error)].flatMap(({ link, code, message }) =>
+    link ? [{ ...link, code, msg: message }] : [],
+  );
+  return { ...error.toReply(CURRENT_VERSION), ...(failures.length ? { catena: { failures } } : {}) };
+}
+
+/** The errors of links behind an error; those that only add words to another one of the same link are left out. */
+function findLinkErrors(...thrown: readonly unknown[]): Set<CniError> {
+  const found = new Map<LinkFailure, CniError>();
+  const visit = (one: unknown): void => {
+    if (one instanceof CniError && one.link && !found.has(one.link)) found.set(one.link, one);
+    if (one instanceof AggregateError) one.errors.forEach(visit);
+    if (one instanceof Error) visit(one.cause);
+  };
+  thrown.forEach(visit);
+  return new Set(found.values());
 }
 
 function detailsOf(error: CniError): string[] {

@@ -1,12 +1,11 @@
 // What does the tool do with its command line, and how does it report failure?
 import { writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { ErrorCode, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
-import { CURRENT_VERSION } from '../cni/version.ts';
 import { type Command, type CommandCall, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
-import { renderFailure } from './failure.ts';
+import { renderFailure, toFailureJson } from './failure.ts';
 import { TOOL_VERSION } from './tool-version.ts';
 import { renderCommandUsage, renderUsage } from './usage.ts';
 
@@ -32,10 +31,8 @@ export async function runMain(args: readonly string[], surroundings: Surrounding
   } catch (error) {
     const usage = error instanceof UsageError;
     if (args.includes('--json')) {
-      const failure = usage
-        ? { cniVersion: CURRENT_VERSION, code: ErrorCode.invalidEnvironment, msg: error.message }
-        : toCniError(error).toReply(CURRENT_VERSION);
-      write(2, `${JSON.stringify(failure)}\n`);
+      const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
+      write(2, `${JSON.stringify(toFailureJson(failure))}\n`);
     } else if (usage) write(2, `catena: ${error.message}\n`);
     else write(2, renderFailure(error));
     return usage ? ExitCode.usage : ExitCode.failure;

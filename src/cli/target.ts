@@ -4,8 +4,10 @@ import { resolve } from 'node:path';
 import type { Conflist } from '../chain/conflist.ts';
 import { parsePluginDirs } from '../chain/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/load.ts';
-import type { Attachment, Runtime } from '../chain/runtime.ts';
+import type { Diagnostic } from '../chain/network-file.ts';
+import type { Attachment, Deadlines, Runtime } from '../chain/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
+import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { type CommandCall, UsageError } from './command.ts';
@@ -13,13 +15,18 @@ import { type CommandCall, UsageError } from './command.ts';
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
 const DEFAULT_BIN_DIR = '/opt/cni/bin';
 
+/** The directory of network configurations. */
+export function confDirOf(call: CommandCall): string {
+  return call.text('conf-dir') || call.env.NETCONFPATH || DEFAULT_CONF_DIR;
+}
+
 /** The network named first on the command line, from `--file` or from the configuration directory. */
 export function loadTarget(call: CommandCall): Conflist {
   const [name = ''] = call.positionals;
   const file = call.text('file');
-  const dir = call.text('conf-dir') || call.env.NETCONFPATH || DEFAULT_CONF_DIR;
-  if (file === undefined) return loadNetwork(dir, name);
-  const list = loadFile(file);
+  const tell = ({ error }: Diagnostic) => warn(call, error);
+  if (file === undefined) return loadNetwork(confDirOf(call), name, tell);
+  const list = loadFile(file, tell);
   if (list.name === name) return list;
   throw new CniError(
     ErrorCode.invalidConfig,
@@ -31,17 +38,23 @@ export function loadTarget(call: CommandCall): Conflist {
 export function runtimeOf(call: CommandCall): Runtime {
   const dirs = call.texts('bin-dir');
   const cacheDir = call.text('cni-cache-dir');
-  const timeout = call.text('timeout');
+  const deadlines = parseTimeouts(call.texts('timeout'));
   return {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
     ...(cacheDir === undefined ? {} : { cacheDir }),
-    ...(timeout === undefined ? {} : { deadlineMs: parseSeconds(timeout) * 1000 }),
+    ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     onLink({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
+    onWarning: warning => warn(call, warning),
   };
+}
+
+/** Says what did not keep the command from its work. */
+export function warn(call: CommandCall, { message }: CniError): void {
+  call.err(`catena: warning: ${message}\n`);
 }
 
 /** The container's side: the second argument, and the options with their variables as cnitool reads them. */
@@ -81,8 +94,24 @@ function parseCapabilities(text: string): JsonObject {
   return text === '' ? {} : parseObject(text, 'capability arguments (CAP_ARGS or --cap)');
 }
 
-function parseSeconds(text: string): number {
+/** `30` is for every verb, `del=120` for one; the last of each counts. */
+function parseTimeouts(texts: readonly string[]): Deadlines | undefined {
+  if (!texts.length) return undefined;
+  const deadlines: Partial<Record<string, number>> = {};
+  const forAll = texts.findLast(text => !text.includes('='));
+  if (forAll !== undefined) for (const verb of COMMANDS) deadlines[verb] = parseSeconds(forAll, forAll);
+  for (const text of texts.filter(one => one.includes('='))) {
+    const verb = text.slice(0, text.indexOf('='));
+    const command = COMMANDS.find(one => one === verb.toUpperCase());
+    if (command === undefined)
+      throw new UsageError(`Cannot use --timeout "${text}": "${verb}" is not one of ${COMMANDS.join(', ')}`);
+    deadlines[command] = parseSeconds(text.slice(verb.length + 1), text);
+  }
+  return deadlines;
+}
+
+function parseSeconds(text: string, option: string): number {
   const seconds = Number(text);
-  if (text.trim() !== '' && seconds > 0 && Number.isFinite(seconds)) return seconds;
-  throw new UsageError(`Cannot use --timeout "${text}": expected a number of seconds above zero`);
+  if (text.trim() !== '' && seconds > 0 && Number.isFinite(seconds)) return seconds * 1000;
+  throw new UsageError(`Cannot use --timeout "${option}": expected a number of seconds above zero`);
 }

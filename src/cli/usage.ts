@@ -23,7 +23,7 @@ export function renderCommandUsage({ name, usage, summary, options }: Command): 
     ([option, spec]) => [renderOption(option, spec), spec.help] as const,
   );
   return [
-    `Usage: catena ${name} ${usage} [options]`,
+    `Usage: ${['catena', name, usage, '[options]'].filter(Boolean).join(' ')}`,
     '',
     `${summary[0]?.toUpperCase()}${summary.slice(1)}.`,
     '',

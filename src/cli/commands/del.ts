@@ -1,6 +1,7 @@
 // What does `catena del` do?
 import type { Conflist } from '../../chain/conflist.ts';
-import { deleteNetwork, findFrozenNetwork } from '../../chain/run.ts';
+import { findFrozenNetwork } from '../../chain/frozen.ts';
+import { deleteNetwork } from '../../chain/run.ts';
 import type { Attachment, Runtime } from '../../chain/runtime.ts';
 import type { CommandCall } from '../command.ts';
 import { attachmentOf, loadTarget, runtimeOf } from '../target.ts';

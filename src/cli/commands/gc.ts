@@ -1,12 +1,22 @@
 // What does `catena gc` do?
-import { collectGarbage, type GcScope } from '../../chain/run.ts';
+import { collectGarbage, type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
+import { findContainerIdProblem } from '../../cni/env.ts';
+import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { loadTarget, runtimeOf } from '../target.ts';
+import { loadTarget, runtimeOf, warn } from '../target.ts';
 
 /** Deletes what is not named as valid; with `--all`, everything on record for the network. */
 export async function run(call: CommandCall): Promise<number> {
   const scope = scopeOf(call);
-  await collectGarbage(loadTarget(call), scope, runtimeOf(call));
+  const list = loadTarget(call);
+  if (!call.on('dry-run')) {
+    await collectGarbage(list, scope, runtimeOf(call));
+    return 0;
+  }
+  const plan = planGarbage(list, scope, runtimeOf(call));
+  call.out(call.on('json') ? `${JSON.stringify(toJson(plan), null, 4)}\n` : renderPlan(plan, call.on('all')));
+  for (const problem of plan.damaged) warn(call, problem);
   return 0;
 }
 
@@ -18,12 +28,48 @@ function scopeOf(call: CommandCall): GcScope {
       'Cannot collect garbage: say which attachments to keep with --valid <id>/<ifname>, or --all to keep none',
     );
   }
-  if (call.on('all')) return { all: true };
+  return call.on('all') ? { all: true } : { valid: valid.map(parseKey) };
+}
+
+function parseKey(text: string): AttachmentKey {
+  const [containerID = '', ifname = '', ...more] = text.split('/');
+  const wrong = !containerID || !ifname || more.length > 0;
+  const problem = wrong
+    ? 'expected <container id>/<ifname>'
+    : (findContainerIdProblem(containerID) ?? findIfnameProblem(ifname));
+  if (problem === undefined) return { containerID, ifname };
+  throw new UsageError(`Cannot use --valid "${text}": ${problem}`);
+}
+
+/** One line for each thing that would be done, and why. */
+function renderPlan(plan: GarbagePlan, all: boolean): string {
+  if (plan.disabled) return `network ${plan.network}: nothing, since the list says "disableGC"\n`;
+  const why = all ? '--all keeps none' : 'no --valid names it';
+  const onRecord = new Set([...plan.stale, ...plan.kept].map(one => `${one.containerId}/${one.ifname}`));
+  const unknown = plan.valid.map(key => `${key.containerID}/${key.ifname}`).filter(key => !onRecord.has(key));
+  const rows = [
+    ...plan.stale.map(one => `DEL   ${one.containerId}/${one.ifname}: ${why}`),
+    ...plan.kept.map(one => `keep  ${one.containerId}/${one.ifname}: --valid names it`),
+    ...unknown.map(key => `keep  ${key}: --valid names it; it is not on record`),
+    ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not valid`),
+    ...(plan.links.length ? [] : ['no GC for the links: the specification has it since 1.1.0']),
+  ];
+  return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
+}
+
+function toJson({ network, disabled, stale, kept, links, valid, damaged }: GarbagePlan): object {
+  const key = ({ containerId, ifname }: GarbagePlan['stale'][number]) => ({
+    containerID: containerId,
+    ifname,
+  });
+  const problems = damaged.map(({ message }) => message);
   return {
-    valid: valid.map(text => {
-      const [containerID = '', ifname = '', ...more] = text.split('/');
-      if (containerID && ifname && !more.length) return { containerID, ifname };
-      throw new UsageError(`Cannot use --valid "${text}": expected <container id>/<ifname>`);
-    }),
+    network,
+    disabled,
+    delete: stale.map(key),
+    keep: kept.map(key),
+    valid,
+    gc: links,
+    damaged: problems,
   };
 }

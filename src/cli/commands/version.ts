@@ -1,5 +1,5 @@
 // What does `catena version` do?
-import { listPluginVersions } from '../../chain/plugin-version.ts';
+import { findHighestCommon, listPluginVersions } from '../../chain/plugin-version.ts';
 import { SPEC_VERSIONS } from '../../cni/version.ts';
 import type { CommandCall } from '../command.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
@@ -11,9 +11,11 @@ export async function run(call: CommandCall): Promise<number> {
     call.out(`${JSON.stringify({ version: TOOL_VERSION, supportedVersions: SPEC_VERSIONS }, null, 4)}\n`);
     return 0;
   }
-  const list = loadTarget(call);
-  const plugins = await listPluginVersions(list, runtimeOf(call));
-  const usable = plugins.every(({ supportedVersions }) => supportedVersions.includes(list.version));
-  call.out(`${JSON.stringify({ network: list.name, cniVersion: list.version, usable, plugins }, null, 4)}\n`);
+  const { name, version, ...list } = loadTarget(call);
+  const plugins = await listPluginVersions({ ...list, name, version }, runtimeOf(call));
+  const usable = plugins.every(({ supportedVersions }) => supportedVersions.includes(version));
+  const highestCommon = findHighestCommon(plugins) ?? null;
+  const shown = { network: name, cniVersion: version, usable, highestCommon, plugins };
+  call.out(`${JSON.stringify(shown, null, 4)}\n`);
   return usable ? 0 : 1;
 }

@@ -22,7 +22,9 @@ describe('runMain()', () => {
   test.each([['--help'], ['-h'], ['help']])('%s shows every command', async flag => {
     const { exitCode, stdout, stderr } = await catena(flag);
     expect([exitCode, stderr]).toEqual([0, '']);
-    for (const { name, summary } of COMMANDS) expect(stdout).toContain(`  ${name.padEnd(7)}  ${summary}\n`);
+    const width = Math.max(...COMMANDS.map(({ name }) => name.length));
+    for (const { name, summary } of COMMANDS)
+      expect(stdout).toContain(`  ${name.padEnd(width)}  ${summary}\n`);
   });
 
   test('--version shows the version of the package', async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import type { CommandCall } from '../../../src/cli/command.ts';
 import { attachmentOf, deriveContainerId, runtimeOf } from '../../../src/cli/target.ts';
+import { CniError } from '../../../src/cni/errors.ts';
 
 function call(
   options: Record<string, string | string[]> = {},
@@ -84,17 +85,35 @@ describe('runtimeOf()', () => {
   });
 
   test('reads the timeout in seconds', () => {
-    expect(runtimeOf(call({ timeout: '1.5' })).deadlineMs).toBe(1500);
-    for (const timeout of ['0', '-1', 'x', '', 'Infinity']) {
-      expect(() => runtimeOf(call({ timeout }))).toThrow(`Cannot use --timeout "${timeout}"`);
+    expect(runtimeOf(call()).deadlineMs).toBeUndefined();
+    expect(runtimeOf(call({ timeout: ['1.5'] })).deadlineMs).toMatchObject({ ADD: 1500, VERSION: 1500 });
+    for (const timeout of ['0', '-1', 'x', '', 'Infinity', 'add=', 'add=x', 'add=1=2', 'frob=1', '=1']) {
+      expect(() => runtimeOf(call({ timeout: [timeout] }))).toThrow(`Cannot use --timeout "${timeout}"`);
     }
   });
 
-  test('passes on what a link said on standard error when it succeeded', () => {
+  test('reads the timeout of a verb, which goes before that of all', () => {
+    const { deadlineMs } = runtimeOf(call({ timeout: ['del=90', '5', 'Add=2.5', 'del=120'] }));
+    expect(deadlineMs).toEqual({
+      ...{ ADD: 2500, CHECK: 5000, DEL: 120_000 },
+      ...{ GC: 5000, STATUS: 5000, VERSION: 5000 },
+    });
+    expect(runtimeOf(call({ timeout: ['gc=3'] })).deadlineMs).toEqual({ GC: 3000 });
+  });
+
+  test('passes on what a link said on standard error when it succeeded, and warnings', () => {
     const asked = call();
-    const event = { network: 'n', link: 'l', index: 0, verb: 'ADD', durationMs: 1 } as const;
+    const event = {
+      network: 'n',
+      link: 'l',
+      index: 0,
+      executable: '/l',
+      verb: 'ADD',
+      durationMs: 1,
+    } as const;
     runtimeOf(asked).onLink?.({ ...event, stderr: 'a warning' });
     runtimeOf(asked).onLink?.({ ...event, stderr: '' });
-    expect(asked.said).toEqual(['a warning\n']);
+    runtimeOf(asked).onWarning?.(new CniError(6, 'Cannot read it'));
+    expect(asked.said).toEqual(['a warning\n', 'catena: warning: Cannot read it\n']);
   });
 });
