@@ -77,7 +77,8 @@ async function run(
   const netns = await netnsOf(ground, container, call.netns);
   const links = call.links ?? row.links;
   const replies: PluginReply[] = [];
-  let prevResult = verb === 'ADD' || call.prevResult === 'none' ? undefined : results.get(key);
+  const given = call.prevResult ?? (verb === 'ADD' ? 'none' : 'last');
+  let prevResult = given === 'last' ? results.get(key) : undefined;
   for (const link of verb === 'DEL' ? links.toReversed() : links) {
     const reply = await ground.lab.plugin(String(link.type), {
       command: verb,

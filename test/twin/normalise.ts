@@ -20,13 +20,14 @@ export function normalise<T>(observed: T, given: string, paths: ReadonlyMap<stri
   let text = JSON.stringify(observed);
   for (const [own, common] of paths) text = text.replaceAll(own, common);
   text = numberVeths(text);
-  const macs = nameMacs(JSON.parse(text), new Set([...FIXED, ...(given.toLowerCase().match(MAC) ?? [])]));
+  const fixed: ReadonlySet<string> = new Set([...FIXED, ...(given.toLowerCase().match(MAC) ?? [])]);
+  const macs = nameMacs(JSON.parse(text), fixed);
   text = text
     .replace(LINK_LOCAL, address => {
       const mac = macOfLinkLocal(address);
       return mac === undefined ? address : `fe80::(${macs.get(mac) ?? 'an address of before'})`;
     })
-    .replace(MAC, mac => macs.get(mac) ?? mac);
+    .replace(MAC, mac => macs.get(mac) ?? (fixed.has(mac) ? mac : 'a hardware address of before'));
   return JSON.parse(text);
 }
 

@@ -63,11 +63,13 @@ export function observeFiles(dir: string): Record<string, string> {
   return Object.fromEntries(files.map(name => [name, fs.readFileSync(path.join(dir, name), 'utf8')]));
 }
 
-/** Duplicate address detection is over in an instant here (see ground.ts), but not before ADD returns. */
+/** Some things are over in an instant (see ground.ts for addresses), but not before ADD returns. */
 async function settle(lab: Lab, ns: Namespace): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const { stdout } = await lab.run(ns, ['ip', '-6', 'addr', 'show', 'tentative', '-dadfailed']);
-    if (stdout === '') return;
+    const links = await lab.ip(ns, 'link', 'show', 'type', 'veth');
+    const waking = links.filter(({ flags, operstate }) => operstate === 'DOWN' && flags.includes('LOWER_UP'));
+    if (stdout === '' && waking.length === 0) return;
     await Bun.sleep(20);
   }
 }

@@ -56,8 +56,8 @@ export interface Call {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** What goes to stdin of the first link, instead of the request. */
   readonly stdin?: string;
-  /** Default: the result of the last ADD for that container and interface. */
-  readonly prevResult?: 'none';
+  /** Default: nothing for ADD, for others the result of the last ADD for that container and interface. */
+  readonly prevResult?: 'none' | 'last';
   /** Changes the ground just before. */
   readonly before?: (ground: Ground) => Promise<void>;
 }

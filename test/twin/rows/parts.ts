@@ -90,4 +90,44 @@ export const SEEN_OUTSIDE: Probe = {
   },
 };
 
+/** Container 1 echoes on TCP port 80 and UDP port 53. */
+export const SERVE: Probe = {
+  probe: 'serve',
+  async ask({ lab, containers: [one] }) {
+    await startServer(lab, one, { protocol: 'tcp', port: 80 });
+    await startServer(lab, one, { protocol: 'udp', port: 53 });
+  },
+};
+
+/** Who does container 1 see when ports of the host are asked for, from everywhere? */
+export function mapped(
+  ports: { tcp?: number; udp?: number },
+  label = 'seen through mapped ports',
+  timeoutMs = 2_000,
+): Probe {
+  return {
+    probe: label,
+    async ask(ground) {
+      const { lab, containers } = ground;
+      const beyond = outsideOf(ground);
+      const { v4, v6 } = beyond.hostAddress;
+      const froms = { outside: beyond, host: lab.host, itself: containers[0], neighbour: containers[1] };
+      const targets = { v4, v6, localhost: '127.0.0.1' };
+      const seen: Record<string, string> = {};
+      for (const [name, from] of Object.entries(froms)) {
+        for (const [target, address] of Object.entries(targets)) {
+          if (target === 'localhost' && name !== 'host') continue;
+          for (const protocol of ['tcp', 'udp'] as const) {
+            const port = ports[protocol];
+            if (port === undefined) continue;
+            const reply = await echo(lab, from, { protocol, address, port, timeoutMs });
+            seen[`${protocol} from ${name} to ${target}`] = reply?.peer ?? 'nobody';
+          }
+        }
+      }
+      return seen;
+    },
+  };
+}
+
 const outsides = new WeakMap<Lab, Outside>();

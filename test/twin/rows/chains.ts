@@ -1,0 +1,321 @@
+// How do the meta links of both sides deal with their options, behind a bridge?
+
+import type { Row as Json } from '../../helpers/netns.ts';
+import { FAILURE, LIFE, type Step, type TwinRow } from '../row.ts';
+import { both, bridged, HOST_LOCAL, ipTool, mapped, outside, SERVE, V4 } from './parts.ts';
+
+const MAIN = bridged(both(), { isDefaultGateway: true, hairpinMode: true });
+const MAIN_V4 = bridged({ ...HOST_LOCAL, ranges: [V4] }, { isDefaultGateway: true, hairpinMode: true });
+
+const WEB = { hostPort: 8080, containerPort: 80, protocol: 'tcp' };
+const DNS = { hostPort: 5353, containerPort: 53, protocol: 'udp' };
+const TWO: readonly Step[] = ['ADD', { verb: 'ADD', container: 2, more: { runtimeConfig: {} } }];
+
+const PORTMAP_ROWS: readonly TwinRow[] = [
+  portmap('TCP and UDP', {}, [WEB, DNS], [mapped({ tcp: 8080, udp: 5353 })]),
+  portmap('ipMasq of the bridge besides', {}, [WEB], [mapped({ tcp: 8080 })], { ...MAIN, ipMasq: true }),
+  portmap('IPv4 only', {}, [WEB], [mapped({ tcp: 8080 }, undefined, 300)], MAIN_V4),
+  portmap('snat off', { snat: false }, [WEB], [mapped({ tcp: 8080 }, undefined, 300)]),
+  portmap('masqAll', { masqAll: true }, [WEB], [mapped({ tcp: 8080 })]),
+  portmap(
+    'one address of the host',
+    {},
+    [{ ...WEB, hostIP: '10.201.0.1' }],
+    [mapped({ tcp: 8080 }, undefined, 300)],
+  ),
+  portmap('127.0.0.1', {}, [{ ...WEB, hostIP: '127.0.0.1' }], [mapped({ tcp: 8080 }, undefined, 300)]),
+  portmap('0.0.0.0', {}, [{ ...WEB, hostIP: '0.0.0.0' }], [mapped({ tcp: 8080 }, undefined, 300)]),
+  portmap('::', {}, [{ ...WEB, hostIP: '::' }], [mapped({ tcp: 8080 }, undefined, 300)]),
+  portmap(
+    'an IPv6 address of the host',
+    {},
+    [{ ...WEB, hostIP: 'fd00:201::1' }],
+    [mapped({ tcp: 8080 }, undefined, 300)],
+  ),
+  portmap('two ports to one', {}, [WEB, { ...WEB, hostPort: 8081 }], [mapped({ tcp: 8081 })]),
+  portmap('protocol in capitals', {}, [{ ...WEB, protocol: 'TCP' }], [mapped({ tcp: 8080 })]),
+  portmap('no ports', {}, [], []),
+  { name: 'portmap, no capability', links: [MAIN, { type: 'portmap' }] },
+  {
+    name: 'portmap, host port 0',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([{ ...WEB, hostPort: 0 }]),
+    steps: FAILURE,
+  },
+  {
+    name: 'portmap, no container port',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([{ hostPort: 8080, protocol: 'tcp' }]),
+    steps: FAILURE,
+  },
+  {
+    name: 'portmap, host port beyond 65535',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([{ ...WEB, hostPort: 70_000 }]),
+    steps: FAILURE,
+  },
+  {
+    name: 'portmap, unknown protocol',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([{ ...WEB, protocol: 'dance' }]),
+    steps: FAILURE,
+  },
+  {
+    name: 'portmap, mark bit out of range',
+    links: [MAIN, { type: 'portmap', markMasqBit: 32 }],
+    more: ports([WEB]),
+    steps: FAILURE,
+  },
+  { name: 'portmap, first in the chain', links: [{ type: 'portmap' }], more: ports([WEB]), steps: FAILURE },
+  {
+    name: 'portmap, DEL without the ports',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([WEB]),
+    prepare: outside,
+    steps: [
+      'ADD',
+      { verb: 'DEL', links: [{ type: 'portmap' }], more: { runtimeConfig: {} } },
+      SERVE,
+      mapped({ tcp: 8080 }, 'still mapped', 300),
+      'DEL',
+    ],
+  },
+  {
+    name: 'portmap, DEL after the namespace',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([WEB]),
+    steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
+  },
+  {
+    name: 'portmap, two containers, one port',
+    links: [MAIN, { type: 'portmap' }],
+    more: ports([WEB]),
+    steps: ['ADD', { verb: 'ADD', container: 2 }, { verb: 'DEL', container: 2 }, 'DEL'],
+  },
+];
+
+const FAST = {
+  ingressRate: 100_000_000,
+  ingressBurst: 10_000_000,
+  egressRate: 50_000_000,
+  egressBurst: 5_000_000,
+};
+
+const BANDWIDTH_ROWS: readonly TwinRow[] = [
+  bandwidth('both directions', FAST),
+  bandwidth('ingress', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
+  bandwidth('egress', { egressRate: 8_000_000, egressBurst: 800_000 }),
+  bandwidth('no limits', {}),
+  bandwidth('limits of 0', { ingressRate: 0, ingressBurst: 0, egressRate: 0, egressBurst: 0 }),
+  { ...bandwidth('from runtimeConfig', {}), more: { runtimeConfig: { bandwidth: FAST } } },
+  {
+    ...bandwidth('configured before runtimeConfig', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
+    more: { runtimeConfig: { bandwidth: FAST } },
+  },
+  {
+    ...bandwidth('a configured 0 before runtimeConfig', { ingressRate: 0 }),
+    more: { runtimeConfig: { bandwidth: FAST } },
+  },
+  { ...bandwidth('version 0.4.0', FAST), cniVersion: '0.4.0' },
+  { ...bandwidth('version 0.2.0', FAST), cniVersion: '0.2.0', steps: FAILURE },
+  bandwidth('rate of a terabit', { ingressRate: 1_000_000_000_000, ingressBurst: 8_000_000_000 }),
+  bandwidth('largest burst of runtimes', { ingressRate: 1_000_000, ingressBurst: 2_147_483_647 }),
+  bandwidth('burst smaller than a frame', { ingressRate: 8_000_000, ingressBurst: 8_000 }),
+  { ...bandwidth('rate without burst', { ingressRate: 8_000_000 }), steps: FAILURE },
+  { ...bandwidth('burst without rate', { egressBurst: 8_000_000 }), steps: FAILURE },
+  { ...bandwidth('burst too large', { egressRate: 1_000, egressBurst: 34_359_738_368 }), steps: FAILURE },
+  { ...bandwidth('negative rate', { ingressRate: -1, ingressBurst: 1 }), steps: FAILURE },
+  { ...bandwidth('rate as text', { ingressRate: '1', ingressBurst: 1 }), steps: FAILURE },
+  { name: 'bandwidth, first in the chain', links: [{ type: 'bandwidth', ...FAST }], steps: FAILURE },
+  {
+    ...bandwidth('ADD twice', FAST),
+    steps: [
+      'ADD',
+      { verb: 'ADD', label: 'ADD again', links: [{ type: 'bandwidth', ...FAST }], prevResult: 'last' },
+      'DEL',
+    ],
+  },
+  {
+    ...bandwidth('DEL by itself', FAST),
+    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'bandwidth', ...FAST }] }, 'DEL'],
+  },
+  { ...bandwidth('DEL after the namespace', FAST), steps: ['ADD', { verb: 'DEL', netns: 'gone' }] },
+  {
+    ...bandwidth('CHECK: the bucket is another', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
+    steps: [
+      'ADD',
+      { verb: 'CHECK', links: [{ type: 'bandwidth', ingressRate: 9_000_000, ingressBurst: 800_000 }] },
+      'DEL',
+    ],
+  },
+];
+
+const TUNING_ROWS: readonly TwinRow[] = [
+  tuning('sysctl', { sysctl: { 'net.core.somaxconn': '321', 'net.ipv4.conf.IFNAME.arp_filter': '1' } }),
+  tuning('sysctl with slashes', { sysctl: { 'net/ipv4/conf/eth0/log_martians': '1' } }),
+  tuning('mtu', { mtu: 1380 }),
+  tuning('mac', { mac: '02:00:00:00:00:0a' }),
+  tuning('promisc', { promisc: true }),
+  tuning('allmulti', { allmulti: true }),
+  tuning('txQLen', { txQLen: 500 }),
+  tuning('all at once', {
+    mac: '02:00:00:00:00:0a',
+    mtu: 1380,
+    promisc: true,
+    allmulti: true,
+    txQLen: 500,
+    sysctl: { 'net.core.somaxconn': '321' },
+  }),
+  tuning('nothing', {}),
+  {
+    ...tuning('mac from CNI_ARGS', { mac: '02:00:00:00:00:0a' }),
+    args: 'IgnoreUnknown=1;MAC=02:00:00:00:00:0b',
+  },
+  { ...tuning('mac from runtimeConfig', {}), more: { runtimeConfig: { mac: '02:00:00:00:00:0c' } } },
+  {
+    ...tuning('all from args.cni', { mtu: 1390, sysctl: {} }),
+    more: {
+      args: {
+        cni: {
+          mac: '02:00:00:00:00:0d',
+          mtu: 1370,
+          promisc: true,
+          allmulti: true,
+          txQLen: 400,
+          sysctl: { 'net.core.somaxconn': '322' },
+        },
+      },
+    },
+  },
+  { ...tuning('sysctl out of net', { sysctl: { 'kernel.hostname': 'x' } }), steps: FAILURE },
+  { ...tuning('sysctl that does not exist', { sysctl: { 'net.core.no_such_key': '1' } }), steps: FAILURE },
+  { ...tuning('sysctl with a number', { sysctl: { 'net.core.somaxconn': 321 } }), steps: FAILURE },
+  { ...tuning('mac that is none', { mac: 'zz' }), steps: FAILURE },
+  { ...tuning('mtu that the kernel refuses', { mtu: 70_000 }), steps: FAILURE },
+  {
+    name: 'tuning, first in the chain',
+    links: [{ type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1380 }],
+    steps: FAILURE,
+  },
+  {
+    ...tuning('ADD twice', { mtu: 1380 }),
+    steps: [
+      'ADD',
+      {
+        verb: 'ADD',
+        label: 'ADD again',
+        links: [{ type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1370 }],
+        prevResult: 'last',
+      },
+      { verb: 'DEL', label: 'DEL of one', links: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },
+      'DEL',
+    ],
+  },
+  {
+    ...tuning('DEL by itself', { mtu: 1380, sysctl: { 'net.core.somaxconn': '321' } }),
+    steps: [
+      'ADD',
+      { verb: 'DEL', label: 'DEL of one', links: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },
+      'DEL',
+    ],
+  },
+  { ...tuning('DEL after the namespace', { mtu: 1380 }), steps: ['ADD', { verb: 'DEL', netns: 'gone' }] },
+  {
+    ...tuning('CHECK: another MTU', { mtu: 1380 }),
+    steps: [
+      'ADD',
+      { verb: 'CHECK', before: ground => ipTool(ground, 'link set eth0 mtu 1390', ground.containers[0]) },
+      'DEL',
+    ],
+  },
+  {
+    ...tuning('CHECK: another sysctl', { sysctl: { 'net.core.somaxconn': '321' } }),
+    steps: [
+      'ADD',
+      {
+        verb: 'CHECK',
+        before: async ({ lab, containers: [one] }) => void (await lab.sysctl(one, 'net/core/somaxconn', 99)),
+      },
+      'DEL',
+    ],
+  },
+];
+
+const FULL = [
+  { ...MAIN, ipMasq: true },
+  { type: 'portmap' },
+  { type: 'bandwidth', ...FAST },
+  { type: 'tuning', dataDir: '{tmp}/tuning', mtu: 1400, sysctl: { 'net.core.somaxconn': '321' } },
+];
+
+const WHOLE_ROWS: readonly TwinRow[] = [
+  ...['0.3.1', '0.4.0', '1.0.0'].map(cniVersion => ({
+    name: `whole chain, version ${cniVersion}`,
+    cniVersion,
+    links: FULL,
+    more: ports([WEB]),
+    prepare: outside,
+    steps: [
+      ...TWO,
+      SERVE,
+      mapped({ tcp: 8080 }),
+      'DEL' as const,
+      { verb: 'DEL' as const, label: 'DEL again' },
+    ],
+  })),
+  {
+    name: 'whole chain, DEL after the namespace',
+    links: FULL,
+    more: ports([WEB]),
+    steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
+  },
+  {
+    name: 'whole chain, the last link fails',
+    links: [
+      ...FULL.slice(0, 3),
+      { type: 'tuning', dataDir: '{tmp}/tuning', sysctl: { 'net.core.no_such_key': '1' } },
+    ],
+    more: ports([WEB]),
+    steps: FAILURE,
+  },
+];
+
+/** All rows of meta links. */
+export const CHAIN_ROWS: readonly TwinRow[] = [
+  ...PORTMAP_ROWS,
+  ...BANDWIDTH_ROWS,
+  ...TUNING_ROWS,
+  ...WHOLE_ROWS,
+];
+
+function ports(portMappings: readonly Json[]): Json {
+  return { runtimeConfig: { portMappings } };
+}
+
+function portmap(
+  name: string,
+  options: Json,
+  mappings: readonly Json[],
+  probes: readonly Step[],
+  main: Json = MAIN,
+): TwinRow {
+  return {
+    name: `portmap, ${name}`,
+    links: [main, { type: 'portmap', ...options }],
+    more: ports(mappings),
+    prepare: outside,
+    steps: [...TWO, SERVE, ...probes, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
+  };
+}
+
+function bandwidth(name: string, options: Json): TwinRow {
+  return { name: `bandwidth, ${name}`, links: [MAIN_V4, { type: 'bandwidth', ...options }], steps: LIFE };
+}
+
+function tuning(name: string, options: Json): TwinRow {
+  return {
+    name: `tuning, ${name}`,
+    links: [MAIN_V4, { type: 'tuning', dataDir: '{tmp}/tuning', ...options }],
+    steps: LIFE,
+  };
+}
