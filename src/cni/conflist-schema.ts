@@ -4,7 +4,10 @@ import { PluginConfig } from './plugin-config.ts';
 
 /** What the loader takes for a boolean. */
 const Switch = z.union(
-  [z.boolean(), z.string().check(z.regex(/^([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$/))],
+  [
+    z.boolean(),
+    z.string().check(z.regex(/^([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$/, 'must be true or false')),
+  ],
   'must be true or false',
 );
 

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import type { Conflist } from '../chain/conflist.ts';
 import { findPlugin, isOwnExecutable } from '../chain/find-plugin.ts';
-import { listPluginVersions } from '../chain/plugin-version.ts';
+import { findHighestCommon, type PluginVersions, pluginVersion } from '../chain/plugin-version.ts';
 import type { Runtime } from '../chain/runtime.ts';
 import { CniError, describeError } from '../cni/errors.ts';
 import { SPEC_VERSIONS } from '../cni/version.ts';
@@ -21,15 +21,15 @@ export interface Executables {
 /** Executables along a runtime's plugin directories. */
 export function openExecutables(runtime: Runtime): Executables {
   const paths = new Map<string, string | CniError>();
-  const versions = new Map<string, Promise<readonly string[]>>();
+  const answers = new Map<string, Promise<PluginVersions>>();
   const find = (type: string): string | CniError => {
     const found = paths.get(type) ?? lookUp(type, runtime);
     paths.set(type, found);
     return found;
   };
-  const ask = (type: string, list: Conflist): Promise<readonly string[]> => {
-    const answer = versions.get(type) ?? askVersions(type, list, runtime);
-    versions.set(type, answer);
+  const ask = (type: string): Promise<PluginVersions> => {
+    const answer = answers.get(type) ?? pluginVersion(type, runtime);
+    answers.set(type, answer);
     return answer;
   };
   return {
@@ -44,10 +44,9 @@ export function openExecutables(runtime: Runtime): Executables {
         if (typeof found === 'string') return [];
         return [atValue(link.document, [...link.path, ...path], ['error', 'executable', found.message])];
       });
-      const { list } = network;
-      if (list === undefined) return missing;
+      if (network.list === undefined) return missing;
       const there = named.filter(({ type }) => typeof find(type) === 'string');
-      return [...missing, ...(await judgeVersions(network, list, there, type => ask(type, list)))];
+      return [...missing, ...(await judgeVersions(network, network.list, there, ask))];
     },
   };
 }
@@ -73,10 +72,10 @@ async function judgeVersions(
   { document, name }: PlacedNetwork,
   { version }: Conflist,
   named: readonly Named[],
-  ask: (type: string) => Promise<readonly string[]>,
+  ask: (type: string) => Promise<PluginVersions>,
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
-  const matrix = new Map<string, readonly string[]>();
+  const matrix = new Map<string, PluginVersions>();
   for (const { type, link, path } of named) {
     try {
       matrix.set(type, await ask(type));
@@ -85,28 +84,24 @@ async function judgeVersions(
       findings.push(atValue(link.document, [...link.path, ...path], ['error', 'executable', message]));
     }
   }
-  const lacking = [...matrix.keys()].filter(type => !matrix.get(type)?.includes(version));
-  if (!lacking.length) return findings;
-  const who = lacking.map(type => `"${type}"`).join(', ');
-  const verb = lacking.length === 1 ? 'does' : 'do';
-  const common = SPEC_VERSIONS.filter(one => [...matrix.values()].every(known => known.includes(one))).at(-1);
-  const advice = common ? `the highest version that all speak is ${common}` : 'no version is spoken by all';
-  const message = `network "${name}" runs with version ${version}, which ${who} ${verb} not speak: ${advice}`;
-  const where = ['cniVersion', 'cniVersions'].find(key => Object.hasOwn(document.value, key));
-  const details = renderMatrix(matrix);
-  findings.push(
-    atValue(document, where === undefined ? [] : [where], ['error', 'version', message, details]),
-  );
+  const plugins = [...matrix.values()];
+  const deaf = plugins.filter(({ supportedVersions }) => !supportedVersions.includes(version));
+  if (!deaf.length) return findings;
+  const who = deaf.map(({ type }) => `"${type}"`).join(', ');
+  const common = findHighestCommon(plugins);
+  const advice =
+    common === undefined ? 'there is none that all speak' : `the highest that all speak is ${common}`;
+  const message = `network "${name}" runs with version ${version}, which is not supported by ${who}: ${advice}`;
+  const where = ['cniVersion', 'cniVersions'].filter(key => Object.hasOwn(document.value, key)).slice(0, 1);
+  findings.push(atValue(document, where, ['error', 'version', message, renderMatrix(plugins)]));
   return findings;
 }
 
 /** One line for each link, with the versions in columns. */
-function renderMatrix(matrix: ReadonlyMap<string, readonly string[]>): string[] {
-  const width = Math.max(...[...matrix.keys()].map(type => type.length));
-  return [...matrix].map(([type, known]) => {
-    const cells = SPEC_VERSIONS.map(version =>
-      known.includes(version) ? version : '-'.padEnd(version.length),
-    );
+function renderMatrix(plugins: readonly PluginVersions[]): string[] {
+  const width = Math.max(...plugins.map(({ type }) => type.length));
+  return plugins.map(({ type, supportedVersions }) => {
+    const cells = SPEC_VERSIONS.map(version => (supportedVersions.includes(version) ? version : '-    '));
     return `${type.padEnd(width)}  ${cells.join('  ')}`.trimEnd();
   });
 }
@@ -118,12 +113,6 @@ function lookUp(type: string, { pluginDirs }: Runtime): string | CniError {
     if (error instanceof CniError) return error;
     throw error;
   }
-}
-
-async function askVersions(type: string, list: Conflist, runtime: Runtime): Promise<readonly string[]> {
-  const plugins = [{ type, capabilities: {}, conf: { type } }];
-  const [answer] = await listPluginVersions({ ...list, plugins }, runtime);
-  return answer?.supportedVersions ?? [];
 }
 
 /** A copy of this executable is ours as well, and nothing else has its size. */

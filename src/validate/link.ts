@@ -1,14 +1,12 @@
 // What is wrong with the configuration of one link?
+import { findOddKeys } from '../chain/odd-keys.ts';
 import { decode, type JsonObject } from '../cni/json.ts';
 import type { AddressPool } from '../cni/link-about.ts';
-import { PluginConfig, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import { PluginConfig } from '../cni/plugin-config.ts';
 import { atKey, atValue, type Path } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
 import type { NamedPlugin, PlacedLink } from './network.ts';
 import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
-
-/** Keys that the runtime puts into a request. */
-const RESERVED = ['runtimeConfig', 'prevResult', VALID_ATTACHMENTS, 'cni.dev/attachments'];
 
 /**
  * What a link's schema and its rules refuse, and keys that nobody reads.
@@ -72,18 +70,20 @@ function judgeUnknownKeys(link: PlacedLink): Finding[] {
   const problems = findUnknownKeys(schemas, conf, { open }).filter(problem => {
     return about !== undefined || problem.path.length > 1;
   });
-  return problems
-    .filter(problem => !RESERVED.includes(String(problem.path[0])))
-    .map(problem => atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]));
+  return (
+    problems
+      // What is the runtime's to set is told by name.
+      .filter(problem => !findOddKeys(conf, 'link').some(odd => odd.path[0] === problem.path[0]))
+      .map(problem =>
+        atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]),
+      )
+  );
 }
 
 function judgeReservedKeys({ document, path, conf }: PlacedLink): Finding[] {
-  return Object.keys(conf)
-    .filter(key => RESERVED.includes(key))
-    .map(key => {
-      const message = `key "${key}" is the runtime's to set: remove it`;
-      return atKey(document, [...path, key], ['warning', 'reserved-key', message]);
-    });
+  return findOddKeys(conf, 'link').map(({ path: inner, problem }) => {
+    return atKey(document, [...path, ...inner], ['warning', 'reserved-key', problem]);
+  });
 }
 
 /** The same mistake may be seen by the general schema, the link's and that of its IPAM plugin. */

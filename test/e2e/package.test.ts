@@ -1,0 +1,170 @@
+// Does the packed package work in a project of its own: types, and both entries, under Node and under Bun?
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { type Finished, run, runOk } from '../helpers/command.ts';
+import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
+import { installPacked, packLibrary, pathOf } from '../helpers/package.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+let project: string;
+let tarball: string;
+beforeAll(async () => {
+  project = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-package-'));
+  const devDependencies = { '@types/node': '*', typescript: '*' };
+  write(
+    'package.json',
+    JSON.stringify({ type: 'module', dependencies: { 'catena-cni': '*' }, devDependencies }),
+  );
+  tarball = await packLibrary(project);
+  await installPacked(project, tarball);
+}, 120_000);
+afterAll(() => fs.rmSync(project, { recursive: true }));
+
+function write(name: string, text: string): void {
+  fs.writeFileSync(path.join(project, name), text);
+}
+
+const inProject = (...argv: string[]): Promise<Finished> =>
+  run(argv, { cwd: project, env: { PATH: pathOf(project) }, timeoutMs: 60_000 });
+
+const USE_LIBRARY = `
+import { addNetwork, convertResult, deleteNetwork, parseNetwork, SPEC_VERSIONS } from 'catena-cni';
+import bridge from 'catena-cni/schemas/bridge.json' with { type: 'json' };
+import { writeFileSync } from 'node:fs';
+
+const dir = process.argv[2];
+const report = { ReportResult: { cniVersion: '1.1.0', ips: [{ address: '10.1.0.2/24' }] } };
+writeFileSync(dir + '/debug.json', JSON.stringify(report));
+const plugins = [{ type: 'noop', debugFile: dir + '/debug.json' }];
+const list = parseNetwork(JSON.stringify({ cniVersion: '1.1.0', name: 'n', plugins }));
+const runtime = { pluginDirs: ['${FIXTURE_PLUGINS}'], cacheDir: dir + '/cache' };
+const attachment = { containerId: 'c', netns: '/run/netns/none', ifname: 'eth0' };
+const result = await addNetwork(list, attachment, runtime);
+await deleteNetwork(list, attachment, runtime);
+console.log(JSON.stringify([SPEC_VERSIONS.length, convertResult(result, '0.4.0').ips, bridge.title]));
+`;
+
+describe('catena-cni', () => {
+  test.each(['node', 'bun'])('runs a chain under %s', async runtime => {
+    write('library.mjs', USE_LIBRARY);
+    const { exitCode, stdout, stderr } = await inProject(runtime, 'library.mjs', project);
+    expect([exitCode, stderr.replace(/^.*Warning.*\n|^\(Use `node.*\n/gm, '')]).toEqual([0, '']);
+    expect(JSON.parse(stdout)).toEqual([
+      7,
+      [{ version: '4', address: '10.1.0.2/24' }],
+      'Configuration of the main link bridge',
+    ]);
+  });
+
+  test('its command runs on Bun', async () => {
+    const { version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+    const main = path.join(project, 'node_modules/catena-cni/plugins/main.ts');
+    expect((await inProject('bun', main, '--version')).stdout).toBe(`catena ${version}\n`);
+  });
+
+  test('holds what its package.json names, and no executables', async () => {
+    const files = (await runOk(['tar', '-tzf', tarball])).stdout
+      .split('\n')
+      .map(file => file.replace('package/', ''));
+    const { exports, bin } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+    const named = [exports, bin].flatMap(function walk(value: unknown): string[] {
+      return typeof value === 'string'
+        ? [value.replace('./', '')]
+        : Object.values(value as object).flatMap(walk);
+    });
+    expect(named.filter(file => !file.includes('*') && !files.includes(file))).toEqual([]);
+    expect(files).toContain('dist/schemas/conflist.json');
+    expect(files).toContain('conflists/bridge-full.conflist');
+    expect(files.filter(file => /^(dist\/bin|test|node_modules)\//.test(file))).toEqual([]);
+  });
+});
+
+describe('catena-cni/plugin', () => {
+  test('makes a link under Bun, and is not offered to Node', async () => {
+    write(
+      'plugin.ts',
+      `import { definePlugin, nothingToDo, PluginConfig, runPlugin } from 'catena-cni/plugin';
+       const none = nothingToDo('an example');
+       await runPlugin(definePlugin({
+         name: 'example', config: PluginConfig, netns: 'unused',
+         add: () => ({}), check: none, del: none, gc: none, status: none,
+       }));`,
+    );
+    const reply = await run([path.join(ROOT, 'node_modules/.bin/bun'), 'plugin.ts'], {
+      cwd: project,
+      env: { CNI_COMMAND: 'VERSION' },
+    });
+    expect(JSON.parse(reply.stdout)).toMatchObject({ cniVersion: '1.1.0' });
+    write('plugin.mjs', `import 'catena-cni/plugin';`);
+    const { exitCode, stderr } = await inProject('node', 'plugin.mjs');
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain('ERR_PACKAGE_PATH_NOT_EXPORTED');
+  });
+});
+
+const CONSUMER = `
+import { addNetwork, type Attachment, CniError, loadFile, type Result, type Runtime } from 'catena-cni';
+import { type Call, definePlugin, nothingToDo, PluginConfig } from 'catena-cni/plugin';
+import { withHost } from 'catena-cni/testing';
+import * as z from 'zod/mini';
+
+const runtime: Runtime = { pluginDirs: ['/opt/cni/bin'] };
+const attachment: Attachment = { containerId: 'c', netns: '/run/netns/x', ifname: 'eth0' };
+export async function attach(file: string): Promise<string[]> {
+  try {
+    const result = await addNetwork(loadFile(file), attachment, runtime);
+    return ((result as Result).ips ?? []).map(({ address }) => address);
+  } catch (error) {
+    if (error instanceof CniError) return [error.message, String(error.link?.durationMs)];
+    throw error;
+  }
+}
+
+const Conf = z.extend(PluginConfig, { greeting: z._default(z.string(), 'hello') });
+function greet({ conf }: Call<z.output<typeof Conf>>): void {
+  const greeting: string = conf.greeting;
+  // @ts-expect-error: it is no number
+  const wrong: number = conf.greeting;
+  console.log(greeting, wrong);
+}
+export const plugin = definePlugin({
+  name: 'motd',
+  config: Conf,
+  netns: 'required',
+  add(call) {
+    greet(call);
+    return call.prevResult ?? {};
+  },
+  check: greet,
+  del: nothingToDo('nothing was made'),
+  gc: nothingToDo('nothing was made'),
+  status: nothingToDo('always able'),
+});
+
+// @ts-expect-error: every verb must be there
+definePlugin({ name: 'half', config: Conf, netns: 'required', add: () => ({}) });
+
+export const tried = withHost(host => host.call(plugin, 'ADD', { conf: {} }));
+`;
+
+describe('types', () => {
+  test.each([
+    ['bundler', 'ESNext'],
+    ['nodenext', 'NodeNext'],
+  ])('are right for a strict consumer with moduleResolution %s', async (moduleResolution, module) => {
+    write('consumer.ts', CONSUMER);
+    const compilerOptions = {
+      ...{ module, moduleResolution, target: 'ES2023', lib: ['ES2023'], types: ['node'], noEmit: true },
+      ...{
+        strict: true,
+        exactOptionalPropertyTypes: true,
+        noUncheckedIndexedAccess: true,
+        skipLibCheck: false,
+      },
+    };
+    write('tsconfig.json', JSON.stringify({ compilerOptions, files: ['consumer.ts'] }));
+    expect(await inProject('tsc')).toEqual({ exitCode: 0, stdout: '', stderr: '' });
+  });
+});

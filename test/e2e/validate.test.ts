@@ -1,0 +1,145 @@
+// Does the compiled tool find what is wrong with a list, and print the schemas to write one by?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import type { JsonObject } from '../../src/cni/json.ts';
+import { type Finished, run } from '../helpers/command.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeNeeding, requiresReference } from '../helpers/skip.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-validate-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const catena = (...args: string[]): Promise<Finished> =>
+  run([path.join(BIN_DIR, 'catena'), ...args], { env: { CNI_PATH: BIN_DIR } });
+
+function write(name: string, content: JsonObject): string {
+  const file = path.join(dir, name);
+  fs.writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', ...content }, null, 2));
+  return file;
+}
+
+describe('catena validate', () => {
+  test('finds nothing in the examples', async () => {
+    const files = fs.readdirSync(path.join(ROOT, 'conflists')).length;
+    expect(await catena('validate', path.join(ROOT, 'conflists'), '--strict')).toEqual({
+      exitCode: 0,
+      stdout: `nothing wrong in ${files} files\n`,
+      stderr: '',
+    });
+  });
+
+  test('says what, how bad and where, and fails', async () => {
+    const file = write('10.conflist', {
+      plugins: [{ type: 'bridge', mtu: '1400', bridg: 'br0' }, { type: 'nosuch' }],
+    });
+    const { exitCode, stdout, stderr } = await catena('validate', file);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: '' });
+    expect(stdout.split('\n')).toEqual([
+      `${file}:7:14: error: "mtu" must be of type number, found "1400" [shape]`,
+      `${file}:8:7: warning: key "bridg" is not known; did you mean "bridge"? [unknown-key]`,
+      `${file}:11:15: error: Cannot find plugin "nosuch": no such file in "${BIN_DIR}" [executable]`,
+      '2 errors, 1 warning in 1 file',
+      '',
+    ]);
+  });
+
+  test('warnings fail only with --strict, executables are looked for unless told not to', async () => {
+    const file = write('10.conflist', { plugins: [{ type: 'bridge', bridg: 'br0' }] });
+    expect((await catena('validate', file)).exitCode).toBe(0);
+    expect((await catena('validate', file, '--strict')).exitCode).toBe(1);
+    write('10.conflist', { plugins: [{ type: 'nosuch' }] });
+    expect((await catena('validate', file)).exitCode).toBe(1);
+    expect((await catena('validate', file, '--files-only')).exitCode).toBe(0);
+  });
+
+  test('is JSON with --json', async () => {
+    const file = write('10.conflist', { plugins: [{ type: 'tuning', colour: 'red' }] });
+    const { exitCode, stdout } = await catena('validate', dir, '--json');
+    expect(exitCode).toBe(1);
+    const place = { file, line: 6 };
+    expect(JSON.parse(stdout)).toEqual({
+      valid: false,
+      files: 1,
+      errors: 1,
+      warnings: 1,
+      findings: [
+        {
+          ...place,
+          column: 15,
+          severity: 'error',
+          rule: 'order',
+          message: expect.stringContaining('"tuning"'),
+        },
+        {
+          file,
+          line: 7,
+          column: 7,
+          severity: 'warning',
+          rule: 'unknown-key',
+          message: 'key "colour" is not known',
+        },
+      ],
+    });
+  });
+
+  test('fails on what is not there', async () => {
+    const { exitCode, stderr } = await catena('validate', path.join(dir, 'nothing'));
+    expect(exitCode).toBe(1);
+    expect(stderr).toStartWith(`catena: Cannot read "${dir}/nothing": ENOENT`);
+  });
+
+  test('a copy of our executables is ours as well', async () => {
+    const bin = path.join(dir, 'bin');
+    fs.mkdirSync(bin);
+    fs.copyFileSync(path.join(BIN_DIR, 'bridge'), path.join(bin, 'bridge'));
+    const file = write('10.conflist', { plugins: [{ type: 'bridge', mtu: 'x' }] });
+    expect((await catena('validate', file, '--bin-dir', bin)).stdout).toContain('error: "mtu"');
+  });
+});
+
+describeNeeding(
+  'catena validate with the reference',
+  () => {
+    test('leaves to it what it does with options, and knows its versions', async () => {
+      const file = write('10.conflist', {
+        plugins: [{ type: 'bridge', hairpinMode: true, promiscMode: true }],
+      });
+      const withReference = (...args: string[]) =>
+        catena('validate', file, '--bin-dir', REFERENCE_BIN_DIR, ...args);
+      expect((await catena('validate', file)).stdout).toContain('exclude each other [option]');
+      const { exitCode, stdout } = await withReference('--json');
+      const supported = (await run([`${REFERENCE_BIN_DIR}/bridge`], { env: { CNI_COMMAND: 'VERSION' } }))
+        .stdout;
+      const speaks = JSON.parse(supported).supportedVersions.includes('1.1.0');
+      expect(exitCode).toBe(speaks ? 0 : 1);
+      expect(JSON.parse(stdout).findings.map(({ rule }: { rule: string }) => rule)).toEqual(
+        speaks ? [] : ['version'],
+      );
+    });
+  },
+  requiresReference('bridge'),
+);
+
+describe('catena schema', () => {
+  test.each(['conflist', ...PLUGIN_NAMES])('prints the published schema of %s', async name => {
+    const { exitCode, stdout } = await catena('schema', name);
+    expect(exitCode).toBe(0);
+    expect(stdout).toBe(fs.readFileSync(path.join(ROOT, `dist/schemas/${name}.json`), 'utf8'));
+  });
+
+  test('without a type is that of lists, and knows which there are', async () => {
+    expect(await catena('schema')).toEqual(await catena('schema', 'conflist'));
+    const { exitCode, stderr } = await catena('schema', 'macvlan');
+    expect(exitCode).toBe(2);
+    expect(stderr).toStartWith(
+      'catena: Cannot show the schema of "macvlan": there is none; there are conflist, ',
+    );
+  });
+});

@@ -1,0 +1,45 @@
+import { describe, expect, test } from 'bun:test';
+import { parseNetwork } from '../../../src/chain/conflist.ts';
+import { findNameProblem, renderProject } from '../../../src/template/project.ts';
+
+describe('findNameProblem()', () => {
+  test.each(['motd', 'a', '9p', 'my-own-plugin', 'x'.repeat(64)])('takes %s', name => {
+    expect(findNameProblem(name)).toBeUndefined();
+  });
+
+  test.each([
+    ['', 'lower-case'],
+    ['Motd', 'lower-case'],
+    ['a_b', 'lower-case'],
+    ['a--b', 'single hyphens'],
+    ['-a', 'single hyphens'],
+    ['a-', 'single hyphens'],
+    ['a/b', 'lower-case'],
+    ['a\n', 'lower-case'],
+    ['x'.repeat(65), 'longer than 64'],
+    ['catena', 'the tool itself'],
+  ])('refuses %j', (name, problem) => {
+    expect(findNameProblem(name)).toContain(problem);
+  });
+});
+
+describe('renderProject()', () => {
+  const files = renderProject('motd');
+
+  test('leaves no blank to be filled in', () => {
+    for (const text of files.values()) expect(text).not.toMatch(/\{\{|\}\}/);
+  });
+
+  test('asks for the versions that we are made with', () => {
+    const manifest = JSON.parse(files.get('package.json') ?? '');
+    expect(manifest.name).toBe('motd');
+    const asked = { ...manifest.dependencies, ...manifest.devDependencies };
+    expect(Object.keys(asked).sort()).toEqual(['@types/bun', 'bun', 'catena-cni', 'typescript', 'zod']);
+    for (const version of Object.values(asked)) expect(version).toMatch(/^\^\d+\.\d+\.\d+$/);
+  });
+
+  test('has the plugin between others in its example', () => {
+    const { plugins } = parseNetwork(files.get('motd.conflist') ?? '');
+    expect(plugins.map(({ type }) => type)).toEqual(['bridge', 'motd', 'tuning']);
+  });
+});
