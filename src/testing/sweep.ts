@@ -56,17 +56,21 @@ export async function failAtEveryRequest(
 /** As {@link failAtEveryRequest}, with everything in the caller's hands. */
 export async function sweepFaults<S>({ add, del, state, diff }: FaultTrial<S>): Promise<FaultReport[]> {
   const reports: FaultReport[] = [];
+  let before = await state();
   for (let request = 1; request <= MAX_REQUESTS; request++) {
-    const before = await state();
     const reply = await add(request);
     const failed = reply.exitCode !== 0;
     if (!failed) await undo(del);
-    const left = diff(before, await state());
+    const after = await state();
+    const left = diff(before, after);
+    before = after;
     if (reply.fault) {
       const error = reply.error?.msg;
       reports.push({ ...reply.fault, failed, ...(error === undefined ? {} : { error }), left });
+      if (!failed || !left.length) continue;
       // So that the next one can be tried all the same.
-      if (failed && left.length) await del();
+      await del();
+      before = await state();
       continue;
     }
     if ((failed || left.length) && reports.some(one => one.left.length)) return judge(reports);
