@@ -16,8 +16,10 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import type { BunPlugin } from 'bun';
 import { buildLibrary } from './build-library.ts';
 import { PLUGIN_NAMES } from './names.ts';
+import { renderSchemas } from './schemas.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
 const MAIN_NAME = 'catena';
@@ -69,6 +71,7 @@ async function compileExecutables(entry: string, binDir: string): Promise<void> 
       minify: true,
       splitting: true,
       bytecode: true,
+      plugins: [finishedSchemas],
       compile: {
         outfile: fresh,
         jitPolicy: 100,
@@ -89,7 +92,20 @@ async function compileExecutables(entry: string, binDir: string): Promise<void> 
   }
 }
 
+/** Schemas take their words from the sources' comments, which are not in the executable. */
+const finishedSchemas: BunPlugin = {
+  name: 'finished schemas',
+  setup(builder) {
+    builder.onLoad({ filter: /\/plugins\/published-schemas\.ts$/ }, () => ({
+      loader: 'ts',
+      contents: `export const SCHEMAS = ${JSON.stringify(renderSchemas())};`,
+    }));
+  },
+};
+
 function isComplete(outDir: string): boolean {
+  const library = ['lib/index.js', 'types/index.d.ts', 'schemas/conflist.json'];
+  if (!library.every(file => fs.existsSync(path.join(outDir, file)))) return false;
   const inodes = [MAIN_NAME, ...PLUGIN_NAMES].map(name => {
     return fs.statSync(path.join(outDir, 'bin', name), { throwIfNoEntry: false })?.ino;
   });

@@ -1,6 +1,6 @@
-// How do the published schemas get into the executable?
+// Which schemas are published, as a value? In the executable, which has no sources, the build puts the finished value here.
 import type { JsonObject } from '../src/cni/json.ts';
-import { renderSchemas } from './schemas.ts' with { type: 'macro' };
+import { renderSchemas } from './schemas.ts';
 
-/** The schemas by name, made when this file is bundled. */
+/** The schemas by name. */
 export const SCHEMAS: Readonly<Record<string, JsonObject>> = renderSchemas();

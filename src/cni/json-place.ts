@@ -11,10 +11,15 @@ export interface SyntaxProblem extends TextPlace {
   readonly problem: string;
 }
 
+/** No configuration is nested this deeply, and every level costs the reader stack. */
+const MAX_DEPTH = 1000;
+
 /** What keeps a text from being JSON, or undefined when nothing does. JSON.parse of Bun does not say where. */
 export function findSyntaxProblem(text: string): SyntaxProblem | undefined {
   try {
-    scanDocument(text, () => {});
+    scanDocument(text, (path, offset) => {
+      if (path.length > MAX_DEPTH) throw new Unexpected(offset, `at most ${MAX_DEPTH} levels`);
+    });
     return undefined;
   } catch (error) {
     if (!(error instanceof Unexpected)) throw error;

@@ -62,6 +62,16 @@ describe('placeOf()', () => {
   });
 });
 
+test('findSyntaxProblem() stops at what nobody writes', () => {
+  const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
+  expect(findSyntaxProblem(nested(1000))).toBeUndefined();
+  expect(findSyntaxProblem(nested(100_000))).toEqual({
+    line: 1,
+    column: 1002,
+    problem: 'expected at most 1000 levels, found "["',
+  });
+});
+
 describe('readPlaces()', () => {
   const text = '{\n  "a": 1,\n  "b": [ { "c": "}" }, 2 ],\n "a":  3\n}';
   const places = readPlaces(text);
