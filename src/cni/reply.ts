@@ -15,7 +15,10 @@ export interface Outcome {
  * @throws CniError 6 when it printed something else
  */
 export function parseReply(stdout: string, link: LinkFailure): JsonObject | undefined {
-  if (stdout.trim() === '') return undefined;
+  const trimmed = stdout.trim();
+  if (trimmed === '') return undefined;
+  // To the reference's decoder null is an object without members.
+  if (trimmed === 'null') return {};
   try {
     return parseObject(stdout, `output of plugin "${link.link}"`);
   } catch (cause) {

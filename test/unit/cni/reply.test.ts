@@ -7,9 +7,10 @@ describe('parseReply()', () => {
   test('reads the object, or nothing', () => {
     expect(parseReply(' {"a":1}\n', link)).toEqual({ a: 1 });
     expect(parseReply('\n', link)).toBeUndefined();
+    expect(parseReply('null', link)).toEqual({});
   });
 
-  test.each(['up', '[]', 'null', '{"a":1}{"b":2}'])('refuses %j, quoting it', stdout => {
+  test.each(['up', '[]', '{"a":1}{"b":2}'])('refuses %j, quoting it', stdout => {
     expect(() => parseReply(stdout, link)).toThrow(
       expect.objectContaining({
         code: 6,
