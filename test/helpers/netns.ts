@@ -200,8 +200,8 @@ async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> 
   return { ...ns, address, hostAddress };
 }
 
-/** The carrier of a new pair is noticed a moment later. */
-async function untilUp(ns: Namespace, device: string): Promise<void> {
+/** Waits until the kernel has noticed that both ends of a new pair are up, which takes a moment (up to a second). */
+export async function untilUp(ns: Namespace, device: string): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const { stdout } = await runOk(['ip', '-n', ns.name, '-br', 'link', 'show', device]);
     if (/\sUP\s/.test(stdout)) return;

@@ -1,6 +1,6 @@
 // Does the bandwidth link limit what a real kernel sends, and does it take all of it back?
 import { describe, expect, test } from 'bun:test';
-import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -36,8 +36,11 @@ async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'eth0'): 
   ] as const) {
     await lab.ip(ns, 'addr', 'add', `10.77.${n}.${last}/24`, 'dev', dev);
     await lab.ip(ns, 'addr', 'add', `fd77:${n}::${last}/64`, 'dev', dev, 'nodad');
+    // No link-local address: its settling would show up as a difference between two dumps.
+    await lab.ip(ns, 'link', 'set', dev, 'addrgenmode', 'none');
     await lab.ip(ns, 'link', 'set', dev, 'up');
   }
+  await untilUp(host, veth);
   const prevResult = {
     cniVersion: '1.0.0',
     interfaces: [{ name: veth }, { name: ifname, sandbox: container.path }],
