@@ -1,13 +1,7 @@
 // What does a file hold, and where in it is each value?
 import { readFileSync } from 'node:fs';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import {
-  findSyntaxProblem,
-  type Places,
-  readPlaces,
-  type SyntaxProblem,
-  type TextPlace,
-} from '../cni/json-place.ts';
+import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../cni/json-place.ts';
 import type { Finding, Rule, Severity } from './finding.ts';
 
 /** Keys and indexes from the top of a document to a value. */
