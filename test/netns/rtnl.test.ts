@@ -374,6 +374,7 @@ describe('namespaces', () => {
         const container = await lab.container();
         createLink(open(container), { name: 'inside', kind: 'bridge' });
         expect(findLink(host, 'inside')).toBeUndefined();
+        expect(findLink(host, 'longer-than-15-bytes')).toBeUndefined();
         expect(await linkOf(lab, 'inside', container)).toMatchObject({ ifname: 'inside' });
       });
     });

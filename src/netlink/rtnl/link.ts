@@ -1,4 +1,5 @@
 // How are network devices found, made, changed and removed?
+import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
 import { Errno } from '../../sys/errno.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
@@ -67,8 +68,12 @@ export interface LinkChange {
   readonly alias?: string | undefined;
 }
 
-/** The link of that name or index, or undefined. Same as: `ip link show dev <name>` */
+/**
+ * The link of that name or index, or undefined; a name that no link can have is that of none.
+ * Same as: `ip link show dev <name>`
+ */
 export function findLink(socket: NetlinkSocket, which: string | number): Link | undefined {
+  if (typeof which === 'string' && Buffer.byteLength(which) > IFNAME_MAX_BYTES) return undefined;
   try {
     return getLink(socket, which);
   } catch (thrown) {
