@@ -99,12 +99,22 @@ async function run(
 async function netnsOf(ground: Ground, container: Container, wrong: Call['netns']): Promise<string> {
   if (wrong === 'none') return '';
   if (wrong === 'own') return ground.lab.host.path;
-  if (wrong === 'gone') await ground.lab.remove(container);
+  if (wrong === 'gone') await removeCompletely(ground.lab, container);
   if (wrong === 'no namespace') {
     fs.writeFileSync(`${ground.lab.tmp}/no-namespace`, '');
     return `${ground.lab.tmp}/no-namespace`;
   }
   return container.path;
+}
+
+/** The kernel takes a namespace apart a moment after its end: only then is the host's end of a pair gone. */
+async function removeCompletely(lab: Lab, container: Container): Promise<void> {
+  const countPairs = async () => (await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).length;
+  const before = await countPairs();
+  await lab.remove(container);
+  for (let attempt = 0; attempt < 50 && before > 0 && (await countPairs()) === before; attempt++) {
+    await Bun.sleep(20);
+  }
 }
 
 function requestOf(ground: Ground, row: TwinRow, call: Call, link: Row, prevResult: unknown): object {

@@ -11,8 +11,9 @@ export type Observation = Record<string, Record<string, unknown>>;
 // Numbers that the kernel gives in order, identifiers that it makes of a bridge's hardware address, and a passing state.
 const LEFT_OUT = new Set(['ifindex', 'link_index', 'link_netnsid', 'bridge_id', 'root_id', 'tentative']);
 
-// Packet filter tables of address translation: both sides reach the same by other means, so probes compare the effect.
-const TRANSLATION = /^(ip|ip6) (nat|mangle)$|^inet catena_/;
+// Packet filter tables of address translation and anti-spoofing: both sides reach the same by other means, so probes
+// compare the effect.
+const OTHER_MEANS = /^(ip|ip6) (nat|mangle)$|^bridge nat$|^(inet|bridge) catena_/;
 
 /** Everything about a namespace; what belongs to an interface is with it, so that it is missing as a whole. */
 export async function observeNamespace(
@@ -68,7 +69,9 @@ async function settle(lab: Lab, ns: Namespace): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const { stdout } = await lab.run(ns, ['ip', '-6', 'addr', 'show', 'tentative', '-dadfailed']);
     const links = await lab.ip(ns, 'link', 'show', 'type', 'veth');
-    const waking = links.filter(({ flags, operstate }) => operstate === 'DOWN' && flags.includes('LOWER_UP'));
+    const waking = links.filter(({ flags, operstate }) => {
+      return operstate !== 'UP' && flags.includes('UP') && flags.includes('LOWER_UP');
+    });
     if (stdout === '' && waking.length === 0) return;
     await Bun.sleep(20);
   }
@@ -100,7 +103,7 @@ function packetFilter(dump: Dump, whole: boolean): Record<string, unknown> {
     const table = `${object.family} ${kind === 'table' ? object.name : object.table}`;
     return { table, key: [table, kind, object.chain ?? object.name].join(' '), object };
   });
-  const compared = named.filter(row => whole || !TRANSLATION.test(row.table));
+  const compared = named.filter(row => whole || !OTHER_MEANS.test(row.table));
   return byKey(compared, row => row.key);
 }
 

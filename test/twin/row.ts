@@ -21,7 +21,7 @@ export interface TwinRow {
   readonly prepare?: (ground: Ground) => Promise<void>;
   /** Default {@link LIFE}. */
   readonly steps?: readonly Step[];
-  /** Compares the whole packet filter, too; otherwise only what is not address translation, and probes tell the rest. */
+  /** Compares the whole packet filter; otherwise without translation and anti-spoofing, of which probes tell. */
   readonly wholePacketFilter?: boolean;
 }
 

@@ -1,0 +1,32 @@
+// What does a half of the table look like as tests?
+
+import { expect, test } from 'bun:test';
+import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
+import type { TableName } from './differences.ts';
+import { executablesOf } from './row.ts';
+import { TABLES } from './rows/tables.ts';
+import { type RowReport, renderFinding, runnable, runRow, stale } from './table.ts';
+
+/** One test for each row of a half, and one that no listed difference is out of date. */
+export function describeTwins(name: TableName): void {
+  const rows = runnable(TABLES.find(table => table.name === name)?.rows ?? []);
+  const executables = [...new Set(rows.flatMap(executablesOf))].filter(type => /^[a-z-]+$/.test(type));
+  describeRoot(
+    `twins of the reference: ${name}`,
+    () => {
+      const reports: RowReport[] = [];
+      test.each(rows.map(row => [row.name, row] as const))('[1.0.0] %s', async (_name, row) => {
+        const report = await runRow(row, name);
+        reports.push(report);
+        expect(report.unexplained.map(renderFinding)).toEqual([]);
+      });
+
+      test('every listed difference occurs', () => {
+        if (reports.length < rows.length) return;
+        expect(stale(reports, name).map(({ path, reason }) => `${path}: ${reason}`)).toEqual([]);
+      });
+    },
+    requires('ip', 'tc', 'nft', 'iptables', 'ping'),
+    requiresReference(...executables.filter(type => type !== 'not-there')),
+  );
+}
