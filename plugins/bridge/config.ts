@@ -57,8 +57,15 @@ export const BridgeConf = z.extend(PluginConfig, {
 });
 export type BridgeConf = z.output<typeof BridgeConf>;
 
-/** Packet filters that can masquerade. */
+/** Packet filters that can masquerade, the usual one first. */
 export const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
+
+/** The packet filter to masquerade with. */
+export function backendOf({
+  ipMasqBackend,
+}: Pick<BridgeConf, 'ipMasqBackend'>): (typeof MASQ_BACKENDS)[number] {
+  return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
+}
 
 /** Name of the interface that carries the gateway's addresses of a VLAN, on a bridge with `vlan`. */
 export function gatewayPortName({ bridge, vlan }: Pick<BridgeConf, 'bridge' | 'vlan'>): string {

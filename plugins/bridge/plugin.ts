@@ -2,11 +2,11 @@
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
 import {
-  checkMasquerade,
-  ensureMasquerade,
-  removeMasquerade,
-  removeStaleMasquerade,
-} from '../../src/attach/masquerade.ts';
+  checkMasquerading,
+  startMasquerading,
+  stopMasquerading,
+  stopStaleMasquerading,
+} from '../../src/attach/masquerading.ts';
 import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
@@ -14,13 +14,14 @@ import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { attach } from './attach.ts';
 import { checkAttachment } from './check.ts';
-import { BridgeConf, validateBridgeConf } from './config.ts';
+import { BridgeConf, backendOf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { renderAttachment } from './report.ts';
+import { probeBridge } from './status.ts';
 
 /** Connects a container to a bridge and, with an IPAM plugin, to the world. */
 export const bridge = definePlugin({
@@ -36,11 +37,9 @@ export const bridge = definePlugin({
     const addressing = ipam && planAddressing(conf, ipam);
     const attached = attach(call, addressing, mac);
     if (addressing && conf.ipMasq) {
-      const owner = attachmentOf(call);
-      call.onFailure('stop masquerading', () => removeMasquerade(call.hostNft, owner));
-      ensureMasquerade(
-        call.hostNft,
-        owner,
+      startMasquerading(
+        call,
+        backendOf(conf),
         addressing.ips.map(({ cidr }) => cidr),
       );
     }
@@ -55,9 +54,9 @@ export const bridge = definePlugin({
     if (conf.ipam?.type) await call.delegate(conf.ipam.type).check();
     checkAttachment(call);
     if (!conf.ipMasq || !prevResult || !conf.ipam?.type) return;
-    checkMasquerade(
-      call.hostNft,
-      attachmentOf(call),
+    checkMasquerading(
+      call,
+      backendOf(conf),
       addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr),
     );
   },
@@ -69,7 +68,7 @@ export const bridge = definePlugin({
       () => removePair(call),
       () => removeMacspoof(call.hostNft, attachmentOf(call)),
       () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
-      () => removeMasquerade(call.hostNft, attachmentOf(call)),
+      () => stopMasquerading(call),
       () => removeBridge(call),
       () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
     ]);
@@ -82,7 +81,7 @@ export const bridge = definePlugin({
     await tryAll([
       () => removeStalePairs(call, valid),
       () => removeStaleMacspoof(call.hostNft, call.network, valid),
-      () => removeStaleMasquerade(call.hostNft, call.network, valid),
+      () => stopStaleMasquerading(call, valid),
       () => removeBridge(call),
       () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
     ]);
@@ -90,6 +89,7 @@ export const bridge = definePlugin({
 
   async status(call) {
     validateBridgeConf(call.conf);
+    probeBridge(call);
     if (call.conf.ipam?.type) await call.delegate(call.conf.ipam.type).status();
   },
 });

@@ -1,7 +1,9 @@
 // How does the host come to pass packets on?
 import type { Ip } from '../net/ip.ts';
 import { confirm } from '../plugin/confirm.ts';
-import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
+import { canWriteSysctl, findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
+
+const SYSCTLS = { 4: 'net/ipv4/ip_forward', 6: 'net/ipv6/conf/all/forwarding' } as const;
 
 /**
  * Turns forwarding on, for the families of these addresses. Never turned off again: other networks may rely on it, and
@@ -26,7 +28,15 @@ export function checkForwarding(ips: readonly Ip[]): void {
   for (const path of sysctlsFor(ips)) confirm(`sysctl "${path}"`, '1', findSysctl(path));
 }
 
+/** The families for which forwarding is off and nothing lets us turn it on, such as a read-only /proc. */
+export function stuckFamilies(): (4 | 6)[] {
+  return ([4, 6] as const).filter(family => {
+    const path = SYSCTLS[family];
+    return findSysctl(path) !== '1' && !canWriteSysctl(path);
+  });
+}
+
 function sysctlsFor(ips: readonly Ip[]): string[] {
   const families = new Set(ips.map(({ family }) => family));
-  return [...families].map(family => (family === 4 ? 'net/ipv4/ip_forward' : 'net/ipv6/conf/all/forwarding'));
+  return [...families].map(family => SYSCTLS[family]);
 }

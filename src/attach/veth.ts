@@ -15,6 +15,7 @@ import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
+import { attachmentOf } from './owner.ts';
 
 /** linux/if.h: IFALIASZ, less the zero at the end and a byte that the kernel does not use either. */
 const ALIAS_MAX_BYTES = 254;
@@ -51,8 +52,7 @@ export function createPair(
   const name = createNamedPair(host, container, netns, plan);
   try {
     const link = getLink(host, name);
-    const alias = renderOwner(owner);
-    setLink(host, link.index, { up: true, ...(alias.length <= ALIAS_MAX_BYTES ? { alias } : {}) });
+    setLink(host, link.index, { up: true, alias: aliasOf(owner) });
     return {
       host: master === undefined ? link : { ...link, master },
       container: getLink(container, owner.ifname),
@@ -66,28 +66,31 @@ export function createPair(
 
 /**
  * Deletes the pair of an attachment, by whichever end can be found: the container's interface, else the host end that
- * carries the attachment as its alias. An interface of another kind is not ours and stays.
+ * carries the attachment as its alias, else the one that a plugin without aliases reported. An interface of another
+ * kind is not ours and stays.
  */
 export function removePair(call: Call): void {
-  const { ifname, containerId } = call.env;
+  const { ifname } = call.env;
   if (call.findContainerNetns()) {
     const link = findLink(call.container, ifname);
-    if (link === undefined) return;
-    if (link.kind === 'veth') removeLink(call.container, link.index);
-    else
+    if (link?.kind === 'veth') {
+      removeLink(call.container, link.index);
+      return;
+    }
+    if (link)
       call.log.warn(`Cannot delete "${ifname}": it is of kind "${link.kind}", not the veth this link made`);
-    return;
   }
-  for (const { link, owner } of listPairs(call.host, call.network)) {
-    if (owner.containerId === containerId && owner.ifname === ifname) removeLink(call.host, link.index);
-  }
+  const own = aliasOf(attachmentOf(call));
+  const marked = listLinks(call.host).filter(link => link.kind === 'veth' && link.attrs.alias === own);
+  const ends = marked.length ? marked : findReportedEnds(call);
+  for (const { index } of ends) removeLink(call.host, index);
 }
 
 /** Deletes the pairs of the network whose attachment is not valid any more. */
 export function removeStalePairs(call: Call, valid: readonly Attachment[]): void {
-  const keep = new Set(valid.map(one => renderOwner(one)));
+  const keep = new Set(valid.map(aliasOf));
   for (const { link, owner } of listPairs(call.host, call.network)) {
-    if (keep.has(renderOwner(owner))) continue;
+    if (keep.has(link.attrs.alias ?? '')) continue;
     call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
     removeLink(call.host, link.index);
   }
@@ -98,6 +101,20 @@ export function listPairs(host: NetlinkSocket, network: string): { link: Link; o
   return listLinks(host).flatMap(link => {
     const owner = link.kind === 'veth' ? findOwner(link.attrs.alias) : undefined;
     return owner?.network === network ? { link, owner } : [];
+  });
+}
+
+function aliasOf(owner: Attachment): string {
+  return renderOwner(owner, ALIAS_MAX_BYTES);
+}
+
+/** A name alone may have passed to somebody else: the hardware address has to fit as well. */
+function findReportedEnds({ host, prevResult }: Call): Link[] {
+  return (prevResult?.interfaces ?? []).flatMap(({ name, mac, sandbox }) => {
+    if (sandbox || !name.startsWith('veth') || !mac) return [];
+    const link = findLink(host, name);
+    const isIt = link?.kind === 'veth' && link.mac === mac.toLowerCase() && !link.attrs.alias;
+    return isIt ? [link] : [];
   });
 }
 

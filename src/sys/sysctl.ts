@@ -1,5 +1,5 @@
 // How are kernel parameters read and written?
-import { readFileSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync, writeFileSync } from 'node:fs';
 import { renderErrno } from './errno.ts';
 import { faultAt } from './fault.ts';
 
@@ -33,6 +33,16 @@ export function writeSysctl(path: string, value: string): void {
   } catch (cause) {
     const reason = (cause as { code?: string }).code ?? String(cause);
     throw new Error(`Cannot set sysctl "${path}" to "${value}": ${reason}`, { cause });
+  }
+}
+
+/** True when the parameter exists and nothing, such as a read-only /proc, keeps us from setting it. */
+export function canWriteSysctl(path: string): boolean {
+  try {
+    accessSync(`/proc/sys/${path}`, constants.W_OK);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -21,7 +21,7 @@ import { wantsFiltering } from '../vlans.ts';
 import { hasForeignAddress } from './gateway.ts';
 import { withBridgeLock } from './lock.ts';
 import { randomMac } from './random-mac.ts';
-import { ensureFiltering, refuseVlans } from './vlan.ts';
+import { ensureFiltering, refuseVlans, requireFiltering, vlanFilteringOf } from './vlan.ts';
 import { removeUnusedGatewayPorts } from './vlan-gateway.ts';
 
 /** Alias of bridges that this link created and may therefore remove when their last port goes. */
@@ -69,10 +69,19 @@ export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: r
   }
 }
 
-/** 1 when the bridge keeps VLANs apart, 0 when it does not, undefined when the kernel cannot. */
-export function vlanFilteringOf(bridge: Link): number | undefined {
-  const data = bridge.attrs.linkinfo?.data;
-  return data && !(data instanceof Uint8Array) && 'vlanFiltering' in data ? data.vlanFiltering : undefined;
+/**
+ * Refuses an existing link that cannot serve as the bridge.
+ * @throws CniError 7, or 2 when VLANs are asked of a kernel without them
+ */
+export function requireBridge(conf: BridgeConf, link: Link): void {
+  if (link.kind !== 'bridge') {
+    const found = link.kind ? `of kind "${link.kind}"` : 'no bridge';
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use "${link.name}" as bridge: a link of that name exists and is ${found}`,
+    );
+  }
+  if (wantsFiltering(conf)) requireFiltering(conf, link, isOurs(link));
 }
 
 function createBridge(call: Call<BridgeConf>): Link {
@@ -96,14 +105,8 @@ function createBridge(call: Call<BridgeConf>): Link {
 
 function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
   const { conf, host } = call;
-  if (link.kind !== 'bridge') {
-    const found = link.kind ? `of kind "${link.kind}"` : 'no bridge';
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use "${link.name}" as bridge: a link of that name exists and is ${found}`,
-    );
-  }
-  if (wantsFiltering(conf)) ensureFiltering(call, link, vlanFilteringOf(link), isOurs(link));
+  requireBridge(conf, link);
+  if (wantsFiltering(conf)) ensureFiltering(call, link);
   const wanted = { up: true, ...(conf.promiscMode ? { promisc: true } : {}) };
   const before = {
     up: (link.flags & IFF_UP) !== 0,

@@ -1,6 +1,6 @@
 // How is a container kept from sending frames under another hardware address than its own?
 import { type Attachment, findOwner, renderOwner } from '../../../src/cni/attachment.ts';
-import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
+import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import { addChain, type BaseChain } from '../../../src/netlink/nft/chain.ts';
 import { NF_DROP } from '../../../src/netlink/nft/data.ts';
 import { addElements, deleteElements, findElement, listElements } from '../../../src/netlink/nft/element.ts';
@@ -30,6 +30,16 @@ const HOOKED: BaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
 
 /** linux/if_ether.h: struct ethhdr { unsigned char h_dest[6], h_source[6]; __be16 h_proto; } */
 const ETHER_SOURCE = { offset: 6, length: 6 };
+
+/** Same as: `iifname @ports iifname . ether saddr != @allowed drop` */
+const RULE = [
+  loadMeta(REG.first, 'iifname'),
+  isInSet(PORTS, REG.first),
+  loadMeta(REG.first, 'iifname'),
+  loadLinkHeader(REG.quarter(4), ETHER_SOURCE.offset, ETHER_SOURCE.length),
+  isNotInSet(ALLOWED, REG.first),
+  decide({ code: NF_DROP }),
+];
 
 /**
  * Drops frames that come in through the port from any other hardware address, in one transaction. What a dead
@@ -76,26 +86,27 @@ export function checkMacspoof(socket: NetlinkSocket, owner: Attachment, port: st
   confirm('anti-spoofing: changes that its rule needs', [], missing);
 }
 
+/**
+ * Makes sure that the packet filter is there for bridges, and lets us change it.
+ * @throws NetlinkError
+ */
+export function probeMacspoof(socket: NetlinkSocket): void {
+  tryOut(socket, skeleton());
+}
+
 /** What is missing of the skeleton: nothing on all but the first attachment. */
 function skeletonChanges(socket: NetlinkSocket): Request[] {
   const count = countRules(socket, TABLE).get(CHAIN) ?? 0;
   if (count === 1) return [];
-  // Same as: iifname @ports iifname . ether saddr != @allowed drop
-  const rule = [
-    loadMeta(REG.first, 'iifname'),
-    isInSet(PORTS, REG.first),
-    loadMeta(REG.first, 'iifname'),
-    loadLinkHeader(REG.quarter(4), ETHER_SOURCE.offset, ETHER_SOURCE.length),
-    isNotInSet(ALLOWED, REG.first),
-    decide({ code: NF_DROP }),
-  ];
+  return [...skeleton(), ...(count ? [flushChain(TABLE, CHAIN)] : []), addRule(TABLE, CHAIN, RULE)];
+}
+
+function skeleton(): Request[] {
   return [
     addTable(TABLE, 'catena: hardware addresses that containers may send from'),
     addSet(PORTS),
     addSet(ALLOWED),
     addChain(TABLE, CHAIN, HOOKED),
-    ...(count ? [flushChain(TABLE, CHAIN)] : []),
-    addRule(TABLE, CHAIN, rule),
   ];
 }
 

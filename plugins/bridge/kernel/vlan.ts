@@ -41,31 +41,34 @@ export function checkPortVlans(host: NetlinkSocket, bridge: Link, port: Link, pl
 }
 
 /**
- * Sees to it that an existing bridge keeps VLANs apart. One that this link made is switched; on one that others made
- * that might cut off their traffic.
- * @param filtering what the kernel says of the bridge: 1, 0, or undefined when it cannot
+ * Refuses an existing bridge that does not keep VLANs apart and cannot be made to. One that this link made can be
+ * switched; on one that others made that might cut off their traffic.
  * @throws CniError 2 when the kernel cannot, 7 when somebody else has to decide
  */
-export function ensureFiltering(
-  call: Call<BridgeConf>,
-  bridge: Link,
-  filtering: number | undefined,
-  ours: boolean,
-): void {
-  const { conf, host } = call;
-  if (filtering === 1) return;
+export function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean): void {
+  const filtering = vlanFilteringOf(bridge);
   if (filtering === undefined) throw refuseVlans(conf);
-  if (!ours) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": it does not keep VLANs apart, and this link did not make it`,
-      { details: `run: ip link set ${bridge.name} type bridge vlan_filtering 1` },
-    );
-  }
-  setVlanFiltering(host, bridge.index, true);
-  call.onFailure(`turn VLAN filtering of "${bridge.name}" off`, () =>
-    setVlanFiltering(host, bridge.index, false),
+  if (filtering === 1 || ours) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": it does not keep VLANs apart, and this link did not make it`,
+    { details: `run: ip link set ${bridge.name} type bridge vlan_filtering 1` },
   );
+}
+
+/** Lets a bridge keep VLANs apart if it does not. Registers its own undoing. */
+export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
+  if (vlanFilteringOf(bridge) === 1) return;
+  setVlanFiltering(call.host, bridge.index, true);
+  call.onFailure(`turn VLAN filtering of "${bridge.name}" off`, () =>
+    setVlanFiltering(call.host, bridge.index, false),
+  );
+}
+
+/** 1 when the bridge keeps VLANs apart, 0 when it does not, undefined when the kernel cannot. */
+export function vlanFilteringOf(bridge: Link): number | undefined {
+  const data = bridge.attrs.linkinfo?.data;
+  return data && !(data instanceof Uint8Array) && 'vlanFiltering' in data ? data.vlanFiltering : undefined;
 }
 
 /** The kernel does not know VLANs on bridges (SPEC: code 2 names key and value). */

@@ -1,6 +1,8 @@
 // How are chains of rules made, listed and emptied?
+import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { s32be, str, u32be, u64be } from '../codec/fields.ts';
+import { tolerating } from '../errors.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
@@ -65,6 +67,13 @@ export function addChain(table: Table, name: string, base?: BaseChain): Request 
 export function deleteChain(table: Table, name: string): Request {
   const op = `delete chain "${name}" of table ${renderTable(table)}`;
   return nftRequest(op, NftMsg.DELCHAIN, chainMessage, table.family, { table: table.name, name });
+}
+
+/** True when the table has the chain. Constant cost. Same as: `nft list chain <family> <table> <name>` */
+export function hasChain(socket: NetlinkSocket, table: Table, name: string): boolean {
+  const op = `find chain "${name}" of table ${renderTable(table)}`;
+  const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, { table: table.name, name });
+  return tolerating([Errno.ENOENT], () => socket.request(request)) !== undefined;
 }
 
 /** Chains of the table, none when there is no such table. Same as: `nft list chains <family>` */

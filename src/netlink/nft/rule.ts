@@ -64,14 +64,22 @@ export function deleteRule(table: Table, chain: string, handle: bigint): Request
   return nftRequest(op, NftMsg.DELRULE, ruleMessage, table.family, { table: table.name, chain, handle });
 }
 
-/** Rules of the table in order, none when there is no such table. Same as: `nft -a list table <family> <name>` */
-export function listRules(socket: NetlinkSocket, table: Table): Rule[] {
+/**
+ * Rules of the table in order, none when there is no such table.
+ * @param chain only of this one
+ * Same as: `nft -a list table <family> <name>`, `nft -a list chain <family> <table> <name>`
+ */
+export function listRules(socket: NetlinkSocket, table: Table, chain?: string): Rule[] {
   const op = `list rules of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETRULE, ruleMessage, table.family, { table: table.name });
+  const request = nftRequest(op, NftMsg.GETRULE, ruleMessage, table.family, {
+    table: table.name,
+    ...(chain === undefined ? {} : { chain }),
+  });
   return socket.dump(request).flatMap(body => {
     const { header, attrs: own } = ruleMessage.decode(body);
     // Kernels before 4.16 list the rules of every table, whatever was asked for.
     if (header.family !== NFPROTO[table.family] || own.table !== table.name) return [];
+    if (chain !== undefined && own.chain !== chain) return [];
     return {
       chain: own.chain ?? '',
       handle: own.handle ?? 0n,

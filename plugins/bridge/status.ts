@@ -1,0 +1,58 @@
+// Could ADD connect a container now?
+import { stuckFamilies } from '../../src/attach/forwarding.ts';
+import { probeMasquerading } from '../../src/attach/masquerading.ts';
+import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
+import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { type BridgeConf, backendOf, gatewayPortName, wantsGateway } from './config.ts';
+import { requireBridge } from './kernel/bridge.ts';
+import { probeMacspoof } from './kernel/macspoof.ts';
+
+/**
+ * Looks for what would keep ADD from succeeding: kinds of devices, a bridge that is none or cannot keep VLANs apart, the
+ * packet filter, forwarding. Changes nothing.
+ * @throws CniError 50, or 51 when containers that are connected suffer already
+ */
+export function probeBridge(call: Call<BridgeConf>): void {
+  const { conf, host } = call;
+  const hasLayer3 = Boolean(conf.ipam?.type);
+  try {
+    requireLinkKind(host, 'veth');
+    const bridge = findLink(host, conf.bridge);
+    if (bridge) requireBridge(conf, bridge);
+    else requireLinkKind(host, 'bridge');
+    if (conf.macspoofchk) probeMacspoof(call.hostNft);
+    if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
+    if (wantsGateway(conf) && hasLayer3) probeForwarding(call, bridge);
+  } catch (cause) {
+    if (cause instanceof CniError && cause.code === ErrorCode.unavailableLimited) throw cause;
+    const reason = describeError(cause);
+    throw new CniError(
+      ErrorCode.unavailable,
+      `Cannot attach containers to bridge "${conf.bridge}": ${reason}`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/** Which families the next container has is up to the IPAM plugin; those of the gateways there are known. */
+function probeForwarding({ conf, host }: Call<BridgeConf>, bridge: Link | undefined): void {
+  const stuck = stuckFamilies();
+  if (stuck.length === 0) return;
+  const carrier = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
+  const gateways = carrier ? listAddresses(host, carrier.index) : [];
+  const used = gateways.filter(({ scope }) => scope !== RT_SCOPE_LINK).map(({ cidr }) => cidr.ip.family);
+  const suffering = stuck.find(family => used.includes(family));
+  const words = (family: 4 | 6) => `forwarding of IPv${family} is off and cannot be turned on`;
+  if (suffering) {
+    throw new CniError(
+      ErrorCode.unavailableLimited,
+      `Cannot attach containers to bridge "${conf.bridge}": ${words(suffering)}`,
+    );
+  }
+  if (used.length === 0 && stuck.length === 2) throw new Error(stuck.map(words).join(', '));
+}

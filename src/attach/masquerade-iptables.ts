@@ -1,0 +1,174 @@
+// How does iptables masquerade an attachment, in the chains that the reference plugins use?
+import type { Attachment } from '../cni/attachment.ts';
+import { type Cidr, parseCidr, subnetOf } from '../net/cidr.ts';
+import { IP_BITS, type Ip, renderIp } from '../net/ip.ts';
+import { listLegacyNat } from '../netlink/iptables/legacy.ts';
+import { type Family, type NatRule, renderRule } from '../netlink/iptables/nat-rule.ts';
+import { listNftNat, natTable } from '../netlink/iptables/nft.ts';
+import { restoreNat } from '../netlink/iptables/restore.ts';
+import { commitAfterReading } from '../netlink/nft/batch.ts';
+import { deleteChain, hasChain } from '../netlink/nft/chain.ts';
+import { deleteRule, flushChain } from '../netlink/nft/rule.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import { confirm } from '../plugin/confirm.ts';
+import { attachmentChain } from './reference-names.ts';
+
+const FAMILIES = [4, 6] as const;
+const POSTROUTING = 'POSTROUTING';
+const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') };
+
+/**
+ * Masquerades what the addresses send beyond their subnets: one transaction for each family. Interfaces of a container
+ * on one network share a chain, as with the reference: what is in it stays.
+ */
+export function ensureIptablesMasquerade(
+  socket: NetlinkSocket,
+  owner: Attachment,
+  cidrs: readonly Cidr[],
+): void {
+  for (const family of FAMILIES) {
+    const own = cidrs.filter(({ ip }) => ip.family === family);
+    if (own.length === 0) continue;
+    const chain = attachmentChain(owner);
+    // A dead ADD may have left rules for these addresses: they would be there twice.
+    removeRules(socket, family, chain, () => own.map(({ ip }) => ip));
+    const present = listChain(socket, family, chain);
+    const kept = present.filter(rule => rule.target === 'ACCEPT' && rule.destination);
+    const rules = mergeRules(kept, rulesFor(owner, family, own));
+    restoreNat(family, [`:${chain} - [0:0]`, ...rules.map(rule => `-A ${renderRule(rule)}`)]);
+  }
+}
+
+/**
+ * Ends the masquerading of an attachment, whichever plugin began it and whichever packet filter carries it.
+ * @param addresses asked when there is something to remove: the attachment's own, if another interface of the container
+ * shares the chain; undefined for all
+ */
+export function removeIptablesMasquerade(
+  socket: NetlinkSocket,
+  owner: Pick<Attachment, 'network' | 'containerId'>,
+  addresses: () => readonly Ip[] | undefined,
+): void {
+  for (const family of FAMILIES) removeRules(socket, family, attachmentChain(owner), addresses);
+}
+
+/** Ends the masquerading of a network's containers that no valid attachment names. */
+export function removeStaleIptablesMasquerade(
+  socket: NetlinkSocket,
+  network: string,
+  valid: readonly Attachment[],
+): void {
+  const keep = new Set(valid.map(attachmentChain));
+  for (const family of FAMILIES) {
+    const rules = [...listNftNat(socket, family), ...listLegacyNat(family)];
+    const stale = rules.filter(({ chain, comment }) => {
+      const id = containerIn(comment, network);
+      // A comment says what it likes; the name of the chain follows from network and container.
+      return id !== undefined && !keep.has(chain) && chain === attachmentChain({ network, containerId: id });
+    });
+    for (const chain of new Set(stale.map(rule => rule.chain)))
+      removeRules(socket, family, chain, () => undefined);
+  }
+}
+
+/** @throws Error naming the rules that should be there, and those that are */
+export function checkIptablesMasquerade(
+  socket: NetlinkSocket,
+  owner: Attachment,
+  cidrs: readonly Cidr[],
+): void {
+  const chain = attachmentChain(owner);
+  for (const family of FAMILIES) {
+    const own = cidrs.filter(({ ip }) => ip.family === family);
+    if (own.length === 0) continue;
+    const jumps = [...listNftNat(socket, family, POSTROUTING), ...listLegacyNat(family)].filter(
+      rule => rule.chain === POSTROUTING && rule.target === chain,
+    );
+    const found = [...listChain(socket, family, chain), ...jumps].map(renderRule);
+    const missing = rulesFor(owner, family, own)
+      .map(renderRule)
+      .find(rule => !found.includes(rule));
+    if (missing) confirm('masquerading: rules of iptables', missing, found);
+  }
+}
+
+/** What the reference would add, in an order in which every subnet is left alone. */
+function rulesFor(owner: Attachment, family: Family, cidrs: readonly Cidr[]): NatRule[] {
+  const chain = attachmentChain(owner);
+  const comment = commentOf(owner);
+  const accepted = cidrs.map(cidr => ({ cidr: subnetOf(cidr), not: false }));
+  return [
+    ...accepted.map(destination => ({ chain, target: 'ACCEPT', destination, comment })),
+    { chain, target: 'MASQUERADE', destination: { cidr: MULTICAST[family], not: true }, comment },
+    ...cidrs.map(({ ip }) => ({
+      chain: POSTROUTING,
+      target: chain,
+      source: { cidr: { ip, prefix: IP_BITS[family] }, not: false },
+      comment,
+    })),
+  ];
+}
+
+/** Subnets of others first, each once. */
+function mergeRules(kept: readonly NatRule[], own: readonly NatRule[]): NatRule[] {
+  const byText = new Map([...kept, ...own].map(rule => [renderRule(rule), rule]));
+  return [...byText.values()];
+}
+
+function listChain(socket: NetlinkSocket, family: Family, chain: string): NatRule[] {
+  const isHere = hasChain(socket, natTable(family), chain);
+  return [
+    ...(isHere ? listNftNat(socket, family, chain) : []),
+    ...listLegacyNat(family).filter(rule => rule.chain === chain),
+  ];
+}
+
+/** Removes what leads to the chain, or leads there from these addresses, and the chain itself once nothing does. */
+function removeRules(
+  socket: NetlinkSocket,
+  family: Family,
+  chain: string,
+  addresses: () => readonly Ip[] | undefined,
+): void {
+  const split = <R extends NatRule>(rules: readonly R[]) => {
+    const jumps = rules.filter(rule => rule.chain === POSTROUTING && rule.target === chain);
+    const own = jumps.length ? addresses() : undefined;
+    const gone = jumps.filter(({ source }) => own?.some(ip => isSource(source, ip)) ?? true);
+    return { gone, left: jumps.length - gone.length };
+  };
+  const table = natTable(family);
+  // By their handles: for that no program is needed.
+  if (hasChain(socket, table, chain)) {
+    commitAfterReading(socket, () => {
+      const { gone, left } = split(listNftNat(socket, family, POSTROUTING));
+      return [
+        ...gone.map(({ handle }) => deleteRule(table, POSTROUTING, handle)),
+        ...(left || !hasChain(socket, table, chain)
+          ? []
+          : [flushChain(table, chain), deleteChain(table, chain)]),
+      ];
+    });
+  }
+  const legacy = listLegacyNat(family);
+  const { gone, left } = split(legacy);
+  const isOver = left === 0 && legacy.some(rule => rule.chain === chain);
+  const lines = [
+    ...gone.map(rule => `-D ${renderRule(rule)}`),
+    ...(isOver ? [`-F ${chain}`, `-X ${chain}`] : []),
+  ];
+  if (lines.length) restoreNat(family, lines, 'legacy');
+}
+
+/** The reference has also written the container's address with the length of its subnet. */
+function isSource(source: NatRule['source'], ip: Ip): boolean {
+  return source !== undefined && renderIp(source.cidr.ip) === renderIp(ip);
+}
+
+function commentOf({ network, containerId }: Pick<Attachment, 'network' | 'containerId'>): string {
+  return `name: "${network}" id: "${containerId}"`;
+}
+
+function containerIn(comment: string | undefined, network: string): string | undefined {
+  const start = `name: "${network}" id: "`;
+  return comment?.startsWith(start) && comment.endsWith('"') ? comment.slice(start.length, -1) : undefined;
+}

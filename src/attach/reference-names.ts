@@ -1,0 +1,24 @@
+// By which names do the reference plugins keep their packet filter rules?
+import type { Attachment } from '../cni/attachment.ts';
+
+/** The iptables chain of a container on a network. */
+export function attachmentChain({
+  network,
+  containerId,
+}: Pick<Attachment, 'network' | 'containerId'>): string {
+  return `CNI-${hash(network + containerId).slice(0, 24)}`;
+}
+
+/** What begins the comment of every nftables rule of a network. */
+export function networkKey(network: string): string {
+  return hash(network).slice(0, 16);
+}
+
+/** What begins the comment of every nftables rule of an attachment. */
+export function attachmentKey({ network, containerId, ifname }: Attachment): string {
+  return `${networkKey(network)}-${hash(`${ifname}:${containerId}`).slice(0, 16)}`;
+}
+
+function hash(text: string): string {
+  return new Bun.CryptoHasher('sha512').update(text).digest('hex');
+}

@@ -1,0 +1,146 @@
+// Which rules does the old packet filter have in its table "nat"?
+import { readFileSync } from 'node:fs';
+import type { Cidr } from '../../net/cidr.ts';
+import { IP_BITS, ipFromBytes } from '../../net/ip.ts';
+import { readIpOption } from '../../sys/socket-option.ts';
+import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
+
+/** linux/netfilter_ipv4/ip_tables.h and ip6_tables.h: the same numbers for both families. */
+const SO_GET_INFO = 64;
+const SO_GET_ENTRIES = 65;
+
+/** linux/netfilter/x_tables.h: name[32], then for GET_INFO valid_hooks, hook_entry[5], underflow[5], num_entries, size. */
+const NAME_BYTES = 32;
+const INFO_BYTES = NAME_BYTES + 4 * (1 + 5 + 5 + 1 + 1);
+/** The entries of struct ipt_get_entries are aligned to eight bytes. */
+const ENTRIES_AT = 40;
+const HOOKS = ['PREROUTING', 'INPUT', 'FORWARD', 'OUTPUT', 'POSTROUTING'];
+
+/** Where struct ipt_entry and struct ip6t_entry hold what we read; `inverse` are the flags IPT_INV_*. */
+const LAYOUT = {
+  4: { source: 0, destination: 4, sourceMask: 8, destinationMask: 12, inverse: 83, offsets: 88, entry: 112 },
+  6: {
+    source: 0,
+    destination: 16,
+    sourceMask: 32,
+    destinationMask: 48,
+    inverse: 132,
+    offsets: 140,
+    entry: 168,
+  },
+} as const;
+const INV_SRCIP = 0x08;
+const INV_DSTIP = 0x10;
+
+/** struct xt_entry_match and xt_entry_target: u16 size, char name[29], u8 revision, then data. */
+const XT_HEADER_BYTES = 32;
+const ERROR_TARGET = 'ERROR';
+/** linux/netfilter.h: verdicts are negative and one less, XT_RETURN is that of NF_REPEAT. */
+const VERDICTS: Readonly<Record<number, string>> = { [-1]: 'DROP', [-2]: 'ACCEPT', [-5]: 'RETURN' };
+
+/**
+ * Rules of the table "nat" of the thread's namespace, in order; none when the old packet filter does not have the
+ * table. Asking for it by any other way than this one would make it.
+ * Same as: `iptables-legacy-save -t nat`
+ */
+export function listLegacyNat(family: Family): NatRule[] {
+  if (!hasLegacyNat(family)) return [];
+  const what = 'read the table "nat" of the old packet filter';
+  const info = named(INFO_BYTES);
+  readIpOption(family, SO_GET_INFO, info, what);
+  const words = new Uint32Array(info.buffer, NAME_BYTES);
+  const size = words.at(12) ?? 0;
+  const entries = named(ENTRIES_AT + size);
+  new DataView(entries.buffer).setUint32(NAME_BYTES, size, true);
+  readIpOption(family, SO_GET_ENTRIES, entries, what);
+  const valid = words.at(0) ?? 0;
+  const heads = new Map(HOOKS.flatMap((name, i) => (valid & (1 << i) ? [[words.at(1 + i) ?? 0, name]] : [])));
+  return decodeEntries(family, entries.subarray(ENTRIES_AT), heads);
+}
+
+/**
+ * The rules in a table's entries.
+ * @param heads built-in chains by the place of their first entry
+ */
+export function decodeEntries(
+  family: Family,
+  bytes: Uint8Array,
+  heads: ReadonlyMap<number, string>,
+): NatRule[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const layout = LAYOUT[family];
+  const starts = new Map(heads);
+  const places: { at: number; end: number }[] = [];
+  for (let at = 0; at + layout.entry <= bytes.length; ) {
+    const end = at + view.getUint16(at + layout.offsets + 2, true);
+    if (end <= at || end > bytes.length) throw new Error('Cannot decode rules of the old packet filter');
+    const target = at + view.getUint16(at + layout.offsets, true);
+    // A chain of one's own begins behind an entry that holds its name.
+    if (textAt(bytes, target + 2) === ERROR_TARGET) starts.set(end, textAt(bytes, target + XT_HEADER_BYTES));
+    else places.push({ at, end });
+    at = end;
+  }
+  let chain = '';
+  return places.map(({ at, end }) => {
+    chain = starts.get(at) ?? chain;
+    const target = at + view.getUint16(at + layout.offsets, true);
+    const verdict = view.getInt32(target + XT_HEADER_BYTES, true);
+    const name = textAt(bytes, target + 2);
+    return {
+      chain,
+      target: name || (VERDICTS[verdict] ?? starts.get(verdict) ?? ''),
+      ...addressesOf(family, bytes.subarray(at, end)),
+      comment: findComment(bytes.subarray(at + layout.entry, target)),
+    };
+  });
+}
+
+function hasLegacyNat(family: Family): boolean {
+  try {
+    const names = readFileSync(`/proc/thread-self/net/ip${family === 4 ? '' : '6'}_tables_names`, 'utf8');
+    return names.split('\n').includes('nat');
+  } catch {
+    return false;
+  }
+}
+
+function named(size: number): Uint8Array {
+  const bytes = new Uint8Array(size);
+  bytes.set(new TextEncoder().encode('nat'));
+  return bytes;
+}
+
+function addressesOf(family: Family, entry: Uint8Array): Pick<NatRule, 'source' | 'destination'> {
+  const layout = LAYOUT[family];
+  const inverse = entry[layout.inverse] ?? 0;
+  const match = (at: number, maskAt: number, not: boolean): AddressMatch | undefined => {
+    const bytes = IP_BITS[family] / 8;
+    const cidr: Cidr = {
+      ip: ipFromBytes(entry.subarray(at, at + bytes)),
+      prefix: countOnes(entry.subarray(maskAt, maskAt + bytes)),
+    };
+    return cidr.prefix === 0 ? undefined : { cidr, not };
+  };
+  return {
+    source: match(layout.source, layout.sourceMask, (inverse & INV_SRCIP) !== 0),
+    destination: match(layout.destination, layout.destinationMask, (inverse & INV_DSTIP) !== 0),
+  };
+}
+
+function findComment(matches: Uint8Array): string | undefined {
+  const view = new DataView(matches.buffer, matches.byteOffset, matches.byteLength);
+  for (let at = 0; at + XT_HEADER_BYTES <= matches.length; at += view.getUint16(at, true)) {
+    if (textAt(matches, at + 2) === 'comment') return textAt(matches, at + XT_HEADER_BYTES);
+    if (view.getUint16(at, true) === 0) return undefined;
+  }
+  return undefined;
+}
+
+function textAt(bytes: Uint8Array, at: number): string {
+  const end = bytes.indexOf(0, at);
+  return new TextDecoder().decode(bytes.subarray(at, end < 0 ? undefined : end));
+}
+
+function countOnes(bytes: Uint8Array): number {
+  return bytes.reduce((sum, byte) => sum + byte.toString(2).replaceAll('0', '').length, 0);
+}
