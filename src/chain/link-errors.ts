@@ -1,5 +1,5 @@
 // How do several failures of a chain become one that tells them all?
-import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
+import { CniError, describeError, toCniError } from '../cni/errors.ts';
 
 /** The same error with more details; code, message and link stay. */
 export function withDetails(error: unknown, details: string, causes: readonly unknown[] = []): unknown {
@@ -16,7 +16,7 @@ export function joinErrors(what: string, errors: readonly unknown[]): unknown {
   const [first] = errors;
   if (errors.length === 1) return first;
   return new CniError(
-    first instanceof CniError ? first.code : ErrorCode.unknown,
+    toCniError(first).code,
     `${what}: ${errors.length} steps failed`,
     {
       details: errors.map(describeLinkError).join('; '),

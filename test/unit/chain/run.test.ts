@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { findFrozenNetwork } from '../../../src/chain/frozen.ts';
+import { collectGarbage } from '../../../src/chain/garbage.ts';
 import { readAttachment } from '../../../src/chain/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../src/chain/run.ts';
 import type { LinkEvent } from '../../../src/chain/runtime.ts';
@@ -65,6 +66,57 @@ describe('addNetwork()', () => {
     });
   });
 
+  test('gives every call of a link a span of its own in the trace of the caller', async () => {
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const env = {
+      ...process.env,
+      TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01`,
+      TRACESTATE: 'vendor=x',
+      BAGGAGE: 'tenant=y',
+    };
+    const events: LinkEvent[] = [];
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...chain.runtime,
+      env,
+      onLink: event => events.push(event),
+    });
+    const seen = chain.calls().map(call => call.env);
+    expect(seen.map(({ TRACESTATE, BAGGAGE }) => [TRACESTATE, BAGGAGE])).toEqual(
+      Array(3).fill(['vendor=x', 'tenant=y']),
+    );
+    expect(seen.map(({ TRACEPARENT }) => TRACEPARENT)).toEqual(
+      events.map(({ span }) => `00-${trace}-${span?.spanId}-01`),
+    );
+    expect(new Set(events.map(({ span }) => span?.spanId)).size).toBe(3);
+    expect(events[0]?.span).toMatchObject({ parentSpanId: '00f067aa0ba902b7', sampled: true });
+  });
+
+  test('passes no invalid trace on, but its baggage', async () => {
+    const env = { ...process.env, TRACEPARENT: 'nonsense', TRACESTATE: 'vendor=x', BAGGAGE: 'tenant=y' };
+    const events: LinkEvent[] = [];
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...chain.runtime,
+      env,
+      onLink: event => events.push(event),
+    });
+    expect(chain.calls()[0]?.env.TRACEPARENT).toBeUndefined();
+    expect(chain.calls()[0]?.env.TRACESTATE).toBeUndefined();
+    expect(chain.calls()[0]?.env.BAGGAGE).toBe('tenant=y');
+    expect(events[0]?.span).toBeUndefined();
+  });
+
+  test('shows the versions of all links when one refuses that of the list', async () => {
+    const list = listOf('1.1.0', [
+      chain.noop('one', { ReportVersionSupport: ['0.4.0', '1.0.0'] }),
+      chain.noop('two', { ReportError: 'incompatible CNI versions', ReportErrorCode: 1 }),
+    ]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error).toMatchObject({ code: 1, message: 'incompatible CNI versions', link: { index: 1 } });
+    // VERSION carries no configuration, so that the script cannot answer: both list all they know.
+    expect(error.details).toContain('the highest that all speak is 1.1.0');
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+  });
+
   test('offers each link the capabilities it declares', async () => {
     const capabilityArgs = { mac: '0a:00:00:00:00:01', ips: ['10.0.0.9/24'] };
     await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
@@ -74,6 +126,18 @@ describe('addNetwork()', () => {
       undefined,
     ] as never);
     expect(readAttachment(chain.runtime.cacheDir, ID)?.capabilityArgs).toEqual(capabilityArgs);
+  });
+
+  test('does one after the other for one container, and GC only when all are done', async () => {
+    const slow = chain.noop('one');
+    const list = listOf('1.1.0', [slow]);
+    await Promise.all([
+      addNetwork(list, ATTACHMENT, chain.runtime),
+      checkNetwork(list, ATTACHMENT, chain.runtime),
+      collectGarbage(list, { all: true }, chain.runtime),
+      addNetwork(list, ATTACHMENT, chain.runtime),
+    ]);
+    expect(chain.order()).toEqual(['ADD one', 'CHECK one', 'DEL one', 'GC one', 'ADD one']);
   });
 
   test('records the attachment with the configuration as it was', async () => {
@@ -375,7 +439,11 @@ describe('deleteNetwork()', () => {
   ])('goes on without a record that %s, and removes it', async (_, text) => {
     fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
     fs.writeFileSync(cacheFile(), text);
-    await deleteNetwork(threeLinks(), ATTACHMENT, chain.runtime);
+    const warnings: string[] = [];
+    const onWarning = ({ message }: CniError) => warnings.push(message);
+    await deleteNetwork(threeLinks(), ATTACHMENT, { ...chain.runtime, onWarning });
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toMatch(/cached result/);
     expect(chain.calls().map(call => call.request.prevResult)).toEqual([undefined, undefined, undefined]);
     expect(fs.existsSync(cacheFile())).toBe(false);
   });

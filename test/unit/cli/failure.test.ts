@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test';
-import { renderFailure } from '../../../src/cli/failure.ts';
+import { joinErrors, withDetails } from '../../../src/chain/link-errors.ts';
+import { renderFailure, toFailureJson } from '../../../src/cli/failure.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 
 const link = {
@@ -54,5 +55,34 @@ describe('renderFailure()', () => {
       'catena: boom: why\n  code: 999\n',
     );
     expect(renderFailure('text')).toStartWith('catena: text\n');
+  });
+});
+
+describe('toFailureJson()', () => {
+  test('is the error object of the specification, and the failed link under one key more', () => {
+    expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', link }))).toEqual({
+      cniVersion: '1.1.0',
+      code: 100,
+      msg: 'no route',
+      details: 'to host',
+      catena: { failures: [{ ...link, code: 100, msg: 'no route' }] },
+    });
+  });
+
+  test('names every failed link of a joined error, and each once', () => {
+    const one = new CniError(7, 'first', { link });
+    const other = new CniError(8, 'second', { link: { ...link, index: 0 } });
+    const wrapped = new Error('Cannot delete stale attachment', { cause: withDetails(one, 'more', [other]) });
+    const { catena, ...reply } = toFailureJson(joinErrors('Cannot collect', [wrapped, other]));
+    expect(reply).toMatchObject({ code: 7, msg: 'Cannot collect: 2 steps failed' });
+    expect(catena?.failures.map(({ index, code }) => [index, code])).toEqual([
+      [1, 7],
+      [0, 8],
+    ]);
+  });
+
+  test('has nothing more without a link', () => {
+    expect(toFailureJson(new CniError(7, 'x'))).toEqual({ cniVersion: '1.1.0', code: 7, msg: 'x' });
+    expect(toFailureJson('text')).toEqual({ cniVersion: '1.1.0', code: 999, msg: 'text' });
   });
 });
