@@ -1,0 +1,58 @@
+// Lets thousands of attachments come and go, and prints what the process and the host held meanwhile and at the end.
+//
+//   npm run soak                     5,000 attachments of bridge with host-local, then as many of all five links
+//   npm run soak -- --lives 500      fewer
+
+import { parseArgs } from 'node:util';
+import { requiresRoot } from '../helpers/skip.ts';
+import { runSoak, type SoakReport } from './soak.ts';
+
+const { values } = parseArgs({ options: { lives: { type: 'string', default: '5000' } } });
+const obstacle = requiresRoot();
+if (obstacle !== undefined) {
+  process.stderr.write(`Cannot run the soak: it ${obstacle}\n`);
+  process.exit(1);
+}
+
+const lives = Number(values.lives);
+let failed = false;
+for (const name of ['bridge', 'chain'] as const) {
+  const report = await runSoak(name, lives, Math.max(25, Math.ceil(lives / 10)));
+  process.stdout.write(`${render(report)}\n`);
+  failed ||= isBad(report);
+}
+process.exit(failed ? 1 : 0);
+
+function render({ name, lives, seconds, samples, left }: SoakReport): string {
+  const last = samples.at(-1);
+  const columns = [
+    'lives',
+    'ADD',
+    'CHECK',
+    'DEL',
+    'GC',
+    'failing',
+    'abandoned',
+    'descriptors',
+    'memoryMb',
+  ] as const;
+  const rows = samples.map(sample => columns.map(column => String(sample[column]).padStart(12)).join(''));
+  const kinds = Object.entries(left).map(([kind, names]) => {
+    return `  left, ${kind}: ${names.length}${names.length > 0 ? ` (${names.slice(0, 5).join(', ')})` : ''}`;
+  });
+  return [
+    `${name}: ${lives} attachments, eight at a time, in ${seconds.toFixed(0)} s (${(lives / seconds).toFixed(1)} per second)`,
+    columns.map(column => column.padStart(12)).join(''),
+    ...rows,
+    ...kinds,
+    `  processes left: ${last?.children}`,
+    `  unexpected outcomes: ${last?.problems.length}`,
+    ...(last?.problems.slice(0, 10).map(problem => `    ${problem}`) ?? []),
+    '',
+  ].join('\n');
+}
+
+function isBad({ samples, left }: SoakReport): boolean {
+  const last = samples.at(-1);
+  return (last?.problems.length ?? 1) > 0 || Object.values(left).some(names => names.length > 0);
+}

@@ -1,0 +1,48 @@
+// What do the starter of a soak and its worker say to each other?
+
+import fs from 'node:fs';
+
+/** What the worker is to do, as JSON in its first argument. */
+export interface Order {
+  /** A conflist as in a file. */
+  readonly list: { readonly plugins: readonly object[] } & Readonly<Record<string, unknown>>;
+  readonly pluginDirs: readonly string[];
+  readonly cacheDir: string;
+  readonly tuningDir: string;
+  /** Paths of namespaces, used again and again. */
+  readonly namespaces: readonly string[];
+  /** How many attachments come and go. */
+  readonly lives: number;
+  readonly sampleEvery: number;
+  /** Whether the chain maps ports. */
+  readonly ports: boolean;
+  /** Whether attachments without DEL are at least on record: tuning's GC cannot find them otherwise. */
+  readonly keepsRecords: boolean;
+}
+
+/** Calls so far, and what went wrong. */
+export interface Tally {
+  ADD: number;
+  CHECK: number;
+  DEL: number;
+  GC: number;
+  /** ADDs that had to fail. */
+  failing: number;
+  /** Attachments without a DEL, left to GC. */
+  abandoned: number;
+  readonly problems: string[];
+}
+
+/** One line of the worker's standard output. */
+export interface Sample extends Tally {
+  /** Lives so far, or `end`. */
+  readonly lives: string;
+  readonly descriptors: number;
+  readonly memoryMb: number;
+  readonly children: number;
+}
+
+/** Writes one line at once. */
+export function sayLine(sample: Sample): void {
+  fs.writeSync(1, `${JSON.stringify(sample)}\n`);
+}

@@ -1,0 +1,93 @@
+// Does anything stay behind when thousands of attachments come and go?
+
+import fs from 'node:fs';
+import path from 'node:path';
+import { fullChain } from '../helpers/chain.ts';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import type { Order, Sample } from './order.ts';
+
+const NAMESPACES = 16;
+
+/** Which chain is put to the test. */
+export type SoakName = 'bridge' | 'chain';
+
+/** What a soak found. */
+export interface SoakReport {
+  readonly name: SoakName;
+  readonly lives: number;
+  readonly seconds: number;
+  readonly samples: readonly Sample[];
+  /** What the host holds that it did not hold before, by kind: names. */
+  readonly left: Readonly<Record<string, readonly string[]>>;
+}
+
+/** Lets attachments of a chain come and go inside a fake host: eight at a time, all verbs mixed. */
+export function runSoak(name: SoakName, lives: number, sampleEvery: number): Promise<SoakReport> {
+  return withHost(async lab => {
+    const containers: Container[] = [];
+    for (let i = 0; i < NAMESPACES; i++) containers.push(await lab.container());
+    const before = await inventory(lab, containers);
+    const started = performance.now();
+    const samples = await runWorker(lab, {
+      list: listOf(lab, name),
+      pluginDirs: [BIN_DIR],
+      cacheDir: `${lab.tmp}/cni`,
+      tuningDir: `${lab.tmp}/tuning`,
+      namespaces: containers.map(container => container.path),
+      lives,
+      sampleEvery,
+      ports: name === 'chain',
+      keepsRecords: name === 'chain',
+    });
+    const seconds = (performance.now() - started) / 1000;
+    const after = await inventory(lab, containers);
+    const left = Object.entries(after).map(([kind, names]) => {
+      return [kind, names.filter(one => !before[kind]?.includes(one))];
+    });
+    return { name, lives, seconds, samples, left: Object.fromEntries(left) };
+  });
+}
+
+/** Bridge with host-local only, or all five links; addresses for more lives than ever overlap. */
+function listOf(lab: Lab, name: SoakName): Order['list'] {
+  const list = fullChain(lab, { rate: 80_000_000 }) as Order['list'] & { plugins: Row[] };
+  return name === 'chain' ? list : { ...list, plugins: list.plugins.slice(0, 1) };
+}
+
+async function runWorker(lab: Lab, order: Order): Promise<Sample[]> {
+  const argv = [process.execPath, path.join(import.meta.dir, 'worker.ts'), JSON.stringify(order)];
+  const { exitCode, stdout, stderr } = await lab.run(lab.host, argv, {
+    env: directories(lab.tmp),
+    timeoutMs: 60_000 + order.lives * 1_000,
+  });
+  if (exitCode !== 0) throw new Error(`Cannot finish the soak: exit code ${exitCode}: ${stderr}`);
+  return stdout
+    .trim()
+    .split('\n')
+    .map(line => JSON.parse(line) as Sample);
+}
+
+/** Everything that may be left behind, by kind. */
+async function inventory(lab: Lab, containers: readonly Container[]): Promise<Record<string, string[]>> {
+  const rows = await lab.nft(lab.host, 'list', 'ruleset');
+  const elements = rows.flatMap(row => {
+    const set = row.set ?? row.map;
+    return ((set?.elem ?? []) as unknown[]).map(elem => `${set.table} ${set.name} ${JSON.stringify(elem)}`);
+  });
+  const inside = await Promise.all(containers.map(container => lab.ip(container, 'link')));
+  const found = fs.readdirSync(lab.tmp, { recursive: true, encoding: 'utf8' });
+  const files = found.filter(file => fs.statSync(`${lab.tmp}/${file}`).isFile());
+  const isLease = (file: string): boolean => /^leases\/[^/]+\/[0-9a-f]+[.:][0-9a-f.:]+$/.test(file);
+  // Kept on purpose: where the range goes on, locks, and an index that is as large as the leases are many.
+  const isKept = (file: string): boolean =>
+    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+)$|\.lock$/.test(file);
+  return {
+    'links on the host': (await lab.ip(lab.host, 'link')).map(link => link.ifname),
+    'links in containers': inside.flat().map(link => link.ifname),
+    'elements of sets and maps': elements,
+    leases: files.filter(isLease),
+    'records of the cache': files.filter(file => file.startsWith('cni/')).filter(file => !isKept(file)),
+    'other files': files.filter(file => !file.startsWith('cni/') && !isLease(file) && !isKept(file)),
+  };
+}
