@@ -91,6 +91,28 @@ describe('catena add, check, del', () => {
     expect(fs.readdirSync(path.join(elsewhere, 'results'))).toEqual(['testnet-c9-net9']);
   });
 
+  test('warn of keys that will not do what they seem to', async () => {
+    configure([chain.noop('one', { ReportResult: RESULT }, { prevResult: {} })], { DisableGC: true });
+    const { exitCode, stderr } = await catena(['add', 'testnet', NETNS]);
+    expect(exitCode).toBe(0);
+    expect(stderr.split('\n')).toEqual([
+      expect.stringMatching(
+        /^catena: warning: .*10-testnet.conflist" line 1, column \d+: key "DisableGC" is not heeded/,
+      ),
+      expect.stringMatching(/^catena: warning: .*key "prevResult" is the runtime's to set: it is dropped$/),
+      '',
+    ]);
+  });
+
+  test('pass the trace of the caller on', async () => {
+    twoLinks();
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    await catena(['add', 'testnet', NETNS], { TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01` });
+    for (const { env } of chain.calls())
+      expect(env.TRACEPARENT).toMatch(new RegExp(`^00-${trace}-[\\da-f]{16}-01$`));
+    expect(new Set(chain.calls().map(({ env }) => env.TRACEPARENT)).size).toBe(2);
+  });
+
   test('delete with the record after the file is gone', async () => {
     const file = twoLinks();
     await catena(['add', 'testnet', NETNS]);
@@ -117,6 +139,66 @@ describe('catena gc, status, version', () => {
     expect(results()).toEqual(['testnet-c2-eth0']);
     expect(await catena(['gc', 'testnet', '--all'])).toEqual(DONE);
     expect(results()).toEqual([]);
+  });
+
+  test('gc --dry-run tells what would go and why, and does nothing', async () => {
+    twoLinks();
+    for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);
+    fs.writeFileSync(path.join(chain.runtime.cacheDir, 'results', 'testnet-c0-eth0'), '{');
+    const args = ['gc', 'testnet', '--dry-run', '--valid', 'c2/eth0', '--valid', 'c9/eth0'];
+    const { exitCode, stdout, stderr } = await catena(args);
+    expect([exitCode, stdout]).toEqual([
+      0,
+      [
+        'network testnet:',
+        '  DEL   c1/eth0: no --valid names it',
+        '  keep  c2/eth0: --valid names it',
+        '  keep  c9/eth0: --valid names it; it is not on record',
+        '  GC    noop: deletes what it finds and is not valid',
+        '  GC    noop: deletes what it finds and is not valid',
+        '',
+      ].join('\n'),
+    ]);
+    expect(stderr).toMatch(
+      /^catena: warning: Cannot read cached result .*testnet-c0-eth0": it is not a JSON object\n$/,
+    );
+    const json = await catena([...args, '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      network: 'testnet',
+      delete: [{ containerID: 'c1', ifname: 'eth0' }],
+      keep: [{ containerID: 'c2', ifname: 'eth0' }],
+      gc: ['noop', 'noop'],
+      damaged: [expect.stringContaining('testnet-c0-eth0')],
+    });
+    expect((await catena(['gc', 'testnet', '--dry-run', '--all'])).stdout).toContain(
+      'DEL   c2/eth0: --all keeps none',
+    );
+    expect(results()).toHaveLength(3);
+    expect(chain.order()).toHaveLength(4);
+    configure([chain.noop('one')], { disableGC: true });
+    expect((await catena(['gc', 'testnet', '--dry-run', '--all'])).stdout).toBe(
+      'network testnet: nothing, since the list says "disableGC"\n',
+    );
+  });
+
+  test('list shows networks and attachments, and which files are wrong', async () => {
+    const file = twoLinks();
+    fs.writeFileSync(path.join(confDir(), '20-broken.conflist'), '{\n "name": 1');
+    fs.symlinkSync('.', path.join(confDir(), '30-dir.conflist'));
+    await catena(['add', 'testnet', NETNS]);
+    const { exitCode, stdout, stderr } = await catena(['list']);
+    expect([exitCode, stdout]).toEqual([
+      0,
+      `network testnet 1.1.0 noop,noop ${file}\nattachment testnet ${CONTAINER_ID} eth0 ${NETNS}\n`,
+    ]);
+    expect(stderr).toContain(
+      '20-broken.conflist" line 2, column 11: expected "," or "}", found the end of the text',
+    );
+    expect(stderr).toContain('30-dir.conflist": it links to a directory; it was skipped');
+    expect(JSON.parse((await catena(['list', '--json'])).stdout)).toMatchObject({
+      networks: [{ name: 'testnet', plugins: ['noop', 'noop'], file }],
+      attachments: [{ network: 'testnet', containerID: CONTAINER_ID, ifname: 'eth0', netns: NETNS }],
+    });
   });
 
   test('status tells with its exit code, and which link is not ready', async () => {
@@ -149,6 +231,7 @@ describe('catena gc, status, version', () => {
     expect(exitCode).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
       usable: false,
+      highestCommon: '0.4.0',
       plugins: [{ type: 'old', supportedVersions: ['0.4.0'] }],
     });
   });
@@ -172,6 +255,45 @@ describe('failure', () => {
     const { exitCode, stdout, stderr } = await catena(['add', 'testnet', NETNS, '--json']);
     expect([exitCode, stdout]).toEqual([1, '']);
     expect(JSON.parse(stderr)).toMatchObject({ cniVersion: '1.1.0', code: 111, msg: 'no room' });
+  });
+
+  test('has every fact about the failed links under one key more with --json', async () => {
+    configure([chain.noop('one', { ReportResult: RESULT }), { type: 'fail' }]);
+    const error = JSON.parse((await catena(['add', 'testnet', NETNS, '--json'])).stderr);
+    const fact = {
+      network: 'testnet',
+      link: 'fail',
+      index: 1,
+      executable: path.join(FIXTURE_PLUGINS, 'fail'),
+      exitCode: 7,
+      durationMs: expect.any(Number),
+      stderr: 'first line\nsecond line\nout of cheese\n',
+      code: 0,
+      msg: expect.stringContaining('exit status 7'),
+    };
+    expect(error).toEqual({
+      cniVersion: '1.1.0',
+      code: 0,
+      msg: fact.msg,
+      details: expect.stringContaining('undoing failed as well: fail DEL: '),
+      catena: {
+        failures: [
+          { ...fact, verb: 'ADD' },
+          { ...fact, verb: 'DEL' },
+        ],
+      },
+    });
+  });
+
+  test('by a deadline of the verb names the signal that ended the link', async () => {
+    configure([{ type: 'hang' }]);
+    const env = { HANG_ON: 'ADD' };
+    const args = ['add', 'testnet', NETNS, '--json', '--timeout', '50', '--timeout', 'add=0.3'];
+    const error = JSON.parse((await catena(args, env)).stderr);
+    expect(error.msg).toBe('Plugin "hang" did not finish within 0.3 s: it was ended with its process group');
+    expect(error.catena.failures).toMatchObject([
+      { link: 'hang', verb: 'ADD', signal: 'SIGKILL', ended: 'deadline' },
+    ]);
   });
 
   test('ends what was started ahead', async () => {

@@ -1,0 +1,272 @@
+// Can cnitool and catena finish each other's attachments? (libcni's records, written and read by hand as its format
+// description has them: nothing in here is taken from src/)
+
+import { expect, test } from 'bun:test';
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference } from '../helpers/skip.ts';
+
+// Installed once per host, and empty without attachments.
+const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
+const PORTS = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp', hostIP: '10.1.2.3' }] };
+const ARGS: [string, string][] = [['IgnoreUnknown', '1']];
+
+const BINS: readonly (readonly [string, string])[] = [
+  ['our links', BIN_DIR],
+  ['the reference links', REFERENCE_BIN_DIR],
+];
+const VERSIONS = ['0.4.0', '1.0.0'];
+
+/** A network on disk, and where its records go. */
+interface Network {
+  readonly text: string;
+  readonly list: Row;
+  readonly file: string;
+  readonly cache: string;
+}
+
+/** cnitool's name for a namespace. */
+const idOf = ({ path: netns }: Container) =>
+  `cnitool-${createHash('sha512').update(netns).digest('hex').slice(0, 20)}`;
+
+function configure(lab: Lab, cniVersion: string): Network {
+  const list = {
+    cniVersion,
+    name: 'podnet',
+    plugins: [
+      {
+        type: 'bridge',
+        bridge: 'br0',
+        isGateway: true,
+        ipam: { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` },
+      },
+      { type: 'portmap', capabilities: { portMappings: true }, snat: false },
+      { type: 'tuning', sysctl: { 'net.core.somaxconn': '321' }, dataDir: `${lab.tmp}/tuning` },
+    ],
+  };
+  const file = `${lab.tmp}/net.d/10-podnet.conflist`;
+  const text = `${JSON.stringify(list, null, 2)}\n`;
+  fs.mkdirSync(path.dirname(file));
+  fs.writeFileSync(file, text);
+  return { text, list, file, cache: `${lab.tmp}/cni/results/podnet-` };
+}
+
+/** What libcni sends to a link. */
+function requestFor({ list }: Network, plugin: Row, prevResult: unknown, capabilityArgs: Row): Row {
+  const wanted = Object.entries(capabilityArgs).filter(([name]) => plugin.capabilities?.[name]);
+  return {
+    ...plugin,
+    name: list.name,
+    cniVersion: list.cniVersion,
+    ...(prevResult ? { prevResult } : {}),
+    ...(wanted.length ? { runtimeConfig: Object.fromEntries(wanted) } : {}),
+  };
+}
+
+interface Call {
+  readonly binDir: string;
+  readonly capabilityArgs: Row;
+}
+
+async function callLink(
+  lab: Lab,
+  network: Network,
+  container: Container,
+  verb: string,
+  plugin: Row,
+  call: Call & { prevResult: unknown },
+): Promise<Row> {
+  const conf = requestFor(network, plugin, call.prevResult, call.capabilityArgs);
+  const args = ARGS.map(pair => pair.join('=')).join(';');
+  const { exitCode, stdout, result } = await lab.plugin(plugin.type, {
+    command: verb,
+    conf,
+    container: { ...container, id: idOf(container) },
+    args,
+    binDir: call.binDir,
+  });
+  if (exitCode !== 0) throw new Error(`${verb} of ${plugin.type} failed: ${stdout}`);
+  return result;
+}
+
+/** ADD as libcni does it, its record included. */
+async function addByHand(lab: Lab, network: Network, container: Container, call: Call): Promise<Row> {
+  let result: Row | undefined;
+  for (const plugin of network.list.plugins)
+    result = await callLink(lab, network, container, 'ADD', plugin, { ...call, prevResult: result });
+  fs.mkdirSync(`${lab.tmp}/cni/results`, { recursive: true, mode: 0o700 });
+  fs.writeFileSync(
+    `${network.cache}${idOf(container)}-eth0`,
+    recordOf(network, container, call, result as Row),
+  );
+  return result as Row;
+}
+
+/** DEL as libcni does it, from the record. */
+async function deleteByHand(lab: Lab, network: Network, container: Container, binDir: string): Promise<void> {
+  const file = `${network.cache}${idOf(container)}-eth0`;
+  const record = JSON.parse(fs.readFileSync(file, 'utf8'));
+  const list: Row = JSON.parse(Buffer.from(record.config, 'base64').toString());
+  for (const plugin of list.plugins.toReversed()) {
+    const call = { binDir, capabilityArgs: record.capabilityArgs ?? {}, prevResult: record.result };
+    await callLink(lab, { ...network, list }, container, 'DEL', plugin, call);
+  }
+  fs.rmSync(file);
+}
+
+/** The bytes of libcni's record: these fields in this order, `config` in base64, keys of free objects sorted. */
+function recordOf(
+  network: Network,
+  container: Container,
+  { capabilityArgs }: Partial<Call>,
+  result: Row,
+): string {
+  return [
+    '{"kind":"cniCacheV1"',
+    `"containerId":"${idOf(container)}"`,
+    `"config":"${Buffer.from(network.text).toString('base64')}"`,
+    '"ifName":"eth0"',
+    '"networkName":"podnet"',
+    `"netns":"${container.path}"`,
+    '"cniArgs":[["IgnoreUnknown","1"]]',
+    `"capabilityArgs":${sorted(capabilityArgs)}`,
+    `"result":${sorted(result)}}`,
+  ].join(',');
+}
+
+function sorted(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(sorted).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${sorted(member)}`).join(',')}}`;
+}
+
+function catena(lab: Lab, verb: string, container: Container | undefined, binDir: string, env: Row = {}) {
+  const target = container ? [container.path] : [];
+  return lab.run(
+    lab.host,
+    [`${BIN_DIR}/catena`, verb, 'podnet', ...target, ...(verb === 'gc' ? ['--all'] : [])],
+    {
+      env: { ...directories(lab.tmp), NETCONFPATH: `${lab.tmp}/net.d`, CNI_PATH: binDir, ...env },
+      timeoutMs: 50_000,
+    },
+  );
+}
+const DONE = { exitCode: 0, stdout: '', stderr: '' };
+const records = (lab: Lab) => fs.readdirSync(`${lab.tmp}/cni/results`);
+
+describeRoot(
+  'attachments of cnitool and catena',
+  () => {
+    const cases = BINS.flatMap(([name, binDir]) => VERSIONS.map(version => [version, name, binDir] as const));
+
+    test.each(cases)(
+      '[%s] what cnitool added with %s, catena checks and deletes',
+      async (cniVersion, name, binDir) => {
+        await withHost(async lab => {
+          const container = await lab.container();
+          const before = await lab.dump(lab.host, SKELETON);
+          const network = configure(lab, cniVersion);
+          // CHECK of Debian's portmap (1.1.1) fails on every mapping of a single family.
+          const capabilityArgs = name === 'our links' ? PORTS : {};
+          await addByHand(lab, network, container, { binDir, capabilityArgs });
+
+          expect(await catena(lab, 'check', container, binDir)).toEqual(DONE);
+          await lab.sysctl(container, 'net/core/somaxconn', 5);
+          const objection = await catena(lab, 'check', container, binDir);
+          expect(objection.exitCode).toBe(1);
+          expect(objection.stderr).toContain(
+            'link: tuning, number 3 of network "podnet", CHECK, exit status 1',
+          );
+          // Nothing but the record says which configuration and which ports there were.
+          fs.rmSync(network.file);
+          expect(await catena(lab, 'del', container, binDir)).toEqual(DONE);
+          expect(records(lab)).toEqual([]);
+          if (name === 'our links') expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+          expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+          expect(leasesIn(lab)).toEqual([]);
+        });
+      },
+    );
+
+    test.each(cases)('[%s] what catena added with %s, cnitool deletes', async (cniVersion, _, binDir) => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const network = configure(lab, cniVersion);
+        const env = { CAP_ARGS: JSON.stringify(PORTS), CNI_ARGS: 'IgnoreUnknown=1' };
+        const added = await catena(lab, 'add', container, binDir, env);
+        expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+
+        const file = `${network.cache}${idOf(container)}-eth0`;
+        const record = fs.readFileSync(file, 'utf8');
+        expect(record).toBe(
+          recordOf(network, container, { capabilityArgs: PORTS }, JSON.parse(added.stdout)),
+        );
+        expect(fs.statSync(file).mode & 0o777).toBe(0o600);
+        await deleteByHand(lab, network, container, binDir);
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+        expect(leasesIn(lab)).toEqual([]);
+        // Once more, since a runtime may: it finds neither record nor interface.
+        expect(await catena(lab, 'del', container, binDir)).toEqual(DONE);
+      });
+    });
+
+    test('what cnitool added, catena collects', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        const network = configure(lab, '1.0.0');
+        for (const container of [one, two])
+          await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
+        expect(records(lab)).toHaveLength(2);
+        expect(await catena(lab, 'gc', undefined, BIN_DIR)).toEqual(DONE);
+        expect(records(lab)).toEqual([]);
+        expect(leasesIn(lab)).toEqual([]);
+      });
+    });
+
+    test('what libcni 0.7 recorded, catena checks and deletes', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const network = configure(lab, '0.4.0');
+        const result = await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
+        const file = `${network.cache}${idOf(container)}-eth0`;
+        fs.writeFileSync(file, JSON.stringify(result));
+        expect(await catena(lab, 'check', container, BIN_DIR)).toEqual(DONE);
+        expect(await catena(lab, 'del', container, BIN_DIR)).toEqual(DONE);
+        expect(records(lab)).toEqual([]);
+        expect(leasesIn(lab)).toEqual([]);
+      });
+    });
+
+    test('a record of cnitool that is torn is reported, and does not keep DEL from its work', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const network = configure(lab, '1.0.0');
+        await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
+        const file = `${network.cache}${idOf(container)}-eth0`;
+        fs.truncateSync(file, 100);
+        const checked = await catena(lab, 'check', container, BIN_DIR);
+        expect(checked).toMatchObject({
+          exitCode: 1,
+          stderr: expect.stringContaining(`Cannot read cached result "${file}"`),
+        });
+        const deleted = await catena(lab, 'del', container, BIN_DIR);
+        expect(deleted).toEqual({
+          ...DONE,
+          stderr: `catena: warning: Cannot read cached result "${file}": it is not a JSON object\n`,
+        });
+        expect(records(lab)).toEqual([]);
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
+      });
+    });
+  },
+  requiresReference('bridge', 'host-local', 'portmap', 'tuning'),
+);
+
+/** Names of the leases that are held. */
+function leasesIn(lab: Lab): string[] {
+  return fs.readdirSync(`${lab.tmp}/leases/podnet`).filter(name => /^[0-9.]+$/.test(name));
+}
