@@ -1,16 +1,8 @@
 // Which free address does an attachment get from each range set?
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { CniError } from '../../src/cni/errors.ts';
 import { type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
 import type { Plan } from './plan.ts';
-import {
-  capacityOf,
-  findRange,
-  isGateway,
-  type Range,
-  type RangeSet,
-  renderRangeSet,
-  sizeOf,
-} from './range.ts';
+import { findRange, isGateway, type Range, type RangeSet, rangeContains, renderRangeSet } from './range.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 export const HostLocalCode = {
@@ -22,6 +14,18 @@ export const HostLocalCode = {
   notInRanges: 102,
 } as const;
 
+/** A range set has no free address. */
+export class SetExhausted extends Error {
+  readonly set: RangeSet;
+  readonly setIndex: number;
+
+  constructor(set: RangeSet, setIndex: number) {
+    super(`Cannot allocate from range set ${setIndex}: nothing is free`);
+    this.set = set;
+    this.setIndex = setIndex;
+  }
+}
+
 /** One address chosen, and where it comes from. */
 export interface Allocation {
   readonly ip: Ip;
@@ -32,6 +36,8 @@ export interface Allocation {
 /** What is known about the addresses of a network at the moment of choosing. */
 export interface Leases {
   isTaken(ip: Ip): boolean;
+  /** The first free address from `from` to `to`, both included. */
+  findFree(from: Ip, to: Ip): Ip | undefined;
   /** The address last handed out from the set. */
   findLastReserved(setIndex: number): Ip | undefined;
 }
@@ -39,7 +45,7 @@ export interface Leases {
 /**
  * Chooses one address from every set: the first one asked for that lies in it, else the next free one after the last
  * one handed out.
- * @throws CniError 11 when a set has none left, 101 and 102 for addresses asked for
+ * @throws SetExhausted, or CniError 101 and 102 for addresses asked for
  */
 export function allocate(plan: Pick<Plan, 'sets' | 'requested'>, leases: Leases): Allocation[] {
   const open = [...plan.requested];
@@ -59,17 +65,20 @@ export function allocate(plan: Pick<Plan, 'sets' | 'requested'>, leases: Leases)
   return allocations;
 }
 
+/** Addresses of one range in a row, both ends included. */
+export type Stretch = readonly [from: Ip, to: Ip];
+
 /**
- * Every address of the set in the order of trial: from the one after `last` (or the first of all) through all ranges
- * and around, so that `last` itself is tried last and released addresses rest as long as possible. No gateways.
+ * The set in the order of trial: from the address after `last` (or the first of all) through all ranges and around, so
+ * that `last` itself comes last and released addresses rest as long as possible.
  */
-export function* candidatesOf(set: RangeSet, last: Ip | undefined): Generator<Ip, void, undefined> {
-  const total = set.reduce((sum, range) => sum + sizeOf(range), 0n);
-  let position = last === undefined ? 0n : positionOf(set, last) + 1n;
-  for (let tried = 0n; tried < total; tried++, position++) {
-    const ip = addressAt(set, position % total);
-    if (!isGateway(set, ip)) yield ip;
-  }
+export function stretchesOf(set: RangeSet, last: Ip | undefined): Stretch[] {
+  const whole = set.map(({ start, end }): Stretch => [start, end]);
+  const at = last === undefined ? -1 : set.findIndex(range => rangeContains(range, last));
+  const range = set[at];
+  if (last === undefined || range === undefined) return whole;
+  const rest: Stretch[] = last.value < range.end.value ? [[offsetIp(last, 1n), range.end]] : [];
+  return [...rest, ...whole.slice(at + 1), ...whole.slice(0, at), [range.start, last]];
 }
 
 function claim(set: RangeSet, ip: Ip, leases: Leases): Ip {
@@ -82,31 +91,10 @@ function claim(set: RangeSet, ip: Ip, leases: Leases): Ip {
 }
 
 function nextFree(set: RangeSet, setIndex: number, leases: Leases): Ip {
-  for (const ip of candidatesOf(set, leases.findLastReserved(setIndex))) if (!leases.isTaken(ip)) return ip;
-  const capacity = capacityOf(set);
-  // The words after the colon are those of the reference: alerts on nodes look for them.
-  throw new CniError(
-    ErrorCode.tryAgainLater,
-    `Cannot allocate from range set ${setIndex}: no IP addresses available in range set: ${renderRangeSet(set)} ` +
-      `(${capacity} of ${capacity} addresses in use)`,
-  );
-}
-
-/** Distance from the first address of the set; -1 for an address outside of it, so that the walk starts at the first. */
-function positionOf(set: RangeSet, ip: Ip): bigint {
-  let before = 0n;
-  for (const range of set) {
-    if (findRange([range], ip)) return before + (ip.value - range.start.value);
-    before += sizeOf(range);
+  for (const [from, to] of stretchesOf(set, leases.findLastReserved(setIndex))) {
+    let free = leases.findFree(from, to);
+    while (free && isGateway(set, free)) free = leases.findFree(offsetIp(free, 1n), to);
+    if (free) return free;
   }
-  return -1n;
-}
-
-function addressAt(set: RangeSet, position: bigint): Ip {
-  let rest = position;
-  for (const range of set) {
-    if (rest < sizeOf(range)) return offsetIp(range.start, rest);
-    rest -= sizeOf(range);
-  }
-  return set[0].start;
+  throw new SetExhausted(set, setIndex);
 }

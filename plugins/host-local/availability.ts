@@ -1,9 +1,80 @@
-// Could an ADD be served right now?
+// How full are the range sets, and could an ADD be served right now?
 import { accessSync, constants, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type LeaseStore, listLeases } from '../../src/ipam/lease-store.ts';
+import type { Log } from '../../src/log.ts';
+import { renderCidr } from '../../src/net/cidr.ts';
 import { findIp } from '../../src/net/ip.ts';
+import { DEFAULT_DATA_DIR } from './config.ts';
 import { capacityOf, findRange, isGateway, type RangeSet, renderRangeSet } from './range.ts';
+
+/** From this share on a set counts as nearly full. */
+const NEARLY_FULL_PERCENT = 90n;
+
+/** How many addresses of a set there are, and how many of them are taken. */
+export interface Usage {
+  readonly capacity: bigint;
+  readonly used: bigint;
+}
+
+/** Where a network keeps its leases, for messages that name a command. */
+export interface StorePlace {
+  readonly network: string;
+  /** The directory that holds a folder per network. */
+  readonly dataDir: string;
+  /** The network's folder. */
+  readonly dir: string;
+}
+
+/** Counts what is taken; gateways count for neither side. */
+export function usageOf(set: RangeSet, store: Pick<LeaseStore, 'countTaken' | 'isTaken'>): Usage {
+  const taken = set.reduce((sum, { start, end }) => sum + store.countTaken(start, end), 0);
+  const gateways = new Map(set.map(({ gateway }) => [gateway.value, gateway]));
+  const leasedGateways = [...gateways.values()].filter(ip => findRange(set, ip) && store.isTaken(ip));
+  return { capacity: capacityOf(set), used: BigInt(taken - leasedGateways.length) };
+}
+
+/**
+ * The error for a set without a free address: which one, how large, who could be gone and how to get at them.
+ * @param code 11 for ADD, 50 for STATUS
+ */
+export function exhausted(
+  { set, setIndex }: { set: RangeSet; setIndex: number },
+  store: LeaseStore,
+  place: StorePlace,
+  code: number,
+): CniError {
+  const { used, capacity } = usageOf(set, store);
+  const reclaimable = countOfEarlierBoots(set, store, place.dir);
+  const subnets = set.map(({ subnet }) => renderCidr(subnet)).join(', ');
+  const where = place.dataDir === DEFAULT_DATA_DIR ? '' : ` --data-dir ${place.dataDir}`;
+  return new CniError(
+    code,
+    // The words after the first colon are those of the reference: alerts on nodes look for them.
+    `Cannot allocate from range set ${setIndex}: no IP addresses available in range set: ${renderRangeSet(set)} ` +
+      `(subnet ${subnets}: ${used} of ${capacity} addresses in use, ${reclaimable} reclaimable)`,
+    {
+      details: [
+        `"catena ipam ls ${place.network}${where}" shows who holds them`,
+        `"catena ipam free ${place.network} <address>${where}" frees one, GC all that the runtime does not know`,
+        ...(reclaimable
+          ? ['without "reclaimAfterReboot": false the reclaimable ones, of an earlier boot, would be free']
+          : []),
+      ].join('; '),
+    },
+  );
+}
+
+/** Says so when a set is nearly full. */
+export function warnIfNearlyFull(set: RangeSet, setIndex: number, { used, capacity }: Usage, log: Log): void {
+  if (used * 100n < capacity * NEARLY_FULL_PERCENT) return;
+  log.warn(`Range set ${setIndex} is nearly full: ${used} of ${capacity} addresses in use`, {
+    range_set: renderRangeSet(set),
+    used: Number(used),
+    capacity: Number(capacity),
+  });
+}
 
 /**
  * Looks whether leases can be written: in the directory, or where it would be created.
@@ -25,21 +96,10 @@ export function refuseReadOnly(dir: string): void {
   }
 }
 
-/**
- * Looks whether a range set has a free address.
- * @param leases addresses that are taken, of any set
- * @throws CniError 50
- */
-export function refuseExhausted(set: RangeSet, leases: readonly string[]): void {
-  const used = leases.filter(address => {
+/** Leases that stay only because the configuration says so. */
+function countOfEarlierBoots(set: RangeSet, store: LeaseStore, dir: string): number {
+  return listLeases(dir).filter(address => {
     const ip = findIp(address);
-    return ip !== undefined && findRange(set, ip) !== undefined && !isGateway(set, ip);
-  });
-  const capacity = capacityOf(set);
-  if (BigInt(used.length) < capacity) return;
-  throw new CniError(
-    ErrorCode.unavailable,
-    `Cannot hand out addresses: no IP addresses available in range set: ${renderRangeSet(set)} ` +
-      `(${used.length} of ${capacity} addresses in use)`,
-  );
+    return ip && findRange(set, ip) && !isGateway(set, ip) && store.bootOf(address) === 'earlier';
+  }).length;
 }

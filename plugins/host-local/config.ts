@@ -31,6 +31,8 @@ export const HostLocalConf = z.extend(PluginConfig, {
     routes: z.optional(z.array(Route)),
     /** Directory with one folder of leases per network; default `/var/lib/cni/networks`. */
     dataDir: z.optional(z.string()),
+    /** Take leases of an earlier boot for free; no container survives a restart of the machine. Default `true`. */
+    reclaimAfterReboot: z.optional(z.boolean()),
     /** A file in the format of resolv.conf(5) that becomes `dns` of the result; default: none. */
     resolvConf: z.optional(z.string()),
   }),

@@ -1,7 +1,7 @@
 // Which leases does nobody hold any more?
 import type { AttachmentKey } from '../../src/cni/plugin-config.ts';
-import type { Owner } from './owner.ts';
-import type { LeaseStore } from './store.ts';
+import type { LeaseStore } from '../../src/ipam/lease-store.ts';
+import type { Owner } from '../../src/ipam/owner.ts';
 
 /**
  * Addresses whose owner is not in the list, and those that a crash left without one. Files that say something else are

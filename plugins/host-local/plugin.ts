@@ -1,18 +1,27 @@
 // What does host-local do for each verb?
 import { join } from 'node:path';
-import { CniError } from '../../src/cni/errors.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
+import {
+  ensureStore,
+  type LeaseStore,
+  listLeases,
+  storeExists,
+  withStore,
+} from '../../src/ipam/lease-store.ts';
+import { type Owner, renderAttachment } from '../../src/ipam/owner.ts';
 import { findIp, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { type Allocation, allocate, HostLocalCode } from './allocate.ts';
-import { refuseExhausted, refuseReadOnly } from './availability.ts';
+import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
+import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
 import { DEFAULT_DATA_DIR, HostLocalConf } from './config.ts';
 import { findOrphans } from './orphan.ts';
-import { type Owner, renderAttachment } from './owner.ts';
-import { findUnleased, planAllocation, planResult, planSets } from './plan.ts';
+import { findUnleased, type Plan, planAllocation, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';
-import { ensureStore, type LeaseStore, listLeases, storeExists, withStore } from './store.ts';
+
+/** STATUS answers soon, or not at all: whoever asks does so again and again. */
+const STATUS_DEADLINE_MS = 2_000;
 
 /** Hands out addresses of configured ranges and remembers on disk who holds which. */
 export const hostLocal = definePlugin({
@@ -23,22 +32,22 @@ export const hostLocal = definePlugin({
   add(call) {
     const plan = planAllocation(call.conf, call.args, call.version);
     const dns = findDns(call.conf);
-    const [dir, owner] = [storeDirOf(call), ownerOf(call)];
-    ensureStore(dir);
-    const allocations = withStore(dir, store => {
+    const [place, owner] = [placeOf(call), ownerOf(call)];
+    ensureStore(place.dir);
+    const allocations = inStore(call, store => {
       refuseSecondLease(store, owner, plan.sets);
-      const chosen = allocate(plan, store);
+      const chosen = choose(plan, store, place);
       store.reserve(chosen, owner);
       return chosen;
     });
-    call.onFailure('release the addresses', () => releaseOwn(dir, owner, allocations));
+    call.onFailure('release the addresses', () => releaseOwn(call, owner, allocations));
     return planResult(allocations, plan, dns);
   },
 
   check(call) {
     const sets = planSets(call.conf, call.version);
-    const [dir, owner] = [storeDirOf(call), ownerOf(call)];
-    const leased = storeExists(dir) ? withStore(dir, store => store.findLeasesOf(owner)) : [];
+    const [{ dir }, owner] = [placeOf(call), ownerOf(call)];
+    const leased = storeExists(dir) ? inStore(call, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
     const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
     if (wrong.length) {
@@ -50,27 +59,67 @@ export const hostLocal = definePlugin({
   },
 
   del(call) {
-    const [dir, owner] = [storeDirOf(call), ownerOf(call)];
-    if (!storeExists(dir)) return;
-    withStore(dir, store => store.release(store.findLeasesOf(owner)));
+    const owner = ownerOf(call);
+    if (!storeExists(placeOf(call).dir)) return;
+    inStore(call, store => store.release(store.findLeasesOf(owner)));
   },
 
   gc(call) {
     const { validAttachments } = call;
-    const dir = storeDirOf(call);
+    const { dir } = placeOf(call);
     if (validAttachments === undefined || !storeExists(dir)) return;
-    withStore(dir, store => store.release(findOrphans(store, listLeases(dir), validAttachments)));
+    inStore(call, store => store.release(findOrphans(store, listLeases(dir), validAttachments)));
   },
 
   status(call) {
     const sets = planSets(call.conf, call.version);
-    const dir = storeDirOf(call);
-    refuseReadOnly(dir);
+    const place = placeOf(call);
+    refuseReadOnly(place.dir);
     findDns(call.conf);
-    const leases = storeExists(dir) ? listLeases(dir) : [];
-    for (const set of sets) refuseExhausted(set, leases);
+    if (storeExists(place.dir))
+      asUnavailable(() => inStore(call, store => judge(call, sets, store), STATUS_DEADLINE_MS));
   },
 });
+
+/** Works on the network's leases, and tells of those that an earlier boot left. */
+function inStore<T>(call: Call<HostLocalConf>, work: (store: LeaseStore) => T, deadlineMs?: number): T {
+  const { dir } = placeOf(call);
+  const reclaim = call.conf.ipam.reclaimAfterReboot ?? true;
+  return withStore(dir, { reclaim, ...(deadlineMs ? { deadlineMs } : {}) }, store => {
+    const outcome = work(store);
+    if (store.reclaimed) call.log.info(`Took back ${store.reclaimed} leases of an earlier boot in "${dir}"`);
+    return outcome;
+  });
+}
+
+function choose(plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] {
+  try {
+    return allocate(plan, store);
+  } catch (thrown) {
+    if (thrown instanceof SetExhausted) throw exhausted(thrown, store, place, ErrorCode.tryAgainLater);
+    throw thrown;
+  }
+}
+
+function judge(call: Call<HostLocalConf>, sets: readonly RangeSet[], store: LeaseStore): void {
+  for (const [setIndex, set] of sets.entries()) {
+    const usage = usageOf(set, store);
+    if (usage.used >= usage.capacity) {
+      throw exhausted({ set, setIndex }, store, placeOf(call), ErrorCode.unavailable);
+    }
+    warnIfNearlyFull(set, setIndex, usage, call.log);
+  }
+}
+
+/** A lock that cannot be had keeps ADD from working as well. */
+function asUnavailable(work: () => void): void {
+  try {
+    work();
+  } catch (thrown) {
+    if (!(thrown instanceof CniError) || thrown.code !== ErrorCode.tryAgainLater) throw thrown;
+    throw new CniError(ErrorCode.unavailable, thrown.message, { cause: thrown });
+  }
+}
 
 /** Two addresses for one attachment would leave the first without anyone to give it back. */
 function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly RangeSet[]): void {
@@ -86,15 +135,14 @@ function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly Range
 }
 
 /** Between ADD and its failure someone else may have got the address: only a lease that still names us goes. */
-function releaseOwn(dir: string, owner: Owner, allocations: readonly Allocation[]): void {
+function releaseOwn(call: Call<HostLocalConf>, owner: Owner, allocations: readonly Allocation[]): void {
   const addresses = allocations.map(({ ip }) => renderIp(ip));
-  withStore(dir, store => {
-    store.release(addresses.filter(address => store.isOwnedBy(address, owner)));
-  });
+  inStore(call, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));
 }
 
-function storeDirOf(call: Call<HostLocalConf>): string {
-  return join(call.conf.ipam.dataDir || DEFAULT_DATA_DIR, call.network);
+function placeOf({ conf, network }: Call<HostLocalConf>): StorePlace {
+  const dataDir = conf.ipam.dataDir || DEFAULT_DATA_DIR;
+  return { network, dataDir, dir: join(dataDir, network) };
 }
 
 function ownerOf(call: Call<HostLocalConf>): Owner {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { bootOf, noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
 import { createLab, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -149,10 +150,12 @@ describeRoot('host-local', () => {
     const { error } = await call('ADD', 'two');
     expect(error?.code).toBe(11);
     expect(error?.msg).toContain('range set 1: no IP addresses available in range set: 10.2.0.1-10.2.0.2');
+    expect(error?.msg).toContain('(subnet 10.2.0.0/30: 1 of 1 addresses in use, 0 reclaimable)');
+    expect(error?.details).toMatch(/"catena ipam ls net\d+ --data-dir .*" shows who holds them/);
     expect(leases()).toEqual(before);
     expect((await call('STATUS', 'x')).error).toMatchObject({
       code: 50,
-      msg: expect.stringContaining('(1 of 1'),
+      msg: expect.stringContaining('1 of 1 addresses in use'),
     });
     await call('DEL', 'one');
     expect((await call('STATUS', 'x')).exitCode).toBe(0);
@@ -251,6 +254,49 @@ describeRoot('host-local', () => {
     expect(Object.keys(leases())).toHaveLength(3);
   });
 
+  test('STATUS says when a set is nearly full, on standard error', async () => {
+    const { call } = network({ subnet: '10.1.0.0/28' });
+    for (let i = 0; i < 11; i++) await call('ADD', `c${i}`);
+    expect(await call('STATUS', 'x')).toMatchObject({ exitCode: 0, stderr: '' });
+    await call('ADD', 'c11');
+    const { exitCode, stdout, stderr } = await call('STATUS', 'x');
+    expect([exitCode, stdout]).toEqual([0, '']);
+    expect(stderr).toContain('Range set 0 is nearly full: 12 of 13 addresses in use');
+  });
+
+  test('ADD takes leases of an earlier boot for free, unless that is switched off', async () => {
+    const { call, leases, dir } = network({ subnet: '10.1.0.0/29' });
+    for (const id of ['one', 'two', 'three', 'four', 'five']) await call('ADD', id);
+    restart(dir, '10.1.0.2', '10.1.0.4');
+    const kept = await call('ADD', 'six', { ipam: { reclaimAfterReboot: false } });
+    expect(kept.error).toMatchObject({
+      code: 11,
+      msg: expect.stringContaining('5 of 5 addresses in use, 2 reclaimable'),
+      details: expect.stringContaining('"reclaimAfterReboot": false'),
+    });
+    // STATUS as well: a runtime that it told "full" would never ask for an address.
+    expect((await call('STATUS', 'x', { ipam: { reclaimAfterReboot: false } })).error?.code).toBe(50);
+    expect((await call('STATUS', 'x')).exitCode).toBe(0);
+    expect((await call('ADD', 'six')).result.ips[0].address).toBe('10.1.0.2/29');
+    // An attachment of the same name, made again after the restart, is no second one.
+    expect((await call('ADD', 'three')).result.ips[0].address).toBe('10.1.0.4/29');
+    expect(Object.keys(leases())).toHaveLength(5);
+  });
+
+  test('a holder that does not let go is named, and STATUS does not wait for it long', async () => {
+    const { call, dir } = network({ subnet: '10.1.0.0/29' });
+    await call('ADD', 'one');
+    const holder = lab.start(lab.host, ['flock', '--no-fork', join(dir, 'lock'), 'sleep', '60']);
+    await Bun.sleep(300);
+    const { error } = await call('STATUS', 'x');
+    holder.kill('SIGKILL');
+    await holder.exited;
+    expect(error).toMatchObject({
+      code: 50,
+      msg: expect.stringMatching(/process \d+ \((flock|sleep)\) has it/),
+    });
+  });
+
   describe('next to the reference', () => {
     const reference = requiresReference('host-local');
     const binDirs = [BIN_DIR, REFERENCE_BIN_DIR];
@@ -283,6 +329,30 @@ describeRoot('host-local', () => {
           expect(mixed.result.ips).toEqual(pure.result.ips);
           expect(mixed.result.routes).toEqual(pure.result.routes);
         }
+      },
+      reference,
+    );
+
+    testNeeding(
+      'what the reference leased in this boot is never taken for older, not even under an old name',
+      async () => {
+        const { call, leases, dir } = network({ subnet: '10.1.0.0/29' }, '1.0.0');
+        const byReference = { binDir: REFERENCE_BIN_DIR };
+        await call('ADD', 'one');
+        await call('ADD', 'two', byReference);
+        restart(dir, '10.1.0.2');
+        // The same container gets the same address again, from the reference.
+        await call('DEL', 'one', byReference);
+        const again = await call('ADD', 'one', { ...byReference, args: 'IP=10.1.0.2' });
+        expect(again.result.ips[0].address).toBe('10.1.0.2/29');
+        // Whatever the clock says of it.
+        for (const name of ['10.1.0.2', '10.1.0.3', '.']) utimesSync(join(dir, name), 1, 1);
+        for (const id of ['three', 'four', 'five']) expect((await call('ADD', id)).exitCode).toBe(0);
+        expect((await call('ADD', 'six')).error?.code).toBe(11);
+        expect(leases()).toMatchObject({ '10.1.0.2': 'one\r\neth0', '10.1.0.3': 'two\r\neth0' });
+        // It was met in this boot, so the next one knows it for old.
+        restart(dir, '10.1.0.3');
+        expect((await call('ADD', 'six')).result.ips[0].address).toBe('10.1.0.3/29');
       },
       reference,
     );
@@ -321,6 +391,16 @@ describeRoot('host-local', () => {
     );
   });
 });
+
+/** Leaves things as a restart of the machine would: the leases carry the note of a boot that is over. */
+function restart(dir: string, ...addresses: string[]): void {
+  for (const address of addresses) {
+    const file = join(dir, address);
+    if (bootOf(file) !== 'this') throw new Error(`"${file}" carries no note of this boot`);
+    noteBoot(file, { ...thisBoot(), bootId: '00000000-0000-4000-8000-000000000000' });
+  }
+  for (const name of readdirSync(dir)) if (name.startsWith('.catena-')) rmSync(join(dir, name));
+}
 
 /** Runs the work for every item, eight of them at any time, as a busy kubelet would. */
 async function eightAtATime<I, O>(

@@ -22,6 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
   ],
+  'src/ipam': ['src/cni', 'src/net', 'src/sys/flock', 'src/sys/xattr'],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
@@ -33,7 +34,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/chain', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
-    ...['src/plugin', 'src/attach', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
   ],
   // The library: protocol and runner, no kernel.

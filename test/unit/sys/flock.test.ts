@@ -32,9 +32,12 @@ describe('withFlock()', () => {
     expect(fs.readFileSync(other, 'utf8')).toBe('kept');
   });
 
-  test('gives up on another holder, naming the file', () => {
+  test('gives up on another holder, naming the file and the holder', () => {
     const waiting = () => withFlock(file, 0, () => withFlock(file, 20, () => undefined));
-    expect(waiting).toThrow(`Cannot lock "${file}": another process has held it for 0.02 s; see lslocks`);
+    const comm = fs.readFileSync('/proc/self/comm', 'utf8').trim();
+    expect(waiting).toThrow(
+      `Cannot lock "${file}": process ${process.pid} (${comm}) has it, and did not let go in 0.02 s`,
+    );
   });
 
   test('keeps processes out of each other: no count is lost', async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
-import { allocate, candidatesOf, type Leases } from '../../../../plugins/host-local/allocate.ts';
+import { allocate, type Leases, SetExhausted, stretchesOf } from '../../../../plugins/host-local/allocate.ts';
 import { parseRangeSets, type RangeSet } from '../../../../plugins/host-local/range.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
-import { findIp, parseIp, renderIp } from '../../../../src/net/ip.ts';
+import { findIp, type Ip, offsetIp, parseIp, renderIp } from '../../../../src/net/ip.ts';
 
 function setOf(...subnets: string[]): RangeSet {
   const [set] = parseRangeSets([subnets.map(subnet => ({ subnet }))]);
@@ -11,50 +11,45 @@ function setOf(...subnets: string[]): RangeSet {
 }
 
 function leases(taken: string[], last?: string): Leases {
+  const isTaken = (ip: Ip) => taken.includes(renderIp(ip));
   return {
-    isTaken: ip => taken.includes(renderIp(ip)),
+    isTaken,
+    findFree(from, to) {
+      for (let ip = from; ip.value <= to.value; ip = offsetIp(ip, 1n)) if (!isTaken(ip)) return ip;
+      return undefined;
+    },
     findLastReserved: () => (last === undefined ? undefined : findIp(last)),
   };
 }
 
-function attempt(plan: Parameters<typeof allocate>[0], known: Leases): string[] | CniError {
+function attempt(plan: Parameters<typeof allocate>[0], known: Leases): string[] | CniError | SetExhausted {
   try {
     return allocate(plan, known).map(({ ip }) => renderIp(ip));
   } catch (thrown) {
-    if (thrown instanceof CniError) return thrown;
+    if (thrown instanceof CniError || thrown instanceof SetExhausted) return thrown;
     throw thrown;
   }
 }
 
-describe('candidatesOf()', () => {
+describe('stretchesOf()', () => {
   const order = (set: RangeSet, last?: string) =>
-    [...candidatesOf(set, last === undefined ? undefined : parseIp(last))].map(renderIp);
-  const tail = (addresses: string[]) => addresses.map(address => address.split('.')[3]).join(' ');
+    stretchesOf(set, last === undefined ? undefined : parseIp(last)).map(([from, to]) =>
+      [from, to].map(ip => renderIp(ip).replace(/^(10\.0|192\.168)\./, '')).join('-'),
+    );
 
-  test('starts at the beginning without a pointer', () => {
-    expect(tail(order(setOf('192.168.1.0/29')))).toBe('2 3 4 5 6');
-  });
-  test('goes around from the end', () => {
-    expect(tail(order(setOf('192.168.1.0/29'), '192.168.1.6'))).toBe('2 3 4 5 6');
+  test('starts at the beginning without a pointer, or when it lies outside', () => {
+    expect(order(setOf('192.168.1.0/29'))).toEqual(['1.1-1.6']);
+    expect(order(setOf('192.168.1.0/29'), '192.168.5.3')).toEqual(['1.1-1.6']);
   });
   test('goes around from the middle and tries the last one last', () => {
-    expect(tail(order(setOf('192.168.1.0/29'), '192.168.1.3'))).toBe('4 5 6 2 3');
+    expect(order(setOf('192.168.1.0/29'), '192.168.1.3')).toEqual(['1.4-1.6', '1.1-1.3']);
   });
-  test('starts over when the pointer lies outside', () => {
-    expect(tail(order(setOf('192.168.1.0/29'), '192.168.5.3'))).toBe('2 3 4 5 6');
+  test('goes around from the end', () => {
+    expect(order(setOf('192.168.1.0/29'), '192.168.1.6')).toEqual(['1.1-1.6']);
   });
   test('walks all ranges of the set and around', () => {
-    expect(order(setOf('10.0.0.0/30', '10.0.1.0/29'), '10.0.1.5')).toEqual([
-      '10.0.1.6',
-      '10.0.0.2',
-      '10.0.1.2',
-      '10.0.1.3',
-      '10.0.1.4',
-      '10.0.1.5',
-    ]);
-  });
-  test('never offers network, broadcast or gateway', () => {
-    expect(order(setOf('10.0.0.0/30'))).toEqual(['10.0.0.2']);
+    const set = setOf('10.0.0.0/30', '10.0.1.0/29', '10.0.2.0/30');
+    expect(order(set, '10.0.1.5')).toEqual(['1.6-1.6', '2.1-2.2', '0.1-0.2', '1.1-1.5']);
   });
 });
 
@@ -83,11 +78,25 @@ describe('allocate()', () => {
     });
   }
 
-  test('names set, size and use when nothing is free', () => {
-    const error = attempt(one, leases(['2', '3', '4', '5', '6'].map(n => `10.0.0.${n}`))) as CniError;
-    expect(error.code).toBe(11);
-    expect(error.message).toContain('range set 0: no IP addresses available in range set: 10.0.0.1-10.0.0.6');
-    expect(error.message).toContain('(5 of 5 addresses in use)');
+  test('names the set when nothing is free', () => {
+    const other = setOf('10.9.0.0/24');
+    const error = attempt(
+      { sets: [other, ...one.sets], requested: [] },
+      leases(['2', '3', '4', '5', '6'].map(n => `10.0.0.${n}`)),
+    );
+    expect(error).toBeInstanceOf(SetExhausted);
+    expect(error).toMatchObject({ set: one.sets[0], setIndex: 1 });
+  });
+
+  test('passes by every gateway of the set', () => {
+    const [set] = parseRangeSets([
+      [
+        { subnet: '10.0.0.0/29', gateway: '10.0.0.3' },
+        { subnet: '10.0.0.8/29', gateway: '10.0.0.2' },
+      ],
+    ]);
+    if (set === undefined) throw new Error('no set');
+    expect(attempt({ sets: [set], requested: [] }, leases([], '10.0.0.1'))).toEqual(['10.0.0.4']);
   });
 
   test('takes one address from each set', () => {

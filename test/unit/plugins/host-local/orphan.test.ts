@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { findOrphans } from '../../../../plugins/host-local/orphan.ts';
-import { parseOwner } from '../../../../plugins/host-local/owner.ts';
+import { parseOwner } from '../../../../src/ipam/owner.ts';
 
 describe('findOrphans()', () => {
   const files: Record<string, string> = {

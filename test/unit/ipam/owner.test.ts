@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { parseOwner, renderOwner } from '../../../../plugins/host-local/owner.ts';
+import { parseOwner, renderOwner } from '../../../src/ipam/owner.ts';
 
 describe('renderOwner()', () => {
   test('writes the bytes of the reference', () => {

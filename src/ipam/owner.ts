@@ -1,5 +1,5 @@
 // Whom does a lease file name?
-import { findContainerIdProblem } from '../../src/cni/env.ts';
+import { findContainerIdProblem } from '../cni/env.ts';
 
 /** Holder of a lease. Leases from before interface names were kept have no `ifname`. */
 export interface Owner {

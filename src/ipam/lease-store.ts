@@ -12,36 +12,49 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
-import { withFlock } from '../../src/sys/flock.ts';
-import type { Allocation, Leases } from './allocate.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { findIp, type Ip, parseIp, renderIp } from '../net/ip.ts';
+import { withFlock } from '../sys/flock.ts';
+import { type BootOfLease, bootOf, noteBoot } from './boot-note.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 import { OwnerIndex } from './owner-index.ts';
+import { TakenMap } from './taken-map.ts';
 
 /** Longest wait for the lock; a holder keeps it for milliseconds. */
 const LOCK_DEADLINE_MS = 30_000;
-/** How many addresses are looked up one by one. */
-const PROBES = 16;
 /** A lease is written here and then linked to its address, so that no crash leaves an empty one. */
 const UNFINISHED_LEASE = '.catena-lease';
 const UNFINISHED_POINTER = '.catena-pointer';
+
+/** An address to be leased, and the set whose pointer moves to it. */
+export interface NewLease {
+  readonly ip: Ip;
+  readonly setIndex: number;
+}
+
+/** How to work in the directory of a network's leases. */
+export interface StoreOptions {
+  /** Take leases of an earlier boot away when they are met. */
+  readonly reclaim: boolean;
+  /** Longest wait for whoever holds the lock; 30 seconds unless given. */
+  readonly deadlineMs?: number;
+}
 
 /**
  * Runs a function while nobody else, ours or the reference, changes the leases in the directory.
  * @throws CniError 11 when the lock cannot be had in time
  */
-export function withStore<T>(dir: string, work: (store: LeaseStore) => T): T {
+export function withStore<T>(dir: string, options: StoreOptions, work: (store: LeaseStore) => T): T {
   let entered = false;
   try {
     return withFlock(
       join(dir, 'lock'),
-      LOCK_DEADLINE_MS,
+      options.deadlineMs ?? LOCK_DEADLINE_MS,
       () => {
         entered = true;
-        const store = new LeaseStore(dir);
+        const store = new LeaseStore(dir, options.reclaim);
         const outcome = work(store);
-        store.saveIndex();
+        store.save();
         return outcome;
       },
       0o750,
@@ -71,34 +84,57 @@ export function listLeases(dir: string): string[] {
  * The leases of one network: a file per address, named after it, that holds the owner; and per range set a file
  * `last_reserved_ip.<index>`. To be used inside {@link withStore} only.
  */
-export class LeaseStore implements Leases {
+export class LeaseStore {
   readonly #dir: string;
-  #probes = 0;
-  #names: ReadonlySet<string> | undefined;
+  readonly #reclaim: boolean;
   #index: OwnerIndex | undefined;
+  #taken: TakenMap | undefined;
   #changed = false;
+  #reclaimed = 0;
 
-  constructor(dir: string) {
+  constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
-    this.#index = OwnerIndex.find(dir);
+    this.#reclaim = reclaim;
+    const index = OwnerIndex.find(dir);
+    // Whoever made it may have been told to keep what we are to take away.
+    if (index && (index.swept || !reclaim)) {
+      this.#index = index;
+      this.#taken = TakenMap.find(dir);
+    }
+  }
+
+  /** How many leases of an earlier boot were taken away by now. */
+  get reclaimed(): number {
+    return this.#reclaimed;
   }
 
   isTaken(ip: Ip): boolean {
-    // The address after the last one is nearly always free: look for its file before reading the whole directory.
-    if (this.#names === undefined && ++this.#probes <= PROBES)
-      return existsSync(join(this.#dir, renderIp(ip)));
-    this.#names ??= new Set(readdirSync(this.#dir));
-    return this.#names.has(renderIp(ip));
+    return existsSync(join(this.#dir, renderIp(ip)));
+  }
+
+  /** The first free address from `from` to `to`, both included. */
+  findFree(from: Ip, to: Ip): Ip | undefined {
+    return this.#open().taken.findFree(from, to);
+  }
+
+  /** How many addresses are taken from `from` to `to`, both included. */
+  countTaken(from: Ip, to: Ip): number {
+    return this.#open().taken.count(from, to);
+  }
+
+  /** Since when the lease has been there. */
+  bootOf(address: string): BootOfLease {
+    return bootOf(join(this.#dir, address));
   }
 
   findLastReserved(setIndex: number): Ip | undefined {
-    const text = this.#read(`last_reserved_ip.${setIndex}`);
+    const text = this.#read(pointerOf(setIndex));
     return text === undefined ? undefined : findIp(text);
   }
 
   /** Addresses leased to the attachment; leases from before interface names were kept count when there are no others. */
   findLeasesOf(owner: Owner): string[] {
-    const index = this.#makeIndex();
+    const { index } = this.#open();
     const exact = index.findCandidates(owner).filter(address => this.isOwnedBy(address, owner));
     if (exact.length) return exact;
     const older = { containerId: owner.containerId };
@@ -129,19 +165,26 @@ export class LeaseStore implements Leases {
    * Writes the leases and moves the pointers of their sets: all of them, or none when one fails.
    * @throws Error when an address was taken by someone who does not respect the lock
    */
-  reserve(allocations: readonly Allocation[], owner: Owner): void {
-    const done: string[] = [];
+  reserve(leases: readonly NewLease[], owner: Owner): void {
+    const { index, taken } = this.#open();
+    const done: Ip[] = [];
+    const pointers = new Map(leases.map(({ setIndex }) => [setIndex, this.#read(pointerOf(setIndex))]));
     this.#changed = true;
     try {
-      for (const { ip, setIndex } of allocations) {
+      for (const { ip } of leases) {
         const address = renderIp(ip);
-        this.#index?.add(address, owner);
+        index.add(address, owner);
         this.#writeLease(address, renderOwner(owner));
-        done.push(address);
-        this.#writePointer(setIndex, address);
+        taken.set(ip);
+        done.push(ip);
       }
+      for (const { ip, setIndex } of leases) this.#writePointer(setIndex, renderIp(ip));
     } catch (cause) {
-      for (const address of done) rmSync(join(this.#dir, address), { force: true });
+      for (const ip of done) {
+        rmSync(join(this.#dir, renderIp(ip)), { force: true });
+        taken.clear(ip);
+      }
+      for (const [setIndex, text] of pointers) this.#restorePointer(setIndex, text);
       throw cause;
     }
   }
@@ -151,10 +194,14 @@ export class LeaseStore implements Leases {
    * @throws AggregateError after all were tried
    */
   release(addresses: readonly string[]): void {
-    this.#changed ||= addresses.length > 0;
+    if (addresses.length === 0) return;
+    const { taken } = this.#open();
+    this.#changed = true;
     const problems = addresses.flatMap(address => {
       try {
         rmSync(join(this.#dir, address), { force: true });
+        const ip = findIp(address);
+        if (ip) taken.clear(ip);
         return [];
       } catch (cause) {
         return [
@@ -165,21 +212,41 @@ export class LeaseStore implements Leases {
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
   }
 
-  /** Keeps the index in step with what was done here; a change without an index leaves it to the next call. */
-  saveIndex(): void {
-    if (this.#changed) this.#index?.save();
+  /** Keeps our own files in step with what was done here; a change that they do not know of leaves them invalid. */
+  save(): void {
+    if (!this.#changed) return;
+    this.#taken?.save();
+    this.#index?.save();
   }
 
-  #makeIndex(): OwnerIndex {
-    if (this.#index === undefined) {
-      const leases = listLeases(this.#dir).flatMap(address => {
-        const owner = this.findOwner(address);
-        return owner === undefined ? [] : [[address, owner] as const];
-      });
-      this.#index = OwnerIndex.make(this.#dir, leases);
-      this.#changed = true;
+  /** Our own files about the leases, made anew when somebody else has changed the directory. */
+  #open(): { index: OwnerIndex; taken: TakenMap } {
+    if (this.#index && this.#taken) return { index: this.#index, taken: this.#taken };
+    const owners: [string, Owner][] = [];
+    const addresses: Ip[] = [];
+    for (const address of listLeases(this.#dir)) {
+      const owner = this.#meet(address);
+      if (owner === 'gone') continue;
+      addresses.push(parseIp(address));
+      if (owner) owners.push([address, owner]);
     }
-    return this.#index;
+    this.#index = OwnerIndex.make(this.#dir, owners, this.#reclaim);
+    this.#taken = TakenMap.make(this.#dir, addresses);
+    this.#changed = true;
+    return { index: this.#index, taken: this.#taken };
+  }
+
+  /** Who holds a lease that we have not seen in this boot, if it may stay. */
+  #meet(address: string): Owner | undefined | 'gone' {
+    const path = join(this.#dir, address);
+    const boot = bootOf(path);
+    if (this.#reclaim && (boot === 'earlier' || this.isTorn(address))) {
+      rmSync(path, { force: true });
+      this.#reclaimed++;
+      return 'gone';
+    }
+    if (boot === 'unknown') noteBoot(path);
+    return this.findOwner(address);
   }
 
   #read(name: string): string | undefined {
@@ -194,6 +261,7 @@ export class LeaseStore implements Leases {
   #writeLease(address: string, text: string): void {
     const unfinished = join(this.#dir, UNFINISHED_LEASE);
     this.#writeNew(unfinished, text);
+    noteBoot(unfinished);
     try {
       linkSync(unfinished, join(this.#dir, address));
     } catch (cause) {
@@ -206,7 +274,13 @@ export class LeaseStore implements Leases {
   #writePointer(setIndex: number, address: string): void {
     const unfinished = join(this.#dir, UNFINISHED_POINTER);
     this.#writeNew(unfinished, address);
-    renameSync(unfinished, join(this.#dir, `last_reserved_ip.${setIndex}`));
+    renameSync(unfinished, join(this.#dir, pointerOf(setIndex)));
+  }
+
+  #restorePointer(setIndex: number, text: string | undefined): void {
+    if (this.#read(pointerOf(setIndex)) === text) return;
+    if (text === undefined) rmSync(join(this.#dir, pointerOf(setIndex)), { force: true });
+    else this.#writePointer(setIndex, text);
   }
 
   /** A leftover of a crash may share its inode with a lease: it is taken away, never written to. */
@@ -219,4 +293,8 @@ export class LeaseStore implements Leases {
       closeSync(fd);
     }
   }
+}
+
+function pointerOf(setIndex: number): string {
+  return `last_reserved_ip.${setIndex}`;
 }

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Owner } from '../../../../plugins/host-local/owner.ts';
-import { OwnerIndex } from '../../../../plugins/host-local/owner-index.ts';
+import type { Owner } from '../../../src/ipam/owner.ts';
+import { OwnerIndex } from '../../../src/ipam/owner-index.ts';
 
 const ONE: Owner = { containerId: 'one', ifname: 'eth0' };
 const TWO: Owner = { containerId: 'two', ifname: 'eth0' };
@@ -15,7 +15,7 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true }));
 
 function made(...leases: [string, Owner][]): OwnerIndex {
-  const index = OwnerIndex.make(dir, leases);
+  const index = OwnerIndex.make(dir, leases, true);
   index.save();
   return index;
 }
@@ -59,7 +59,7 @@ describe('OwnerIndex.find()', () => {
     const { atime, mtime } = statSync(dir);
     const bad = [
       good.replace(/[\da-f]{8}-/, '00000000-'),
-      good.replace('owners 1', 'owners 2'),
+      good.replace('owners 2', 'owners 1'),
       good.slice(0, 30),
       '',
     ];

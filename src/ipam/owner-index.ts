@@ -17,6 +17,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { thisBoot } from './boot-note.ts';
 import type { Owner } from './owner.ts';
 
 const INDEX = '.catena-owners';
@@ -29,6 +30,8 @@ const SLACK_BYTES = 64 * 1024;
 interface Header {
   readonly bootId: string;
   readonly stampMs: number;
+  /** Leases of earlier boots were taken away when it was made. */
+  readonly swept: boolean;
   /** Size of the file when it was made. */
   readonly madeBytes: number;
 }
@@ -37,31 +40,37 @@ interface Header {
 export class OwnerIndex {
   readonly #dir: string;
   readonly #madeBytes: number;
+  /** Leases of earlier boots were taken away when it was made. */
+  readonly swept: boolean;
   #text: Buffer | undefined;
   #added = '';
 
-  private constructor(dir: string, madeBytes: number) {
+  private constructor(dir: string, { madeBytes, swept }: Pick<Header, 'madeBytes' | 'swept'>) {
     this.#dir = dir;
     this.#madeBytes = madeBytes;
+    this.swept = swept;
   }
 
   /** The index, if it is there and nobody else has changed the directory. Ask before changing it oneself. */
   static find(dir: string): OwnerIndex | undefined {
     const header = readHeader(dir);
-    if (header === undefined || header.bootId !== readBootId()) return undefined;
+    if (header === undefined || header.bootId !== thisBoot().bootId) return undefined;
     if (statSync(dir, { bigint: true }).mtimeNs !== BigInt(header.stampMs) * 1_000_000n) return undefined;
-    return new OwnerIndex(dir, header.madeBytes);
+    return new OwnerIndex(dir, header);
   }
 
   /** A new index of all leases; {@link save} makes it valid. */
-  static make(dir: string, leases: Iterable<readonly [address: string, owner: Owner]>): OwnerIndex {
+  static make(
+    dir: string,
+    leases: Iterable<readonly [address: string, owner: Owner]>,
+    swept: boolean,
+  ): OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
-    const headerBytes = renderHeader({ bootId: '', stampMs: 0, madeBytes: 0 }).length;
-    const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), headerBytes);
-    const header = renderHeader({ bootId: readBootId(), stampMs: 0, madeBytes });
+    const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
+    const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, madeBytes, swept });
     writeFileSync(join(dir, UNFINISHED_INDEX), [header, ...lines].join(''), { mode: 0o600 });
     renameSync(join(dir, UNFINISHED_INDEX), join(dir, INDEX));
-    return new OwnerIndex(dir, madeBytes);
+    return new OwnerIndex(dir, { madeBytes, swept });
   }
 
   /** Addresses that the attachment may hold; every one that it does hold is among them. */
@@ -89,7 +98,9 @@ export class OwnerIndex {
       // Without a stamp the next call finds the index out of date and makes a smaller one.
       if (size > 2 * this.#madeBytes + SLACK_BYTES) return;
       const stampMs = Date.now() - DAY_MS;
-      writeSync(fd, renderHeader({ bootId: readBootId(), stampMs, madeBytes: this.#madeBytes }), 0);
+      const { swept } = this;
+      const header = { bootId: thisBoot().bootId, stampMs, madeBytes: this.#madeBytes, swept };
+      writeSync(fd, renderHeader(header), 0);
       utimesSync(this.#dir, new Date(), new Date(stampMs));
     } finally {
       closeSync(fd);
@@ -98,7 +109,7 @@ export class OwnerIndex {
 }
 
 function readHeader(dir: string): Header | undefined {
-  const bytes = Buffer.alloc(renderHeader({ bootId: '', stampMs: 0, madeBytes: 0 }).length);
+  const bytes = Buffer.alloc(HEADER_BYTES);
   try {
     const fd = openSync(join(dir, INDEX), 'r');
     try {
@@ -109,22 +120,20 @@ function readHeader(dir: string): Header | undefined {
   } catch {
     return undefined;
   }
-  const [, bootId, stampMs, madeBytes] =
-    /^catena-owners 1 (\S+) +(\d+) (\d+)\n$/.exec(bytes.toString('latin1')) ?? [];
+  const [, bootId, stampMs, madeBytes, swept] =
+    /^catena-owners 2 (\S+) +(\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
   if (bootId === undefined) return undefined;
-  return { bootId, stampMs: Number(stampMs), madeBytes: Number(madeBytes) };
+  return { bootId, stampMs: Number(stampMs), madeBytes: Number(madeBytes), swept: swept === '1' };
 }
 
-function renderHeader({ bootId, stampMs, madeBytes }: Header): string {
+function renderHeader({ bootId, stampMs, madeBytes, swept }: Header): string {
   const numbers = `${String(stampMs).padStart(13, '0')} ${String(madeBytes).padStart(12, '0')}`;
-  return `catena-owners 1 ${bootId.padEnd(36)} ${numbers}\n`;
+  return `catena-owners 2 ${bootId.padEnd(36)} ${numbers} ${Number(swept)}\n`;
 }
+
+const HEADER_BYTES = renderHeader({ bootId: '', stampMs: 0, madeBytes: 0, swept: false }).length;
 
 /** Neither identifiers nor interface names hold a tab or an end of line. */
 function renderLine(address: string, { containerId, ifname = '' }: Owner): string {
   return `${address}\t${containerId}\t${ifname}\n`;
-}
-
-function readBootId(): string {
-  return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
 }

@@ -1,0 +1,57 @@
+// Was a lease written since the machine was last started?
+//
+// A lease outlives a crash of the machine, and what it was for does not: no network namespace survives. The time of a file
+// cannot tell, because clocks jump. So each lease carries a note of a boot in which it was there, as an extended
+// attribute: that belongs to the file itself, and whoever deletes the lease and writes another one of the same name and
+// content, as the reference does, has a file without a note. Leases of others get theirs when they are met. A lease with
+// the note of another boot of this machine was therefore there before this boot began. One without a note may be new.
+
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { findXattr, setXattr } from '../sys/xattr.ts';
+
+const NOTE = 'user.catena.boot';
+
+/** `this`: noted since the machine was started. `earlier`: before. `unknown`: not noted yet, or on another machine. */
+export type BootOfLease = 'this' | 'earlier' | 'unknown';
+
+/** A boot of a machine. */
+export interface Boot {
+  readonly bootId: string;
+  /** Directories that machines share hold leases of other boots that are alive. */
+  readonly machine: string;
+}
+
+let current: Boot | undefined;
+
+/** The boot that we are in. */
+export function thisBoot(): Boot {
+  current ??= {
+    bootId: read('/proc/sys/kernel/random/boot_id'),
+    machine: read('/etc/machine-id') || hostname(),
+  };
+  return current;
+}
+
+/** When the file at the path was last noted. */
+export function bootOf(path: string): BootOfLease {
+  const [bootId, machine] = findXattr(path, NOTE)?.split(' ') ?? [];
+  if (!bootId || machine !== thisBoot().machine) return 'unknown';
+  return bootId === thisBoot().bootId ? 'this' : 'earlier';
+}
+
+/**
+ * Notes that the file is there in this boot.
+ * @returns false on a file system that cannot hold the note: such a lease is never taken for one of an earlier boot
+ */
+export function noteBoot(path: string, { bootId, machine }: Boot = thisBoot()): boolean {
+  return setXattr(path, NOTE, `${bootId} ${machine}`);
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,151 @@
+// Where is the next free address, without looking at every one that is taken?
+//
+// One bit per address, in blocks of 256: a block that no lease lies in is not there. Like the index of owners, this file is
+// ours alone and valid as long as that index is.
+import { closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Ip } from '../net/ip.ts';
+
+const FILE = '.catena-taken';
+const UNFINISHED_FILE = '.catena-taken.new';
+/** Family and the leading bits of the addresses, then the bits. */
+const KEY_BYTES = 16;
+const BITS_BYTES = 32;
+const RECORD_BYTES = KEY_BYTES + BITS_BYTES;
+
+/** The taken addresses of one directory; to be used under the directory's lock. */
+export class TakenMap {
+  readonly #dir: string;
+  /** Where the bits of a block begin, by its key. */
+  readonly #places = new Map<string, number>();
+  readonly #changed = new Set<number>();
+  #bytes: Buffer;
+  #length: number;
+
+  private constructor(dir: string, bytes: Buffer) {
+    this.#dir = dir;
+    this.#bytes = bytes;
+    this.#length = bytes.length;
+    for (let at = 0; at < bytes.length; at += RECORD_BYTES) {
+      this.#places.set(bytes.toString('latin1', at, at + KEY_BYTES), at + KEY_BYTES);
+    }
+  }
+
+  /** The map on disk; undefined when there is none or it is damaged. */
+  static find(dir: string): TakenMap | undefined {
+    try {
+      const bytes = readFileSync(join(dir, FILE));
+      return bytes.length % RECORD_BYTES === 0 ? new TakenMap(dir, bytes) : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** A new map, on disk at once. */
+  static make(dir: string, taken: Iterable<Ip>): TakenMap {
+    const map = new TakenMap(dir, Buffer.alloc(0));
+    for (const ip of taken) map.set(ip);
+    writeFileSync(join(dir, UNFINISHED_FILE), map.#bytes.subarray(0, map.#length), { mode: 0o600 });
+    renameSync(join(dir, UNFINISHED_FILE), join(dir, FILE));
+    map.#changed.clear();
+    return map;
+  }
+
+  /** The first free address from `from` to `to`, both included. */
+  findFree(from: Ip, to: Ip): Ip | undefined {
+    const { family } = from;
+    for (let value = from.value; value <= to.value; value = ((value >> 8n) + 1n) << 8n) {
+      const place = this.#places.get(keyOf({ family, value }));
+      if (place === undefined) return { family, value };
+      const bit = this.#findClearBit(place, Number(value & 0xffn));
+      if (bit === undefined) continue;
+      const free = ((value >> 8n) << 8n) | BigInt(bit);
+      return free <= to.value ? { family, value: free } : undefined;
+    }
+    return undefined;
+  }
+
+  /** How many addresses are taken from `from` to `to`, both included. */
+  count(from: Ip, to: Ip): number {
+    let count = 0;
+    for (const [key, place] of this.#places) {
+      const { family, value: first } = blockOf(key);
+      if (family !== from.family || first > to.value || first + 255n < from.value) continue;
+      const start = from.value > first ? Number(from.value - first) : 0;
+      const end = to.value < first + 255n ? Number(to.value - first) : 255;
+      for (let bit = start; bit <= end; bit++) if (this.#has(place, bit)) count++;
+    }
+    return count;
+  }
+
+  /** Notes that the address is taken. */
+  set(ip: Ip): void {
+    const key = keyOf(ip);
+    const place = this.#places.get(key) ?? this.#append(key);
+    const bit = Number(ip.value & 0xffn);
+    this.#bytes[place + (bit >> 3)] = (this.#bytes[place + (bit >> 3)] ?? 0) | (1 << (bit & 7));
+    this.#changed.add(place);
+  }
+
+  /** Notes that the address is free. */
+  clear(ip: Ip): void {
+    const place = this.#places.get(keyOf(ip));
+    if (place === undefined) return;
+    const bit = Number(ip.value & 0xffn);
+    this.#bytes[place + (bit >> 3)] = (this.#bytes[place + (bit >> 3)] ?? 0) & ~(1 << (bit & 7));
+    this.#changed.add(place);
+  }
+
+  /** Writes what has changed. */
+  save(): void {
+    if (this.#changed.size === 0) return;
+    const fd = openSync(join(this.#dir, FILE), 'r+');
+    try {
+      for (const place of this.#changed) {
+        const start = place - KEY_BYTES;
+        writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
+      }
+      this.#changed.clear();
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  #findClearBit(place: number, from: number): number | undefined {
+    for (let bit = from; bit < 256; ) {
+      // Whole bytes first: a block is mostly full or mostly empty.
+      if ((bit & 7) === 0 && this.#bytes[place + (bit >> 3)] === 0xff) bit += 8;
+      else if (this.#has(place, bit)) bit++;
+      else return bit;
+    }
+    return undefined;
+  }
+
+  #has(place: number, bit: number): boolean {
+    return ((this.#bytes[place + (bit >> 3)] ?? 0) & (1 << (bit & 7))) !== 0;
+  }
+
+  #append(key: string): number {
+    const at = this.#length;
+    this.#length += RECORD_BYTES;
+    if (this.#length > this.#bytes.length) {
+      const bigger = Buffer.alloc(Math.max(this.#bytes.length * 2, this.#length, 16 * RECORD_BYTES));
+      this.#bytes.copy(bigger);
+      this.#bytes = bigger;
+    }
+    this.#bytes.write(key, at, 'latin1');
+    this.#places.set(key, at + KEY_BYTES);
+    return at + KEY_BYTES;
+  }
+}
+
+/** 16 bytes as text: the family, and the address without its last byte. */
+function keyOf({ family, value }: Ip): string {
+  const digits = (value >> 8n).toString(16).padStart(30, '0');
+  return String.fromCharCode(family) + Buffer.from(digits, 'hex').toString('latin1');
+}
+
+function blockOf(key: string): Ip {
+  const value = BigInt(`0x${Buffer.from(key.slice(1), 'latin1').toString('hex')}`) << 8n;
+  return { family: key.charCodeAt(0) === 4 ? 4 : 6, value };
+}

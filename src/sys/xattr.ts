@@ -1,0 +1,43 @@
+// How is a note fastened to a file, so that it goes with the file and with nothing else?
+import { FFIType } from 'bun:ffi';
+import { cString, loadLibc, ptr } from './libc.ts';
+
+const { i32, u64, i64, ptr: pointer } = FFIType;
+
+interface XattrLibc {
+  getxattr(path: unknown, name: unknown, value: unknown, size: number): bigint;
+  setxattr(path: unknown, name: unknown, value: unknown, size: number, flags: number): number;
+}
+
+let loaded: XattrLibc | undefined;
+
+function libc(): XattrLibc {
+  loaded ??= loadLibc<XattrLibc>({
+    getxattr: { args: [pointer, pointer, pointer, u64], returns: i64 },
+    setxattr: { args: [pointer, pointer, pointer, u64, i32], returns: i32 },
+  });
+  return loaded;
+}
+
+/** Longest value that is read. */
+const VALUE_BYTES = 256;
+
+/**
+ * Value of an extended attribute; undefined when the file has none of that name, cannot have any, or is gone.
+ * Same as: `getfattr -n <name> <path>`
+ */
+export function findXattr(path: string, name: string): string | undefined {
+  const [file, key, value] = [cString(path), cString(name), new Uint8Array(VALUE_BYTES)];
+  const length = Number(libc().getxattr(ptr(file), ptr(key), ptr(value), VALUE_BYTES));
+  return length < 0 ? undefined : new TextDecoder().decode(value.subarray(0, length));
+}
+
+/**
+ * Sets an extended attribute.
+ * @returns false when the file or its file system cannot have it
+ * Same as: `setfattr -n <name> -v <value> <path>`
+ */
+export function setXattr(path: string, name: string, value: string): boolean {
+  const [file, key, bytes] = [cString(path), cString(name), new TextEncoder().encode(value)];
+  return libc().setxattr(ptr(file), ptr(key), ptr(bytes), bytes.length, 0) === 0;
+}

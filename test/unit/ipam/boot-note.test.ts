@@ -1,0 +1,49 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { linkSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { bootOf, noteBoot, thisBoot } from '../../../src/ipam/boot-note.ts';
+
+let file: string;
+beforeEach(() => {
+  file = join(mkdtempSync(join(tmpdir(), 'note-')), '10.0.0.2');
+  writeFileSync(file, 'cid\r\neth0');
+});
+afterEach(() => rmSync(join(file, '..'), { recursive: true }));
+
+const EARLIER = { ...thisBoot(), bootId: '11111111-2222-4333-8444-555555555555' };
+
+describe('bootOf()', () => {
+  test('knows nothing of a file without a note, or of none', () => {
+    expect([bootOf(file), bootOf(`${file}.gone`)]).toEqual(['unknown', 'unknown']);
+  });
+
+  test('tells this boot from another one, of this machine only', () => {
+    expect(noteBoot(file)).toBe(true);
+    expect(bootOf(file)).toBe('this');
+    noteBoot(file, EARLIER);
+    expect(bootOf(file)).toBe('earlier');
+    noteBoot(file, { ...EARLIER, machine: 'another' });
+    expect(bootOf(file)).toBe('unknown');
+  });
+
+  test('goes with the file, not with its name or content', () => {
+    noteBoot(file, EARLIER);
+    const text = readFileSync(file);
+    linkSync(file, `${file}.linked`);
+    renameSync(file, `${file}.moved`);
+    writeFileSync(file, text);
+    expect([`${file}.linked`, `${file}.moved`, file].map(bootOf)).toEqual(['earlier', 'earlier', 'unknown']);
+  });
+
+  test('leaves the content as the reference wrote it', () => {
+    noteBoot(file);
+    expect(readFileSync(file, 'utf8')).toBe('cid\r\neth0');
+  });
+});
+
+describe('noteBoot()', () => {
+  test('says so when it cannot be', () => {
+    expect(noteBoot('/proc/self/status')).toBe(false);
+  });
+});

@@ -1,0 +1,237 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { bootOf, noteBoot, thisBoot } from '../../../src/ipam/boot-note.ts';
+import { type LeaseStore, listLeases, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
+import { parseIp, renderIp } from '../../../src/net/ip.ts';
+
+const OWNER = { containerId: 'cid', ifname: 'eth0' };
+let dir: string;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'leases-'));
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function give(text: string, setIndex = 0): NewLease {
+  return { ip: parseIp(text), setIndex };
+}
+
+function put(name: string, text: string): void {
+  writeFileSync(join(dir, name), text);
+}
+
+function locked<T>(work: (store: LeaseStore) => T, reclaim = true): T {
+  return withStore(dir, { reclaim }, work);
+}
+
+/** Next free address of 10.0.0.0/24. */
+function free(reclaim = true): string | undefined {
+  const ip = locked(store => store.findFree(parseIp('10.0.0.2'), parseIp('10.0.0.254')), reclaim);
+  return ip && renderIp(ip);
+}
+
+/** As if the lease had been there before the machine was started, on this one or on another. */
+function age(name: string, machine = thisBoot().machine): void {
+  if (!noteBoot(join(dir, name), { bootId: '00000000-0000-4000-8000-000000000000', machine })) {
+    throw new Error(`"${tmpdir()}" holds no extended attributes`);
+  }
+}
+
+function contents(): Record<string, string> {
+  return Object.fromEntries(
+    readdirSync(dir)
+      .filter(name => !name.startsWith('.'))
+      .map(name => [name, readFileSync(join(dir, name), 'utf8')]),
+  );
+}
+
+describe('LeaseStore.reserve()', () => {
+  test('writes leases, pointers and lock as the reference does', () => {
+    locked(store => store.reserve([give('10.0.0.2'), give('fd00::2', 1)], OWNER));
+    expect(contents()).toEqual({
+      '10.0.0.2': 'cid\r\neth0',
+      'fd00::2': 'cid\r\neth0',
+      'last_reserved_ip.0': '10.0.0.2',
+      'last_reserved_ip.1': 'fd00::2',
+      lock: '',
+    });
+    expect(statSync(join(dir, '10.0.0.2')).mode & 0o777).toBe(0o600);
+    expect(statSync(join(dir, 'last_reserved_ip.0')).mode & 0o777).toBe(0o600);
+    expect(statSync(join(dir, 'lock')).mode & 0o777).toBe(0o750 & ~process.umask());
+  });
+
+  test('takes back its own leases, and only those, when one fails', () => {
+    put('10.0.0.3', 'other\r\neth0');
+    put('10.0.0.9', 'cid\r\neth0');
+    expect(() => locked(store => store.reserve([give('10.0.0.2'), give('10.0.0.3', 1)], OWNER))).toThrow(
+      'Cannot reserve 10.0.0.3',
+    );
+    expect(contents()).toEqual({ '10.0.0.3': 'other\r\neth0', '10.0.0.9': 'cid\r\neth0', lock: '' });
+  });
+
+  test('puts pointers back as well, when one of them cannot be written', () => {
+    put('last_reserved_ip.0', '10.0.0.7');
+    mkdirSync(join(dir, 'last_reserved_ip.1', 'in the way'), { recursive: true });
+    expect(() => locked(store => store.reserve([give('10.0.0.8'), give('fd00::8', 1)], OWNER))).toThrow();
+    expect(listLeases(dir)).toEqual([]);
+    expect(readFileSync(join(dir, 'last_reserved_ip.0'), 'utf8')).toBe('10.0.0.7');
+    expect(free()).toBe('10.0.0.2');
+  });
+
+  test('leaves a lease alone to which a crash left the unfinished name linked', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    Bun.spawnSync(['ln', join(dir, '10.0.0.2'), join(dir, '.catena-lease')]);
+    locked(store => store.reserve([give('10.0.0.3', 0)], { containerId: 'second', ifname: 'eth0' }));
+    expect(contents()['10.0.0.2']).toBe('cid\r\neth0');
+    expect(existsSync(join(dir, '.catena-lease'))).toBe(false);
+  });
+});
+
+describe('LeaseStore.findLeasesOf()', () => {
+  test('finds by container and interface, not by container alone', () => {
+    put('10.0.0.2', 'cid\r\neth0');
+    put('10.0.0.3', 'cid\r\neth1');
+    put('fd00::2', 'cid\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER)).sort()).toEqual(['10.0.0.2', 'fd00::2']);
+  });
+
+  test('falls back to leases without interface', () => {
+    put('10.0.0.2', 'cid');
+    put('10.0.0.3', 'other');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
+    put('10.0.0.4', 'cid\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.4']);
+  });
+
+  test('ignores empty and foreign files', () => {
+    put('10.0.0.2', '');
+    put('10.0.0.3', 'cid\neth0');
+    put('notes', 'cid\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual([]);
+  });
+
+  test('sees what another program did since the last call', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    put('10.0.0.3', 'cid\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER)).sort()).toEqual(['10.0.0.2', '10.0.0.3']);
+    rmSync(join(dir, '10.0.0.2'));
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.3']);
+    rmSync(join(dir, '10.0.0.3'));
+    put('10.0.0.2', 'other\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual([]);
+  });
+});
+
+describe('LeaseStore.findLastReserved()', () => {
+  test('ignores a pointer with anything but an address in it', () => {
+    put('last_reserved_ip.0', '10.0.0.7');
+    put('last_reserved_ip.1', '10.0.0.7\n');
+    const read = (index: number) => locked(store => store.findLastReserved(index));
+    const first = read(0);
+    expect(first && renderIp(first)).toBe('10.0.0.7');
+    expect(read(1)).toBeUndefined();
+    expect(read(2)).toBeUndefined();
+  });
+});
+
+describe('LeaseStore.release()', () => {
+  test('takes leases away, absent ones are fine', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    locked(store => store.release(['10.0.0.2', '10.0.0.3']));
+    expect(listLeases(dir)).toEqual([]);
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual([]);
+  });
+});
+
+describe('LeaseStore.findFree()', () => {
+  test('passes by what we and others have leased, torn and foreign files too', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    expect(free()).toBe('10.0.0.3');
+    put('10.0.0.3', 'other\r\neth0');
+    put('10.0.0.4', '{foreign}');
+    expect(free()).toBe('10.0.0.5');
+    put('10.0.0.5', '');
+    expect(free(false)).toBe('10.0.0.6');
+    locked(store => store.release(['10.0.0.3']));
+    expect(free()).toBe('10.0.0.3');
+  });
+
+  test('does without its own file when that is damaged', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    expect(free()).toBe('10.0.0.3');
+    writeFileSync(join(dir, '.catena-taken'), 'half a record');
+    expect(free()).toBe('10.0.0.3');
+  });
+});
+
+describe('LeaseStore, leases of an earlier boot', () => {
+  test('are taken back when they are met, for every writer to see', () => {
+    for (const n of [2, 3, 4]) put(`10.0.0.${n}`, `c${n}\r\neth0`);
+    age('10.0.0.2');
+    age('10.0.0.4');
+    const reclaimed = locked(store => {
+      store.findLeasesOf(OWNER);
+      return store.reclaimed;
+    });
+    expect([reclaimed, free(), listLeases(dir)]).toEqual([2, '10.0.0.2', ['10.0.0.3']]);
+  });
+
+  test('stay when that is asked for, and go as soon as it is not', () => {
+    put('10.0.0.2', 'cid\r\neth0');
+    age('10.0.0.2');
+    expect(locked(store => store.findLeasesOf(OWNER), false)).toEqual(['10.0.0.2']);
+    expect(locked(store => store.bootOf('10.0.0.2'), false)).toBe('earlier');
+    expect(free(false)).toBe('10.0.0.3');
+    expect(free(true)).toBe('10.0.0.2');
+    expect(listLeases(dir)).toEqual([]);
+  });
+
+  test('are not taken for such without a note: the reference may have written them just now', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    // As the reference does it: the file goes, and another one comes under its name with the same words.
+    age('10.0.0.2');
+    rmSync(join(dir, '10.0.0.2'));
+    put('10.0.0.2', 'cid\r\neth0');
+    put('10.0.0.3', 'c3\r\neth0');
+    utimesSync(join(dir, '10.0.0.2'), 0, 0);
+    expect(free()).toBe('10.0.0.4');
+    expect(listLeases(dir).sort()).toEqual(['10.0.0.2', '10.0.0.3']);
+    // Having been met, they carry the note of this boot for the next one.
+    expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
+  });
+
+  test("are not taken for such with another machine's note: it may be running", () => {
+    put('10.0.0.2', 'cid\r\neth0');
+    age('10.0.0.2', 'another-machine');
+    expect(free()).toBe('10.0.0.3');
+    expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
+  });
+
+  test('our own carry a note from birth', () => {
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
+  });
+});
+
+describe('withStore()', () => {
+  test('answers "try again later" when the lock cannot be opened', () => {
+    expect(() => withStore('/nonexistent/leases', { reclaim: true }, () => 0)).toThrow();
+  });
+
+  test('does not wait for ever', () => {
+    const inner = () => withStore(dir, { reclaim: true, deadlineMs: 20 }, () => 0);
+    expect(() => locked(inner)).toThrow(expect.objectContaining({ code: 11 }));
+  });
+});

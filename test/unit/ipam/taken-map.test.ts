@@ -1,0 +1,72 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { TakenMap } from '../../../src/ipam/taken-map.ts';
+import { type Ip, offsetIp, parseIp, renderIp } from '../../../src/net/ip.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'taken-'));
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function row(from: string, count: number): Ip[] {
+  return Array.from({ length: count }, (_, i) => offsetIp(parseIp(from), BigInt(i)));
+}
+
+function free(map: TakenMap | undefined, from: string, to: string): string | undefined {
+  const ip = map?.findFree(parseIp(from), parseIp(to));
+  return ip && renderIp(ip);
+}
+
+describe('TakenMap.findFree()', () => {
+  test('finds the first one from either end of bytes and blocks', () => {
+    const map = TakenMap.make(dir, row('10.0.0.3', 600));
+    expect(free(map, '10.0.0.2', '10.0.9.9')).toBe('10.0.0.2');
+    expect(free(map, '10.0.0.3', '10.0.9.9')).toBe('10.0.2.91');
+    expect(free(map, '10.0.0.77', '10.0.2.90')).toBeUndefined();
+    expect(free(map, '10.0.0.77', '10.0.2.91')).toBe('10.0.2.91');
+    expect(free(map, '10.0.7.5', '10.0.7.5')).toBe('10.0.7.5');
+    expect(free(map, '10.0.7.5', '10.0.7.4')).toBeUndefined();
+  });
+
+  test('tells families and neighbouring blocks apart', () => {
+    const map = TakenMap.make(dir, [...row('10.0.0.0', 256), ...row('fd00::', 256), ...row('::a00:0', 3)]);
+    expect(free(map, '10.0.0.0', '10.0.255.255')).toBe('10.0.1.0');
+    expect(free(map, 'fd00::', 'fd00::ffff:ffff')).toBe('fd00::100');
+    expect(free(map, '::a00:0', '::a00:ff')).toBe('::a00:3');
+    expect(free(map, 'ffff:ffff:ffff:ffff::', 'ffff:ffff:ffff:ffff::5')).toBe('ffff:ffff:ffff:ffff::');
+  });
+
+  test('agrees with a set on changes at random, also after a look at the disk', () => {
+    const taken = new Set<string>();
+    let map: TakenMap | undefined = TakenMap.make(dir, []);
+    for (let i = 0; i < 3000; i++) {
+      const ip = parseIp(`10.0.${(i * 7919) % 5}.${(i * 104729) % 256}`);
+      if (i % 3) {
+        map?.set(ip);
+        taken.add(renderIp(ip));
+      } else {
+        map?.clear(ip);
+        taken.delete(renderIp(ip));
+      }
+      if (i % 100) continue;
+      map?.save();
+      map = TakenMap.find(dir);
+      const from = parseIp('10.0.0.200');
+      const expected = row('10.0.0.200', 1100).find(one => !taken.has(renderIp(one)));
+      expect(map?.findFree(from, offsetIp(from, 1099n))).toEqual(expected);
+      const counted = row('10.0.0.200', 600).filter(one => taken.has(renderIp(one))).length;
+      expect(map?.count(from, offsetIp(from, 599n))).toBe(counted);
+    }
+  });
+});
+
+describe('TakenMap.find()', () => {
+  test('finds nothing where none is, and 48 bytes per block where one is', () => {
+    expect(TakenMap.find(dir)).toBeUndefined();
+    TakenMap.make(dir, [...row('10.0.0.0', 1000), parseIp('fd00::1')]);
+    expect(statSync(join(dir, '.catena-taken')).size).toBe(5 * 48);
+  });
+});
