@@ -9,10 +9,12 @@ import { PLUGIN_NAMES, type PluginName } from './names.ts';
 const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
   bandwidth: async () => (await import('./bandwidth/plugin.ts')).bandwidth,
   bridge: async () => (await import('./bridge/plugin.ts')).bridge,
+  firewall: async () => (await import('./firewall/plugin.ts')).firewall,
   'host-local': async () => (await import('./host-local/plugin.ts')).hostLocal,
   loopback: async () => (await import('./loopback/plugin.ts')).loopback,
   portmap: async () => (await import('./portmap/plugin.ts')).portmap,
   ptp: async () => (await import('./ptp/plugin.ts')).ptp,
+  sbr: async () => (await import('./sbr/plugin.ts')).sbr,
   static: async () => (await import('./static/plugin.ts')).staticIpam,
   tuning: async () => (await import('./tuning/plugin.ts')).tuning,
 };
@@ -21,10 +23,12 @@ const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
 const ABOUT: Readonly<Record<PluginName, () => Promise<LinkAbout>>> = {
   bandwidth: async () => (await import('./bandwidth/about.ts')).about,
   bridge: async () => (await import('./bridge/about.ts')).about,
+  firewall: async () => (await import('./firewall/about.ts')).about,
   'host-local': async () => (await import('./host-local/about.ts')).about,
   loopback: async () => (await import('./loopback/about.ts')).about,
   portmap: async () => (await import('./portmap/about.ts')).about,
   ptp: async () => (await import('./ptp/about.ts')).about,
+  sbr: async () => (await import('./sbr/about.ts')).about,
   static: async () => (await import('./static/about.ts')).about,
   tuning: async () => (await import('./tuning/about.ts')).about,
 };

@@ -4,10 +4,12 @@
 export const PLUGIN_NAMES = [
   'bandwidth',
   'bridge',
+  'firewall',
   'host-local',
   'loopback',
   'portmap',
   'ptp',
+  'sbr',
   'static',
   'tuning',
 ] as const;

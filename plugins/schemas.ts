@@ -9,11 +9,13 @@ import { SPEC_VERSIONS } from '../src/cni/version.ts';
 import { about as bandwidth } from './bandwidth/about.ts';
 import { about as bridge } from './bridge/about.ts';
 import { type DocComments, readDocComments } from './doc-comments.ts';
+import { about as firewall } from './firewall/about.ts';
 import { about as hostLocal } from './host-local/about.ts';
 import { about as loopback } from './loopback/about.ts';
 import type { PluginName } from './names.ts';
 import { about as portmap } from './portmap/about.ts';
 import { about as ptp } from './ptp/about.ts';
+import { about as sbr } from './sbr/about.ts';
 import { about as staticIpam } from './static/about.ts';
 import { about as tuning } from './tuning/about.ts';
 
@@ -21,10 +23,12 @@ import { about as tuning } from './tuning/about.ts';
 export const LINK_ABOUTS: Readonly<Record<PluginName, LinkAbout>> = {
   bandwidth,
   bridge,
+  firewall,
   'host-local': hostLocal,
   loopback,
   portmap,
   ptp,
+  sbr,
   static: staticIpam,
   tuning,
 };

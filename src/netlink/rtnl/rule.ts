@@ -1,15 +1,21 @@
-// Which routing policy rules are there?
-import { type Cidr, renderCidr } from '../../net/cidr.ts';
+// How are routing policy rules listed, added and removed?
+import { type Cidr, networkOf, renderCidr } from '../../net/cidr.ts';
+import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, str, u8, u32 } from '../codec/fields.ts';
-import { layout } from '../codec/message.ts';
+import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
+import { tolerating } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { AF_INET } from './family.ts';
+import { AF_INET, AF_INET6 } from './family.ts';
 
 /** linux/rtnetlink.h */
+const RTM_NEWRULE = 32;
+const RTM_DELRULE = 33;
 const RTM_GETRULE = 34;
+/** linux/fib_rules.h */
+const FR_ACT_TO_TBL = 1;
 
 /**
  * linux/fib_rules.h: struct fib_rule_hdr { __u8 family; __u8 dst_len; __u8 src_len; __u8 tos; __u8 table; __u8 res1;
@@ -39,7 +45,7 @@ export const ruleAttrs = attrs('rule', {
   oifname: [17, str],
 });
 
-/** RTM_GETRULE. */
+/** RTM_NEWRULE, RTM_DELRULE and RTM_GETRULE. */
 export const ruleMessage = traced(
   'NETLINK_ROUTE',
   { 32: 'RTM_NEWRULE', 33: 'RTM_DELRULE', 34: 'RTM_GETRULE' },
@@ -76,6 +82,29 @@ export function listRules(socket: NetlinkSocket): Rule[] {
   });
 }
 
+/** A rule for packets from some source. */
+export interface SourceRule {
+  readonly from: Cidr;
+  readonly table: number;
+  /** Lower goes first; when adding, the kernel takes one below all others but the first if absent. */
+  readonly priority?: number;
+}
+
+/** Adds a rule; the very same one already being there is EEXIST. Same as: `ip rule add from <from> lookup <table>` */
+export function addRule(socket: NetlinkSocket, rule: SourceRule): void {
+  const op = `add rule from ${renderCidr(rule.from)} lookup ${rule.table}`;
+  socket.request({ op, type: RTM_NEWRULE, flags: NLM_F_CREATE | NLM_F_EXCL, body: encodeRule(rule) });
+}
+
+/**
+ * Removes a rule, without a priority the first one that fits; one that is gone is fine.
+ * Same as: `ip rule del from <from> lookup <table> [priority <priority>]`
+ */
+export function removeRule(socket: NetlinkSocket, rule: SourceRule): void {
+  const op = `delete rule from ${renderCidr(rule.from)} lookup ${rule.table}`;
+  tolerating([Errno.ENOENT], () => socket.request({ op, type: RTM_DELRULE, body: encodeRule(rule) }));
+}
+
 /** As `ip rule` prints it: `100: from 10.1.0.2/32 lookup 1000`. */
 export function renderRule(rule: Rule): string {
   const { priority, from, to, iif, oif, mark, table } = rule;
@@ -87,4 +116,21 @@ export function renderRule(rule: Rule): string {
     ...(oif ? [`oif ${oif}`] : []),
     `lookup ${table}`,
   ].join(' ');
+}
+
+function encodeRule({ from, table, priority }: SourceRule): Uint8Array {
+  return ruleMessage.encode(
+    {
+      family: from.ip.family === 4 ? AF_INET : AF_INET6,
+      srcLength: from.prefix,
+      // Tables above 255 only fit the attribute.
+      table: table < 256 ? table : 0,
+      action: FR_ACT_TO_TBL,
+    },
+    {
+      src: networkOf(from),
+      ...(priority === undefined ? {} : { priority }),
+      ...(table < 256 ? {} : { table }),
+    },
+  );
 }

@@ -1,0 +1,79 @@
+// How does everything of an attachment leave the kernel, when only its name is known?
+import type { FilterOwner } from '../../../src/attach/handle.ts';
+import { findOwner } from '../../../src/cni/attachment.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
+import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import { type Claim, decodeClaim, type Place, placesOf } from '../elements.ts';
+import { OWNED_SETS, SETS } from '../skeleton.ts';
+import { countClosed } from './tally.ts';
+
+/** What has to be done to remove an attachment, and what it had. */
+export interface Removal {
+  readonly changes: readonly Request[];
+  readonly claims: readonly Claim[];
+}
+
+/**
+ * Removes an attachment in one transaction; one that is gone is fine. The cost does not depend on how many others there
+ * are.
+ */
+export function shutOut(socket: NetlinkSocket, owner: FilterOwner): void {
+  commitAfterReading(socket, () => {
+    const { changes, claims } = removalOf(socket, owner);
+    return [...changes, ...countClosed(socket, [], claims)];
+  });
+}
+
+/**
+ * The changes that remove what is there of an attachment, but for the count of its interface; to be called within
+ * `commitAfterReading`.
+ */
+export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
+  const claims = findClaims(socket, owner);
+  const present = claims
+    .flatMap(claim => placesOf(claim, owner))
+    .filter(({ set, key }) => findElement(socket, set, key)?.comment === owner.note);
+  return { changes: deletions(present), claims };
+}
+
+/** Removes what belongs to attachments of the network that are not among the valid ones. Looks at every element. */
+export function sweep(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
+  const isDead = ({ comment: note }: Element) =>
+    note !== undefined && findOwner(note)?.network === network && !valid.has(note);
+  commitAfterReading(socket, () => {
+    const dead = OWNED_SETS.flatMap(set =>
+      listElements(socket, set)
+        .filter(isDead)
+        .map(element => ({ set, element })),
+    );
+    const claims = dead
+      .filter(({ set }) => set === SETS[4].claims || set === SETS[6].claims)
+      .map(({ element }) => decodeClaim(element));
+    return [
+      ...deletions(dead.map(({ set, element }) => ({ set, key: element.key }))),
+      ...countClosed(socket, [], claims),
+    ];
+  });
+}
+
+/** The claims of an attachment: they are numbered, so that each is found at constant cost. */
+function findClaims(socket: NetlinkSocket, owner: FilterOwner): Claim[] {
+  return ([4, 6] as const).flatMap(family => {
+    const claims: Claim[] = [];
+    for (;;) {
+      const element = findElement(socket, SETS[family].claims, [owner.handle, claims.length]);
+      if (element === undefined || element.comment !== owner.note) return claims;
+      claims.push(decodeClaim(element));
+    }
+  });
+}
+
+function deletions(places: readonly Place[]): Request[] {
+  return OWNED_SETS.flatMap(set =>
+    deleteElements(
+      set,
+      places.filter(place => place.set === set).map(({ key }) => key),
+    ),
+  );
+}

@@ -1,0 +1,11 @@
+// What do tools know of sbr without running it?
+import { aboutLink } from '../../src/cni/link-about.ts';
+import { parseSbrConf, SbrConf } from './config.ts';
+
+/** The sbr link, as `catena validate` and the published schemas see it. */
+export const about = aboutLink({
+  kind: 'meta',
+  capabilities: [],
+  config: SbrConf,
+  validate: conf => void parseSbrConf(conf),
+});

@@ -1,0 +1,54 @@
+// What may be configured, and what does each option mean?
+import * as z from 'zod/mini';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { findIp, type Ip } from '../../src/net/ip.ts';
+
+/**
+ * The request as sbr sees it. What it says is looked at when routes are made and checked, not when they are removed: a
+ * configuration that went bad can still be cleaned up after.
+ */
+export const SbrConf = z.extend(PluginConfig, {
+  /** Routing table to use as it is; no route is touched then. A free table of its own per address if absent. */
+  table: z.optional(z.int()),
+  /** Gateways of the default routes, one per IP version; those of `prevResult` if absent. Not with `table`. */
+  gateways: z.optional(z.array(z.string())),
+  /** Keep the subnets in the main table, with the pod's address as source. Not with `table`. */
+  addSourceHints: z._default(z.boolean(), false),
+});
+export type SbrConf = z.output<typeof SbrConf>;
+
+/** The configuration when all of it makes sense. */
+export interface SbrOptions {
+  readonly table?: number;
+  readonly gateways: readonly Ip[];
+  readonly addSourceHints: boolean;
+}
+
+/** linux/rtnetlink.h: RT_TABLE_DEFAULT, RT_TABLE_MAIN and RT_TABLE_LOCAL */
+export const RESERVED_TABLES: readonly number[] = [253, 254, 255];
+
+/**
+ * Refuses what cannot work, before anything is touched.
+ * @throws CniError 7 naming key and value
+ */
+export function parseSbrConf({ table, gateways = [], addSourceHints }: SbrConf): SbrOptions {
+  // In the reference's schema, too, 0 is no table.
+  if (table !== undefined && (table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table))) {
+    throw invalid('table', table, "expected 1 to 4294967295 without the kernel's own 253, 254 and 255");
+  }
+  const ips: Ip[] = [];
+  for (const text of gateways) {
+    const ip = findIp(text);
+    if (ip === undefined) throw invalid('gateways', text, 'it is no IP address');
+    if (ips.some(({ family }) => family === ip.family)) {
+      throw invalid('gateways', gateways, `expected one of IPv${ip.family} at most`);
+    }
+    ips.push(ip);
+  }
+  return { ...(table ? { table } : {}), gateways: ips, addSourceHints };
+}
+
+function invalid(key: string, value: unknown, problem: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": ${JSON.stringify(value)}: ${problem}`);
+}

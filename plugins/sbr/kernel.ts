@@ -1,0 +1,113 @@
+// How do rules and routes get into the pod's namespace, and out of it?
+import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
+import { type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
+import type { Link } from '../../src/netlink/rtnl/link.ts';
+import { addRoute, listRoutes, type Route, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
+import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { confirm } from '../../src/plugin/confirm.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { hostOf, isSourceRule, type Present, type SbrPlan } from './plan.ts';
+
+/** linux/rtnetlink.h, RT_TABLE_MAX of tables that nobody uses by accident */
+const UNUSED_TABLE = 0x7ffffffe;
+/** RFC 5737, TEST-NET-1: nobody's address */
+const NOBODY: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
+
+/** What planning starts from. */
+export function readPresent(socket: NetlinkSocket, link: Link): Present {
+  return { index: link.index, rules: listRules(socket), routes: listRoutes(socket) };
+}
+
+/** Routes first, then the rules that lead to them, then the main table gives way; a failing ADD puts all back. */
+export function applySbr(call: Call, plan: SbrPlan): void {
+  const socket = call.container;
+  for (const { rule, known, routes } of plan.sources) {
+    for (const route of routes) {
+      call.onFailure('remove a route', () => removeRoute(socket, route));
+      replaceRoute(socket, route);
+    }
+    if (known) continue;
+    addRule(socket, rule);
+    call.onFailure('remove a rule', () => removeRule(socket, rule));
+  }
+  for (const route of plan.hinted) replaceRoute(socket, route);
+  // Those through gateways first: that the others lead there does not matter for removal, but does for putting back.
+  const leaving = [...plan.leaving].sort(
+    (a, b) => Number(b.gateway !== undefined) - Number(a.gateway !== undefined),
+  );
+  for (const route of leaving) {
+    removeRoute(socket, route);
+    call.onFailure('put a route back', () => addRoute(socket, route));
+  }
+}
+
+/** @throws Error naming the first rule or route that is not as ADD left it */
+export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
+  for (const { rule, known, routes } of plan.sources) {
+    const from = renderCidr(rule.from);
+    if (!known) confirm(`rule for packets from ${from}`, `from ${from} lookup ${rule.table}`, undefined);
+    const own = present.routes.filter(({ table, oif }) => table === rule.table && oif === link.index);
+    for (const wanted of routes) {
+      if (own.some(route => isSame(route, wanted))) continue;
+      confirm(`routes in table ${rule.table} for packets from ${from}`, render(wanted), own.map(render));
+    }
+  }
+  confirm(
+    `routes of "${link.name}" in the main table that its addresses use alone`,
+    [],
+    plan.leaving.map(render),
+  );
+}
+
+/**
+ * Removes the rules of the addresses, and the routes of their tables that use the interface, unless the table is a given
+ * one; what is gone is fine.
+ * @param link undefined when it is gone: its routes went with it
+ */
+export function removeSbr(
+  socket: NetlinkSocket,
+  link: Link | undefined,
+  addresses: readonly Ip[],
+  table: number | undefined,
+): void {
+  const hosts = addresses.map(ip => hostOf({ ip, prefix: 0 }));
+  const rules = listRules(socket).filter(rule => hosts.some(from => isSourceRule(rule, from, table)));
+  for (const { from, table: own, priority } of rules) {
+    if (from) removeRule(socket, { from, table: own, priority });
+  }
+  if (link === undefined || table !== undefined) return;
+  const tables = new Set(rules.map(rule => rule.table));
+  for (const route of listRoutes(socket)) {
+    if (tables.has(route.table ?? 0) && route.oif === link.index) removeRoute(socket, route);
+  }
+}
+
+/** Addresses of the interface as the kernel has them. */
+export function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
+  return link ? listAddresses(socket, link.index).map(({ cidr }) => cidr.ip) : [];
+}
+
+/**
+ * Makes sure that the kernel routes by policy, and that we may change it.
+ * @throws NetlinkError
+ */
+export function requirePolicyRouting(socket: NetlinkSocket): void {
+  listRules(socket);
+  // Nobody has this rule; who may not remove one is told so before that is noticed.
+  removeRule(socket, { from: NOBODY, table: UNUSED_TABLE });
+}
+
+function isSame(found: Route, wanted: Route): boolean {
+  const same = (a: Ip | undefined, b: Ip | undefined) => (a && b ? sameIp(a, b) : a === b);
+  return (
+    found.dst.prefix === wanted.dst.prefix &&
+    sameIp(found.dst.ip, wanted.dst.ip) &&
+    same(found.gateway, wanted.gateway)
+  );
+}
+
+function render({ dst, gateway }: Route): string {
+  return `${renderCidr(dst)}${gateway ? ` via ${renderIp(gateway)}` : ''}`;
+}

@@ -1,0 +1,187 @@
+// Which table does each address get, and which routes belong into it? Nothing is touched here.
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import type { Result } from '../../src/cni/result.ts';
+import { type Cidr, cidrContains, findCidr, networkOf, parseCidr, subnetOf } from '../../src/net/cidr.ts';
+import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
+import type { Route } from '../../src/netlink/rtnl/route.ts';
+import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
+import { RESERVED_TABLES, type SbrOptions } from './config.ts';
+
+/** An address of the pod, and the gateway of its default route. */
+export interface Source {
+  readonly address: Cidr;
+  readonly gateway?: Ip;
+}
+
+/** The rule of one address, and what its table is to hold. */
+export interface SourcePlan {
+  readonly rule: SourceRule;
+  /** Whether the rule is there already. */
+  readonly known: boolean;
+  /** In an order in which each gateway is reachable by the routes before. */
+  readonly routes: readonly Route[];
+}
+
+/** What ADD does. */
+export interface SbrPlan {
+  readonly sources: readonly SourcePlan[];
+  /** Routes of the main table that give way. */
+  readonly leaving: readonly Route[];
+  /** Routes of the main table that get the pod's address as source. */
+  readonly hinted: readonly Route[];
+}
+
+/** What the namespace has. */
+export interface Present {
+  readonly index: number;
+  readonly rules: readonly Rule[];
+  readonly routes: readonly Route[];
+}
+
+const RT_TABLE_MAIN = 254;
+const FIRST_TABLE = 100;
+const RT_SCOPE_LINK = 253;
+/** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: what the kernel gives routes to its own subnets. */
+const IPV6_SUBNET_PRIORITY = 256;
+const LINK_LOCAL = parseCidr('fe80::/10');
+
+/**
+ * The addresses that may belong to this interface; those that name no interface may.
+ * @throws CniError 7 when the result has no address at all
+ */
+export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptions): Source[] {
+  const all = result.ips ?? [];
+  if (all.length === 0) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot route by source: "prevResult" has no addresses for "${ifname}"`,
+    );
+  }
+  const sources = all.flatMap(({ address, gateway: own, interface: index }) => {
+    const link = index === undefined ? undefined : result.interfaces?.[index];
+    const cidr = findCidr(address);
+    if (cidr === undefined || (link !== undefined && (link.name !== ifname || !link.sandbox))) return [];
+    const gateway = gateways.find(({ family }) => family === cidr.ip.family) ?? findIp(own ?? '');
+    return { address: cidr, ...(gateway ? { gateway } : {}) };
+  });
+  return sources.filter(
+    ({ address }, i) => i === sources.findIndex(one => sameIp(one.address.ip, address.ip)),
+  );
+}
+
+/** Rules and routes for every address, from what is there; planned twice, the second time finds the first's tables. */
+export function planSbr(sources: readonly Source[], options: SbrOptions, present: Present): SbrPlan {
+  const own = present.routes.filter(route => isMovable(route, present.index));
+  const tables = freeTables(present);
+  const plans = sources.map(source => {
+    const from = hostOf(source.address);
+    const found = present.rules.find(rule => isSourceRule(rule, from, options.table));
+    const table = found?.table ?? options.table ?? tables.next().value;
+    const routes = options.table === undefined ? routesFor(source, sources, options, own, present.index) : [];
+    return {
+      rule: { from, table, ...(found ? { priority: found.priority } : {}) },
+      known: found !== undefined,
+      routes: routes.map(route => ({ ...route, table })),
+    };
+  });
+  if (options.table !== undefined) return { sources: plans, leaving: [], hinted: [] };
+  const isOfOurs = ({ dst }: Route) => sources.some(({ address }) => address.ip.family === dst.ip.family);
+  const leaving = own.filter(route => isOfOurs(route) && !isLinkLocal(route));
+  if (!options.addSourceHints) return { sources: plans, leaving, hinted: [] };
+  return {
+    sources: plans,
+    leaving: leaving.filter(isGatewayed),
+    hinted: sources.flatMap(({ address }) => subnetRoute(address, present.index, true)),
+  };
+}
+
+/** Whether a rule is one of ours for the address: it asks for nothing else, and leads to the table, or to any of ours. */
+export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
+  if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
+  if (rule.to || rule.iif || rule.oif || rule.mark) return false;
+  return table === undefined
+    ? rule.table >= FIRST_TABLE && !RESERVED_TABLES.includes(rule.table)
+    : rule.table === table;
+}
+
+/** The address alone, as it stands in rules. */
+export function hostOf({ ip }: Cidr): Cidr {
+  return { ip, prefix: IP_BITS[ip.family] };
+}
+
+/** Tables that no rule and no route of either family mentions. */
+function* freeTables({ rules, routes }: Present): Generator<number, never> {
+  const used = new Set([...rules, ...routes].map(({ table }) => table ?? RT_TABLE_MAIN));
+  for (let table = FIRST_TABLE; ; table++) {
+    if (!used.has(table) && !RESERVED_TABLES.includes(table)) yield table;
+  }
+}
+
+/** Routes of the main table that use this interface and no other. */
+function isMovable({ table, oif, ways = [] }: Route, index: number): boolean {
+  return (table ?? RT_TABLE_MAIN) === RT_TABLE_MAIN && oif === index && ways.every(way => way.oif === index);
+}
+
+function routesFor(
+  source: Source,
+  sources: readonly Source[],
+  options: SbrOptions,
+  own: readonly Route[],
+  index: number,
+): Route[] {
+  const { address, gateway } = source;
+  const { family } = address.ip;
+  const isStatic = options.gateways.some(ip => ip.family === family);
+  const copied = own.filter(route => belongs(route, source, sources) && !(isStatic && isDefault(route)));
+  const isNew = (route: Route) => !copied.some(one => sameDestination(one, route));
+  const subnet = subnetRoute(address, index, false).filter(isNew);
+  const way = gateway
+    ? [{ dst: { ip: { family, value: 0n }, prefix: 0 }, gateway, oif: index }].filter(isNew)
+    : [];
+  const onLink = copied.filter(route => !isGatewayed(route));
+  return [...onLink, ...subnet, ...copied.filter(isGatewayed), ...way];
+}
+
+/**
+ * Whether a route goes into the table of an address: its source or gateway lies in the address's subnet, or in nobody's;
+ * without either, unless it is the subnet of another address.
+ */
+function belongs(route: Route, { address }: Source, sources: readonly Source[]): boolean {
+  if (route.dst.ip.family !== address.ip.family) return false;
+  const gateways = [route.gateway, ...(route.ways ?? []).map(way => way.gateway)];
+  const hints = [route.source, ...gateways].filter(ip => ip !== undefined);
+  if (hints.some(ip => cidrContains(address, ip))) return true;
+  const others = sources.filter(one => one.address !== address);
+  if (hints.length > 0) return !others.some(other => hints.some(ip => cidrContains(other.address, ip)));
+  return !others.some(other => isSubnetOf(route, other.address)) || isSubnetOf(route, address);
+}
+
+/** What the kernel makes of an address by itself; an address of its own subnet has none. */
+function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
+  const { family } = address.ip;
+  if (address.prefix === IP_BITS[family]) return [];
+  const route = { dst: subnetOf(address), oif };
+  if (family === 4) return [{ ...route, source: address.ip, scope: RT_SCOPE_LINK }];
+  return [{ ...route, priority: IPV6_SUBNET_PRIORITY, ...(hint ? { source: address.ip } : {}) }];
+}
+
+function isSubnetOf({ dst }: Route, address: Cidr): boolean {
+  return dst.prefix === address.prefix && sameIp(networkOf(dst), networkOf(address));
+}
+
+function isGatewayed({ gateway, ways = [] }: Route): boolean {
+  return gateway !== undefined || ways.some(way => way.gateway !== undefined);
+}
+
+/** The kernel answers its neighbours by these; they belong to the interface, not to an address. */
+function isLinkLocal({ dst }: Route): boolean {
+  return dst.prefix >= LINK_LOCAL.prefix && cidrContains(LINK_LOCAL, dst.ip);
+}
+
+function isDefault({ dst }: Route): boolean {
+  return dst.prefix === 0;
+}
+
+function sameDestination(a: Route, b: Route): boolean {
+  return a.dst.prefix === b.dst.prefix && sameIp(networkOf(a.dst), networkOf(b.dst));
+}

@@ -1,0 +1,89 @@
+// What does sbr do for each verb?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { findCidr } from '../../src/net/cidr.ts';
+import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
+import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { withOpenFlock } from '../../src/sys/flock.ts';
+import { parseSbrConf, SbrConf } from './config.ts';
+import { addressesOf, applySbr, checkSbr, readPresent, removeSbr, requirePolicyRouting } from './kernel.ts';
+import { planSbr, type SbrPlan, type Source, sourcesOf } from './plan.ts';
+
+/** Longest wait for another attachment of the same pod. */
+const TURN_DEADLINE_MS = 30_000;
+
+/** Sends what leaves from an address of the pod out by the interface that has it. */
+export const sbr = definePlugin({
+  name: 'sbr',
+  config: SbrConf,
+  netns: 'required',
+
+  add(call) {
+    const sources = sourcesOfCall(call);
+    if (sources.length > 0) {
+      inTurn(call, () => {
+        applySbr(call, planOf(call, sources, getLink(call.container, call.env.ifname)));
+      });
+    }
+    return call.prevResult ?? {};
+  },
+
+  check(call) {
+    const sources = sourcesOfCall(call);
+    if (sources.length === 0) return;
+    const link = getLink(call.container, call.env.ifname);
+    checkSbr(link, planOf(call, sources, link), readPresent(call.container, link));
+  },
+
+  del(call) {
+    // Rules and routes go with the namespace.
+    if (call.findContainerNetns() === undefined) return;
+    inTurn(call, () => {
+      const link = findLink(call.container, call.env.ifname);
+      const reported = (call.prevResult?.ips ?? []).flatMap(({ address, interface: index }) => {
+        const own = index === undefined ? undefined : call.prevResult?.interfaces?.[index];
+        return own && own.name !== call.env.ifname ? [] : (findCidr(address)?.ip ?? []);
+      });
+      const { table } = call.conf;
+      removeSbr(
+        call.container,
+        link,
+        [...addressesOf(call.container, link), ...reported],
+        table || undefined,
+      );
+    });
+  },
+
+  gc: nothingToDo('rules and routes go with the namespace of the pod'),
+
+  status(call) {
+    parseSbrConf(call.conf);
+    try {
+      requirePolicyRouting(call.host);
+    } catch (cause) {
+      throw new CniError(ErrorCode.unavailable, `Cannot route by source: ${(cause as Error).message}`, {
+        cause,
+      });
+    }
+  },
+});
+
+function sourcesOfCall(call: Call<SbrConf>): Source[] {
+  const options = parseSbrConf(call.conf);
+  if (call.prevResult === undefined) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      'Cannot route by source: the request has no "prevResult"; put this link behind one that gives the pod an address',
+    );
+  }
+  return sourcesOf(call.prevResult, call.env.ifname, options);
+}
+
+function planOf(call: Call<SbrConf>, sources: readonly Source[], link: Link): SbrPlan {
+  return planSbr(sources, parseSbrConf(call.conf), readPresent(call.container, link));
+}
+
+/** Two attachments of one pod must not take the same table. */
+function inTurn(call: Call, work: () => void): void {
+  const { fd, path } = call.containerNetns;
+  withOpenFlock(fd, path, TURN_DEADLINE_MS, work);
+}

@@ -1,0 +1,27 @@
+// By what does the packet filter know an attachment?
+import { type Attachment, renderOwner } from '../cni/attachment.ts';
+import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
+
+/** A short handle for keys of sets, and a note for people in comments. */
+export interface FilterOwner {
+  readonly handle: string;
+  readonly note: string;
+}
+
+/** Handle and note of an attachment. */
+export function filterOwnerOf(attachment: Attachment): FilterOwner {
+  return filterOwnerOfNote(renderOwner(attachment, COMMENT_MAX_LENGTH));
+}
+
+/** The owner that a comment names. */
+export function filterOwnerOfNote(note: string): FilterOwner {
+  return { note, handle: handleOf(note) };
+}
+
+/** FNV-1a with 64 bits, as far as it fits the fifteen characters of an interface name, the only text type nft has. */
+function handleOf(note: string): string {
+  const mask = (1n << 64n) - 1n;
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(note)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & mask;
+  return hash.toString(16).padStart(16, '0').slice(-15);
+}

@@ -1,0 +1,50 @@
+// What happens to packets that no rule of a foreign chain decided about?
+import { Errno } from '../../sys/errno.ts';
+import { tolerating } from '../errors.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
+import type { NetlinkSocket } from '../socket.ts';
+import { chainMessage, HOOK } from './chain.ts';
+import { NF_DROP } from './data.ts';
+import { type NftFamily, NftMsg, nftRequest, renderTable, type Table } from './message.ts';
+
+/** A chain and the table it is in. */
+export interface ChainPlace {
+  readonly table: Table;
+  readonly chain: string;
+}
+
+/**
+ * Chains of whatever table that drop what none of their rules accepted at a hook. A packet has to get past every one:
+ * an accepting rule elsewhere does not count for them. Looks at all chains.
+ * Same as: `nft list chains`, filtered for `policy drop`
+ */
+export function listDroppingChains(socket: NetlinkSocket, hook: keyof typeof HOOK): ChainPlace[] {
+  const request = nftRequest('list chains', NftMsg.GETCHAIN, chainMessage, 'inet', {});
+  // The kernel lists one family only, unless it is asked for none.
+  const families = (['inet', 'ip', 'ip6'] as const).map(family => ({
+    ...request,
+    body: chainMessage.encode({ family: NFPROTO[family] }, {}),
+  }));
+  return families.flatMap(one =>
+    socket.dump(one).flatMap(body => {
+      const { header, attrs: own } = chainMessage.decode(body);
+      if (own.hook?.number !== HOOK[hook] || own.policy !== NF_DROP) return [];
+      const table = { family: familyName(header.family), name: own.table ?? '' };
+      return [{ table, chain: own.name ?? '' }];
+    }),
+  );
+}
+
+/** Whether a chain is there and drops what none of its rules decided about. Constant cost. */
+export function isDropping(socket: NetlinkSocket, { table, chain }: ChainPlace): boolean {
+  const op = `find chain "${chain}" of table ${renderTable(table)}`;
+  const values = { table: table.name, name: chain };
+  const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, values);
+  const [body] = tolerating([Errno.ENOENT], () => socket.request(request)) ?? [];
+  return body !== undefined && chainMessage.decode(body).attrs.policy === NF_DROP;
+}
+
+function familyName(number: number): NftFamily {
+  const families = Object.keys(NFPROTO) as NftFamily[];
+  return families.find(name => NFPROTO[name] === number) ?? 'inet';
+}

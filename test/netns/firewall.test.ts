@@ -1,0 +1,434 @@
+// Do packets reach the pods they may reach, and no others, and does nothing stay behind?
+
+import { expect, test } from 'bun:test';
+import {
+  type Container,
+  type Lab,
+  type Namespace,
+  type Outside,
+  type Row,
+  untilUp,
+  useLabs,
+} from '../helpers/netns.ts';
+import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
+import { describeRoot, requires, testNeeding } from '../helpers/skip.ts';
+import { LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
+import { ping } from '../helpers/traffic.ts';
+
+type BridgeName = 'br1' | 'br2';
+
+interface Pod extends Container {
+  readonly bridge: BridgeName;
+  readonly v4: string;
+  readonly v6: string;
+}
+
+interface Call {
+  readonly version?: string;
+  readonly network?: string;
+  readonly conf?: object;
+  readonly prevResult?: unknown;
+  readonly env?: Record<string, string>;
+}
+
+const SUBNETS = { br1: { v4: '10.9.1', v6: 'fd00:9:1:' }, br2: { v4: '10.9.2', v6: 'fd00:9:2:' } } as const;
+const FAMILIES = ['v4', 'v6'] as const;
+const VERSIONS = SPEC_VERSIONS.filter(version => version >= '0.4.0');
+const TABLES = { ignoreTables: ['inet catena_firewall', 'bridge catena_firewall'] };
+
+describeRoot(
+  'firewall',
+  () => {
+    const createLab = useLabs();
+
+    test.each(VERSIONS)('[%s] ADD lets packets pass, CHECK confirms, DEL takes it back', async version => {
+      const { lab, a } = await twoBridges(createLab);
+      const before = await lab.dump(lab.host, TABLES);
+      expect(await add(lab, a, { version })).toMatchObject({
+        exitCode: 0,
+        stderr: '',
+        result: prevResultOf(a, version),
+      });
+      const owner = `catena:podnet/${a.id}/eth0`;
+      expect(await elementsOf(lab)).toMatchObject({ pods4: [elem(owner, a.v4)], pods6: [elem(owner, a.v6)] });
+      expect(await check(lab, a, { version })).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
+      expect(await del(lab, a, { version })).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await elementsOf(lab)).toEqual({});
+      expect(await lab.dump(lab.host, TABLES)).toEqual(before);
+    });
+
+    test('[0.3.1] is refused, as by the reference', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      expect((await add(lab, a, { version: '0.3.1' })).error?.code).toBe(1);
+    });
+
+    test.each(FAMILIES)('ingressPolicy open: everybody reaches everybody by IP%s', async family => {
+      const { lab, outside, a, b, c } = await twoBridges(createLab);
+      for (const pod of [a, b, c]) expect((await add(lab, pod)).exitCode).toBe(0);
+      for (const from of [b, c, outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
+      expect(await ping(lab, a, outside.address[family])).toBe(true);
+    });
+
+    test.each(FAMILIES)('ingressPolicy same-bridge: no way between closed bridges by IP%s', async family => {
+      const { lab, outside, a, b, c } = await twoBridges(createLab);
+      for (const pod of [a, b, c]) await add(lab, pod, { conf: { ingressPolicy: 'same-bridge' } });
+      for (const from of [b, outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
+      expect(await ping(lab, a, outside.address[family])).toBe(true);
+      expect(await reaches(lab, c, a[family])).toBe(false);
+      expect(await reaches(lab, a, c[family])).toBe(false);
+      await del(lab, c);
+      await add(lab, c);
+      // An open network's pods are everybody's, and the last closed one opened its bridge again.
+      expect(await ping(lab, a, c[family])).toBe(true);
+      expect(await ping(lab, c, a[family])).toBe(true);
+    });
+
+    test.each(FAMILIES)('ingressPolicy isolated: not even the neighbours come in by IP%s', async family => {
+      const { lab, outside, a, b, c } = await twoBridges(createLab);
+      for (const filtered of ['1', '0']) {
+        await setBridgeFilter(lab, filtered);
+        for (const pod of [a, b, c]) await add(lab, pod, { conf: { ingressPolicy: 'isolated' } });
+        for (const from of [outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
+        expect(await ping(lab, a, outside.address[family])).toBe(true);
+        for (const from of [b, c]) expect(await reaches(lab, from, a[family])).toBe(false);
+        for (const pod of [a, b, c]) await del(lab, pod);
+        for (const from of [b, c]) expect(await ping(lab, from, a[family])).toBe(true);
+      }
+    });
+
+    test('a pod cannot come in under an address that is nobody’s', async () => {
+      const { lab, a, c } = await twoBridges(createLab);
+      for (const pod of [a, c]) await add(lab, pod, { conf: { ingressPolicy: 'same-bridge' } });
+      await lab.ip(c, 'addr', 'add', '192.0.2.77/32', 'dev', 'lo');
+      await lab.ip(lab.host, 'route', 'add', '192.0.2.77', 'via', c.v4, 'dev', 'br2');
+      expect(await reaches(lab, c, a.v4, '-I', '192.0.2.77')).toBe(false);
+    });
+
+    test('of one bridge with both policies, each pod keeps its own', async () => {
+      const { lab, a, b, c } = await twoBridges(createLab);
+      await add(lab, a, { network: 'one', conf: { ingressPolicy: 'same-bridge' } });
+      await add(lab, b, { network: 'two', conf: { ingressPolicy: 'isolated' } });
+      expect(await reaches(lab, a, b.v4)).toBe(false);
+      const third = await addPod(lab, 'br1', 4);
+      expect(await ping(lab, third, a.v4)).toBe(true);
+      await add(lab, c, { conf: { ingressPolicy: 'same-bridge' } });
+      await del(lab, b, { network: 'two' });
+      expect(await reaches(lab, c, a.v4)).toBe(false);
+    });
+
+    test('the operator’s chain goes first, and outlives what we rewrite', async () => {
+      const { lab, outside, a, b } = await twoBridges(createLab);
+      await add(lab, a);
+      await nft(lab, `add rule inet catena_firewall admin ip daddr ${a.v4} drop`);
+      expect(await reaches(lab, outside, a.v4)).toBe(false);
+      await nft(lab, 'flush chain inet catena_firewall forward');
+      expect((await check(lab, a)).error?.msg).toContain('rules of chain "forward" are not ours');
+      await add(lab, b);
+      expect((await check(lab, a)).exitCode).toBe(0);
+      expect(await reaches(lab, outside, a.v4)).toBe(false);
+      expect(await ping(lab, outside, b.v4)).toBe(true);
+    });
+
+    test('ADD twice is ADD once, and another policy replaces the earlier one', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      await add(lab, a, { conf: { ingressPolicy: 'isolated' } });
+      const once = await elementsOf(lab);
+      expect(once).toMatchObject({
+        closed: ['br1'],
+        tally: [['br1', 2]],
+        isolated4: [{}],
+        ingress6: [[{}, {}]],
+      });
+      expect((await add(lab, a, { conf: { ingressPolicy: 'isolated' } })).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual(once);
+      expect((await add(lab, a, { conf: { ingressPolicy: 'same-bridge' } })).exitCode).toBe(0);
+      expect(Object.keys(await elementsOf(lab))).not.toContain('isolated4');
+      expect((await add(lab, a)).exitCode).toBe(0);
+      expect(Object.keys(await elementsOf(lab)).sort()).toEqual(['claims4', 'claims6', 'pods4', 'pods6']);
+    });
+
+    test('ADD evicts whoever had the address of the pod before, whose late DEL harms nobody', async () => {
+      const { lab, a, b } = await twoBridges(createLab);
+      await add(lab, a, { conf: { ingressPolicy: 'isolated' } });
+      const prevResult = prevResultOf({ ...b, v4: a.v4, v6: a.v6 });
+      expect((await add(lab, b, { prevResult })).exitCode).toBe(0);
+      const owners = JSON.stringify(await elementsOf(lab)).match(/catena:[^"]*/g);
+      expect([...new Set(owners)]).toEqual([`catena:podnet/${b.id}/eth0`]);
+      expect((await del(lab, a)).exitCode).toBe(0);
+      expect((await check(lab, b, { prevResult })).exitCode).toBe(0);
+    });
+
+    test('many ADDs and DELs at once leave the right count', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const pods = Array.from({ length: 8 }, (_, i) => ({
+        ...a,
+        id: `${a.id}x${i}`,
+        v4: `10.9.1.${50 + i}`,
+        v6: `fd00:9:1::${50 + i}`,
+      }));
+      const closed = { conf: { ingressPolicy: 'same-bridge' } };
+      const added = await Promise.all(pods.map(pod => add(lab, pod, closed)));
+      expect(added.map(({ exitCode, stdout }) => (exitCode ? stdout : ''))).toEqual(Array(8).fill(''));
+      expect((await elementsOf(lab)).tally).toEqual([['br1', 16]]);
+      await Promise.all(pods.map(pod => del(lab, pod)));
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
+    test('DEL needs nothing but the name of the attachment, and may come twice or for nothing', async () => {
+      const { lab, a, b } = await twoBridges(createLab);
+      expect((await del(lab, a)).exitCode).toBe(0);
+      for (const pod of [a, b]) await add(lab, pod, { conf: { ingressPolicy: 'isolated' } });
+      expect((await del(lab, { ...a, path: '' })).exitCode).toBe(0);
+      expect((await elementsOf(lab)).pods4).toEqual([elem(`catena:podnet/${b.id}/eth0`, b.v4)]);
+      expect((await del(lab, a)).exitCode).toBe(0);
+      const bad = { backend: 'nope', ingressPolicy: 'nope' };
+      expect((await del(lab, b, { conf: bad })).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
+    test('DEL of one network leaves the same container in another alone', async () => {
+      const { lab, a, b } = await twoBridges(createLab);
+      await add(lab, a, { network: 'one' });
+      await add(lab, { ...a, v4: b.v4, v6: b.v6 }, { network: 'two' });
+      await del(lab, a, { network: 'one' });
+      expect((await elementsOf(lab)).pods4).toEqual([elem(`catena:two/${a.id}/eth0`, b.v4)]);
+    });
+
+    test('CHECK names what is missing or was changed, and ADD puts it back', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const isolated = { conf: { ingressPolicy: 'isolated' } };
+      const t = 'inet catena_firewall';
+      const cases: [string, string][] = [
+        [`delete element ${t} pods4 { ${a.v4} }`, `{ ${a.v4} } of "pods4" is missing`],
+        [`delete element ${t} home6 { ${a.v6} . "br1" }`, 'of "home6" is missing'],
+        [`delete element ${t} ingress4 { ${a.v4} }`, 'of "ingress4" is missing'],
+        [`delete element ${t} closed { "br1" }`, '{ br1 } of "closed" is missing'],
+        [`delete element ${t} tally { "br1" }`, '{ br1 } of "tally" is missing'],
+        [`delete element bridge catena_firewall isolated4 { ${a.v4} }`, 'of "isolated4" is missing'],
+        [`flush chain ${t} isolated`, 'rules of chain "isolated" are not ours'],
+        [`insert rule ${t} forward accept`, 'rules of chain "forward" are not ours'],
+        ['delete table bridge catena_firewall', 'is missing'],
+        [`delete table ${t}`, 'is missing'],
+        ['flush ruleset', 'is missing'],
+      ];
+      for (const [command, words] of cases) {
+        expect((await add(lab, a, isolated)).exitCode).toBe(0);
+        expect(await check(lab, a, isolated)).toMatchObject({ exitCode: 0 });
+        await nft(lab, command);
+        const checked = await check(lab, a, isolated);
+        expect(checked).toMatchObject({ exitCode: 1, error: { code: 999 } });
+        expect(checked.error?.msg).toContain(words);
+      }
+    });
+
+    test('GC removes what is not valid, of its own network only', async () => {
+      const { lab, a, b, c } = await twoBridges(createLab);
+      const closed = { conf: { ingressPolicy: 'isolated' } };
+      await add(lab, a, closed);
+      await add(lab, b, closed);
+      await add(lab, c, { ...closed, network: 'other' });
+      const before = await elementsOf(lab);
+      expect((await gc(lab, [a, b])).exitCode).toBe(0);
+      expect(await elementsOf(lab)).toEqual(before);
+      expect((await gc(lab, [a])).exitCode).toBe(0);
+      const after = await elementsOf(lab);
+      expect(after.pods4).toHaveLength(2);
+      expect(after.tally?.map(row => `${row[0]} ${row[1]}`).sort()).toEqual(['br1 2', 'br2 2']);
+      expect((await check(lab, a, closed)).exitCode).toBe(0);
+      expect((await check(lab, b, closed)).exitCode).toBe(1);
+    });
+
+    test('bad input is refused before anything is touched', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const lonely = { ...prevResultOf(a), interfaces: [{ name: 'eth0', sandbox: a.path }] };
+      const cases: [Call, number, string][] = [
+        [{ conf: { backend: 'pf' } }, 7, '"pf"'],
+        [{ conf: { backend: 'firewalld' } }, 2, 'firewalld'],
+        [{ conf: { ingressPolicy: 'closed' } }, 7, '"closed"'],
+        [{ conf: { ingressPolicy: 'isolated' }, prevResult: lonely }, 7, 'no interface'],
+        [{ prevResult: undefined }, 7, 'prevResult'],
+      ];
+      for (const [call, code, words] of cases) {
+        const refused = await add(lab, a, call);
+        expect(refused).toMatchObject({ exitCode: 1, error: { code } });
+        expect(refused.error?.msg).toContain(words);
+      }
+      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+    });
+
+    test('ADD takes the empty backend of Podman’s list, and passes on a result without addresses', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      expect((await add(lab, a, { conf: { backend: '' } })).exitCode).toBe(0);
+      const none = { cniVersion: LATEST_SPEC_VERSION, ips: [] };
+      const trace = { CATENA_NETLINK_TRACE: '1' };
+      expect(await add(lab, a, { prevResult: none, env: trace })).toMatchObject({ exitCode: 0, stderr: '' });
+    });
+
+    test('CHECK and STATUS warn of a foreign table that drops', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      await nft(
+        lab,
+        'add table ip other',
+        'add chain ip other fw { type filter hook forward priority 0; policy drop; }',
+      );
+      await add(lab, a);
+      const words = expect.stringMatching(/chain .*fw.* of table .*ip other.* drops forwarded packets/);
+      expect(await check(lab, a)).toMatchObject({ exitCode: 0, stderr: words });
+      expect(await status(lab)).toMatchObject({ exitCode: 0, stderr: words });
+    });
+
+    test('STATUS asks the kernel and leaves nothing', async () => {
+      const { lab } = await twoBridges(createLab);
+      for (const ingressPolicy of ['open', 'isolated']) {
+        expect(await status(lab, { ingressPolicy })).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
+      }
+      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+      expect((await status(lab, { ingressPolicy: 'closed' })).error?.code).toBe(7);
+      await nft(
+        lab,
+        'add table inet catena_firewall',
+        'add set inet catena_firewall pods4 { type ipv6_addr; }',
+      );
+      expect(await status(lab)).toMatchObject({ exitCode: 1, error: { code: 50 } });
+    });
+
+    testNeeding(
+      'STATUS without the right to change the packet filter is code 50',
+      async () => {
+        const lab = await createLab();
+        const argv = ['setpriv', '--reuid', '65534', '--clear-groups', `${BIN_DIR}/firewall`];
+        const { stdout, exitCode } = await lab.run(lab.host, argv, {
+          env: { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR },
+          stdin: JSON.stringify(confOf({})),
+        });
+        expect(exitCode).toBe(1);
+        expect(JSON.parse(stdout)).toMatchObject({ code: 50, msg: expect.stringContaining('EPERM') });
+      },
+      requires('setpriv'),
+    );
+  },
+  requires('ip', 'nft', 'ping'),
+);
+
+interface Scene {
+  readonly lab: Lab;
+  readonly outside: Outside;
+  /** On the first bridge. */
+  readonly a: Pod;
+  /** On the first bridge, too. */
+  readonly b: Pod;
+  /** On the second bridge. */
+  readonly c: Pod;
+}
+
+/** Pods on two bridges made by hand, and a namespace beyond the host. */
+async function twoBridges(createLab: () => Promise<Lab>): Promise<Scene> {
+  const lab = await createLab();
+  // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
+  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
+  const outside = await lab.outside();
+  for (const bridge of ['br1', 'br2'] as const) {
+    const { v4, v6 } = SUBNETS[bridge];
+    await lab.ip(lab.host, 'link', 'add', bridge, 'type', 'bridge');
+    await lab.ip(lab.host, 'addr', 'add', `${v4}.1/24`, 'dev', bridge);
+    await lab.ip(lab.host, 'addr', 'add', `${v6}:1/64`, 'dev', bridge, 'nodad');
+    await lab.ip(lab.host, 'link', 'set', bridge, 'up');
+  }
+  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+  const [a, b] = [await addPod(lab, 'br1', 2), await addPod(lab, 'br1', 3)];
+  return { lab, outside, a, b, c: await addPod(lab, 'br2', 2) };
+}
+
+async function addPod(lab: Lab, bridge: BridgeName, number: number): Promise<Pod> {
+  const { v4, v6 } = SUBNETS[bridge];
+  const pod = { ...(await lab.container()), bridge, v4: `${v4}.${number}`, v6: `${v6}:${number}` };
+  const port = `${bridge}pod${number}`;
+  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
+  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
+  await lab.ip(lab.host, 'link', 'set', port, 'master', bridge, 'up');
+  await lab.ip(pod, 'link', 'set', 'lo', 'up');
+  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
+  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
+  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
+  await lab.ip(pod, 'route', 'add', 'default', 'via', `${v4}.1`);
+  await lab.ip(pod, 'route', 'add', 'default', 'via', `${v6}:1`);
+  for (const device of [port, bridge]) await untilUp(lab.host, device);
+  return pod;
+}
+
+/** Whether one echo request is answered: for those that should not be. */
+async function reaches(lab: Lab, from: Namespace, address: string, ...options: string[]): Promise<boolean> {
+  const argv = ['ping', '-n', '-q', '-c', '1', '-W', '1', ...options, address];
+  return (await lab.run(from, argv)).exitCode === 0;
+}
+
+async function setBridgeFilter(lab: Lab, value: string): Promise<void> {
+  for (const key of ['iptables', 'ip6tables']) {
+    // Only there when the kernel can send bridged packets through the packet filter at all.
+    await lab.run(lab.host, ['sysctl', '-w', `net.bridge.bridge-nf-call-${key}=${value}`]);
+  }
+}
+
+/** Commands of nft, as one transaction. */
+async function nft(lab: Lab, ...commands: string[]): Promise<void> {
+  const stdin = commands.map(command => `${command}\n`).join('');
+  expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0, stderr: '' });
+}
+
+function prevResultOf(pod: Pod, version: string = LATEST_SPEC_VERSION): object {
+  const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
+  return {
+    cniVersion: version,
+    interfaces: [{ name: pod.bridge }, { name: 'port' }, { name: 'eth0', sandbox: pod.path }],
+    ips: [
+      { ...family[0], address: `${pod.v4}/24`, interface: 2 },
+      { ...family[1], address: `${pod.v6}/64`, interface: 2 },
+    ],
+  };
+}
+
+function confOf(
+  { version = LATEST_SPEC_VERSION, network = 'podnet', conf }: Call,
+  more: object = {},
+): object {
+  return { cniVersion: version, name: network, type: 'firewall', ...more, ...conf };
+}
+
+function add(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
+  const prevResult = 'prevResult' in call ? call.prevResult : prevResultOf(pod, call.version);
+  const { env = {} } = call;
+  return lab.plugin('firewall', { command: 'ADD', container: pod, conf: confOf(call), prevResult, env });
+}
+
+function check(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
+  const prevResult = call.prevResult ?? prevResultOf(pod, call.version);
+  return lab.plugin('firewall', { command: 'CHECK', container: pod, conf: confOf(call), prevResult });
+}
+
+function del(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
+  return lab.plugin('firewall', { command: 'DEL', container: pod, conf: confOf(call) });
+}
+
+function gc(lab: Lab, valid: Pod[]): Promise<PluginReply> {
+  const attachments = valid.map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
+  const conf = confOf({}, { 'cni.dev/valid-attachments': attachments });
+  return lab.plugin('firewall', { command: 'GC', conf });
+}
+
+function status(lab: Lab, conf: object = {}): Promise<PluginReply> {
+  return lab.plugin('firewall', { command: 'STATUS', conf: confOf({ conf }) });
+}
+
+/** The elements of every set that has some. */
+async function elementsOf(lab: Lab): Promise<Record<string, Row[]>> {
+  const rows = await lab.nft(lab.host, 'list', 'ruleset');
+  const sets = rows
+    .flatMap(row => row.map ?? row.set ?? [])
+    .filter(set => set.table === 'catena_firewall' && set.elem);
+  return Object.fromEntries(sets.map(set => [set.name, set.elem]));
+}
+
+function elem(comment: string, val: unknown): Row {
+  return { elem: { val, comment } };
+}
