@@ -8,18 +8,28 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import {
   addNetwork,
+  addPlugin,
   CniError,
   checkNetwork,
+  checkPlugin,
   collectGarbage,
   convertResult,
   deleteNetwork,
+  deletePlugin,
+  findCachedResult,
+  findFrozenNetwork,
   listAttachments,
+  listNetworks,
   listPluginVersions,
   loadFile,
-  listNetworks,
+  loadNetwork,
   networkStatus,
+  parsePlugin,
+  planGarbage,
+  pluginVersion,
   SPEC_VERSIONS,
   startPlugin,
+  validateNetwork,
 } from '../../dist/lib/index.js';
 
 const PLUGINS = fileURLToPath(new URL('../fixtures/plugins', import.meta.url));
@@ -56,14 +66,71 @@ describe('the library under Node', () => {
     const list = load(noop('one', { ReportResult: RESULT }), noop('two', { ReportResult: 'INJECT-DNS' }));
     const result = await addNetwork(list, attachment, runtime);
     assert.deepEqual(result, { ...RESULT, dns: { nameservers: ['1.2.3.4'] } });
-    assert.deepEqual(listAttachments(runtime.cacheDir, 'testnet')[0].result, result);
+    assert.deepEqual(listAttachments(runtime.cacheDir).attachments[0].result, result);
+    assert.deepEqual(findCachedResult(list, attachment, runtime), result);
+    assert.deepEqual(findFrozenNetwork({ network: 'testnet', ...attachment }, runtime), list);
+    assert.equal(planGarbage(list, { all: true }, runtime).stale.length, 1);
     await checkNetwork(list, attachment, runtime);
     await networkStatus(list, runtime);
     await collectGarbage(list, { valid: [{ containerID: 'c1', ifname: 'eth0' }] }, runtime);
     await deleteNetwork(list, attachment, runtime);
-    assert.deepEqual(listAttachments(runtime.cacheDir, 'testnet'), []);
+    assert.deepEqual(listAttachments(runtime.cacheDir), { attachments: [], damaged: [] });
     const verbs = ['ADD', 'CHECK', 'STATUS', 'GC'].flatMap(verb => [`${verb} one`, `${verb} two`]);
     assert.deepEqual(order(), [...verbs, 'DEL two', 'DEL one']);
+  });
+
+  test('runs a single plugin, and any function in place of a process', async () => {
+    const plugin = parsePlugin(JSON.stringify({ name: 'single', cniVersion: '1.1.0', type: 'mine' }));
+    const verbs = [];
+    const inProcess = {
+      ...runtime,
+      find: type => `/nowhere/${type}`,
+      exec({ path, env, request }) {
+        verbs.push(`${env.CNI_COMMAND} ${path} ${JSON.parse(request).name}`);
+        return { stdout: JSON.stringify(RESULT) };
+      },
+    };
+    assert.deepEqual(await addPlugin(plugin, attachment, inProcess), RESULT);
+    await checkPlugin(plugin, attachment, inProcess);
+    await deletePlugin(plugin, attachment, inProcess);
+    assert.deepEqual(
+      verbs,
+      ['ADD', 'CHECK', 'DEL'].map(verb => `${verb} /nowhere/mine single`),
+    );
+  });
+
+  test('gives every link a span of the trace, and does one operation after the other', async () => {
+    const list = load(noop('one', {}));
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const spans = [];
+    const traced = {
+      ...runtime,
+      env: { ...process.env, TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01` },
+      onLink: ({ span }) => spans.push(span),
+    };
+    await Promise.all([addNetwork(list, attachment, traced), deleteNetwork(list, attachment, traced)]);
+    assert.deepEqual(order(), ['ADD one', 'DEL one']);
+    assert.deepEqual(
+      spans.map(({ traceId }) => traceId),
+      [trace, trace],
+    );
+    assert.notEqual(spans[0].spanId, spans[1].spanId);
+  });
+
+  test('bounds what a link prints, and does not wait for a grandchild that holds its output', async () => {
+    const started = (name, env) =>
+      startPlugin({
+        path: path.join(PLUGINS, name),
+        env: { PATH: process.env.PATH, ...env },
+        deadlineMs: 30_000,
+      });
+    const huge = await started('garbage', { GARBAGE: 'huge' }).send('{}');
+    assert.deepEqual([huge.ended, huge.stdout.length], ['output', 16 * 1024 * 1024]);
+    const pids = path.join(dir, 'pids');
+    const held = await started('hang', { HANG_PIDS: pids, HANG_DETACH: '1' }).send('{}');
+    assert.equal(held.exitCode, 0);
+    assert.equal(JSON.parse(held.stdout).cniVersion, '1.1.0');
+    process.kill(Number(fs.readFileSync(pids, 'utf8').trim().split(' ')[1]), 'SIGKILL');
   });
 
   test('undoes a failed ADD and tells which link failed', async () => {
@@ -107,6 +174,8 @@ describe('the library under Node', () => {
   test('asks plugins for their versions and converts results', async () => {
     const [{ supportedVersions }] = await listPluginVersions(load({ type: 'noop' }), runtime);
     assert.deepEqual(supportedVersions, [...SPEC_VERSIONS]);
+    assert.deepEqual((await pluginVersion('noop', runtime)).supportedVersions, [...SPEC_VERSIONS]);
+    assert.equal((await validateNetwork(loadNetwork(dir, 'testnet'), runtime)).highestCommon, '1.1.0');
     assert.deepEqual(convertResult(RESULT, '0.4.0').ips, [{ version: '4', address: '10.1.0.2/24' }]);
   });
 });
