@@ -285,6 +285,23 @@ describe('failure', () => {
     });
   });
 
+  test('of a link that prints 100 MB takes no such memory', async () => {
+    configure([{ type: 'garbage' }]);
+    const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS, '--json'], {
+      env: {
+        ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS, GARBAGE: 'huge' },
+        CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir,
+      },
+      stderr: 'pipe',
+    });
+    expect(JSON.parse(await tool.stderr.text()).msg).toBe(
+      'Plugin "garbage" printed more than 16 MiB: it was ended',
+    );
+    expect(await tool.exited).toBe(1);
+    // About 80 MiB of it is the executable and its runtime.
+    expect((tool.resourceUsage()?.maxRSS ?? Infinity) / 1024 ** 2).toBeLessThan(250);
+  });
+
   test('by a deadline of the verb names the signal that ended the link', async () => {
     configure([{ type: 'hang' }]);
     const env = { HANG_ON: 'ADD' };

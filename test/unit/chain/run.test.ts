@@ -9,7 +9,13 @@ import type { LinkEvent } from '../../../src/chain/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { SPEC_VERSIONS } from '../../../src/cni/version.ts';
-import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+import {
+  ATTACHMENT,
+  FIXTURE_PLUGINS,
+  listOf,
+  makeNoopChain,
+  type NoopChain,
+} from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
 beforeEach(() => {
@@ -228,6 +234,7 @@ describe('addNetwork()', () => {
     ['nothing', 6, 'Cannot decode output of plugin "garbage": it printed no result'],
     ['text', 6, 'Cannot decode output of plugin "garbage": '],
     ['array', 6, 'Cannot decode output of plugin "garbage": expected a JSON object, found an array'],
+    ['two', 6, 'Cannot decode output of plugin "garbage": '],
     ['huge', 0, 'Plugin "garbage" printed more than 16 MiB'],
   ])('undoes when a link prints %s', async (GARBAGE, code, message) => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'garbage' }]);
@@ -235,7 +242,12 @@ describe('addNetwork()', () => {
     const error = await errorOf(addNetwork(list, ATTACHMENT, runtime));
     expect(error.code).toBe(code);
     expect(error.message).toContain(message);
-    expect(error.link).toMatchObject({ link: 'garbage', index: 1 });
+    expect(error.link).toMatchObject({
+      ...{ network: 'testnet', link: 'garbage', index: 1, verb: 'ADD' },
+      executable: path.join(FIXTURE_PLUGINS, 'garbage'),
+      durationMs: expect.any(Number),
+      ...(GARBAGE === 'huge' ? { signal: 'SIGTERM', ended: 'output' } : { exitCode: 0 }),
+    });
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   });
 
