@@ -1,5 +1,6 @@
 // Which options does the bridge link take, and which combinations make no sense?
 import * as z from 'zod/mini';
+import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
@@ -57,16 +58,6 @@ export const BridgeConf = z.extend(PluginConfig, {
 });
 export type BridgeConf = z.output<typeof BridgeConf>;
 
-/** Packet filters that can masquerade, the usual one first. */
-export const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
-
-/** The packet filter to masquerade with. */
-export function backendOf({
-  ipMasqBackend,
-}: Pick<BridgeConf, 'ipMasqBackend'>): (typeof MASQ_BACKENDS)[number] {
-  return MASQ_BACKENDS.find(name => name === ipMasqBackend) ?? MASQ_BACKENDS[0];
-}
-
 /** Name of the interface that carries the gateway's addresses of a VLAN, on a bridge with `vlan`. */
 export function gatewayPortName({ bridge, vlan }: Pick<BridgeConf, 'bridge' | 'vlan'>): string {
   return `${bridge}.${vlan}`;
@@ -95,10 +86,7 @@ function findProblem(conf: BridgeConf): string | undefined {
   if (conf.disableContainerInterface && conf.ipam?.type) {
     return '"disableContainerInterface" leaves no interface for the addresses of "ipam"; remove one of them';
   }
-  if (ipMasqBackend !== undefined && !MASQ_BACKENDS.some(name => name === ipMasqBackend)) {
-    return `"ipMasqBackend" is "${ipMasqBackend}", expected "${MASQ_BACKENDS.join('" or "')}"`;
-  }
-  return undefined;
+  return findBackendProblem(ipMasqBackend);
 }
 
 function findVlanProblem(conf: BridgeConf): string | undefined {

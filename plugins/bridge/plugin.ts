@@ -1,6 +1,7 @@
 // What does the bridge link do for each verb?
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
+import { backendOf } from '../../src/attach/masq-backend.ts';
 import {
   checkMasquerading,
   startMasquerading,
@@ -14,7 +15,7 @@ import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { attach } from './attach.ts';
 import { checkAttachment } from './check.ts';
-import { BridgeConf, backendOf, validateBridgeConf } from './config.ts';
+import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { removeReferenceMacspoof } from './kernel/macspoof-reference.ts';

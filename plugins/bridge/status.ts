@@ -1,12 +1,13 @@
 // Could ADD connect a container now?
 import { stuckFamilies } from '../../src/attach/forwarding.ts';
+import { backendOf } from '../../src/attach/masq-backend.ts';
 import { probeMasquerading } from '../../src/attach/masquerading.ts';
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
 import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { type BridgeConf, backendOf, gatewayPortName, wantsGateway } from './config.ts';
+import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
 import { requireBridge } from './kernel/bridge.ts';
 import { probeMacspoof } from './kernel/macspoof.ts';
 

@@ -1,14 +1,18 @@
 // Which options does the ptp link take, and which make no sense?
 import * as z from 'zod/mini';
+import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 
-/** Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. */
+/**
+ * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Values that make no sense are left
+ * to {@link validatePtpConf}: DEL must work with them.
+ */
 export const PtpConf = z.extend(PluginConfig, {
   /** Masquerade what the container sends beyond its own subnet. */
   ipMasq: z._default(z.boolean(), false),
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
-  ipMasqBackend: z.optional(z.enum(['nftables', 'iptables'])),
+  ipMasqBackend: z.optional(z.string()),
   /** MTU in bytes of both veth ends; 0 leaves the kernel's default. */
   mtu: z._default(z.int(), 0),
 });
@@ -23,6 +27,8 @@ export function validatePtpConf(conf: PtpConf): string {
   if (conf.mtu < 0 || conf.mtu > 65535) {
     throw invalid(`"mtu" is ${conf.mtu}, expected 68 to 65535, or 0 for the default`);
   }
+  const problem = findBackendProblem(conf.ipMasqBackend);
+  if (problem) throw invalid(problem);
   if (conf.ipam?.type) return conf.ipam.type;
   throw invalid('"ipam.type" is missing, and a link between two points is nothing without addresses');
 }

@@ -1,13 +1,14 @@
 // What does the ptp link do for each verb?
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
+import { backendOf } from '../../src/attach/masq-backend.ts';
 import {
-  checkMasquerade,
-  ensureMasquerade,
-  removeMasquerade,
-  removeStaleMasquerade,
-} from '../../src/attach/masquerade.ts';
-import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+  checkMasquerading,
+  startMasquerading,
+  stopMasquerading,
+  stopStaleMasquerading,
+} from '../../src/attach/masquerading.ts';
+import { validAttachmentsOf } from '../../src/attach/owner.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
@@ -17,6 +18,7 @@ import { PtpConf, validatePtpConf } from './config.ts';
 import { connect } from './kernel.ts';
 import { planFromResult, planPtp } from './plan.ts';
 import { renderConnection } from './report.ts';
+import { probePtp } from './status.ts';
 
 /** Connects a container to the host, with the host as its only neighbour. */
 export const ptp = definePlugin({
@@ -30,16 +32,9 @@ export const ptp = definePlugin({
     const ipam = (await askIpam(call)) ?? {};
     const plan = planPtp(ipam, type);
     const pair = connect(call, plan);
-    if (conf.ipMasq) {
-      const owner = attachmentOf(call);
-      call.onFailure('stop masquerading', () => removeMasquerade(call.hostNft, owner));
-      ensureMasquerade(
-        call.hostNft,
-        owner,
-        plan.ips.map(({ cidr }) => cidr),
-      );
-    }
-    ensureForwarding(plan.ips.map(({ cidr }) => cidr.ip));
+    const cidrs = plan.ips.map(({ cidr }) => cidr);
+    if (conf.ipMasq) startMasquerading(call, backendOf(conf), cidrs);
+    ensureForwarding(cidrs.map(({ ip }) => ip));
     return renderConnection(call, pair, ipam, plan);
   },
 
@@ -53,9 +48,9 @@ export const ptp = definePlugin({
     const plan = planFromResult(prevResult, type);
     checkConnection(call, prevResult, plan);
     if (!conf.ipMasq) return;
-    checkMasquerade(
-      call.hostNft,
-      attachmentOf(call),
+    checkMasquerading(
+      call,
+      backendOf(conf),
       plan.ips.map(({ cidr }) => cidr),
     );
   },
@@ -65,7 +60,7 @@ export const ptp = definePlugin({
     // The address goes back last: nobody else may get it while something still points to it.
     await tryAll([
       () => removePair(call),
-      () => removeMasquerade(call.hostNft, attachmentOf(call)),
+      () => stopMasquerading(call),
       () => (type ? call.delegate(type).del() : undefined),
     ]);
   },
@@ -76,12 +71,14 @@ export const ptp = definePlugin({
     if (valid === undefined) return;
     await tryAll([
       () => removeStalePairs(call, valid),
-      () => removeStaleMasquerade(call.hostNft, call.network, valid),
+      () => stopStaleMasquerading(call, valid),
       () => (type ? call.delegate(type).gc() : undefined),
     ]);
   },
 
   async status(call) {
-    await call.delegate(validatePtpConf(call.conf)).status();
+    const type = validatePtpConf(call.conf);
+    probePtp(call);
+    await call.delegate(type).status();
   },
 });

@@ -7,6 +7,7 @@ import { tryOut } from '../netlink/nft/batch.ts';
 import { addTable } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
 import { tryAll } from '../plugin/try-all.ts';
+import type { MasqBackend } from './masq-backend.ts';
 import { checkMasquerade, ensureMasquerade, removeMasquerade, removeStaleMasquerade } from './masquerade.ts';
 import {
   checkIptablesMasquerade,
@@ -22,9 +23,6 @@ import {
 import { TABLE } from './masquerade-skeleton.ts';
 import { attachmentOf } from './owner.ts';
 import { listPairs } from './veth.ts';
-
-/** Packet filters that can masquerade. */
-export type MasqBackend = 'nftables' | 'iptables';
 
 /** Masquerades what the addresses send beyond their subnets. Registers its own undoing. */
 export function startMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Cidr[]): void {

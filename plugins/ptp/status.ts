@@ -1,0 +1,23 @@
+// Could ADD connect a container now?
+import { stuckFamilies } from '../../src/attach/forwarding.ts';
+import { backendOf } from '../../src/attach/masq-backend.ts';
+import { probeMasquerading } from '../../src/attach/masquerading.ts';
+import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
+import { requireLinkKind } from '../../src/netlink/rtnl/supported.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import type { PtpConf } from './config.ts';
+
+/**
+ * Looks for what would keep ADD from succeeding: veth pairs, the packet filter, forwarding. Changes nothing. Which
+ * families the next container has is up to the IPAM plugin: one of them is enough.
+ * @throws CniError 50
+ */
+export function probePtp(call: Call<PtpConf>): void {
+  try {
+    requireLinkKind(call.host, 'veth');
+    if (call.conf.ipMasq) probeMasquerading(call, backendOf(call.conf));
+    if (stuckFamilies().length === 2) throw new Error('forwarding is off and cannot be turned on');
+  } catch (cause) {
+    throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
+  }
+}
