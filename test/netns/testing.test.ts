@@ -196,6 +196,34 @@ describeRoot('testing', () => {
       });
     });
 
+    test('ptp with host-local, for a container that has IPv6 turned off', async () => {
+      await withHost(async host => {
+        const { bridge: _, isDefaultGateway: __, hairpinMode: ___, ipam, ...rest } = bridgeConf(host);
+        const routes = [{ dst: '0.0.0.0/0' }, { dst: '::/0' }];
+        const conf = { ...rest, type: 'ptp', mtu: 1400, ipam: { ...ipam, routes } };
+        const [earlier, container] = [host.container(), host.container()];
+        // What all networks share stays when the first container goes: forwarding, and the rules behind masquerading.
+        for (const verb of ['ADD', 'DEL']) {
+          await host.call(`${BIN_DIR}/ptp`, verb, { conf, container: earlier, pluginDirs: [BIN_DIR] });
+        }
+        const call = { conf, container, pluginDirs: [BIN_DIR] };
+        const turnOff = ['sysctl', '-w', 'net.ipv6.conf.all.disable_ipv6=1'];
+        expect(await host.run(container, turnOff)).toMatchObject({ exitCode: 0 });
+        const reports = await sweep(host, 'ptp', call);
+        expect(reports.length).toBeGreaterThan(25);
+        expect(reports.filter(({ failed }) => failed).length).toBeGreaterThan(20);
+        // An ADD that went well leaves it on, and DEL does not know whether it was off.
+        for (const failAt of [reports.length - 1, reports.length]) {
+          await host.run(container, turnOff);
+          expect(await host.call(`${BIN_DIR}/ptp`, 'ADD', { ...call, failAt })).toMatchObject({
+            exitCode: 1,
+          });
+          const { stdout } = await host.run(container, ['sysctl', '-n', 'net.ipv6.conf.lo.disable_ipv6']);
+          expect(stdout.trim()).toBe('1');
+        }
+      });
+    });
+
     test('portmap', async () => {
       const portMappings = [
         { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
@@ -311,7 +339,7 @@ async function dump(host: TestHost, place: Namespace): Promise<Dump> {
 /** Locks, and the last address given, are no trace of a container. */
 function filesOf({ dir }: TestHost): string[] {
   const files = readdirSync(dir, { recursive: true, encoding: 'utf8' });
-  return files.filter(name => !/^run(\/|$)|last_reserved_ip|lock$|\.catena-owners/.test(name)).sort();
+  return files.filter(name => !/^run(\/|$)|last_reserved_ip|lock$|\.catena-/.test(name)).sort();
 }
 
 async function sysctlsOf(host: TestHost, container: Container): Promise<string[]> {
