@@ -3,7 +3,14 @@ import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
+import {
+  describeNeeding,
+  describeRoot,
+  requires,
+  requiresReference,
+  requiresRoot,
+  testNeeding,
+} from '../helpers/skip.ts';
 import { hasCheck, hasGcAndStatus, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
 
@@ -135,6 +142,32 @@ describeRoot('ptp', () => {
       expect(await peerAt('fd88::3')).toBe('fd88::2');
     });
   });
+
+  testNeeding(
+    '[1.1.0] ipMasq with iptables hides the container as well, and leaves no rule',
+    async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const outside = await lab.outside();
+        const conf = confOf(lab, { ipMasqBackend: 'iptables' });
+        expect(await lab.plugin('ptp', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
+        const result = await add(lab, container, conf);
+        await startServer(lab, outside, { protocol: 'tcp', port: 7000 });
+        for (const family of ['v4', 'v6'] as const) {
+          const address = outside.address[family];
+          const reply = await echo(lab, container, { protocol: 'tcp', address, port: 7000 });
+          expect(reply?.peer).toBe(outside.hostAddress[family]);
+        }
+        const call = { conf, container, prevResult: result };
+        expect(await lab.plugin('ptp', { ...call, command: 'CHECK' })).toMatchObject({ exitCode: 0 });
+        const ruleset = async () => (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+        expect(await ruleset()).toContain('jump CNI-');
+        expect(await lab.plugin('ptp', { ...call, command: 'DEL' })).toMatchObject({ exitCode: 0 });
+        expect(await ruleset()).not.toContain('CNI-');
+      });
+    },
+    requires('iptables-restore'),
+  );
 
   test('[1.1.0] an address without a subnet works, and so do two ways for one destination', async () => {
     await withHost(async lab => {
@@ -309,7 +342,24 @@ describeNeeding(
         }
       });
     });
+
+    test('[1.0.0] DEL ends the masquerading that the reference began', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const call = { conf: confOf(lab, { cniVersion: '1.0.0' }), container };
+        const { result } = await lab.plugin('ptp', { ...call, command: 'ADD', binDir: REFERENCE_BIN_DIR });
+        const ruleset = async () => (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+        expect(await ruleset()).toContain('jump CNI-');
+        const check = await lab.plugin('ptp', { ...call, command: 'CHECK', prevResult: result });
+        expect(check).toMatchObject({ exitCode: 0 });
+        const gone = { ...call, env: { CNI_NETNS: '' }, prevResult: result };
+        expect(await lab.plugin('ptp', { ...gone, command: 'DEL' })).toMatchObject({ exitCode: 0 });
+        expect(await ruleset()).not.toContain('CNI-');
+        expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toEqual([]);
+      });
+    });
   },
   requiresRoot(),
   requiresReference('ptp', 'host-local'),
+  requires('iptables'),
 );
