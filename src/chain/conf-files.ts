@@ -21,7 +21,9 @@ export function findConfFiles(dir: string, onSkipped?: OnSkipped): string[] {
  * @throws CniError 5 when the directory cannot be read
  */
 export function findPluginFiles(file: string, network: string, onSkipped?: OnSkipped): string[] {
-  return listFiles(join(dirname(file), network), ['.conf'], onSkipped);
+  const dir = join(dirname(file), network);
+  // Most networks have none, and a file that is named like one is no directory of links.
+  return statSync(dir, { throwIfNoEntry: false })?.isDirectory() ? listFiles(dir, ['.conf'], onSkipped) : [];
 }
 
 /** A configuration that cannot be read from disk. */
@@ -37,16 +39,15 @@ function listFiles(dir: string, extensions: readonly string[], onSkipped: OnSkip
   try {
     entries = readdirSync(dir, { withFileTypes: true });
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    // A file that is named like a network is none of its links.
-    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw unreadable(dir, cause);
   }
   return entries
     .filter(entry => extensions.includes(extensionOf(entry.name)) && !entry.isDirectory())
     .filter(entry => entry.isFile() || isUsable(join(dir, entry.name), onSkipped))
-    .map(entry => join(dir, entry.name))
-    .sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+    .map(entry => ({ path: join(dir, entry.name), bytes: Buffer.from(entry.name) }))
+    .sort((a, b) => Buffer.compare(a.bytes, b.bytes))
+    .map(({ path }) => path);
 }
 
 /** A link to a directory breaks the reference's load, and a pipe would keep the reader waiting. */

@@ -91,7 +91,7 @@ export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, foldKeys(valueType, item)]));
   }
   if (def.type !== 'object' || !def.shape || !isObject(value)) return value;
-  const byLowerCase = new Map(Object.keys(def.shape).map(key => [key.toLowerCase(), key]));
+  const byLowerCase = keysByLowerCase(def.shape);
   const folded: JsonObject = {};
   for (const [key, member] of Object.entries(value)) {
     const known = byLowerCase.get(key.toLowerCase());
@@ -120,9 +120,20 @@ interface SchemaDef {
   readonly shape?: Readonly<Record<string, z.core.$ZodType>>;
 }
 
+const KEYS_BY_LOWER_CASE = new WeakMap<object, ReadonlyMap<string, string>>();
+
+function keysByLowerCase(shape: object): ReadonlyMap<string, string> {
+  const known = KEYS_BY_LOWER_CASE.get(shape);
+  if (known !== undefined) return known;
+  const made = new Map(Object.keys(shape).map(key => [key.toLowerCase(), key]));
+  KEYS_BY_LOWER_CASE.set(shape, made);
+  return made;
+}
+
 /** Plain assignment to `__proto__` would change the prototype instead of adding a member. */
 function setOwn(target: JsonObject, key: string, value: unknown): void {
-  Object.defineProperty(target, key, { value, enumerable: true, writable: true, configurable: true });
+  if (key !== '__proto__') target[key] = value;
+  else Object.defineProperty(target, key, { value, enumerable: true, writable: true, configurable: true });
 }
 
 /**

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { measureBurst, measureChain } from './chain.ts';
+import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { quantile, type Samples } from './measure.ts';
 import { measureStart } from './start.ts';
 
@@ -20,6 +21,7 @@ if (obstacle) fail(`Cannot run the benchmark: it ${obstacle}`);
 
 const rounds = Number(values.rounds);
 const rows: Row[] = [
+  ...libraryRows(await measureLibrary(rounds * 3), await measureLoading(Math.ceil(rounds / 4))),
   ...startRows(await measureStart(rounds * 2)),
   ...chainRows(await measureChain(rounds)),
   ...(await burstRows(Number(values.containers))),
@@ -36,6 +38,21 @@ interface Row {
   readonly ratio: number;
   /** Middle half of our samples. */
   readonly spread?: readonly [number, number];
+}
+
+/** Nothing of the reference's to compare with: the column is the bare subprocess, and the difference what we add. */
+function libraryRows(library: Samples, loading: Samples): Row[] {
+  const bare = quantile(library.get('bare per link'));
+  const perLink = (name: string) => quantile(library.get(`${name} per link`));
+  const added = perLink('library') - bare;
+  return [
+    row(`library: read ${LISTS} lists (target 150)`, 'ms', Number.NaN, quantile(loading.get('load lists'))),
+    row('library: ADD per link, bare subprocess', 'ms', bare, perLink('library')),
+    row('library: CHECK per link, bare subprocess', 'ms', bare, perLink('library CHECK')),
+    row('library: added per link (target 1)', 'ms', Number.NaN, added),
+    row('library:   of it execa', 'ms', Number.NaN, perLink('execa') - bare),
+    row('library:   ADD per link without a process', 'ms', Number.NaN, perLink('no process')),
+  ];
 }
 
 function startRows(samples: Samples): Row[] {
