@@ -1,0 +1,62 @@
+// How is a program of iptables found and run? The only external programs that a link runs by itself.
+import { accessSync, constants } from 'node:fs';
+import { renderErrno } from '../../sys/errno.ts';
+import { faultAt } from '../../sys/fault.ts';
+
+/** Directories that a runtime's `PATH` may lack. */
+const SYSTEM_DIRS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];
+/** Shorter than a runtime's patience with a link. */
+const DEADLINE_MS = 30_000;
+
+/**
+ * Path of the first program that is installed.
+ * @throws Error naming all of them when none is
+ */
+export function getProgram(names: readonly string[]): string {
+  for (const name of names) {
+    const path = searchDirs()
+      .map(dir => `${dir}/${name}`)
+      .find(isExecutable);
+    if (path) return path;
+  }
+  throw new Error(`Cannot find "${names.join('" or "')}": it is not installed in ${searchDirs().join(', ')}`);
+}
+
+/**
+ * Runs a program to its end.
+ * @param action what it is for, in words, for the error
+ * @returns what it wrote
+ * @throws Error with the words of the program, or when it does not end
+ */
+export function runProgram(action: string, argv: readonly string[], input = ''): string {
+  const fault = faultAt(action);
+  if (fault !== undefined) throw new Error(`Cannot ${action}: ${renderErrno(fault)}`);
+  const finished = Bun.spawnSync([...argv], {
+    env: { PATH: searchDirs().join(':'), LC_ALL: 'C' },
+    stdin: new TextEncoder().encode(input),
+    stdout: 'pipe',
+    stderr: 'pipe',
+    timeout: DEADLINE_MS,
+    killSignal: 'SIGKILL',
+  });
+  if (finished.success) return new TextDecoder().decode(finished.stdout);
+  const words = new TextDecoder().decode(finished.stderr).trim().replaceAll('\n', '; ');
+  const state = finished.exitedDueToTimeout
+    ? `it has not ended after ${DEADLINE_MS / 1000} s`
+    : words || `it ended with ${finished.signalCode ?? `exit code ${finished.exitCode}`}`;
+  throw new Error(`Cannot ${action}: ${state}`);
+}
+
+function searchDirs(): string[] {
+  const own = (process.env.PATH ?? '').split(':').filter(dir => dir.startsWith('/'));
+  return [...new Set([...own, ...SYSTEM_DIRS])];
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
