@@ -113,24 +113,16 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
     ...(conf.promiscMode ? { promisc: (link.flags & IFF_PROMISC) !== 0 } : {}),
   };
   if (JSON.stringify(wanted) === JSON.stringify(before)) return link;
-  setLink(host, link.index, wanted);
-  onFailureUnlessJoined(call, link, 'set flags of the bridge back', () => setLink(host, link.index, before));
-  return link;
-}
-
-/** Takes a change of an adopted bridge back, unless other containers rely on it by now. */
-export function onFailureUnlessJoined(
-  call: Call<BridgeConf>,
-  bridge: Link,
-  what: string,
-  undo: () => void,
-): void {
-  const known = new Set(listBridgePorts(call.host, bridge.index).map(({ index }) => index));
-  call.onFailure(what, () =>
-    withBridgeLock(bridge.name, () => {
-      if (listBridgePorts(call.host, bridge.index).every(({ index }) => known.has(index))) undo();
+  // Other containers that join meanwhile rely on it.
+  const known = new Set(listBridgePorts(host, link.index).map(({ index }) => index));
+  call.onFailure('set flags of the bridge back', () =>
+    withBridgeLock(link.name, () => {
+      const joined = listBridgePorts(host, link.index).some(({ index }) => !known.has(index));
+      if (!joined) setLink(host, link.index, before);
     }),
   );
+  setLink(host, link.index, wanted);
+  return link;
 }
 
 /** What a failed ADD created goes, also when it did not come to the alias. */

@@ -9,6 +9,7 @@ import {
   listAddresses,
   RT_SCOPE_LINK,
   removeAddress,
+  restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
 import { getLink, type Link, setLink } from '../../../src/netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
@@ -33,7 +34,7 @@ export function ensureGateways(call: Call<BridgeConf>, target: Link, gateways: r
     for (const rival of present.filter(address => isRival(address, gateway))) {
       if (!conf.forceAddress) throw overlap(target, rival, gateway);
       removeAddress(host, target.index, rival.cidr);
-      call.onFailure(`put ${renderCidr(rival.cidr)} back`, () => void add(host, target, rival.cidr));
+      call.onFailure(`put ${renderCidr(rival.cidr)} back`, () => restoreAddress(host, rival));
     }
   }
   for (const gateway of missing) {

@@ -1,5 +1,6 @@
 // How are addresses put on interfaces, listed and taken off?
 import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
+import type { Ip } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, str, u8, u32 } from '../codec/fields.ts';
@@ -61,6 +62,8 @@ export interface Address {
   /** Flags as IFA_F_*. */
   readonly flags: number;
   readonly scope: number;
+  readonly broadcast?: Ip | undefined;
+  readonly label?: string | undefined;
 }
 
 /** Addresses of the namespace, or of one interface. Same as: `ip addr show [dev <link>]` */
@@ -83,29 +86,39 @@ export function addAddress(
   options: { nodad?: boolean } = {},
 ): void {
   const flags = options.nodad && cidr.ip.family === 6 ? IFA_F_NODAD : 0;
-  const op = `add address ${renderCidr(cidr)} to link with index ${index}`;
-  socket.request({
-    op,
-    type: RTM_NEWADDR,
-    flags: NLM_F_CREATE | NLM_F_EXCL,
-    body: encodeAddress(index, cidr, flags),
-  });
+  request(socket, plainAddress(index, cidr, flags));
+}
+
+/** Puts an address that was listed back where it was; one that is there already is EEXIST. */
+export function restoreAddress(socket: NetlinkSocket, address: Address): void {
+  request(socket, { ...address, flags: address.flags & IFA_F_NODAD });
 }
 
 /** Takes an address off an interface; one that is gone is fine. Same as: `ip addr del <cidr> dev <link>` */
 export function removeAddress(socket: NetlinkSocket, index: number, cidr: Cidr): void {
   const op = `delete address ${renderCidr(cidr)} from link with index ${index}`;
   tolerating([Errno.EADDRNOTAVAIL, Errno.ENODEV], () =>
-    socket.request({ op, type: RTM_DELADDR, body: encodeAddress(index, cidr, 0) }),
+    socket.request({ op, type: RTM_DELADDR, body: encodeAddress(plainAddress(index, cidr, 0)) }),
   );
 }
 
-function encodeAddress(index: number, cidr: Cidr, flags: number): Uint8Array {
+/** With the broadcast address that goes with the subnet, where there can be one. */
+function plainAddress(index: number, cidr: Cidr, flags: number): Address {
+  const broadcast = cidr.ip.family === 4 && cidr.prefix < 31 ? lastOf(cidr) : undefined;
+  return { index, cidr, flags, scope: RT_SCOPE_UNIVERSE, broadcast };
+}
+
+function request(socket: NetlinkSocket, address: Address): void {
+  const op = `add address ${renderCidr(address.cidr)} to link with index ${address.index}`;
+  const body = encodeAddress(address);
+  socket.request({ op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+}
+
+function encodeAddress({ index, cidr, flags, scope, broadcast, label }: Address): Uint8Array {
   const { ip: address, prefix } = cidr;
-  const broadcast = address.family === 4 && prefix < 31 ? { broadcast: lastOf(cidr) } : {};
   return addrMessage.encode(
-    { family: addressFamily(address), prefix, flags, index },
-    { local: address, address, ...broadcast },
+    { family: addressFamily(address), prefix, flags, scope, index },
+    { local: address, address, ...(broadcast ? { broadcast } : {}), ...(label ? { label } : {}) },
   );
 }
 
@@ -120,5 +133,7 @@ function decodeAddress(body: Uint8Array): Address {
     cidr: { ip: address, prefix: header.prefix },
     flags: own.flags ?? header.flags,
     scope: header.scope,
+    ...(own.broadcast ? { broadcast: own.broadcast } : {}),
+    ...(own.label ? { label: own.label } : {}),
   };
 }

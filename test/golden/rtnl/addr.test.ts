@@ -1,14 +1,17 @@
 // Are addresses described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../../src/net/cidr.ts';
+import { parseIp } from '../../../src/net/ip.ts';
 import {
   addAddress,
+  addrMessage,
   IFA_F_NODAD,
   IFA_F_PERMANENT,
   ifaddrmsg,
   listAddresses,
   RT_SCOPE_LINK,
   removeAddress,
+  restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
@@ -157,6 +160,19 @@ const SHOWN_LINK_LOCAL = `
   00 00 00  padding
 `;
 
+test('restoreAddress() sends what was listed', () => {
+  const [first] = answering(
+    () => [SHOWN_V4].map(bodyOf),
+    socket => listAddresses(socket, 2),
+  );
+  const { header, attrs } = addrMessage.decode(
+    sentBy(socket => first && restoreAddress(socket, first)).subarray(16),
+  );
+  expect(header).toMatchObject({ family: 2, prefix: 24, scope: 0, index: 2 });
+  const address = parseIp('10.1.0.1');
+  expect(attrs).toEqual({ local: address, address, broadcast: parseIp('10.1.0.255'), label: 'br0' });
+});
+
 test('listAddresses() reads both families, flags and scopes', () => {
   const bodies = [SHOWN_V4, SHOWN_V6, SHOWN_LINK_LOCAL].map(bodyOf);
   const addresses = answering(
@@ -164,7 +180,14 @@ test('listAddresses() reads both families, flags and scopes', () => {
     socket => listAddresses(socket, 2),
   );
   expect(addresses).toEqual([
-    { index: 2, cidr: parseCidr('10.1.0.1/24'), flags: IFA_F_PERMANENT, scope: 0 },
+    {
+      index: 2,
+      cidr: parseCidr('10.1.0.1/24'),
+      flags: IFA_F_PERMANENT,
+      scope: 0,
+      broadcast: parseIp('10.1.0.255'),
+      label: 'br0',
+    },
     { index: 2, cidr: parseCidr('fd00:1::1/64'), flags: IFA_F_PERMANENT | IFA_F_NODAD, scope: 0 },
     {
       index: 2,

@@ -1,0 +1,129 @@
+// Does an ADD of the bridge link that fails half way leave everything as it was, wherever the kernel says no?
+import { expect, test } from 'bun:test';
+import { faultIn } from '../../src/testing/fault.ts';
+import type { Dump } from '../helpers/dump.ts';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+
+const DEADLINE_MS = 120_000;
+
+/** Fixed skeletons may outlive an attachment; the tables "nat" are iptables' own. */
+const KEPT = {
+  ignoreTables: ['inet catena_masquerade', 'bridge catena_macspoof', 'ip nat', 'ip6 nat'],
+};
+
+const LAYER2 = { cniVersion: '1.1.0', name: 'podnet', type: 'bridge', bridge: 'br0' };
+
+function layer3(lab: Lab, more: object = {}): object {
+  const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+  const ipam = {
+    type: 'host-local',
+    ranges,
+    dataDir: `${lab.tmp}/leases`,
+    routes: [{ dst: '10.99.0.0/16' }],
+  };
+  return { ...LAYER2, isDefaultGateway: true, ipMasq: true, ipam, ...more };
+}
+
+async function stateOf(lab: Lab, container: Container): Promise<unknown> {
+  const leases = await lab.run(lab.host, ['find', `${lab.tmp}/leases`, '-name', '[0-9f]*']);
+  const sysctl = (key: string) => lab.sysctl(lab.host, key);
+  const nat = async (family: string) =>
+    (await lab.run(lab.host, ['nft', 'list', 'table', family, 'nat'])).stdout;
+  return {
+    host: withoutQdiscs(await lab.dump(lab.host, KEPT)),
+    container: await lab.dump(container, KEPT),
+    elements: JSON.stringify(await lab.nft(lab.host, 'list', 'sets')).includes(container.id),
+    chains: [...(await nat('ip')).matchAll(/CNI-\w+/g), ...(await nat('ip6')).matchAll(/CNI-\w+/g)],
+    leases: leases.stdout,
+    forwarding: [await sysctl('net/ipv4/ip_forward'), await sysctl('net/ipv6/conf/all/forwarding')],
+  };
+}
+
+/** A bridge keeps the qdisc that it gets with its first port. */
+function withoutQdiscs({ qdiscs: _, ...dump }: Dump): unknown {
+  return JSON.parse(JSON.stringify(dump, (key, value) => (key === 'qdisc' ? undefined : value)));
+}
+
+/** What a test begins with: the configuration, and commands that prepare the host. */
+interface Scene {
+  conf(lab: Lab): object;
+  readonly host?: readonly string[];
+}
+
+/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, in words */
+async function failEach(scene: Scene): Promise<string[]> {
+  const failed: string[] = [];
+  for (let request = 1; ; request++) {
+    const what = await withHost(lab => failOnce(lab, scene, request));
+    if (what === undefined) return failed;
+    failed.push(what);
+  }
+}
+
+async function failOnce(lab: Lab, scene: Scene, request: number): Promise<string | undefined> {
+  const container = await lab.container();
+  for (const line of scene.host ?? []) await lab.run(lab.host, line.split(' '));
+  const before = await stateOf(lab, container);
+  const env = { CATENA_FAULT: `kernel:${request}` };
+  const reply = await lab.plugin('bridge', { command: 'ADD', conf: scene.conf(lab), container, env });
+  const what = faultIn(reply.stderr)?.what;
+  // Some are best effort, such as a sysctl that not every kernel has.
+  if (reply.exitCode === 0) return what;
+  expect(reply.error?.details ?? '').not.toContain('could not be undone');
+  expect({ what, state: await stateOf(lab, container) }).toEqual({ what, state: before });
+  return what;
+}
+
+describeRoot('bridge ADD that fails at the nth request', () => {
+  test(
+    '[1.1.0] on a fresh host leaves nothing',
+    async () => {
+      const options = { macspoofchk: true, hairpinMode: true, portIsolation: true, mtu: 1400 };
+      const failed = (await failEach({ conf: lab => layer3(lab, options) })).join('\n');
+      expect(failed).toContain('create link "br0"');
+      expect(failed).toContain('of kind veth');
+      expect(failed).toContain('add address fd88::2/64');
+      expect(failed).toContain('add route to 10.99.0.0/16');
+      expect(failed).toContain('net/ipv6/conf/all/forwarding');
+    },
+    DEADLINE_MS,
+  );
+
+  test(
+    '[1.1.0] gives an adopted bridge its flags and addresses back',
+    async () => {
+      const failed = await failEach({
+        conf: lab => layer3(lab, { forceAddress: true, promiscMode: true }),
+        // The gateway is to take the place of this address, and the bridge is down.
+        host: ['ip link add br0 address 02:00:00:00:00:77 type bridge', 'ip addr add 10.88.0.200/24 dev br0'],
+      });
+      expect(failed.join('\n')).toContain('up true, promisc true');
+      expect(failed.join('\n')).toContain('delete address 10.88.0.200/24');
+    },
+    DEADLINE_MS,
+  );
+
+  test(
+    '[1.1.0] on layer 2 leaves nothing',
+    async () => {
+      expect((await failEach({ conf: () => LAYER2 })).length).toBeGreaterThan(5);
+    },
+    DEADLINE_MS,
+  );
+});
+
+describeRoot(
+  'bridge ADD with iptables that fails at the nth request',
+  () => {
+    test(
+      '[1.1.0] leaves no chain and no rule',
+      async () => {
+        const failed = await failEach({ conf: lab => layer3(lab, { ipMasqBackend: 'iptables' }) });
+        expect(failed.join('\n')).toContain('ip6tables-restore');
+      },
+      DEADLINE_MS,
+    );
+  },
+  requires('iptables-restore', 'ip6tables-restore'),
+);
