@@ -31,7 +31,7 @@ async function stateOf(lab: Lab, container: Container): Promise<unknown> {
   const nat = async (family: string) =>
     (await lab.run(lab.host, ['nft', 'list', 'table', family, 'nat'])).stdout;
   return {
-    host: withoutQdiscs(await lab.dump(lab.host, KEPT)),
+    host: withoutOrigins(await lab.dump(lab.host, KEPT)),
     container: await lab.dump(container, KEPT),
     elements: JSON.stringify(await lab.nft(lab.host, 'list', 'sets')).includes(container.id),
     chains: [...(await nat('ip')).matchAll(/CNI-\w+/g), ...(await nat('ip6')).matchAll(/CNI-\w+/g)],
@@ -40,9 +40,10 @@ async function stateOf(lab: Lab, container: Container): Promise<unknown> {
   };
 }
 
-/** A bridge keeps the qdisc that it gets with its first port. */
-function withoutQdiscs({ qdiscs: _, ...dump }: Dump): unknown {
-  return JSON.parse(JSON.stringify(dump, (key, value) => (key === 'qdisc' ? undefined : value)));
+/** The kernel gives a bridge its qdisc and the limits of its ports with the first port, and takes them with none. */
+function withoutOrigins({ qdiscs: _, ...dump }: Dump): unknown {
+  const kept = (key: string) => key !== 'qdisc' && !key.startsWith('tso_max');
+  return JSON.parse(JSON.stringify(dump, (key, value) => (kept(key) ? value : undefined)));
 }
 
 /** What a test begins with: the configuration, and commands that prepare the host. */
