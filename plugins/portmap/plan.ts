@@ -50,6 +50,11 @@ export function planForwards(
   });
 }
 
+/** The addresses of the pod that mappings lead to, as far as the result says. */
+export function podAddressesOf(prevResult: Result | undefined, ifname: string): Ip[] {
+  return ([4, 6] as const).flatMap(family => findPodAddress(prevResult ?? {}, ifname, family)?.ip ?? []);
+}
+
 /** `8080/tcp`, with the address in front where there is one. */
 export function renderHostPort({ protocol, port, ip }: HostPort): string {
   const address = ip === undefined ? '' : ip.family === 4 ? `${renderIp(ip)}:` : `[${renderIp(ip)}]:`;

@@ -1,18 +1,30 @@
 // What does portmap do for each verb?
+import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
 import { renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { networkOf } from '../../src/net/cidr.ts';
+import { getRestore } from '../../src/netlink/iptables/restore.ts';
 import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
 import { findSysctl } from '../../src/sys/sysctl.ts';
-import { PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
-import { type Claim, type Masquerading, type Owner, ownerOf } from './elements.ts';
+import {
+  backendOf,
+  iptablesOptionsOf,
+  PortmapConf,
+  parsePortMappings,
+  validatePortmapConf,
+} from './config.ts';
+import { type Claim, type Masquerading, ownerOf } from './elements.ts';
 import { claimPorts, trySkeleton } from './kernel/claim.ts';
 import { forgetStaleFlows } from './kernel/flows.ts';
+import { checkIptablesPorts, ensureIptablesPorts } from './kernel/iptables.ts';
 import { findSwitch, openLocalhost } from './kernel/localhost.ts';
+import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './kernel/reference.ts';
 import { releasePorts, sweepPorts } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
-import { type FamilyPlan, planForwards } from './plan.ts';
+import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
 
 /** Leads ports of the host to the pod. */
 export const portmap = definePlugin({
@@ -24,10 +36,17 @@ export const portmap = definePlugin({
     const plans = plansOf(call);
     const { prevResult = {} } = call;
     if (plans.length === 0) return prevResult;
-    const owner = ownerOfCall(call);
-    const gone = claimPorts(call.hostNft, plans, owner, masqueradingOf(call.conf));
-    call.onFailure('release the host ports', () => void releasePorts(call.hostNft, owner));
-    forgetFlows(call, plans, gone);
+    if (backendOf(call.conf) === 'iptables') {
+      const owner = attachmentOf(call);
+      call.onFailure('remove the rules of iptables', () => void removeIptablesPorts(call.hostNft, owner));
+      ensureIptablesPorts(call.hostNft, plans, owner, iptablesOptionsOf(call.conf));
+      forgetFlows(call, plans, []);
+    } else {
+      const owner = ownerOf(attachmentOf(call));
+      const gone = claimPorts(call.hostNft, plans, owner, masqueradingOf(call.conf));
+      call.onFailure('release the host ports', () => void releasePorts(call.hostNft, owner));
+      forgetFlows(call, plans, gone);
+    }
     if (call.conf.snat) openLocalhost(call.host, plans);
     return prevResult;
   },
@@ -35,28 +54,43 @@ export const portmap = definePlugin({
   check(call) {
     const plans = plansOf(call);
     if (plans.length === 0) return;
-    checkPorts(call.hostNft, plans, ownerOfCall(call), masqueradingOf(call.conf));
+    const owner = attachmentOf(call);
+    if (backendOf(call.conf) === 'iptables') checkIptablesPorts(plans, owner, iptablesOptionsOf(call.conf));
+    else checkPorts(call.hostNft, plans, ownerOf(owner), masqueradingOf(call.conf));
     const path = call.conf.snat ? findSwitch(call.host, plans) : undefined;
     if (path) confirm(`sysctl "${path}"`, '1', findSysctl(path));
   },
 
-  del(call) {
-    forgetFlows(call, [], releasePorts(call.hostNft, ownerOfCall(call)));
+  async del(call) {
+    const owner = attachmentOf(call);
+    const { hostNft } = call;
+    // Whatever is configured now: ADD may have been another release, another configuration, or the reference.
+    await tryAll([
+      () => forgetFlows(call, [], releasePorts(hostNft, ownerOf(owner))),
+      () => {
+        if (removeIptablesPorts(hostNft, owner)) forgetFlows(call, [], claimsAsked(call));
+      },
+      () => removeHostportRules(hostNft, owner.containerId, podAddressesOf(call.prevResult, owner.ifname)),
+    ]);
   },
 
-  gc(call) {
-    const { network, validAttachments } = call;
-    if (validAttachments === undefined) return;
-    const valid = validAttachments.map(({ containerID, ifname }) =>
-      renderOwner({ network, containerId: containerID, ifname }, COMMENT_MAX_LENGTH),
-    );
-    forgetFlows(call, [], sweepPorts(call.hostNft, network, new Set(valid)));
+  async gc(call) {
+    const { hostNft, network } = call;
+    const valid = validAttachmentsOf(call);
+    if (valid === undefined) return;
+    const notes = new Set(valid.map(one => renderOwner(one, COMMENT_MAX_LENGTH)));
+    const containers = new Set(valid.map(({ containerId }) => containerId));
+    await tryAll([
+      () => forgetFlows(call, [], sweepPorts(hostNft, network, notes)),
+      () => sweepIptablesPorts(hostNft, network, containers),
+    ]);
   },
 
   status(call) {
     validatePortmapConf(call.conf);
     try {
-      trySkeleton(call.hostNft);
+      if (backendOf(call.conf) === 'nftables') trySkeleton(call.hostNft);
+      else for (const family of [4, 6] as const) getRestore(family);
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, `Cannot map ports: ${(cause as Error).message}`, { cause });
     }
@@ -74,13 +108,27 @@ function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   return planForwards(parsePortMappings(call.conf), call.prevResult, call.env.ifname);
 }
 
-function ownerOfCall(call: Call): Owner {
-  return ownerOf({ network: call.network, containerId: call.env.containerId, ifname: call.env.ifname });
-}
-
 function masqueradingOf({ snat, masqAll }: PortmapConf): Masquerading {
   if (!snat) return 'none';
   return masqAll ? 'all' : 'local';
+}
+
+/** What the request says was mapped: rules of iptables are not read for it. */
+function claimsAsked(call: Call<PortmapConf>): Claim[] {
+  try {
+    return plansOf(call).flatMap(({ family, pod, forwards }) =>
+      forwards.map((forward, number) => ({
+        ...forward,
+        family,
+        number,
+        pod: pod.ip,
+        subnet: networkOf(pod),
+      })),
+    );
+  } catch {
+    // DEL need not know.
+    return [];
+  }
 }
 
 /** A flow that lives on is an annoyance; failing for it would take the mapping away altogether. */

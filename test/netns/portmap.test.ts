@@ -491,10 +491,10 @@ describeRoot(
         [[{ ...web, protocol: 'icmp' }], {}, 7, 'icmp'],
         [[{ ...web, hostIP: '10.0.0' }], {}, 7, '10.0.0'],
         [[web, { ...web, containerPort: 81 }], {}, 7, '80 and 81'],
-        [[web], { backend: 'iptables' }, 2, 'iptables'],
+        [[web], { backend: 'iptables', markMasqBit: 32 }, 7, '32'],
         [[web], { backend: 'pf' }, 7, 'pf'],
         [[web], { conditionsV4: ['ip', 'saddr', '10.0.0.0/8'] }, 2, 'conditionsV4'],
-        [[web], { externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
+        [[web], { backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
       ];
       for (const [mappings, conf, code, words] of cases) {
         const refused = await add(lab, pod, mappings, { conf });

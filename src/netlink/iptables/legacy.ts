@@ -91,6 +91,8 @@ export function decodeEntries(
       target: name || (VERDICTS[verdict] ?? starts.get(verdict) ?? ''),
       ...addressesOf(family, bytes.subarray(at, end)),
       comment: findComment(bytes.subarray(at + layout.entry, target)),
+      // linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask.
+      mark: name === 'MARK' ? view.getUint32(target + XT_HEADER_BYTES, true) : undefined,
     };
   });
 }

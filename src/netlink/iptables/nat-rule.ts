@@ -10,7 +10,7 @@ export interface AddressMatch {
   readonly not: boolean;
 }
 
-/** The parts of a rule that masquerading uses. */
+/** The parts of a rule that links look at. */
 export interface NatRule {
   readonly chain: string;
   /** `ACCEPT`, `MASQUERADE`, …, or the chain that is jumped to; empty when we do not know it. */
@@ -18,6 +18,8 @@ export interface NatRule {
   readonly source?: AddressMatch | undefined;
   readonly destination?: AddressMatch | undefined;
   readonly comment?: string | undefined;
+  /** What target MARK sets; all of it that is set is also the mask. */
+  readonly mark?: number | undefined;
 }
 
 /**
@@ -38,7 +40,7 @@ function renderMatch(flag: string, match: AddressMatch | undefined): string[] {
   return match ? [...(match.not ? ['!'] : []), flag, renderCidr(subnetOf(match.cidr))] : [];
 }
 
-/** iptables-restore splits at blanks outside of double quotes; a backslash keeps a character from meaning anything. */
-function quote(text: string): string {
+/** A word for iptables-restore, which splits at blanks outside of double quotes; a backslash takes meaning from characters. */
+export function quote(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }

@@ -50,6 +50,7 @@ export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
   let which: 'source' | 'destination' | undefined;
   let mask: Uint8Array | undefined;
   let target = '';
+  let mark: number | undefined;
   let { comment } = rule;
   for (const { name, data } of rule.expressions) {
     const own = data as Readonly<Record<string, unknown>> | undefined;
@@ -67,10 +68,13 @@ export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
       read[which] = matchOf(value, mask, header.length, own?.op === NFT_CMP_NEQ);
     } else if (name === 'immediate') target = targetOf(own) ?? target;
     else if (name === 'masq') target = 'MASQUERADE';
-    else if (name === 'target') target = decodeExtension(data)?.name ?? target;
-    else if (name === 'match') comment ??= commentOf(data);
+    else if (name === 'target') {
+      const extended = decodeExtension(data);
+      target = extended?.name ?? target;
+      mark = markOf(extended);
+    } else if (name === 'match') comment ??= commentOf(data);
   }
-  return { chain: rule.chain, handle: rule.handle, target, comment, ...read };
+  return { chain: rule.chain, handle: rule.handle, target, comment, mark, ...read };
 }
 
 /** Prefixes of whole bytes are compared as bytes, others behind a mask. */
@@ -97,6 +101,12 @@ function commentOf(data: unknown): string | undefined {
   if (match?.name !== 'comment' || match.info === undefined) return undefined;
   const end = match.info.indexOf(0);
   return new TextDecoder().decode(end < 0 ? match.info : match.info.subarray(0, end));
+}
+
+/** linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask. */
+function markOf(extended: ReturnType<typeof decodeExtension>): number | undefined {
+  if (extended?.name !== 'MARK' || extended.info === undefined || extended.info.length < 8) return undefined;
+  return new DataView(extended.info.buffer, extended.info.byteOffset).getUint32(0, true);
 }
 
 /** Kinds of expressions that we never write come as bytes. */

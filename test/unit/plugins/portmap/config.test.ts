@@ -1,6 +1,11 @@
 // Which options are taken, ignored and refused?
 import { describe, expect, test } from 'bun:test';
-import { PortmapConf, parsePortMappings, validatePortmapConf } from '../../../../plugins/portmap/config.ts';
+import {
+  backendOf,
+  PortmapConf,
+  parsePortMappings,
+  validatePortmapConf,
+} from '../../../../plugins/portmap/config.ts';
 import { CniError } from '../../../../src/cni/errors.ts';
 import { decode } from '../../../../src/cni/json.ts';
 
@@ -32,19 +37,44 @@ describe('validatePortmapConf()', () => {
     [{ backend: 'nftables' }, undefined],
     [{ markMasqBit: 13 }, undefined],
     [{ conditionsV4: [], conditionsV6: [] }, undefined],
-    [{ backend: 'iptables' }, 2],
+    [{ markMasqBit: 32 }, undefined],
+    [{ backend: 'iptables' }, undefined],
     [{ backend: 'ipfw' }, 7],
-    [{ externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2],
-    [{ conditionsV4: ['!', '-s', '192.0.2.0/24'] }, 2],
+    [{ externalSetMarkChain: 'KUBE-MARK-MASQ' }, undefined],
+    [{ backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2],
+    [{ externalSetMarkChain: 'KUBE-MARK-MASQ', markMasqBit: 13 }, 7],
+    [{ externalSetMarkChain: 'KUBE MARK -j DROP' }, 7],
+    [{ externalSetMarkChain: 'A-CHAIN-OF-MORE-THAN-28-CHARS' }, 7],
+    [{ backend: 'iptables', markMasqBit: 31 }, undefined],
+    [{ backend: 'iptables', markMasqBit: 32 }, 7],
+    [{ backend: 'iptables', markMasqBit: -1 }, 7],
+    [{ conditionsV4: ['!', '-s', '192.0.2.0/24'] }, undefined],
+    [{ backend: 'nftables', conditionsV4: ['!', '-s', '192.0.2.0/24'] }, 2],
+    [{ backend: 'iptables', conditionsV4: ['ip', 'saddr', '192.0.2.0/24'] }, 7],
+    [{ conditionsV4: ['-m', 'comment', '--comment', 'two\nlines'] }, 7],
+    [{ conditionsV4: ['-s', '192.0.2.1', '-j', 'ACCEPT'] }, 7],
+    [{ conditionsV4: ['-s', '192.0.2.1', '--jump=ACCEPT'] }, 7],
     [{ conditionsV6: ['ip6', 'saddr', 'fd00::/8'] }, 2],
   ])('%j is code %p', (options, code) => {
     expect(codeOf(() => validatePortmapConf(conf(options)))).toBe(code as never);
   });
 
   test('names key and value of what it refuses', () => {
-    expect(() => validatePortmapConf(conf({ backend: 'iptables' }))).toThrow(
-      'Cannot use "backend": "iptables"',
-    );
+    expect(() => validatePortmapConf(conf({ backend: 'pf' }))).toThrow('Cannot use "backend": "pf"');
+  });
+});
+
+describe('backendOf()', () => {
+  test.each([
+    [{}, 'nftables'],
+    [{ backend: '' }, 'nftables'],
+    [{ backend: 'iptables' }, 'iptables'],
+    [{ conditionsV6: ['ip6', 'saddr', 'fd00::/8'] }, 'nftables'],
+    [{ conditionsV6: ['-s', 'fd00::/8'] }, 'iptables'],
+    [{ externalSetMarkChain: 'KUBE-MARK-MASQ' }, 'iptables'],
+    [{ backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 'nftables'],
+  ] as const)('of %j is %s', (options, backend) => {
+    expect(backendOf(conf(options))).toBe(backend);
   });
 });
 

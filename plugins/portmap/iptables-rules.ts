@@ -1,0 +1,136 @@
+// Which rules of iptables lead the ports of an attachment to its pod? The reference's, word by word.
+import { renderCidr, subnetOf } from '../../src/net/cidr.ts';
+import { renderIp } from '../../src/net/ip.ts';
+import { quote } from '../../src/netlink/iptables/nat-rule.ts';
+import type { FamilyPlan, Forward, Protocol } from './plan.ts';
+import { type ChainOwner, dnatChain, entryComment, SHARED } from './reference-names.ts';
+
+/** xt_multiport takes no more ports in one rule. */
+const PORTS_PER_RULE = 15;
+
+/** What of the configuration the rules depend on. */
+export interface IptablesOptions {
+  readonly snat: boolean;
+  readonly masqAll: boolean;
+  /** Value of the mark, one bit. */
+  readonly mark: number;
+  /** Chain of somebody else that marks what is to be masqueraded, and sees to that too. */
+  readonly externalSetMarkChain?: string | undefined;
+  /** Further matches of the rules that lead to the container's chain. */
+  readonly conditions: Readonly<Record<4 | 6, readonly string[]>>;
+}
+
+/** A rule that all containers share, with the chain that it is in and what it does. */
+export interface SharedRule {
+  readonly chain: string;
+  readonly target: string;
+  readonly mark?: number;
+  /** Without chain and command. */
+  readonly words: string;
+  /** Where it goes when it is missing. */
+  readonly place: 'first' | 'last';
+}
+
+/** The rules that all containers share, in the order in which the reference makes them. */
+export function planSharedRules(options: IptablesOptions): SharedRule[] {
+  const { mark } = options;
+  const value = `0x${mark.toString(16)}/0x${mark.toString(16)}`;
+  const marking: SharedRule[] = [
+    {
+      chain: SHARED.setMark,
+      target: 'MARK',
+      mark,
+      words: `-m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark ${value}`,
+      place: 'last',
+    },
+    {
+      chain: SHARED.masquerade,
+      target: 'MASQUERADE',
+      words: `-m mark --mark ${value} -j MASQUERADE`,
+      place: 'last',
+    },
+    {
+      chain: 'POSTROUTING',
+      target: SHARED.masquerade,
+      words: `-m comment --comment "CNI portfwd requiring masquerade" -j ${SHARED.masquerade}`,
+      // Before the rules of containers that accept what goes to their own subnet.
+      place: 'first',
+    },
+  ];
+  return [
+    ...(isMarking(options) ? marking : []),
+    ...['PREROUTING', 'OUTPUT'].map(chain => ({
+      chain,
+      target: SHARED.dnat,
+      words: `-m addrtype --dst-type LOCAL -j ${SHARED.dnat}`,
+      place: 'last' as const,
+    })),
+  ];
+}
+
+/** Chains that all containers share. */
+export function planSharedChains(options: IptablesOptions): string[] {
+  return [SHARED.dnat, ...(isMarking(options) ? [SHARED.setMark, SHARED.masquerade] : [])];
+}
+
+/** The rules of one container and family, each beginning with its chain. */
+export function planContainerRules(
+  { family, pod, forwards }: FamilyPlan,
+  owner: ChainOwner,
+  options: IptablesOptions,
+): string[] {
+  const chain = dnatChain(owner);
+  const { snat, masqAll } = options;
+  const setMark = options.externalSetMarkChain ?? SHARED.setMark;
+  const everyone = family === 4 ? '0.0.0.0/0' : '::/0';
+  const sources = [
+    masqAll ? everyone : renderCidr(subnetOf(pod)),
+    ...(family === 4 && !masqAll ? ['127.0.0.1'] : []),
+  ];
+  const own = forwards.flatMap(forward => {
+    const match = `${chain} ${portMatch(forward)}`;
+    const to = family === 4 ? renderIp(pod.ip) : `[${renderIp(pod.ip)}]`;
+    return [
+      ...(snat ? sources.map(source => `${match} -s ${source} -j ${setMark}`) : []),
+      `${match} -j DNAT --to-destination ${to}:${forward.containerPort}`,
+    ];
+  });
+  return [...own, ...entryRules(forwards, owner, options.conditions[family])];
+}
+
+/** One rule for each protocol and group of ports leads to the container's chain. */
+function entryRules(
+  forwards: readonly Forward[],
+  owner: ChainOwner,
+  conditions: readonly string[],
+): string[] {
+  const comment = quote(entryComment(owner));
+  const more = conditions.map(word => ` ${plain(word)}`).join('');
+  const protocols = [...new Set(forwards.map(({ protocol }) => protocol))].sort();
+  return protocols.flatMap(protocol =>
+    groupsOfPorts(forwards, protocol).map(
+      ports =>
+        `${SHARED.dnat} -m comment --comment ${comment} -m multiport -p ${protocol} ` +
+        `--destination-ports ${ports.join(',')}${more} -j ${dnatChain(owner)}`,
+    ),
+  );
+}
+
+function groupsOfPorts(forwards: readonly Forward[], protocol: Protocol): number[][] {
+  const own = forwards.filter(forward => forward.protocol === protocol).map(({ port }) => port);
+  const ports = [...new Set(own)];
+  const groups = Math.ceil(ports.length / PORTS_PER_RULE);
+  return Array.from({ length: groups }, (_, i) => ports.slice(i * PORTS_PER_RULE, (i + 1) * PORTS_PER_RULE));
+}
+
+function portMatch({ protocol, port, ip }: Forward): string {
+  return `-p ${protocol} --dport ${port}${ip ? ` -d ${renderIp(ip)}` : ''}`;
+}
+
+function isMarking({ snat, externalSetMarkChain }: IptablesOptions): boolean {
+  return snat && externalSetMarkChain === undefined;
+}
+
+function plain(word: string): string {
+  return /^[\w!./:,%@+=-]+$/.test(word) ? word : quote(word);
+}

@@ -1,0 +1,126 @@
+// How do the rules of iptables get into the kernel, and are they still there?
+import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
+import { restoreMode } from '../../../src/netlink/iptables/mode.ts';
+import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
+import { restoreNat } from '../../../src/netlink/iptables/restore.ts';
+import { hasChain } from '../../../src/netlink/nft/chain.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import {
+  type IptablesOptions,
+  planContainerRules,
+  planSharedChains,
+  planSharedRules,
+  type SharedRule,
+} from '../iptables-rules.ts';
+import type { FamilyPlan } from '../plan.ts';
+import { type ChainOwner, dnatChain, SHARED } from '../reference-names.ts';
+import { removeIptablesPorts } from './reference.ts';
+
+/** Somebody who makes the same chains at the same moment may be first, time and again. */
+const ATTEMPTS = 10;
+
+/**
+ * Puts the rules of an attachment into the table "nat", one transaction for each family; what an earlier ADD of the
+ * container left goes first.
+ * @throws Error with the words of iptables-restore
+ */
+export function ensureIptablesPorts(
+  socket: NetlinkSocket,
+  plans: readonly FamilyPlan[],
+  owner: ChainOwner,
+  options: IptablesOptions,
+): void {
+  removeIptablesPorts(socket, owner);
+  for (const plan of plans) {
+    const own = [
+      `:${dnatChain(owner)} - [0:0]`,
+      ...planContainerRules(plan, owner, options).map(rule => `-A ${rule}`),
+    ];
+    for (let attempt = 1; ; attempt++) {
+      const shared = missingShared(socket, plan.family, options);
+      try {
+        restoreNat(plan.family, [...shared, ...own]);
+        break;
+      } catch (thrown) {
+        const now = missingShared(socket, plan.family, options);
+        if (now.join() === shared.join() || attempt === ATTEMPTS) throw thrown;
+      }
+    }
+  }
+}
+
+/**
+ * Has iptables look for every rule, without a change.
+ * @throws Error naming the first rule that is not there
+ */
+export function checkIptablesPorts(
+  plans: readonly FamilyPlan[],
+  owner: ChainOwner,
+  options: IptablesOptions,
+): void {
+  for (const plan of plans) {
+    const rules = [
+      ...planSharedRules(options).map(({ chain, words }) => `${chain} ${words}`),
+      ...planContainerRules(plan, owner, options),
+    ];
+    try {
+      restoreNat(
+        plan.family,
+        rules.map(rule => `-C ${rule}`),
+      );
+    } catch (thrown) {
+      const words = (thrown as Error).message;
+      // The first line is "*nat".
+      const missing = rules[Number(/line:? (\d+)/.exec(words)?.[1]) - 2];
+      const name = `port mappings in iptables for IPv${plan.family}`;
+      throw new Error(
+        missing ? `Cannot confirm ${name}: rule "${missing}" is missing` : `Cannot confirm ${name}: ${words}`,
+        { cause: thrown },
+      );
+    }
+  }
+}
+
+/** The commands that make what all containers share, as far as it is not there. */
+function missingShared(socket: NetlinkSocket, family: Family, options: IptablesOptions): string[] {
+  const { chains, rules } = readShared(socket, family);
+  const marks = (chain: string) => rules.filter(rule => rule.chain === chain).length;
+  const isThere = (wanted: SharedRule): boolean => {
+    // What a mark is compared with is not read; both chains are always written together.
+    if (wanted.chain === SHARED.masquerade) return marks(SHARED.masquerade) >= marks(SHARED.setMark);
+    return rules.some(
+      ({ chain, target, mark }) => chain === wanted.chain && target === wanted.target && mark === wanted.mark,
+    );
+  };
+  const shared = planSharedRules(options);
+  const isMarkThere = shared.filter(({ mark }) => mark !== undefined).every(isThere);
+  const missing = shared.filter(rule =>
+    rule.chain === SHARED.masquerade ? !(isMarkThere && isThere(rule)) : !isThere(rule),
+  );
+  return [
+    ...planSharedChains(options)
+      .filter(chain => !chains.has(chain))
+      .map(chain => `-N ${chain}`),
+    ...missing.map(
+      ({ chain, words, place }) => `${place === 'first' ? `-I ${chain} 1` : `-A ${chain}`} ${words}`,
+    ),
+  ];
+}
+
+/** Only where the program would look: the other packet filter may have the same. */
+function readShared(
+  socket: NetlinkSocket,
+  family: Family,
+): { readonly chains: ReadonlySet<string>; readonly rules: readonly NatRule[] } {
+  if (restoreMode(family) === 'legacy') {
+    const rules = listLegacyNat(family);
+    // Every chain ends in a rule, if only one that returns.
+    const isPolicy = ({ target }: NatRule) => target === 'RETURN';
+    return { chains: new Set(rules.map(({ chain }) => chain)), rules: rules.filter(rule => !isPolicy(rule)) };
+  }
+  const table = natTable(family);
+  const chains = Object.values(SHARED).filter(chain => hasChain(socket, table, chain));
+  const places = [...chains.filter(chain => chain !== SHARED.dnat), 'PREROUTING', 'OUTPUT', 'POSTROUTING'];
+  return { chains: new Set(chains), rules: places.flatMap(chain => listNftNat(socket, family, chain)) };
+}

@@ -1,0 +1,131 @@
+// How do port mappings leave that iptables carries, or that the reference plugin made in nf_tables?
+import type { Ip } from '../../../src/net/ip.ts';
+import { ipToBytes } from '../../../src/net/ip.ts';
+import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
+import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
+import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
+import { restoreNat } from '../../../src/netlink/iptables/restore.ts';
+import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
+import { deleteChain, hasChain } from '../../../src/netlink/nft/chain.ts';
+import type { Table } from '../../../src/netlink/nft/message.ts';
+import { deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
+import { hasTable } from '../../../src/netlink/nft/table.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { type ChainOwner, containerIn, dnatChain, SHARED, snatChainOf } from '../reference-names.ts';
+
+const FAMILIES = [4, 6] as const;
+/** Rules of the old packet filter are removed by number: somebody else's change shifts them, and we look again. */
+const ATTEMPTS = 5;
+/** Chains of the reference's own table whose rules name a container. */
+const HOSTPORT_CHAINS = ['hostports', 'hostip_hostports', 'masquerading'];
+
+/**
+ * Removes the chains of a container from the table "nat", whoever made them and whichever packet filter carries them.
+ * Where there are none it costs two questions for each family; a program is only started for the old packet filter.
+ * @returns whether there was anything
+ */
+export function removeIptablesPorts(socket: NetlinkSocket, owner: ChainOwner): boolean {
+  let found = false;
+  for (const family of FAMILIES) {
+    for (const [chain, parent] of [
+      [dnatChain(owner), SHARED.dnat],
+      [snatChainOf(owner), SHARED.snat],
+    ] as const) {
+      // Both, even when the first found something: a host may have changed its packet filter.
+      const inNft = removeNftChain(socket, family, chain, parent);
+      const inLegacy = removeLegacyChain(family, chain, parent);
+      found ||= inNft || inLegacy;
+    }
+  }
+  return found;
+}
+
+/** Removes the chains of a network's containers that are not among the valid ones. */
+export function sweepIptablesPorts(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
+  const stale = new Set<string>();
+  for (const family of FAMILIES) {
+    const entries = hasChain(socket, natTable(family), SHARED.dnat)
+      ? listNftNat(socket, family, SHARED.dnat)
+      : [];
+    for (const { chain, comment, target } of [...entries, ...listLegacyNat(family)]) {
+      const containerId = chain === SHARED.dnat ? containerIn(comment, network) : undefined;
+      if (containerId === undefined || valid.has(containerId)) continue;
+      // A comment says what it likes; the name of the chain follows from network and container.
+      if (target === dnatChain({ network, containerId })) stale.add(containerId);
+    }
+  }
+  for (const containerId of stale) removeIptablesPorts(socket, { network, containerId });
+}
+
+/**
+ * Removes the rules with a container's id from the reference's table in nf_tables. They do not name the network, so
+ * that the addresses have to tell where the container is in several.
+ * @param pods the container's addresses on this network; none for all rules of the container
+ */
+export function removeHostportRules(socket: NetlinkSocket, containerId: string, pods: readonly Ip[]): void {
+  for (const family of FAMILIES) {
+    const table: Table = { family: family === 4 ? 'ip' : 'ip6', name: 'cni_hostport' };
+    if (!hasTable(socket, table)) continue;
+    const addresses = pods.filter(ip => ip.family === family).map(ipToBytes);
+    // A container without an address of this family may have got rules of it from another network only.
+    if (pods.length && addresses.length === 0) continue;
+    commitAfterReading(socket, () =>
+      listRules(socket, table)
+        .filter(({ chain, comment }) => comment === containerId && HOSTPORT_CHAINS.includes(chain))
+        .filter(rule => addresses.length === 0 || addresses.some(address => speaksOf(rule, address)))
+        .map(({ chain, handle }) => deleteRule(table, chain, handle)),
+    );
+  }
+}
+
+/** By handles: for that no program is needed. */
+function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, parent: string): boolean {
+  const table = natTable(family);
+  if (!hasChain(socket, table, chain)) return false;
+  commitAfterReading(socket, () => {
+    if (!hasChain(socket, table, chain)) return [];
+    const entries = listNftNat(socket, family, parent).filter(({ target }) => target === chain);
+    return [
+      ...entries.map(({ handle }) => deleteRule(table, parent, handle)),
+      flushChain(table, chain),
+      deleteChain(table, chain),
+    ];
+  });
+  return true;
+}
+
+/** A chain that is still jumped to cannot be removed: if a number was wrong, nothing is changed at all. */
+function removeLegacyChain(family: Family, chain: string, parent: string): boolean {
+  for (let attempt = 1; ; attempt++) {
+    const rules = listLegacyNat(family);
+    if (!rules.some(rule => rule.chain === chain)) return attempt > 1;
+    const entries = rules.filter(rule => rule.chain === parent);
+    const numbers = entries.flatMap((rule: NatRule, i) => (rule.target === chain ? [i + 1] : []));
+    try {
+      restoreNat(
+        family,
+        [...numbers.reverse().map(number => `-D ${parent} ${number}`), `-F ${chain}`, `-X ${chain}`],
+        'legacy',
+      );
+      return true;
+    } catch (thrown) {
+      if (attempt === ATTEMPTS) throw thrown;
+    }
+  }
+}
+
+/** Addresses that stand next to each other in a packet are compared as one. */
+function speaksOf({ expressions }: Rule, address: Uint8Array): boolean {
+  return valuesIn(expressions).some(value => {
+    for (let at = 0; at + address.length <= value.length; at += address.length) {
+      if (address.every((byte, i) => value[at + i] === byte)) return true;
+    }
+    return false;
+  });
+}
+
+function valuesIn(node: unknown): Uint8Array[] {
+  if (node instanceof Uint8Array) return [node];
+  if (typeof node !== 'object' || node === null) return [];
+  return Object.values(node).flatMap(valuesIn);
+}

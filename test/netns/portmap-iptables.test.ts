@@ -1,0 +1,466 @@
+// Do ports mapped with iptables work as those of the reference, and can either clean up after the other?
+
+import { describe, expect, test } from 'bun:test';
+import { type Container, type Lab, type Namespace, type Outside, useLabs } from '../helpers/netns.ts';
+import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
+import { echo, startServer } from '../helpers/traffic.ts';
+
+interface Pod extends Container {
+  readonly v4: string;
+  readonly v6: string;
+}
+
+interface Call {
+  readonly version?: string;
+  readonly network?: string;
+  readonly conf?: object;
+  readonly ports?: object[];
+  readonly reference?: boolean;
+  readonly env?: Record<string, string>;
+  readonly prevResult?: boolean;
+}
+
+const BRIDGE = { v4: '10.9.0.1', v6: 'fd00:9::1' };
+const FAMILIES = ['v4', 'v6'] as const;
+const PROTOCOLS = ['tcp', 'udp'] as const;
+const WEB = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
+const IPTABLES = { backend: 'iptables' };
+
+describeRoot(
+  'portmap with iptables',
+  () => {
+    const createLab = useLabs();
+
+    describe.each(PROTOCOLS)('traffic by %s', protocol => {
+      test.each(FAMILIES)('reaches the pod by IP%s from everywhere, until DEL', async family => {
+        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+        await startServer(lab, pod, { protocol, port: 80 });
+        expect(await call(lab, 'ADD', pod)).toMatchObject({ exitCode: 0 });
+        const host = outside.hostAddress[family];
+        const peer = (from: Namespace, address: string) => peerSeen(lab, from, protocol, address);
+        expect(await peer(outside, host)).toBe(outside.address[family]);
+        expect(await peer(lab.host, host)).toBe(host);
+        expect(await peer(neighbour, host)).toBe(BRIDGE[family]);
+        expect(await peer(pod, host)).toBe(BRIDGE[family]);
+        if (family === 'v4') expect(await peer(lab.host, '127.0.0.1')).toBe(BRIDGE.v4);
+        expect(await call(lab, 'CHECK', pod)).toMatchObject({ exitCode: 0 });
+        expect(await call(lab, 'DEL', pod)).toMatchObject({ exitCode: 0 });
+        expect(await peer(outside, host)).toBeUndefined();
+      });
+    });
+
+    testNeeding(
+      'ADD writes what the reference writes',
+      async () => {
+        const { lab, pod } = await podOnBridge(createLab);
+        const conf = { markMasqBit: 5, conditionsV4: ['!', '-s', '192.0.2.0/24'] };
+        for (const more of [{}, conf, { snat: false }]) {
+          const ours = await savedAfter(lab, pod, { conf: more });
+          const theirs = await savedAfter(lab, pod, { conf: more, reference: true });
+          expect(ours.toSorted()).toEqual(theirs.toSorted());
+        }
+      },
+      requiresReference('portmap'),
+    );
+
+    test('ADD twice is ADD once, and other mappings replace the earlier ones', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
+      await call(lab, 'ADD', pod);
+      const once = await save(lab);
+      expect(await call(lab, 'ADD', pod)).toMatchObject({ exitCode: 0 });
+      expect((await save(lab)).toSorted()).toEqual(once.toSorted());
+      await call(lab, 'ADD', pod, { ports: [{ hostPort: 7000, containerPort: 70, protocol: 'tcp' }] });
+      const rules = (await save(lab)).join('\n');
+      expect(rules).not.toContain('8080');
+      expect(rules).toContain('7000');
+      expect(await call(lab, 'DEL', pod)).toMatchObject({ exitCode: 0 });
+      expect((await save(lab)).join('\n')).toContain('dport 22');
+    });
+
+    test('many ADDs at once on an empty host all succeed', async () => {
+      const { lab } = await podOnBridge(createLab);
+      const pods = await Promise.all(Array.from({ length: 6 }, (_, i) => fakePod(lab, 10 + i)));
+      const ports = (i: number) => [{ hostPort: 9000 + i, containerPort: 80, protocol: 'tcp' }];
+      const added = await Promise.all(pods.map((pod, i) => call(lab, 'ADD', pod, { ports: ports(i) })));
+      expect(added.map(({ exitCode, stdout }) => (exitCode ? stdout : ''))).toEqual(Array(6).fill(''));
+      const shared = (await save(lab)).filter(line => /^-A (PREROUTING|OUTPUT|POSTROUTING)/.test(line));
+      expect(shared).toHaveLength(6);
+      const checked = await Promise.all(pods.map((pod, i) => call(lab, 'CHECK', pod, { ports: ports(i) })));
+      expect(checked.map(({ exitCode }) => exitCode)).toEqual(Array(6).fill(0));
+      await Promise.all(pods.map(pod => call(lab, 'DEL', pod)));
+      expect((await save(lab)).join('\n')).not.toContain('CNI-DN-');
+    });
+
+    test('conditions hold for their own attachment only', async () => {
+      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'tcp', port: 80 });
+      const conf = { conditionsV4: ['!', '-s', outside.address.v4] };
+      const other = [{ hostPort: 8081, containerPort: 80, protocol: 'tcp' }];
+      await call(lab, 'ADD', pod, { conf });
+      await call(lab, 'ADD', neighbour, { ports: other });
+      const seen = (port: number, family: 'v4' | 'v6') =>
+        peerSeen(lab, outside, 'tcp', outside.hostAddress[family], port);
+      expect(await seen(8080, 'v4')).toBeUndefined();
+      expect(await seen(8080, 'v6')).toBe(outside.address.v6);
+      expect(await seen(8081, 'v4')).toBe(outside.address.v4);
+      expect(await call(lab, 'CHECK', pod, { conf })).toMatchObject({ exitCode: 0 });
+    });
+
+    test('a chain of others marks, and ADD fails without a trace when there is none', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const conf = { backend: undefined, externalSetMarkChain: 'KUBE-MARK-MASQ' };
+      const failed = await call(lab, 'ADD', pod, { conf });
+      expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
+      expect((await save(lab)).join('\n')).not.toContain('CNI-');
+      for (const iptables of ['iptables', 'ip6tables']) {
+        await runOk(lab, [iptables, '-t', 'nat', '-N', 'KUBE-MARK-MASQ']);
+        await runOk(lab, [
+          iptables,
+          '-t',
+          'nat',
+          '-A',
+          'KUBE-MARK-MASQ',
+          '-j',
+          'MARK',
+          '--set-mark',
+          '0x4000',
+        ]);
+        await runOk(lab, [
+          ...[iptables, '-t', 'nat', '-A', 'POSTROUTING'],
+          ...['-m', 'mark', '--mark', '0x4000', '-j', 'MASQUERADE'],
+        ]);
+      }
+      expect(await call(lab, 'ADD', pod, { conf })).toMatchObject({ exitCode: 0 });
+      expect((await save(lab)).join('\n')).not.toContain('CNI-HOSTPORT-MASQ');
+      await startServer(lab, pod, { protocol: 'tcp', port: 80 });
+      expect(await peerSeen(lab, neighbour, 'tcp', BRIDGE.v4)).toBe(BRIDGE.v4);
+    });
+
+    test('CHECK names the rule that is missing, shared ones too, and ADD puts it back', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await call(lab, 'ADD', pod);
+      const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
+      for (const [chain, words] of [
+        ['PREROUTING', 'PREROUTING -m addrtype'],
+        ['CNI-HOSTPORT-SETMARK', 'CNI-HOSTPORT-SETMARK'],
+        ['CNI-HOSTPORT-MASQ', 'CNI-HOSTPORT-MASQ'],
+        ['POSTROUTING', 'POSTROUTING'],
+      ]) {
+        await runOk(lab, ['iptables', '-t', 'nat', '-F', `${chain}`]);
+        const checked = await call(lab, 'CHECK', pod);
+        expect(checked).toMatchObject({ exitCode: 1, error: { code: 999 } });
+        expect(checked.error?.msg).toContain(`rule "${words}`);
+        await call(lab, 'ADD', neighbour, { ports: other });
+        expect(await call(lab, 'CHECK', pod)).toMatchObject({ exitCode: 0 });
+      }
+      await runOk(lab, ['iptables', '-t', 'nat', '-F', 'CNI-HOSTPORT-DNAT']);
+      expect((await call(lab, 'CHECK', pod)).error?.msg).toContain('rule "CNI-HOSTPORT-DNAT');
+    });
+
+    test('UDP flows are forgotten with ADD and with a DEL that says what was mapped', async () => {
+      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
+      const ask = () => askUdp(lab, outside, outside.hostAddress.v4);
+      await call(lab, 'ADD', pod);
+      expect(await ask()).toBe(true);
+      await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
+      await call(lab, 'DEL', pod, { ports: WEB });
+      await call(lab, 'ADD', neighbour);
+      expect(await ask()).toBe(true);
+    });
+
+    test('DEL takes back what was made with another backend, with nothing but a name', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await call(lab, 'ADD', pod);
+      await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
+      const bare = { conf: { backend: 'nftables' }, prevResult: false };
+      expect(await call(lab, 'DEL', { ...pod, path: '' }, { ...bare, network: 'other' })).toMatchObject({
+        exitCode: 0,
+      });
+      expect((await save(lab)).join('\n')).toContain('8080');
+      expect(await call(lab, 'DEL', { ...pod, path: '' }, bare)).toMatchObject({ exitCode: 0 });
+      const rules = (await save(lab)).join('\n');
+      expect(rules).not.toContain('8080');
+      expect(rules).toContain('dport 22');
+      expect(await call(lab, 'DEL', pod, bare)).toMatchObject({ exitCode: 0 });
+    });
+
+    test('DEL starts no program and looks for little where there is nothing', async () => {
+      const { lab, pod } = await podOnBridge(createLab);
+      const { stderr, exitCode } = await call(lab, 'DEL', pod, {
+        conf: {},
+        env: { CATENA_NETLINK_TRACE: '1' },
+      });
+      expect(exitCode).toBe(0);
+      expect(stderr).not.toContain('GETRULE');
+      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+    });
+
+    testNeeding(
+      'DEL and GC remove what the reference left, whatever is configured',
+      async () => {
+        const { lab, pod, neighbour } = await podOnBridge(createLab);
+        const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
+        for (const verb of ['DEL', 'GC'] as const) {
+          await call(lab, 'ADD', pod, { reference: true });
+          await call(lab, 'ADD', neighbour, { reference: true, ports: other });
+          expect((await save(lab)).join('\n')).toContain('8080');
+          const reply =
+            verb === 'DEL'
+              ? await call(lab, 'DEL', pod, { conf: { backend: 'nftables' }, prevResult: false })
+              : await gc(lab, [neighbour]);
+          expect(reply).toMatchObject({ exitCode: 0 });
+          const rules = (await save(lab)).join('\n');
+          expect(rules).not.toContain('8080');
+          expect(rules.match(/:CNI-DN-/g)).toHaveLength(2);
+          expect(rules).toContain('dport 22');
+        }
+      },
+      requiresReference('portmap'),
+    );
+
+    testNeeding(
+      'the reference removes what we left',
+      async () => {
+        const { lab, pod } = await podOnBridge(createLab);
+        await call(lab, 'ADD', pod);
+        expect(await call(lab, 'DEL', pod, { reference: true })).toMatchObject({ exitCode: 0 });
+        expect((await save(lab)).join('\n')).not.toContain('CNI-DN-');
+      },
+      requiresReference('portmap'),
+    );
+
+    testNeeding(
+      'DEL and GC remove rules that the old packet filter carries, and no others',
+      async () => {
+        const { lab, pod, neighbour } = await podOnBridge(createLab);
+        const env = { PATH: legacyPath(lab) };
+        const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
+        for (const verb of ['DEL', 'GC'] as const) {
+          await call(lab, 'ADD', neighbour, { ports: other, env });
+          expect(await call(lab, 'ADD', pod, { env })).toMatchObject({ exitCode: 0 });
+          expect(await call(lab, 'ADD', pod, { env })).toMatchObject({ exitCode: 0 });
+          expect(await call(lab, 'CHECK', pod, { env })).toMatchObject({ exitCode: 0 });
+          const before = (await save(lab, 'legacy')).join('\n');
+          expect(before.match(/8080 /g)).toHaveLength(14);
+          expect(before.match(/-A PREROUTING/g)).toHaveLength(2);
+          const reply =
+            verb === 'DEL' ? await call(lab, 'DEL', pod, { conf: {} }) : await gc(lab, [neighbour]);
+          expect(reply).toMatchObject({ exitCode: 0 });
+          const after = (await save(lab, 'legacy')).join('\n');
+          expect(after).not.toContain('8080');
+          expect(after.match(/--dport 22 /g)?.length).toBeGreaterThan(0);
+          expect(after).toContain('--dports 22 ');
+        }
+        expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+      },
+      requires('iptables-legacy-restore', 'iptables-legacy-save'),
+    );
+
+    test("DEL removes the rules of the reference's own table, of this network where it can tell", async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const twin = { ...pod, v4: '10.77.0.2', v6: 'fd00:77::2' };
+      const tables = [pod, twin, neighbour].flatMap((one, i) => hostportRules(one, 8000 + i));
+      await load(lab, [...HOSTPORT_TABLES, ...tables]);
+      expect(await call(lab, 'DEL', pod, { conf: {} })).toMatchObject({ exitCode: 0 });
+      expect(await hostportOwners(lab)).toEqual(
+        [...Array(7).fill(pod.id), ...Array(7).fill(neighbour.id)].sort(),
+      );
+      expect((await ruleset(lab)).includes('8001')).toBe(true);
+      expect(await call(lab, 'DEL', pod, { conf: {}, prevResult: false })).toMatchObject({ exitCode: 0 });
+      expect(await hostportOwners(lab)).toEqual(Array(7).fill(neighbour.id));
+    });
+
+    test('STATUS says when the program is missing', async () => {
+      const { lab } = await podOnBridge(createLab);
+      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'portmap', ...IPTABLES };
+      expect(await lab.plugin('portmap', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
+      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+    });
+  },
+  requires('ip', 'nft', 'iptables', 'ip6tables'),
+);
+
+interface Scene {
+  readonly lab: Lab;
+  readonly outside: Outside;
+  readonly pod: Pod;
+  readonly neighbour: Pod;
+}
+
+/** Two pods on a bridge made by hand, and a namespace beyond the host. */
+async function podOnBridge(createLab: () => Promise<Lab>): Promise<Scene> {
+  const lab = await createLab();
+  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
+  const outside = await lab.outside();
+  await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
+  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v4}/24`, 'dev', 'br0');
+  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v6}/64`, 'dev', 'br0', 'nodad');
+  await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
+  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+  return { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
+}
+
+async function addPod(lab: Lab, number: number): Promise<Pod> {
+  const pod = await fakePod(lab, number);
+  const port = `pod${number}`;
+  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
+  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
+  await lab.ip(lab.host, 'link', 'set', port, 'master', 'br0', 'up');
+  await lab.ip(lab.host, 'link', 'set', port, 'type', 'bridge_slave', 'hairpin', 'on');
+  await lab.ip(pod, 'link', 'set', 'lo', 'up');
+  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
+  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
+  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
+  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v4);
+  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v6);
+  return pod;
+}
+
+async function fakePod(lab: Lab, number: number): Promise<Pod> {
+  return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
+}
+
+/** Debian's reference is of the release before 1.1.0. */
+function call(
+  lab: Lab,
+  command: 'ADD' | 'CHECK' | 'DEL',
+  pod: Pod,
+  {
+    version = '1.0.0',
+    network = 'podnet',
+    conf = IPTABLES,
+    ports,
+    reference,
+    env,
+    prevResult = true,
+  }: Call = {},
+): Promise<PluginReply> {
+  const portMappings = ports ?? (command === 'DEL' ? undefined : WEB);
+  const asked = portMappings ?? (reference ? WEB : undefined);
+  const full = {
+    ...{ cniVersion: version, name: network, type: 'portmap', ...IPTABLES, ...conf },
+    ...(asked ? { runtimeConfig: { portMappings: asked } } : {}),
+  };
+  return lab.plugin('portmap', {
+    command,
+    container: pod,
+    conf: full,
+    ...(prevResult ? { prevResult: prevResultOf(pod, version) } : {}),
+    ...(reference ? { binDir: REFERENCE_BIN_DIR } : {}),
+    ...(env ? { env } : {}),
+  });
+}
+
+function gc(lab: Lab, valid: Pod[]): Promise<PluginReply> {
+  const attachments = valid.map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
+  const conf = {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    type: 'portmap',
+    'cni.dev/valid-attachments': attachments,
+  };
+  return lab.plugin('portmap', { command: 'GC', conf });
+}
+
+function prevResultOf(pod: Pod, version: string): object {
+  return {
+    cniVersion: version,
+    interfaces: [{ name: 'pod' }, { name: 'eth0', sandbox: pod.path }],
+    ips: [
+      { address: `${pod.v4}/24`, interface: 1 },
+      { address: `${pod.v6}/64`, interface: 1 },
+    ],
+  };
+}
+
+/** What one ADD makes on a host without rules. */
+async function savedAfter(lab: Lab, pod: Pod, how: Call): Promise<string[]> {
+  await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+  expect(await call(lab, 'ADD', pod, how)).toMatchObject({ exitCode: 0 });
+  return await save(lab);
+}
+
+/** Chains and rules of the table "nat" of both families, without counters. */
+async function save(lab: Lab, mode: 'nft' | 'legacy' = 'nft'): Promise<string[]> {
+  const texts: string[] = [];
+  for (const family of ['iptables', 'ip6tables']) {
+    texts.push((await lab.run(lab.host, [`${family}-${mode}-save`, '-t', 'nat'])).stdout);
+  }
+  return texts
+    .flatMap(text => text.split('\n'))
+    .filter(line => line !== '' && !line.startsWith('#'))
+    .map(line => line.replace(/ \[\d+:\d+\]$/, ''));
+}
+
+/** A search path on which iptables-restore changes the old packet filter. */
+function legacyPath(lab: Lab): string {
+  const dir = `${lab.tmp}/legacy`;
+  const links = ['iptables', 'ip6tables'].map(
+    name => `ln -sf /usr/sbin/xtables-legacy-multi ${dir}/${name}-restore`,
+  );
+  Bun.spawnSync(['sh', '-c', [`mkdir -p ${dir}`, ...links].join(' && ')]);
+  return `${dir}:${process.env.PATH}`;
+}
+
+const HOSTPORT_TABLES = ['ip', 'ip6'].flatMap(family => [
+  `add table ${family} cni_hostport`,
+  ...['hostports', 'hostip_hostports', 'masquerading'].map(
+    chain => `add chain ${family} cni_hostport ${chain}`,
+  ),
+]);
+
+/** As newer releases of the reference write them than the one at hand. */
+function hostportRules({ id, v4, v6 }: Pod, port: number): string[] {
+  const comment = `comment "${id}"`;
+  return [
+    `add rule ip cni_hostport hostports tcp dport ${port} dnat to ${v4}:80 ${comment}`,
+    `add rule ip cni_hostport hostports ip daddr 192.0.2.1 udp dport ${port} dnat to ${v4}:80 ${comment}`,
+    `add rule ip cni_hostport masquerading ip saddr ${v4} ip daddr ${v4} masquerade ${comment}`,
+    `add rule ip cni_hostport masquerading ip saddr 127.0.0.1 ip daddr ${v4} masquerade ${comment}`,
+    `add rule ip6 cni_hostport hostports tcp dport ${port} dnat to [${v6}]:80 ${comment}`,
+    `add rule ip6 cni_hostport hostports udp dport ${port} dnat to [${v6}]:80 ${comment}`,
+    `add rule ip6 cni_hostport masquerading ip6 saddr ${v6} ip6 daddr ${v6} masquerade ${comment}`,
+  ];
+}
+
+async function hostportOwners(lab: Lab): Promise<string[]> {
+  return Array.from((await ruleset(lab)).matchAll(/comment "([^"]*)"/g), ([, id = '']) => id).sort();
+}
+
+async function ruleset(lab: Lab): Promise<string> {
+  return (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+}
+
+async function load(lab: Lab, commands: string[]): Promise<void> {
+  expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin: `${commands.join('\n')}\n` })).toMatchObject({
+    exitCode: 0,
+  });
+}
+
+async function runOk(lab: Lab, argv: string[]): Promise<void> {
+  expect(await lab.run(lab.host, argv)).toMatchObject({ exitCode: 0 });
+}
+
+async function peerSeen(
+  lab: Lab,
+  from: Namespace,
+  protocol: 'tcp' | 'udp',
+  address: string,
+  port = 8080,
+): Promise<string | undefined> {
+  return (await echo(lab, from, { protocol, address, port, timeoutMs: 1500 }))?.peer;
+}
+
+/** Asks from one and the same port each time, so that all questions belong to one flow. */
+async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
+  const script = `
+    const socket = require('node:dgram').createSocket('udp4');
+    setTimeout(() => process.exit(1), 700);
+    socket.on('message', () => process.exit(0));
+    socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
+  return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;
+}

@@ -1,0 +1,95 @@
+// Which rules come of which mappings?
+import { describe, expect, test } from 'bun:test';
+import {
+  type IptablesOptions,
+  planContainerRules,
+  planSharedChains,
+  planSharedRules,
+} from '../../../../plugins/portmap/iptables-rules.ts';
+import type { FamilyPlan } from '../../../../plugins/portmap/plan.ts';
+import { parseCidr } from '../../../../src/net/cidr.ts';
+import { parseIp } from '../../../../src/net/ip.ts';
+
+const OWNER = { network: 'n1', containerId: 'ctr1' };
+const CHAIN = 'CNI-DN-c189d8b6a7b4d184c9f70';
+const COMMENT = String.raw`-m comment --comment "dnat name: \"n1\" id: \"ctr1\""`;
+const V4: FamilyPlan = {
+  family: 4,
+  pod: parseCidr('10.9.0.2/24'),
+  forwards: [{ protocol: 'tcp', port: 8080, containerPort: 80 }],
+};
+const V6: FamilyPlan = {
+  family: 6,
+  pod: parseCidr('fd00::2/64'),
+  forwards: [{ protocol: 'udp', port: 53, containerPort: 5353, ip: parseIp('fd00:1::1') }],
+};
+
+function options(more: Partial<IptablesOptions> = {}): IptablesOptions {
+  return { snat: true, masqAll: false, mark: 0x2000, conditions: { 4: [], 6: [] }, ...more };
+}
+
+describe('planContainerRules()', () => {
+  test('marks what comes from the subnet and from localhost, then forwards', () => {
+    expect(planContainerRules(V4, OWNER, options())).toEqual([
+      `${CHAIN} -p tcp --dport 8080 -s 10.9.0.0/24 -j CNI-HOSTPORT-SETMARK`,
+      `${CHAIN} -p tcp --dport 8080 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK`,
+      `${CHAIN} -p tcp --dport 8080 -j DNAT --to-destination 10.9.0.2:80`,
+      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports 8080 -j ${CHAIN}`,
+    ]);
+  });
+
+  test('writes IPv6 as the reference does', () => {
+    expect(planContainerRules(V6, OWNER, options())).toEqual([
+      `${CHAIN} -p udp --dport 53 -d fd00:1::1 -s fd00::/64 -j CNI-HOSTPORT-SETMARK`,
+      `${CHAIN} -p udp --dport 53 -d fd00:1::1 -j DNAT --to-destination [fd00::2]:5353`,
+      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p udp --destination-ports 53 -j ${CHAIN}`,
+    ]);
+  });
+
+  test('takes masqAll, snat off and a chain of others', () => {
+    const sources = (more: Partial<IptablesOptions>) =>
+      planContainerRules(V4, OWNER, options(more)).filter(rule => rule.includes(' -s '));
+    expect(sources({ masqAll: true })).toEqual([
+      `${CHAIN} -p tcp --dport 8080 -s 0.0.0.0/0 -j CNI-HOSTPORT-SETMARK`,
+    ]);
+    expect(sources({ snat: false })).toEqual([]);
+    expect(sources({ externalSetMarkChain: 'KUBE-MARK-MASQ' })[0]).toEndWith('-j KUBE-MARK-MASQ');
+  });
+
+  test('groups ports by protocol, fifteen to a rule, with the conditions of the family', () => {
+    const forwards = Array.from({ length: 17 }, (_, i) => ({
+      protocol: i === 0 ? ('udp' as const) : ('tcp' as const),
+      port: 100 + i,
+      containerPort: 80,
+    }));
+    const conditions = {
+      4: ['!', '-s', '192.0.2.0/24', '-m', 'comment', '--comment', 'a "b"'],
+      6: ['-s', '::1'],
+    };
+    const rules = planContainerRules({ ...V4, forwards }, OWNER, options({ conditions }));
+    const words = String.raw`! -s 192.0.2.0/24 -m comment --comment "a \"b\""`;
+    expect(rules.filter(rule => rule.startsWith('CNI-HOSTPORT-DNAT'))).toEqual([
+      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports ${ports(101, 115)} ${words} -j ${CHAIN}`,
+      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports 116 ${words} -j ${CHAIN}`,
+      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p udp --destination-ports 100 ${words} -j ${CHAIN}`,
+    ]);
+  });
+});
+
+test('planSharedRules() marks with one bit, and not where others do', () => {
+  const text = (more?: Partial<IptablesOptions>) =>
+    planSharedRules(options(more)).map(({ chain, words }) => `${chain} ${words}`);
+  expect(text({ mark: 0x20 })).toEqual([
+    'CNI-HOSTPORT-SETMARK -m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark 0x20/0x20',
+    'CNI-HOSTPORT-MASQ -m mark --mark 0x20/0x20 -j MASQUERADE',
+    'POSTROUTING -m comment --comment "CNI portfwd requiring masquerade" -j CNI-HOSTPORT-MASQ',
+    'PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT',
+    'OUTPUT -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT',
+  ]);
+  expect(text({ snat: false })).toHaveLength(2);
+  expect(planSharedChains(options({ externalSetMarkChain: 'X' }))).toEqual(['CNI-HOSTPORT-DNAT']);
+});
+
+function ports(first: number, last: number): string {
+  return Array.from({ length: last - first + 1 }, (_, i) => first + i).join(',');
+}
