@@ -7,16 +7,17 @@ import { PluginConfig } from '../../src/cni/plugin-config.ts';
 export const INGRESS_POLICIES = ['open', 'same-bridge', 'isolated'] as const;
 export type IngressPolicy = (typeof INGRESS_POLICIES)[number];
 
-/** Packet filters that can be programmed. */
+/** Packet filters that a configuration may name. */
 export const BACKENDS = ['nftables', 'iptables', 'firewalld'] as const;
-export type Backend = (typeof BACKENDS)[number];
+/** Those of them that can be programmed. */
+export type Backend = Exclude<(typeof BACKENDS)[number], 'firewalld'>;
 
 /**
  * The request as firewall sees it. What it says is looked at when rules are made and checked, not when they are removed:
  * a configuration that went bad can still be cleaned up after.
  */
 export const FirewallConf = z.extend(PluginConfig, {
-  /** Packet filter to program: `nftables`, which is the default, or `iptables`; `firewalld` is refused. */
+  /** Packet filter to program: `nftables`, or `iptables` as well; `firewalld` is refused. */
   backend: z.optional(z.string()),
   /** Who may begin to talk to the pod: `open`, `same-bridge` or `isolated`. */
   ingressPolicy: z.optional(z.string()),

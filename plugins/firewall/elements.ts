@@ -29,7 +29,7 @@ export interface Claim {
 }
 
 /** Everything that ADD puts into the kernel, but for the interfaces that are counted. */
-export function planElements({ pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
+export function planElements({ backend, pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
   return pods.flatMap(pod => {
     const sets = SETS[pod.family];
     const number = pods.filter(({ family }) => family === pod.family).indexOf(pod);
@@ -40,6 +40,7 @@ export function planElements({ pods, ingress }: AccessPlan, owner: FilterOwner):
     return [
       entry(sets.pods, [pod]),
       entry(sets.claims, [owner.handle, number], [pod, ingress?.bridge ?? '']),
+      ...(backend === 'iptables' ? [entry(sets.iptables, [pod])] : []),
       ...(ingress
         ? [
             entry(sets.home, [pod, ingress.bridge]),
@@ -57,6 +58,7 @@ export function placesOf({ number, pod, bridge }: Claim, owner: FilterOwner): Pl
   return [
     { set: sets.claims, key: [owner.handle, number] },
     { set: sets.pods, key: [pod] },
+    { set: sets.iptables, key: [pod] },
     ...(bridge === undefined
       ? []
       : [

@@ -26,6 +26,8 @@ export interface FamilySets {
   readonly home: NftSet;
   /** Attachment and number to one address of it, and the interface if it is not open. */
   readonly claims: NftSet;
+  /** Addresses that have rules in iptables, too. */
+  readonly iptables: NftSet;
   /** Address of an isolated pod, within bridges. */
   readonly isolated: NftSet;
 }
@@ -100,6 +102,7 @@ function familySets(family: 4 | 6): FamilySets {
     home: { ...named('home'), key: [address, 'ifname'] },
     // The second part numbers the claims of an attachment.
     claims: { ...named('claims'), key: ['ifname', 'inet_service'], data: [address, 'ifname'] },
+    iptables: { ...named('iptables'), key: [address] },
     isolated: { table: BRIDGE_TABLE, name: `isolated${family}`, key: [address] },
   };
 }

@@ -1,6 +1,6 @@
 // Do packets reach the pods they may reach, and no others, and does nothing stay behind?
 
-import { expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import {
   type Container,
   type Lab,
@@ -10,8 +10,8 @@ import {
   untilUp,
   useLabs,
 } from '../helpers/netns.ts';
-import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
-import { describeRoot, requires, testNeeding } from '../helpers/skip.ts';
+import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
 
@@ -74,8 +74,8 @@ describeRoot(
       for (const pod of [a, b, c]) await add(lab, pod, { conf: { ingressPolicy: 'same-bridge' } });
       for (const from of [b, outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
       expect(await ping(lab, a, outside.address[family])).toBe(true);
-      expect(await reaches(lab, c, a[family])).toBe(false);
-      expect(await reaches(lab, a, c[family])).toBe(false);
+      const barred = [reaches(lab, c, a[family]), reaches(lab, a, c[family])];
+      expect(await Promise.all(barred)).toEqual([false, false]);
       await del(lab, c);
       await add(lab, c);
       // An open network's pods are everybody's, and the last closed one opened its bridge again.
@@ -83,17 +83,17 @@ describeRoot(
       expect(await ping(lab, c, a[family])).toBe(true);
     });
 
-    test.each(FAMILIES)('ingressPolicy isolated: not even the neighbours come in by IP%s', async family => {
-      const { lab, outside, a, b, c } = await twoBridges(createLab);
-      for (const filtered of ['1', '0']) {
+    describe.each(['1', '0'])('where bridge-nf-call-iptables is %s', filtered => {
+      test.each(FAMILIES)('ingressPolicy isolated: not even the neighbours come in by IP%s', async family => {
+        const { lab, outside, a, b, c } = await twoBridges(createLab);
         await setBridgeFilter(lab, filtered);
         for (const pod of [a, b, c]) await add(lab, pod, { conf: { ingressPolicy: 'isolated' } });
         for (const from of [outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
         expect(await ping(lab, a, outside.address[family])).toBe(true);
-        for (const from of [b, c]) expect(await reaches(lab, from, a[family])).toBe(false);
+        expect(await Promise.all([b, c].map(from => reaches(lab, from, a[family])))).toEqual([false, false]);
         for (const pod of [a, b, c]) await del(lab, pod);
         for (const from of [b, c]) expect(await ping(lab, from, a[family])).toBe(true);
-      }
+      });
     });
 
     test('a pod cannot come in under an address that is nobody’s', async () => {
@@ -310,6 +310,181 @@ describeRoot(
   requires('ip', 'nft', 'ping'),
 );
 
+describeRoot(
+  'firewall with iptables',
+  () => {
+    const createLab = useLabs();
+    const iptables = { conf: { backend: 'iptables' } };
+
+    test.each(FAMILIES)('ADD lets IP%s pass where iptables drops, and needs not be told to', async family => {
+      const { lab, outside, a } = await twoBridges(createLab);
+      for (const tool of ['iptables', 'ip6tables']) await lab.run(lab.host, [tool, '-P', 'FORWARD', 'DROP']);
+      // Without a link-local address the host finds its neighbour only for itself.
+      expect(await ping(lab, lab.host, outside.address[family])).toBe(true);
+      expect(await reaches(lab, a, outside.address[family])).toBe(false);
+      for (const conf of [{}, { backend: '' }, { backend: 'iptables' }]) {
+        expect(await add(lab, a, { conf })).toMatchObject({
+          exitCode: 0,
+          result: prevResultOf(a),
+          stderr: '',
+        });
+        expect(await ping(lab, a, outside.address[family])).toBe(true);
+        expect(await check(lab, a, { conf })).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
+        expect((await del(lab, a, { conf: { backend: 'nftables' } })).exitCode).toBe(0);
+        expect(await reaches(lab, a, outside.address[family])).toBe(false);
+        expect(await elementsOf(lab)).toEqual({});
+      }
+      expect(await status(lab, { backend: 'iptables' })).toMatchObject({ exitCode: 0, stderr: '' });
+      expect((await status(lab)).stderr).toContain('drops forwarded packets');
+    });
+
+    test('ADD has the rules of the reference, once', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      await add(lab, a, iptables);
+      const once = await rulesOf(lab);
+      expect(once).toEqual([
+        '-N CNI-ADMIN',
+        '-N CNI-FORWARD',
+        '-A FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
+        '-A CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN',
+        `-A CNI-FORWARD -d ${a.v4}/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
+        `-A CNI-FORWARD -s ${a.v4}/32 -j ACCEPT`,
+      ]);
+      expect(await rulesOf(lab, 'ip6tables')).toContain(`-A CNI-FORWARD -s ${a.v6}/128 -j ACCEPT`);
+      const elements = await elementsOf(lab);
+      expect((await add(lab, a, iptables)).exitCode).toBe(0);
+      expect(await rulesOf(lab)).toEqual(once);
+      expect(await elementsOf(lab)).toEqual(elements);
+      expect((await add(lab, a)).exitCode).toBe(0);
+      expect(await rulesOf(lab)).toEqual(once.slice(0, 4));
+      expect((await elementsOf(lab)).iptables4).toBeUndefined();
+    });
+
+    test('DEL takes out what is its own, and the interface with the last of its pods', async () => {
+      const { lab, a, b, c } = await twoBridges(createLab);
+      const conf = {
+        conf: { backend: 'iptables', ingressPolicy: 'isolated', iptablesAdminChainName: 'OURS' },
+      };
+      for (const pod of [a, b, c]) expect((await add(lab, pod, conf)).exitCode).toBe(0);
+      const all = (await rulesOf(lab)).join('\n');
+      expect(all).toMatch(/-A FORWARD .*STAGE-1\n-A FORWARD .*CNI-FORWARD\n/);
+      expect(all).toMatch(/STAGE-1 -i br1 -o br1 .*DROP\n.*STAGE-1 -i br1 ! -o br1 .*STAGE-2\n/);
+      expect(all).toContain('-j OURS');
+      await del(lab, { ...a, path: '' });
+      const fewer = (await rulesOf(lab)).join('\n');
+      expect(fewer).not.toContain(`${a.v4}/32`);
+      expect(fewer).toContain(`${b.v4}/32`);
+      expect(fewer).toContain('-i br1 ');
+      for (const pod of [b, c]) await del(lab, pod);
+      expect((await rulesOf(lab)).join('\n')).not.toMatch(/br\d|10\.9\./);
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
+    test.each(FAMILIES)('ingressPolicy holds between both backends by IP%s', async family => {
+      const { lab, outside, a, b, c } = await twoBridges(createLab);
+      await add(lab, a, { conf: { backend: 'iptables', ingressPolicy: 'same-bridge' } });
+      await add(lab, b, { conf: { backend: 'iptables', ingressPolicy: 'isolated' } });
+      await add(lab, c, { conf: { ingressPolicy: 'same-bridge' } });
+      expect(await ping(lab, outside, a[family])).toBe(true);
+      const barred = [reaches(lab, a, b[family]), reaches(lab, a, c[family]), reaches(lab, c, a[family])];
+      expect(await Promise.all(barred)).toEqual([false, false, false]);
+    });
+
+    test('CHECK names what is missing, and ADD puts it back in order', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const conf = { conf: { backend: 'iptables', ingressPolicy: 'same-bridge' } };
+      const cases: [string, string][] = [
+        ['-F FORWARD', '-I FORWARD 1'],
+        ['-F CNI-FORWARD', 'CNI-ADMIN'],
+        [`-D CNI-FORWARD -s ${a.v4}/32 -j ACCEPT`, `-s ${a.v4}/32`],
+        ['-F CNI-ISOLATION-STAGE-2', '-o br1'],
+        ['-F CNI-ISOLATION-STAGE-1', '-i br1'],
+        ['-F', '-I CNI-FORWARD 1'],
+      ];
+      for (const [command, words] of cases) {
+        expect((await add(lab, a, conf)).exitCode).toBe(0);
+        expect(await check(lab, a, conf)).toMatchObject({ exitCode: 0 });
+        expect((await lab.run(lab.host, ['iptables', ...command.split(' ')])).exitCode).toBe(0);
+        const checked = await check(lab, a, conf);
+        expect(checked).toMatchObject({ exitCode: 1, error: { code: 999 } });
+        expect(checked.error?.msg).toContain(words);
+      }
+      await lab.run(lab.host, ['iptables', '-D', 'FORWARD', '1']);
+      await add(lab, a, conf);
+      const forward = (await rulesOf(lab)).filter(rule => rule.startsWith('-A FORWARD'));
+      expect(forward.map(rule => rule.split(' ').at(-1))).toEqual(['CNI-ISOLATION-STAGE-1', 'CNI-FORWARD']);
+    });
+
+    test('a failing ADD takes back what it did in nf_tables', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const conf = { conf: { backend: 'iptables', iptablesAdminChainName: 'DROP' } };
+      const failed = await add(lab, a, conf);
+      expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
+      expect(await elementsOf(lab)).toEqual({});
+      expect(await rulesOf(lab)).toEqual([]);
+    });
+
+    test('many ADDs and DELs at once leave each rule once, then none', async () => {
+      const { lab, a } = await twoBridges(createLab);
+      const pods = Array.from({ length: 6 }, (_, i) => {
+        return { ...a, id: `${a.id}x${i}`, v4: `10.9.1.${50 + i}`, v6: `fd00:9:1::${50 + i}` };
+      });
+      const added = await Promise.all(pods.map(pod => add(lab, pod, iptables)));
+      expect(added.map(({ exitCode, stdout }) => (exitCode ? stdout : ''))).toEqual(Array(6).fill(''));
+      const rules = await rulesOf(lab);
+      expect(new Set(rules).size).toBe(rules.length);
+      expect(rules).toHaveLength(4 + 2 * 6);
+      await Promise.all(pods.map(pod => del(lab, pod)));
+      expect(await rulesOf(lab)).toHaveLength(4);
+    });
+
+    test('GC removes what is not valid from iptables, too', async () => {
+      const { lab, a, b } = await twoBridges(createLab);
+      const conf = { conf: { backend: 'iptables', ingressPolicy: 'same-bridge' } };
+      for (const pod of [a, b]) await add(lab, pod, conf);
+      expect((await gc(lab, [a])).exitCode).toBe(0);
+      const rules = (await rulesOf(lab)).join('\n');
+      expect(rules).toContain(a.v4);
+      expect(rules).not.toContain(b.v4);
+      expect((await check(lab, a, conf)).exitCode).toBe(0);
+      expect((await gc(lab, [])).exitCode).toBe(0);
+      expect((await rulesOf(lab)).join('\n')).not.toContain('br1');
+    });
+
+    testNeeding(
+      'the reference removes what ours added, finds it in order, and the reverse',
+      async () => {
+        const { lab, a, b } = await twoBridges(createLab);
+        const reference = (command: string, pod: Pod) => {
+          const conf = confOf({ version: '1.0.0', ...iptables });
+          const prevResult = prevResultOf(pod, '1.0.0');
+          const binDir = REFERENCE_BIN_DIR;
+          return lab.plugin('firewall', { command, container: pod, conf, prevResult, binDir });
+        };
+        await add(lab, a, iptables);
+        expect((await reference('CHECK', a)).exitCode).toBe(0);
+        expect((await reference('DEL', a)).exitCode).toBe(0);
+        expect(await rulesOf(lab)).toHaveLength(4);
+        expect((await check(lab, a, iptables)).error?.msg).toContain(`-d ${a.v4}/32`);
+        expect((await del(lab, a)).exitCode).toBe(0);
+        for (const pod of [a, b]) expect((await reference('ADD', pod)).exitCode).toBe(0);
+        expect(await rulesOf(lab)).toHaveLength(8);
+        const conf = confOf({});
+        const call = { command: 'DEL', container: a, conf, prevResult: prevResultOf(a) };
+        expect((await lab.plugin('firewall', call)).exitCode).toBe(0);
+        expect(await rulesOf(lab)).toHaveLength(6);
+        // An address that is somebody's by now is not a leftover.
+        await add(lab, { ...a, v4: b.v4, v6: b.v6 }, iptables);
+        const late = { ...call, container: b, prevResult: prevResultOf(b) };
+        expect((await lab.plugin('firewall', late)).exitCode).toBe(0);
+        expect(await rulesOf(lab)).toHaveLength(6);
+      },
+      requiresReference('firewall'),
+    );
+  },
+  requires('ip', 'nft', 'ping', 'iptables', 'ip6tables'),
+);
+
 interface Scene {
   readonly lab: Lab;
   readonly outside: Outside;
@@ -427,6 +602,12 @@ async function elementsOf(lab: Lab): Promise<Record<string, Row[]>> {
     .flatMap(row => row.map ?? row.set ?? [])
     .filter(set => set.table === 'catena_firewall' && set.elem);
   return Object.fromEntries(sets.map(set => [set.name, set.elem]));
+}
+
+/** Chains of links, and all rules, as `iptables -S` has them. */
+async function rulesOf(lab: Lab, tool = 'iptables'): Promise<string[]> {
+  const { stdout } = await lab.run(lab.host, [tool, '-S']);
+  return stdout.split('\n').filter(line => /^-[AN]/.test(line));
 }
 
 function elem(comment: string, val: unknown): Row {

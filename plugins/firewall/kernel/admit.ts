@@ -1,5 +1,6 @@
 // How are the elements of an attachment put into the kernel?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
+import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import { addElements, findElement } from '../../../src/netlink/nft/element.ts';
@@ -60,8 +61,17 @@ export function skeletonsFor(policy: IngressPolicy): Skeleton[] {
   return policy === 'isolated' ? [SKELETON, BRIDGE_SKELETON] : [SKELETON];
 }
 
+/** Whether any of the addresses is somebody's that we let in, be it this attachment or another. */
+export function isKnown(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
+  return pods.some(pod => findElement(socket, SETS[pod.family].pods, [pod]) !== undefined);
+}
+
 /** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */
-function findFormerOwners(socket: NetlinkSocket, { pods }: AccessPlan, owner: FilterOwner): FilterOwner[] {
+export function findFormerOwners(
+  socket: NetlinkSocket,
+  { pods }: AccessPlan,
+  owner: FilterOwner,
+): FilterOwner[] {
   const notes = pods.flatMap(pod => findElement(socket, SETS[pod.family].pods, [pod])?.comment ?? []);
   return [...new Set(notes)].filter(note => note !== owner.note).map(filterOwnerOfNote);
 }

@@ -1,5 +1,5 @@
 // How does everything of an attachment leave the kernel, when only its name is known?
-import type { FilterOwner } from '../../../src/attach/handle.ts';
+import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { findOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
@@ -35,6 +35,24 @@ export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
     .flatMap(claim => placesOf(claim, owner))
     .filter(({ set, key }) => findElement(socket, set, key)?.comment === owner.note);
   return { changes: deletions(present), claims };
+}
+
+/** Those claims of attachments that have rules in iptables, too. */
+export function findIptablesClaims(socket: NetlinkSocket, owners: readonly FilterOwner[]): Claim[] {
+  return owners.flatMap(owner =>
+    findClaims(socket, owner).filter(({ pod }) => {
+      return findElement(socket, SETS[pod.family].iptables, [pod])?.comment === owner.note;
+    }),
+  );
+}
+
+/** The attachments of the network that something is there of, and that are not among the valid ones. Looks at every claim. */
+export function findDead(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): FilterOwner[] {
+  const notes = ([4, 6] as const)
+    .flatMap(family => listElements(socket, SETS[family].claims))
+    .flatMap(({ comment: note }) => note ?? [])
+    .filter(note => findOwner(note)?.network === network && !valid.has(note));
+  return [...new Set(notes)].map(filterOwnerOfNote);
 }
 
 /** Removes what belongs to attachments of the network that are not among the valid ones. Looks at every element. */

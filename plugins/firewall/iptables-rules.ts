@@ -1,0 +1,94 @@
+// Which lines bring the reference's chains about, and which take an attachment out of them? Nothing is run here.
+import { type Ip, renderIp } from '../../src/net/ip.ts';
+import type { SavedTable } from '../../src/netlink/iptables/save.ts';
+import type { AccessPlan } from './plan.ts';
+
+/** The chain that accepts; FORWARD jumps there. */
+export const CNI_FORWARD = 'CNI-FORWARD';
+const STAGE_1 = 'CNI-ISOLATION-STAGE-1';
+const STAGE_2 = 'CNI-ISOLATION-STAGE-2';
+
+const comment = (words: string) => `-m comment --comment "${words}"`;
+const RULES = 'CNI firewall plugin rules';
+const FORWARD_JUMP = `FORWARD ${comment(RULES)} -j ${CNI_FORWARD}`;
+const SHARED = comment(`${RULES} (ingressPolicy: same-bridge|isolated)`);
+
+/** What {@link ensureLines} works on. */
+export interface Wanted {
+  readonly pods: readonly Ip[];
+  readonly ingress?: AccessPlan['ingress'];
+  readonly adminChain: string;
+}
+
+/** The lines that are missing for an attachment, in order; none when all is there. */
+export function ensureLines(saved: SavedTable, { pods, ingress, adminChain }: Wanted): string[] {
+  const chains = [CNI_FORWARD, adminChain, ...(ingress ? [STAGE_1, STAGE_2] : [])];
+  const has = (rule: string) => saved.rules.includes(rule);
+  const admin = `-m comment --comment "CNI firewall plugin admin overrides" -j ${adminChain}`;
+  return [
+    ...chains.filter(name => !saved.chains.includes(name)).map(name => `-N ${name}`),
+    ...(has(`${CNI_FORWARD} ${admin}`) ? [] : [`-I ${CNI_FORWARD} 1 ${admin}`]),
+    ...pods
+      .flatMap(podRules)
+      .filter(rule => !has(rule))
+      .map(rule => `-A ${rule}`),
+    ...(has(FORWARD_JUMP) ? [] : [insertFirst(FORWARD_JUMP)]),
+    ...(ingress ? ingressLines(saved, ingress) : []),
+  ];
+}
+
+/** The lines that take addresses out, and interfaces behind which nobody is any more that is not open. */
+export function releaseLines(saved: SavedTable, pods: readonly Ip[], bridges: readonly string[]): string[] {
+  const own = new Set(pods.flatMap(podRules));
+  const places = bridges.flatMap(name => [`${STAGE_1} -i ${name} `, `${STAGE_2} -o ${name} `]);
+  return saved.rules
+    .filter(rule => own.has(rule) || places.some(place => rule.startsWith(place)))
+    .map(rule => `-D ${rule}`);
+}
+
+function podRules(ip: Ip): string[] {
+  const address = `${renderIp(ip)}/${ip.family === 4 ? 32 : 128}`;
+  return [
+    `${CNI_FORWARD} -d ${address} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
+    `${CNI_FORWARD} -s ${address} -j ACCEPT`,
+  ];
+}
+
+/** Releases of the reference differ in the comments of what networks share: what a rule does tells it. */
+function ingressLines(saved: SavedTable, { bridge, policy }: NonNullable<AccessPlan['ingress']>): string[] {
+  const find = (start: string, end: string) =>
+    saved.rules.find(rule => rule.startsWith(`${start} `) && rule.endsWith(`-j ${end}`));
+  const words = (own: string) => comment(`${RULES} (ingressPolicy: ${own})`);
+  const unless = (found: string | undefined, line: string) => (found === undefined ? [line] : []);
+  const within = `${STAGE_1} -i ${bridge} -o ${bridge}`;
+  const beyond = `${STAGE_1} -i ${bridge} ! -o ${bridge}`;
+  return [
+    ...unless(find(`${STAGE_2} -o ${bridge}`, 'DROP'), `-I ${STAGE_2} 1 -o ${bridge} ${SHARED} -j DROP`),
+    ...unless(findReturn(saved, STAGE_2), `-A ${STAGE_2} ${SHARED} -j RETURN`),
+    ...unless(find(beyond, STAGE_2), insertFirst(`${beyond} ${words('same-bridge')} -j ${STAGE_2}`)),
+    ...(policy === 'isolated'
+      ? unless(find(within, 'DROP'), insertFirst(`${within} ${words('isolated')} -j DROP`))
+      : []),
+    ...unless(findReturn(saved, STAGE_1), `-A ${STAGE_1} ${SHARED} -j RETURN`),
+    ...stageJumpLines(saved, find('FORWARD', STAGE_1)),
+  ];
+}
+
+/** Who is kept out must be so before anybody is let in. */
+function stageJumpLines({ rules }: SavedTable, found: string | undefined): string[] {
+  const accepting = rules.indexOf(FORWARD_JUMP);
+  if (found !== undefined && accepting >= 0 && rules.indexOf(found) < accepting) return [];
+  return [
+    ...(found === undefined ? [] : [`-D ${found}`]),
+    insertFirst(found ?? `FORWARD ${SHARED} -j ${STAGE_1}`),
+  ];
+}
+
+function findReturn({ rules }: SavedTable, chain: string): string | undefined {
+  return rules.find(rule => rule.startsWith(`${chain} -m comment `) && rule.endsWith('-j RETURN'));
+}
+
+function insertFirst(rule: string): string {
+  const space = rule.indexOf(' ');
+  return `-I ${rule.slice(0, space)} 1${rule.slice(space)}`;
+}
