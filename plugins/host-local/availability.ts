@@ -2,11 +2,11 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { type LeaseStore, listLeases } from '../../src/ipam/lease-store.ts';
+import { listLeases } from '../../src/ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR, type LeaseStore } from '../../src/ipam/lease-store.ts';
 import type { Log } from '../../src/log.ts';
 import { renderCidr } from '../../src/net/cidr.ts';
 import { findIp } from '../../src/net/ip.ts';
-import { DEFAULT_DATA_DIR } from './config.ts';
 import { capacityOf, findRange, isGateway, type RangeSet, renderRangeSet } from './range.ts';
 
 /** From this share on a set counts as nearly full. */

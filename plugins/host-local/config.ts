@@ -4,9 +4,6 @@ import { IpRange } from '../../src/cni/capabilities.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { Route } from '../../src/cni/result-schema.ts';
 
-/** Where leases live unless `dataDir` says otherwise; shared with the reference. */
-export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
-
 /** A set of ranges from which one address is handed out. */
 const RangeSetConf = z.array(IpRange);
 

@@ -2,10 +2,11 @@
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
+import { listLeases } from '../../src/ipam/lease-files.ts';
 import {
+  DEFAULT_DATA_DIR,
   ensureStore,
   type LeaseStore,
-  listLeases,
   storeExists,
   withStore,
 } from '../../src/ipam/lease-store.ts';
@@ -14,7 +15,7 @@ import { findIp, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
-import { DEFAULT_DATA_DIR, HostLocalConf } from './config.ts';
+import { HostLocalConf } from './config.ts';
 import { findOrphans } from './orphan.ts';
 import { findUnleased, type Plan, planAllocation, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';

@@ -116,6 +116,22 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/list.ts'),
   },
   {
+    name: 'ipam',
+    summary: 'show who holds which address of host-local, or why, or free one',
+    usage: '<ls, why or free> [<network>] [<address>]',
+    positionals: { min: 1, max: 3 },
+    options: {
+      'data-dir': {
+        type: 'string',
+        placeholder: '<dir>',
+        help: "directory with a folder of leases per network (the list's dataDir; /var/lib/cni/networks)",
+      },
+      ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'cni-cache-dir'),
+      force: { type: 'boolean', help: 'free an address although it may be in use' },
+    },
+    load: () => import('./commands/ipam.ts'),
+  },
+  {
     name: 'version',
     summary: "show the tool's version, or what each link of a network supports",
     usage: '[<network>]',
@@ -217,3 +233,7 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/new.ts'),
   },
 ];
+
+function only(options: Command['options'], ...names: string[]): Command['options'] {
+  return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));
+}

@@ -1,31 +1,20 @@
 // How are leases kept on disk, next to a reference plugin that keeps its own in the same place?
-import {
-  closeSync,
-  existsSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { findIp, type Ip, parseIp, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf, noteBoot } from './boot-note.ts';
+import { createLease, listLeases, readLease, readPointer, writePointer } from './lease-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 import { OwnerIndex } from './owner-index.ts';
 import { TakenMap } from './taken-map.ts';
 
+/** Where leases live unless a configuration says otherwise; shared with the reference. */
+export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
+
 /** Longest wait for the lock; a holder keeps it for milliseconds. */
 const LOCK_DEADLINE_MS = 30_000;
-/** A lease is written here and then linked to its address, so that no crash leaves an empty one. */
-const UNFINISHED_LEASE = '.catena-lease';
-const UNFINISHED_POINTER = '.catena-pointer';
-
 /** An address to be leased, and the set whose pointer moves to it. */
 export interface NewLease {
   readonly ip: Ip;
@@ -73,11 +62,6 @@ export function ensureStore(dir: string): void {
 /** True when anything was ever leased here. */
 export function storeExists(dir: string): boolean {
   return existsSync(dir);
-}
-
-/** Addresses that have a lease, in canonical text; files of other names are no leases. No lock needed. */
-export function listLeases(dir: string): string[] {
-  return readdirSync(dir).filter(name => /^[\da-f:][\da-f.:]*$/.test(name) && findIp(name) !== undefined);
 }
 
 /**
@@ -128,7 +112,7 @@ export class LeaseStore {
   }
 
   findLastReserved(setIndex: number): Ip | undefined {
-    const text = this.#read(pointerOf(setIndex));
+    const text = readPointer(this.#dir, setIndex);
     return text === undefined ? undefined : findIp(text);
   }
 
@@ -143,7 +127,7 @@ export class LeaseStore {
 
   /** Who holds the address; undefined when nobody does or the file says nothing that we understand. */
   findOwner(address: string): Owner | undefined {
-    const text = this.#read(address);
+    const text = readLease(this.#dir, address);
     return text === undefined ? undefined : parseOwner(text);
   }
 
@@ -158,7 +142,7 @@ export class LeaseStore {
    * died in between.
    */
   isTorn(address: string): boolean {
-    return this.#read(address)?.trim() === '';
+    return readLease(this.#dir, address)?.trim() === '';
   }
 
   /**
@@ -168,23 +152,25 @@ export class LeaseStore {
   reserve(leases: readonly NewLease[], owner: Owner): void {
     const { index, taken } = this.#open();
     const done: Ip[] = [];
-    const pointers = new Map(leases.map(({ setIndex }) => [setIndex, this.#read(pointerOf(setIndex))]));
+    const pointers = new Map(leases.map(({ setIndex }) => [setIndex, readPointer(this.#dir, setIndex)]));
     this.#changed = true;
     try {
       for (const { ip } of leases) {
         const address = renderIp(ip);
         index.add(address, owner);
-        this.#writeLease(address, renderOwner(owner));
+        createLease(this.#dir, address, renderOwner(owner));
         taken.set(ip);
         done.push(ip);
       }
-      for (const { ip, setIndex } of leases) this.#writePointer(setIndex, renderIp(ip));
+      for (const { ip, setIndex } of leases) writePointer(this.#dir, setIndex, renderIp(ip));
     } catch (cause) {
       for (const ip of done) {
         rmSync(join(this.#dir, renderIp(ip)), { force: true });
         taken.clear(ip);
       }
-      for (const [setIndex, text] of pointers) this.#restorePointer(setIndex, text);
+      for (const [setIndex, text] of pointers) {
+        if (readPointer(this.#dir, setIndex) !== text) writePointer(this.#dir, setIndex, text);
+      }
       throw cause;
     }
   }
@@ -248,53 +234,4 @@ export class LeaseStore {
     if (boot === 'unknown') noteBoot(path);
     return this.findOwner(address);
   }
-
-  #read(name: string): string | undefined {
-    try {
-      return readFileSync(join(this.#dir, name), 'utf8');
-    } catch (cause) {
-      if ((cause as { code?: string }).code === 'ENOENT') return undefined;
-      throw cause;
-    }
-  }
-
-  #writeLease(address: string, text: string): void {
-    const unfinished = join(this.#dir, UNFINISHED_LEASE);
-    this.#writeNew(unfinished, text);
-    noteBoot(unfinished);
-    try {
-      linkSync(unfinished, join(this.#dir, address));
-    } catch (cause) {
-      throw new Error(`Cannot reserve ${address} in "${this.#dir}": ${(cause as Error).message}`, { cause });
-    } finally {
-      rmSync(unfinished, { force: true });
-    }
-  }
-
-  #writePointer(setIndex: number, address: string): void {
-    const unfinished = join(this.#dir, UNFINISHED_POINTER);
-    this.#writeNew(unfinished, address);
-    renameSync(unfinished, join(this.#dir, pointerOf(setIndex)));
-  }
-
-  #restorePointer(setIndex: number, text: string | undefined): void {
-    if (this.#read(pointerOf(setIndex)) === text) return;
-    if (text === undefined) rmSync(join(this.#dir, pointerOf(setIndex)), { force: true });
-    else this.#writePointer(setIndex, text);
-  }
-
-  /** A leftover of a crash may share its inode with a lease: it is taken away, never written to. */
-  #writeNew(path: string, text: string): void {
-    rmSync(path, { force: true });
-    const fd = openSync(path, 'wx', 0o600);
-    try {
-      writeSync(fd, text);
-    } finally {
-      closeSync(fd);
-    }
-  }
-}
-
-function pointerOf(setIndex: number): string {
-  return `last_reserved_ip.${setIndex}`;
 }

@@ -22,7 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
   ],
-  'src/ipam': ['src/cni', 'src/net', 'src/sys/flock', 'src/sys/xattr'],
+  'src/ipam': ['src/netlink', 'src/cni', 'src/net', 'src/sys/flock', 'src/sys/netns', 'src/sys/xattr'],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
@@ -30,6 +30,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/daemon': ['src/chain', 'src/cni', 'src/net'],
   'src/cli': [
+    'src/ipam',
     ...['src/daemon', 'src/lab', 'src/conformance', 'src/validate', 'src/template'],
     ...['src/chain', 'src/cni', 'src/net'],
   ],

@@ -13,7 +13,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { bootOf, noteBoot, thisBoot } from '../../../src/ipam/boot-note.ts';
-import { type LeaseStore, listLeases, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
+import { listLeases } from '../../../src/ipam/lease-files.ts';
+import { type LeaseStore, type NewLease, withStore } from '../../../src/ipam/lease-store.ts';
 import { parseIp, renderIp } from '../../../src/net/ip.ts';
 
 const OWNER = { containerId: 'cid', ifname: 'eth0' };

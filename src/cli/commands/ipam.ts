@@ -1,0 +1,99 @@
+// What does `catena ipam` do?
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { type InspectedLease, inspectLease } from '../../ipam/inspect.ts';
+import { listLeases } from '../../ipam/lease-files.ts';
+import { withStore } from '../../ipam/lease-store.ts';
+import { findIp, parseIp, renderIp } from '../../net/ip.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { type LeasePlace, listPlaces, placeOf, summonWitnesses } from '../ipam/place.ts';
+import { renderLeases, renderReason, toJson } from '../ipam/render.ts';
+
+type Operands = readonly string[];
+
+const ACTIONS: Readonly<Record<string, (call: CommandCall, operands: Operands) => number>> = {
+  ls,
+  why,
+  free,
+};
+
+/** Shows who holds which address, why one is held, and frees one. */
+export async function run(call: CommandCall): Promise<number> {
+  const [name = '', ...operands] = call.positionals;
+  const action = Object.hasOwn(ACTIONS, name) ? ACTIONS[name] : undefined;
+  if (action === undefined) throw new UsageError(`Cannot run "ipam ${name}": there are ls, why and free`);
+  const wanted = action === ls ? [0, 1] : [2];
+  if (!wanted.includes(operands.length)) {
+    throw new UsageError(
+      `Cannot run "ipam ${name}" with ${operands.length} more arguments: it takes ${action === ls ? '[<network>]' : '<network> <address>'}`,
+    );
+  }
+  return action(call, operands);
+}
+
+function ls(call: CommandCall, [network]: Operands): number {
+  const places = network === undefined ? listPlaces(call) : [placeOf(call, network)];
+  const leases = places.flatMap(place => inspectAll(call, place));
+  call.out(call.on('json') ? `${JSON.stringify(leases.map(toJson), null, 2)}\n` : renderLeases(leases));
+  return 0;
+}
+
+function why(call: CommandCall, operands: Operands): number {
+  const { place, lease } = find(call, operands);
+  const found = { ...place, ...lease };
+  call.out(call.on('json') ? `${JSON.stringify(toJson(found), null, 2)}\n` : renderReason(found));
+  return 0;
+}
+
+function free(call: CommandCall, operands: Operands): number {
+  const { place, lease } = find(call, operands);
+  if (lease.state !== 'unused' && !call.on('force')) {
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot free ${lease.address} of network "${place.network}": it is ${WORDS[lease.state]}`,
+      { details: `${lease.evidence.join('; ')}; --force frees it all the same` },
+    );
+  }
+  withStore(place.dir, { reclaim: false }, store => {
+    // Whoever got the address since we looked keeps it.
+    const holder = store.findOwner(lease.address);
+    if (JSON.stringify(holder) === JSON.stringify(lease.owner)) store.release([lease.address]);
+    else
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot free ${lease.address}: it has just got another holder`,
+      );
+  });
+  return 0;
+}
+
+const WORDS = {
+  live: 'in use',
+  new: 'new, and an ADD may be under way',
+  unknown: 'not known to be unused',
+} as const;
+
+function find(
+  call: CommandCall,
+  [network = '', text = '']: Operands,
+): { place: LeasePlace; lease: InspectedLease } {
+  const ip = findIp(text);
+  if (ip === undefined) throw new UsageError(`Cannot look for "${text}": it is no address`);
+  const place = placeOf(call, network);
+  const lease = inspectLease(place.dir, renderIp(ip), summonWitnesses(call, network));
+  if (lease) return { place, lease };
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot find ${renderIp(ip)} in "${place.dir}": nobody holds it`,
+  );
+}
+
+function inspectAll(call: CommandCall, place: LeasePlace): (InspectedLease & LeasePlace)[] {
+  const witnesses = summonWitnesses(call, place.network);
+  return listLeases(place.dir)
+    .map(parseIp)
+    .sort((a, b) => a.family - b.family || (a.value < b.value ? -1 : 1))
+    .flatMap(ip => {
+      const lease = inspectLease(place.dir, renderIp(ip), witnesses);
+      return lease ? { ...place, ...lease } : [];
+    });
+}

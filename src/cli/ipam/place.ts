@@ -1,0 +1,77 @@
+// Where are the leases of a network, and what speaks for them?
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Conflist } from '../../chain/conflist.ts';
+import { loadFile, loadNetwork } from '../../chain/load.ts';
+import { listAttachments } from '../../chain/result-cache.ts';
+import { cniCacheDir } from '../../cni/directories.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isObject } from '../../cni/json.ts';
+import { findHolders } from '../../ipam/holders.ts';
+import type { Witnesses } from '../../ipam/inspect.ts';
+import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
+import type { CommandCall } from '../command.ts';
+import { confDirOf } from '../target.ts';
+
+/** The leases of one network. */
+export interface LeasePlace {
+  readonly network: string;
+  readonly dir: string;
+}
+
+/**
+ * Where the network keeps its leases: below `--data-dir`, else where its list says, else in the usual directory.
+ * @throws CniError 7 when nothing was ever leased there
+ */
+export function placeOf(call: CommandCall, network: string): LeasePlace {
+  const dataDir = call.text('data-dir') ?? dataDirOf(findList(call, network)) ?? DEFAULT_DATA_DIR;
+  const dir = join(dataDir, network);
+  if (existsSync(dir)) return { network, dir };
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot find leases of network "${network}": "${dir}" does not exist`,
+  );
+}
+
+/** Every network with leases below `--data-dir` or the usual directory. */
+export function listPlaces(call: CommandCall): LeasePlace[] {
+  const dataDir = call.text('data-dir') ?? DEFAULT_DATA_DIR;
+  if (!existsSync(dataDir)) return [];
+  return readdirSync(dataDir)
+    .sort()
+    .map(network => ({ network, dir: join(dataDir, network) }))
+    .filter(({ dir }) => statSync(dir).isDirectory());
+}
+
+/** Lists of attachments and interfaces, looked at once for all leases. */
+export function summonWitnesses(call: CommandCall, network: string): Witnesses {
+  const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
+  const { attachments } = listAttachments(cacheDir, { network });
+  return {
+    findRecord: ({ containerId, ifname }) =>
+      attachments.find(
+        one => one.containerId === containerId && (ifname === undefined || one.ifname === ifname),
+      ),
+    holders: findHolders(),
+  };
+}
+
+/** A network may have leases and no list any more. */
+function findList(call: CommandCall, network: string): Conflist | undefined {
+  const file = call.text('file');
+  if (file !== undefined) return loadFile(file);
+  try {
+    return loadNetwork(confDirOf(call), network);
+  } catch {
+    return undefined;
+  }
+}
+
+function dataDirOf(list: Conflist | undefined): string | undefined {
+  for (const { ipam } of (list?.plugins ?? []).map(({ conf }) => conf)) {
+    if (isObject(ipam) && ipam.type === 'host-local' && typeof ipam.dataDir === 'string' && ipam.dataDir) {
+      return ipam.dataDir;
+    }
+  }
+  return undefined;
+}

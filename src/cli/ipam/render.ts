@@ -1,0 +1,64 @@
+// What do leases look like to a person, and to a program?
+import type { JsonObject } from '../../cni/json.ts';
+import type { InspectedLease } from '../../ipam/inspect.ts';
+import type { LeasePlace } from './place.ts';
+
+/** A lease and where it is. */
+export type FoundLease = InspectedLease & LeasePlace;
+
+const STATES: Readonly<Record<InspectedLease['state'], string>> = {
+  live: 'live: something that exists uses the address',
+  new: 'new: written less than a minute ago, an ADD may be under way',
+  unused: 'unused: whoever had it is gone',
+  unknown: 'unknown: nothing shows whether it is used',
+};
+
+/** A table of leases, and how many of them are in which state. */
+export function renderLeases(leases: readonly FoundLease[]): string {
+  const rows = leases.map(({ network, address, owner, state }) => [
+    network,
+    address,
+    owner?.containerId ?? '-',
+    owner?.ifname ?? '-',
+    state,
+  ]);
+  const table = [['NETWORK', 'ADDRESS', 'CONTAINER', 'INTERFACE', 'STATE'], ...rows];
+  const widths = [0, 1, 2, 3].map(column => Math.max(...table.map(row => row[column]?.length ?? 0)));
+  const lines = table.map(row =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+  const counts = Object.keys(STATES).flatMap(state => {
+    const count = leases.filter(lease => lease.state === state).length;
+    return count ? `${count} ${state}` : [];
+  });
+  return `${[...lines, '', `${leases.length} leases${counts.length ? `: ${counts.join(', ')}` : ''}`].join('\n')}\n`;
+}
+
+/** Everything that is known of one lease, the conclusion last. */
+export function renderReason({ network, address, owner, state, evidence }: FoundLease): string {
+  const holder = owner
+    ? `container "${owner.containerId}"${owner.ifname ? `, interface "${owner.ifname}"` : ''}`
+    : 'nobody that can be read from the lease';
+  return [
+    `${address} of network "${network}" is leased to ${holder}`,
+    ...evidence.map(line => `- ${line}`),
+    STATES[state],
+    '',
+  ].join('\n');
+}
+
+/** A lease for programs. */
+export function toJson({ network, address, owner, state, evidence, writtenAt }: FoundLease): JsonObject {
+  return {
+    network,
+    address,
+    ...(owner ? { containerId: owner.containerId } : {}),
+    ...(owner?.ifname ? { ifname: owner.ifname } : {}),
+    state,
+    evidence,
+    writtenAt: writtenAt.toISOString(),
+  };
+}

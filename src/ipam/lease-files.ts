@@ -1,0 +1,83 @@
+// How are the files of a lease directory written, so that no crash leaves half of one?
+import {
+  closeSync,
+  linkSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { findIp } from '../net/ip.ts';
+import { noteBoot } from './boot-note.ts';
+
+/** A lease is written here and then linked to its address. */
+const UNFINISHED_LEASE = '.catena-lease';
+const UNFINISHED_POINTER = '.catena-pointer';
+
+/** Addresses that have a lease, in canonical text; files of other names are no leases. No lock needed. */
+export function listLeases(dir: string): string[] {
+  return readdirSync(dir).filter(name => /^[\da-f:][\da-f.:]*$/.test(name) && findIp(name) !== undefined);
+}
+
+/** Content of a lease; undefined when there is none, or a directory in its place. */
+export function readLease(dir: string, address: string): string | undefined {
+  try {
+    return readFileSync(join(dir, address), 'utf8');
+  } catch (cause) {
+    const { code = '' } = cause as { code?: string };
+    if (['ENOENT', 'EISDIR'].includes(code)) return undefined;
+    throw cause;
+  }
+}
+
+/**
+ * Writes a lease, complete or not at all, with the note of this boot.
+ * @throws Error when the address has one
+ */
+export function createLease(dir: string, address: string, text: string): void {
+  const unfinished = join(dir, UNFINISHED_LEASE);
+  writeNew(unfinished, text);
+  noteBoot(unfinished);
+  try {
+    linkSync(unfinished, join(dir, address));
+  } catch (cause) {
+    throw new Error(`Cannot reserve ${address} in "${dir}": ${(cause as Error).message}`, { cause });
+  } finally {
+    rmSync(unfinished, { force: true });
+  }
+}
+
+/** Text of the address last handed out from a set. */
+export function readPointer(dir: string, setIndex: number): string | undefined {
+  return readLease(dir, pointerOf(setIndex));
+}
+
+/** Sets that text; undefined takes the file away. */
+export function writePointer(dir: string, setIndex: number, text: string | undefined): void {
+  const path = join(dir, pointerOf(setIndex));
+  if (text === undefined) {
+    rmSync(path, { force: true });
+    return;
+  }
+  const unfinished = join(dir, UNFINISHED_POINTER);
+  writeNew(unfinished, text);
+  renameSync(unfinished, path);
+}
+
+/** A leftover of a crash may share its inode with a lease: it is taken away, never written to. */
+function writeNew(path: string, text: string): void {
+  rmSync(path, { force: true });
+  const fd = openSync(path, 'wx', 0o600);
+  try {
+    writeSync(fd, text);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function pointerOf(setIndex: number): string {
+  return `last_reserved_ip.${setIndex}`;
+}

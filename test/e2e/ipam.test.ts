@@ -1,0 +1,177 @@
+// Does `catena ipam` tell used addresses from forgotten ones, and free only the latter?
+
+import { expect, test } from 'bun:test';
+import { existsSync, utimesSync, writeFileSync } from 'node:fs';
+import { noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
+import { CATENA } from '../helpers/catena.ts';
+import { type Chain, writeChain } from '../helpers/chain.ts';
+import type { Finished } from '../helpers/command.ts';
+import { directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+function listOf(lab: Lab): Row {
+  const ipam = {
+    type: 'host-local',
+    ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]],
+    dataDir: `${lab.tmp}/leases`,
+  };
+  return { cniVersion: '1.1.0', name: 'podnet', plugins: [{ type: 'ptp', ipam }] };
+}
+
+interface Ground {
+  readonly lab: Lab;
+  readonly chain: Chain;
+  ipam(...args: string[]): Promise<Finished>;
+  /** State by address. */
+  states(): Promise<Record<string, string>>;
+  lease(address: string): string;
+  /** As if it had been written some time ago. */
+  age(...addresses: string[]): void;
+}
+
+function onGround(body: (ground: Ground) => Promise<void>): () => Promise<void> {
+  return () =>
+    withHost(async lab => {
+      const chain = writeChain(lab, listOf(lab));
+      const lease = (address: string) => `${lab.tmp}/leases/podnet/${address}`;
+      const ipam: Ground['ipam'] = (...args) =>
+        lab.run(lab.host, [CATENA, 'ipam', ...args], {
+          env: { ...directories(lab.tmp), NETCONFPATH: lab.tmp },
+        });
+      await body({
+        lab,
+        chain,
+        ipam,
+        async states() {
+          const { stdout } = await ipam('ls', 'podnet', '--json');
+          return Object.fromEntries(JSON.parse(stdout).map((row: Row) => [row.address, row.state]));
+        },
+        lease,
+        age(...addresses) {
+          const then = Date.now() / 1000 - 3600;
+          for (const address of addresses) utimesSync(lease(address), then, then);
+        },
+      });
+    });
+}
+
+describeRoot('catena ipam', () => {
+  test(
+    'ls shows who holds what, and whether that is still used',
+    onGround(async ({ lab, chain, ipam, states, lease, age }) => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      await chain.add(one);
+      await chain.add(two);
+      writeFileSync(lease('10.88.0.77'), '');
+      writeFileSync(lease('10.88.0.78'), '{somebody else}');
+      writeFileSync(lease('10.88.0.79'), 'older');
+      writeFileSync(lease('10.88.0.80'), 'fresh\r\neth0');
+      await lab.remove(two);
+      age('10.88.0.2', '10.88.0.3', 'fd88::3', '10.88.0.77', '10.88.0.78', '10.88.0.79');
+      expect(await states()).toEqual({
+        '10.88.0.2': 'live',
+        '10.88.0.3': 'unused',
+        '10.88.0.77': 'unused',
+        '10.88.0.78': 'unknown',
+        '10.88.0.79': 'unused',
+        '10.88.0.80': 'new',
+        'fd88::2': 'live',
+        'fd88::3': 'unused',
+      });
+      const { stdout, stderr, exitCode } = await ipam('ls', 'podnet');
+      expect([exitCode, stderr]).toEqual([0, '']);
+      const lines = stdout.split('\n');
+      expect(lines[0]).toMatch(/^NETWORK +ADDRESS +CONTAINER +INTERFACE +STATE$/);
+      expect(lines[1]).toMatch(new RegExp(`^podnet +10\\.88\\.0\\.2 +${one.id} +eth0 +live$`));
+      expect(lines).toContain('8 leases: 2 live, 1 new, 4 unused, 1 unknown');
+      const all = await ipam('ls', '--data-dir', `${lab.tmp}/leases`);
+      expect(all.stdout).toBe(stdout);
+    }),
+  );
+
+  test(
+    'why names lease, record, namespace and process',
+    onGround(async ({ lab, chain, ipam, lease, age }) => {
+      const container = await lab.container();
+      await chain.add(container);
+      const sleeper = lab.start(container, ['sleep', '60']);
+      await Bun.sleep(200);
+      const { stdout } = await ipam('why', 'podnet', '10.88.0.2');
+      expect(stdout).toContain(
+        `10.88.0.2 of network "podnet" is leased to container "${container.id}", interface "eth0"\n`,
+      );
+      expect(stdout).toContain(
+        `- interface "eth0" has the address, in namespace "${container.path}" with process sleep (${sleeper.pid})`,
+      );
+      expect(stdout).toContain(`- an ADD is on record, for namespace "${container.path}", which exists\n`);
+      expect(stdout).toContain('- the lease has been there in this boot\n');
+      expect(stdout).toContain(`- "${lease('10.88.0.2')}" was written 2`);
+      expect(stdout).toEndWith('live: something that exists uses the address\n');
+      await lab.remove(container);
+      age('10.88.0.2');
+      const gone = (await ipam('why', 'podnet', '10.88.0.2')).stdout;
+      expect(gone).toContain('- no interface in any namespace of this machine has the address\n');
+      expect(gone).toContain('which is gone\n');
+      expect(gone).toEndWith('unused: whoever had it is gone\n');
+      const missing = await ipam('why', 'podnet', '10.88.0.99');
+      expect(missing).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('nobody holds it') });
+    }),
+  );
+
+  test(
+    'free takes what nobody uses, and what is used only by force',
+    onGround(async ({ lab, chain, ipam, lease, age }) => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      await chain.add(one);
+      await chain.add(two);
+      const refused = await ipam('free', 'podnet', 'fd88:0:0::2');
+      expect(refused.exitCode).toBe(1);
+      expect(refused.stderr).toContain('Cannot free fd88::2 of network "podnet": it is in use');
+      expect(refused.stderr).toContain('--force frees it all the same');
+      expect(existsSync(lease('fd88::2'))).toBe(true);
+      expect(await ipam('free', 'podnet', 'fd88::2', '--force')).toEqual({
+        exitCode: 0,
+        stdout: '',
+        stderr: '',
+      });
+      expect(existsSync(lease('fd88::2'))).toBe(false);
+
+      await lab.remove(two);
+      expect((await ipam('free', 'podnet', '10.88.0.3')).stderr).toContain(
+        'it is new, and an ADD may be under way',
+      );
+      age('10.88.0.3');
+      expect((await ipam('free', 'podnet', '10.88.0.3')).exitCode).toBe(0);
+      noteBoot(lease('fd88::3'), { ...thisBoot(), bootId: 'earlier' });
+      expect((await ipam('free', 'podnet', 'fd88::3')).exitCode).toBe(0);
+      expect(await chain.leases()).toEqual([lease('10.88.0.2')]);
+      // The next container gets them after all others had their turn; the order of the set goes on.
+      expect((await chain.add(await lab.container())).ips.map((ip: Row) => ip.address)).toEqual([
+        '10.88.0.4/24',
+        'fd88::4/64',
+      ]);
+    }),
+  );
+
+  test(
+    'refuses what makes no sense',
+    onGround(async ({ ipam }) => {
+      const bad: [args: string[], exitCode: number, words: string][] = [
+        [['rm'], 2, 'there are ls, why and free'],
+        [['why', 'podnet'], 2, 'it takes <network> <address>'],
+        [['ls', 'a', 'b'], 2, 'it takes [<network>]'],
+        [['free', 'podnet', '10.88.0'], 2, 'it is no address'],
+        [['ls', 'podnet'], 1, 'Cannot find leases of network "podnet"'],
+        [['ls', 'nowhere', '--data-dir', '/nonexistent'], 1, '"/nonexistent/nowhere" does not exist'],
+      ];
+      for (const [args, exitCode, words] of bad) {
+        expect(await ipam(...args)).toMatchObject({
+          exitCode,
+          stdout: '',
+          stderr: expect.stringContaining(words),
+        });
+      }
+      expect((await ipam('ls', '--data-dir', '/nonexistent')).stdout).toEndWith('0 leases\n');
+    }),
+  );
+});
