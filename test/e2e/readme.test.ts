@@ -30,7 +30,7 @@ describe('README.md', () => {
 
   test('has a row for every command, option and link', () => {
     const rows = README.split('\n').filter(line => line.startsWith('| '));
-    const commands = COMMANDS.map(({ name, usage }) => `| \`catena ${name} ${usage}\` |`);
+    const commands = COMMANDS.map(({ name, usage }) => `| \`${`catena ${name} ${usage}`.trim()}\` |`);
     const options = COMMANDS.flatMap(command => Object.keys({ ...command.options, ...GLOBAL_OPTIONS }));
     const starts = [
       ...commands,
