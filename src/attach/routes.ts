@@ -3,7 +3,7 @@ import { networkOf, renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { isNetlinkError } from '../netlink/errors.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { addRoute, listRoutes, type Route } from '../netlink/rtnl/route.ts';
+import { addRoute, listRoutes, prependRoute, type Route } from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import { Errno } from '../sys/errno.ts';
@@ -12,21 +12,26 @@ import type { PlannedRoute } from './addressing.ts';
 /** linux/rtnetlink.h */
 const RT_TABLE_MAIN = 254;
 
-/** Adds the routes, out by the interface; those that exist are fine. */
+/**
+ * Adds the routes, out by the interface; those that exist are fine. A route to the same place by another interface stays,
+ * and this one comes before it, as with the reference.
+ */
 export function addRoutes(socket: NetlinkSocket, { index }: Link, routes: readonly PlannedRoute[]): void {
   for (const route of mergeWays(routes, index)) {
     try {
       addRoute(socket, route);
     } catch (thrown) {
-      // The kernel has made the subnet's own route already, and IPAM may list one twice.
       if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
+      // The kernel has made the subnet's own route already, and IPAM may list one twice.
+      const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
+      if (!isMade) prependRoute(socket, route);
     }
   }
 }
 
 /** @throws Error naming the first route that the interface lacks, in whatever table */
 export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly PlannedRoute[]): void {
-  const present = listRoutes(socket).filter(({ oif }) => oif === link.index);
+  const present = listRoutes(socket).filter(route => leavesBy(route, link.index));
   for (const route of wanted) {
     if (present.some(one => isSameRoute(one, route))) continue;
     confirm(`routes of "${link.name}"`, renderRoute(route), present.map(renderRoute));
@@ -54,6 +59,20 @@ export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[]
     const { gateway: _, ...rest } = first;
     return { ...rest, oif, ways: group.map(({ gateway }) => ({ gateway, oif })) };
   });
+}
+
+/** IPv6 makes one route of those that have the same destination and metric. */
+function leavesBy({ oif, ways }: Route, index: number): boolean {
+  return oif === index || (ways?.some(way => way.oif === index) ?? false);
+}
+
+function isSamePlace(found: Route, wanted: Route): boolean {
+  return (
+    sameIp(networkOf(found.dst), networkOf(wanted.dst)) &&
+    found.dst.prefix === wanted.dst.prefix &&
+    found.table === (wanted.table || RT_TABLE_MAIN) &&
+    (!wanted.priority || found.priority === wanted.priority)
+  );
 }
 
 /** What the plan says nothing of may be anything. */
