@@ -7,10 +7,17 @@ import { Route } from '../../src/cni/result-schema.ts';
 /** A set of ranges from which one address is handed out. */
 const RangeSetConf = z.array(IpRange);
 
-/**
- * The request as host-local sees it. Only shapes are checked here: whether ranges make sense is decided when an
- * address is handed out, so that a configuration that went bad can still give its addresses back.
- */
+/** What is needed to find leases: all that DEL looks at, so that options that went bad can still give addresses back. */
+export const LeaseConf = z.extend(PluginConfig, {
+  ipam: z.looseObject({
+    type: z.optional(z.string()),
+    dataDir: z.optional(z.string()),
+    reclaimAfterReboot: z.optional(z.boolean()),
+  }),
+});
+export type LeaseConf = z.output<typeof LeaseConf>;
+
+/** The request as ADD sees it. Only shapes are checked here: whether ranges make sense is decided by the plan. */
 export const HostLocalConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
     type: z.optional(z.string()),

@@ -1,6 +1,7 @@
 // What does host-local do for each verb?
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { decode } from '../../src/cni/json.ts';
 import type { ResultDns } from '../../src/cni/result.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import {
@@ -15,7 +16,7 @@ import { findIp, renderIp } from '../../src/net/ip.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
-import { HostLocalConf } from './config.ts';
+import { HostLocalConf, LeaseConf } from './config.ts';
 import { findOrphans } from './orphan.ts';
 import { findUnleased, type Plan, planAllocation, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
@@ -27,12 +28,14 @@ const STATUS_DEADLINE_MS = 2_000;
 /** Hands out addresses of configured ranges and remembers on disk who holds which. */
 export const hostLocal = definePlugin({
   name: 'host-local',
-  config: HostLocalConf,
+  // Not the whole of it: DEL must work with options that went bad.
+  config: LeaseConf,
   netns: 'unused',
 
   add(call) {
-    const plan = planAllocation(call.conf, call.args, call.version);
-    const dns = findDns(call.conf);
+    const conf = readConf(call);
+    const plan = planAllocation(conf, call.args, call.version);
+    const dns = findDns(conf);
     const [place, owner] = [placeOf(call), ownerOf(call)];
     ensureStore(place.dir);
     const allocations = inStore(call, store => {
@@ -46,7 +49,7 @@ export const hostLocal = definePlugin({
   },
 
   check(call) {
-    const sets = planSets(call.conf, call.version);
+    const sets = planSets(readConf(call), call.version);
     const [{ dir }, owner] = [placeOf(call), ownerOf(call)];
     const leased = storeExists(dir) ? inStore(call, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
@@ -73,17 +76,18 @@ export const hostLocal = definePlugin({
   },
 
   status(call) {
-    const sets = planSets(call.conf, call.version);
+    const conf = readConf(call);
+    const sets = planSets(conf, call.version);
     const place = placeOf(call);
     refuseReadOnly(place.dir);
-    findDns(call.conf);
+    findDns(conf);
     if (storeExists(place.dir))
       asUnavailable(() => inStore(call, store => judge(call, sets, store), STATUS_DEADLINE_MS));
   },
 });
 
 /** Works on the network's leases, and tells of those that an earlier boot left. */
-function inStore<T>(call: Call<HostLocalConf>, work: (store: LeaseStore) => T, deadlineMs?: number): T {
+function inStore<T>(call: Call<LeaseConf>, work: (store: LeaseStore) => T, deadlineMs?: number): T {
   const { dir } = placeOf(call);
   const reclaim = call.conf.ipam.reclaimAfterReboot ?? true;
   return withStore(dir, { reclaim, ...(deadlineMs ? { deadlineMs } : {}) }, store => {
@@ -102,7 +106,7 @@ function choose(plan: Plan, store: LeaseStore, place: StorePlace): Allocation[] 
   }
 }
 
-function judge(call: Call<HostLocalConf>, sets: readonly RangeSet[], store: LeaseStore): void {
+function judge(call: Call<LeaseConf>, sets: readonly RangeSet[], store: LeaseStore): void {
   for (const [setIndex, set] of sets.entries()) {
     const usage = usageOf(set, store);
     if (usage.used >= usage.capacity) {
@@ -136,17 +140,21 @@ function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly Range
 }
 
 /** Between ADD and its failure someone else may have got the address: only a lease that still names us goes. */
-function releaseOwn(call: Call<HostLocalConf>, owner: Owner, allocations: readonly Allocation[]): void {
+function releaseOwn(call: Call<LeaseConf>, owner: Owner, allocations: readonly Allocation[]): void {
   const addresses = allocations.map(({ ip }) => renderIp(ip));
   inStore(call, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));
 }
 
-function placeOf({ conf, network }: Call<HostLocalConf>): StorePlace {
+function readConf({ request, network }: Call): HostLocalConf {
+  return decode(HostLocalConf, request, `configuration of "host-local" in network "${network}"`);
+}
+
+function placeOf({ conf, network }: Call<LeaseConf>): StorePlace {
   const dataDir = conf.ipam.dataDir || DEFAULT_DATA_DIR;
   return { network, dataDir, dir: join(dataDir, network) };
 }
 
-function ownerOf(call: Call<HostLocalConf>): Owner {
+function ownerOf(call: Call<LeaseConf>): Owner {
   return { containerId: call.env.containerId, ifname: call.env.ifname };
 }
 

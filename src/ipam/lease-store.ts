@@ -49,7 +49,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
       0o750,
     );
   } catch (cause) {
-    if (entered) throw cause;
+    if (entered) throw inWords(cause, dir);
     throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
   }
 }
@@ -201,8 +201,12 @@ export class LeaseStore {
   /** Keeps our own files in step with what was done here; a change that they do not know of leaves them invalid. */
   save(): void {
     if (!this.#changed) return;
-    this.#taken?.save();
-    this.#index?.save();
+    try {
+      this.#taken?.save();
+      this.#index?.save();
+    } catch {
+      // A full disk, for example. What counts has been done, and the next call makes them anew.
+    }
   }
 
   /** Our own files about the leases, made anew when somebody else has changed the directory. */
@@ -234,4 +238,11 @@ export class LeaseStore {
     if (boot === 'unknown') noteBoot(path);
     return this.findOwner(address);
   }
+}
+
+/** Errors of the file system say what they could not do, and not what for. */
+function inWords(cause: unknown, dir: string): unknown {
+  const { code, syscall } = cause as { code?: unknown; syscall?: unknown };
+  if (typeof code !== 'string' || typeof syscall !== 'string') return cause;
+  return new Error(`Cannot use lease directory "${dir}": ${(cause as Error).message}`, { cause });
 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bootOf, noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
 import { createLab, type Lab } from '../helpers/netns.ts';
@@ -201,6 +201,10 @@ describeRoot('host-local', () => {
     expect(existsSync(dir)).toBe(false);
     await call('ADD', 'one');
     expect((await call('DEL', 'one', { ipam: { subnet: '10.1.0.1/31' } })).exitCode).toBe(0);
+    await call('ADD', 'one');
+    const shapeless = { subnet: 5, ranges: { subnet: '10.1.0.0/24' }, routes: 'none' };
+    expect((await call('ADD', 'two', { ipam: shapeless })).error?.code).toBe(7);
+    expect((await call('DEL', 'one', { ipam: shapeless })).exitCode).toBe(0);
     expect(leases()).toEqual({});
   });
 
@@ -252,6 +256,36 @@ describeRoot('host-local', () => {
     expect(readdirSync(dir)).toContain('lock');
     expect((await call('GC', 'x')).exitCode).toBe(0);
     expect(Object.keys(leases())).toHaveLength(3);
+  });
+
+  test('ADD that finds no room on the disk for one of its files leaves none', async () => {
+    const ranges = [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]];
+    const dataDir = join(lab.tmp, 'small');
+    mkdirSync(dataDir);
+    const conf = {
+      cniVersion: '1.0.0',
+      name: 'tight',
+      type: 'x',
+      ipam: { type: 'host-local', ranges, dataDir },
+    };
+    // The directory has this many files at most; each step of ADD fails once.
+    const script = `mount -t tmpfs -o nr_inodes=$FILES none ${dataDir} && ${BIN_DIR}/host-local > /dev/null
+      echo "exit $?"; cd ${dataDir} && find . -type f`;
+    const outcomes: string[] = [];
+    for (let files = 3; files < 14; files++) {
+      const { stdout } = await lab.run(lab.host, ['unshare', '--mount', 'sh', '-c', script], {
+        stdin: JSON.stringify(conf),
+        env: {
+          ...{ FILES: String(files), CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'one', CNI_NETNS: '/x' },
+          ...{ CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR },
+        },
+      });
+      const ok = stdout.includes('exit 0');
+      const kept = stdout.split('\n').filter(line => /tight\/([\da-f]+[.:]|last)/.test(line));
+      expect([files, ok, kept.length]).toEqual([files, ok, ok ? 4 : 0]);
+      outcomes.push(ok ? 'done' : 'failed');
+    }
+    expect(new Set(outcomes).size).toBe(2);
   });
 
   test('STATUS says when a set is nearly full, on standard error', async () => {
