@@ -5,6 +5,7 @@ import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { measureBurst, measureChain } from './chain.ts';
 import { LISTS, measureLibrary, measureLoading } from './library.ts';
+import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
 import { measureStart } from './start.ts';
 
@@ -23,6 +24,7 @@ const rounds = Number(values.rounds);
 const rows: Row[] = [
   ...libraryRows(await measureLibrary(rounds * 3), await measureLoading(Math.ceil(rounds / 4))),
   ...startRows(await measureStart(rounds * 2)),
+  ...(await linkRows(rounds)),
   ...chainRows(await measureChain(rounds)),
   ...(await burstRows(Number(values.containers))),
 ];
@@ -63,6 +65,17 @@ function startRows(samples: Samples): Row[] {
   ];
 }
 
+async function linkRows(rounds: number): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const configuration of Object.keys(BRIDGE_CONFIGURATIONS) as (keyof typeof BRIDGE_CONFIGURATIONS)[]) {
+    const samples = await measureBridge(configuration, rounds);
+    for (const verb of ['ADD', 'DEL']) {
+      rows.push(compare(samples, `bridge, ${configuration}: ${verb}`, verb, ''));
+    }
+  }
+  return rows;
+}
+
 function chainRows(samples: Samples): Row[] {
   return ['ADD', 'CHECK, no port mapping', 'DEL'].map(verb =>
     compare(samples, `chain, cold: ${verb}`, verb, ''),
@@ -99,9 +112,9 @@ function renderTable(all: readonly Row[]): string {
   const number = (value: number) => (Number.isNaN(value) ? '-' : value.toFixed(2)).padStart(10);
   const lines = all.map(one => {
     const spread = one.spread ? `  ${one.spread.map(value => value.toFixed(1)).join('-')}` : '';
-    return `${one.what.padEnd(40)} ${one.unit.padEnd(4)}${number(one.reference)}${number(one.ours)}${number(one.ratio)}${spread}`;
+    return `${one.what.padEnd(45)} ${one.unit.padEnd(4)}${number(one.reference)}${number(one.ours)}${number(one.ratio)}${spread}`;
   });
-  const head = `${''.padEnd(45)}${'reference'.padStart(10)}${'ours'.padStart(10)}${'ratio'.padStart(10)}  middle half of ours`;
+  const head = `${''.padEnd(50)}${'reference'.padStart(10)}${'ours'.padStart(10)}${'ratio'.padStart(10)}  middle half of ours`;
   return [`medians, taking turns, ${cpus().length} cores, rounds: ${rounds}`, head, ...lines, ''].join('\n');
 }
 

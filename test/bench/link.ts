@@ -1,0 +1,57 @@
+// How long does one link take as a bare process, without a runner: ours and the reference's in turns?
+
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
+
+/** How bridge is configured: as little as possible, and as most clusters have it. */
+export const BRIDGE_CONFIGURATIONS = {
+  'IPv4, gateway': { ipMasq: false, families: ['10.{net}.0.0/16'] },
+  'both families, gateway, ipMasq': { ipMasq: true, families: ['10.{net}.0.0/16', 'fd{net}::/64'] },
+} as const;
+
+/** ADD and DEL of bridge with host-local, called as a runtime calls them, one at a time. */
+export function measureBridge(
+  configuration: keyof typeof BRIDGE_CONFIGURATIONS,
+  rounds: number,
+): Promise<Samples> {
+  return withHost(async lab => {
+    const contestants = [
+      await contestant(lab, configuration, 'ours', BIN_DIR, 88),
+      await contestant(lab, configuration, 'reference', REFERENCE_BIN_DIR, 89),
+    ];
+    return await takeTurns(contestants, rounds);
+  });
+}
+
+async function contestant(
+  lab: Lab,
+  configuration: keyof typeof BRIDGE_CONFIGURATIONS,
+  name: string,
+  binDir: string,
+  net: number,
+): Promise<Contestant> {
+  const { families, ipMasq } = BRIDGE_CONFIGURATIONS[configuration];
+  const ranges = families.map(family => [{ subnet: family.replace('{net}', String(net)) }]);
+  const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/${name}` };
+  const bridge = { type: 'bridge', bridge: `br-${net}`, isDefaultGateway: true, ipMasq, ipam };
+  const conf = { cniVersion: '1.0.0', name, ...bridge };
+  const call = async (command: string, one: Container, prevResult?: unknown): Promise<unknown> => {
+    const reply = await lab.plugin('bridge', { command, conf, container: one, binDir, prevResult });
+    if (reply.exitCode !== 0) throw new Error(`Cannot ${command} with ${binDir}/bridge: ${reply.stdout}`);
+    return reply.result;
+  };
+  // A node is never empty: the bridge exists, and somebody is on it.
+  await call('ADD', await lab.container());
+  const container = await lab.container();
+  return {
+    name,
+    async round() {
+      let result: unknown;
+      const ADD = await timed(async () => {
+        result = await call('ADD', container);
+      });
+      return { ADD, DEL: await timed(() => call('DEL', container, result)) };
+    },
+  };
+}
