@@ -3,7 +3,7 @@ import { ipFromBytes } from '../../net/ip.ts';
 import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be } from '../codec/fields.ts';
 import { listChains } from '../nft/chain.ts';
-import { NF_ACCEPT, NFT_GOTO, NFT_JUMP } from '../nft/data.ts';
+import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/data.ts';
 import type { Table } from '../nft/message.ts';
 import { listRules, type Rule } from '../nft/rule.ts';
 import type { NetlinkSocket } from '../socket.ts';
@@ -18,6 +18,11 @@ const HEADER = {
   6: { source: 8, destination: 24, length: 16 },
 } as const;
 const NFT_CMP_NEQ = 1;
+const VERDICTS: Readonly<Record<number, string>> = {
+  [NF_ACCEPT]: 'ACCEPT',
+  [NF_DROP]: 'DROP',
+  [NFT_RETURN]: 'RETURN',
+};
 
 /** A rule with the number by which nf_tables removes it. */
 export interface NftNatRule extends NatRule {
@@ -93,7 +98,7 @@ function matchOf(
 function targetOf(data: Readonly<Record<string, unknown>> | undefined): string | undefined {
   const verdict = (data?.data as { verdict?: { code?: number; chain?: string } } | undefined)?.verdict;
   if (verdict?.code === NFT_JUMP || verdict?.code === NFT_GOTO) return verdict.chain;
-  return verdict?.code === NF_ACCEPT ? 'ACCEPT' : undefined;
+  return VERDICTS[verdict?.code ?? Number.NaN];
 }
 
 function commentOf(data: unknown): string | undefined {
