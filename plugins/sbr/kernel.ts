@@ -1,6 +1,7 @@
 // How do rules and routes get into the pod's namespace, and out of it?
 import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
+import { NetlinkError } from '../../src/netlink/errors.ts';
 import { listAddresses } from '../../src/netlink/rtnl/addr.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { addRoute, listRoutes, type Route, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
@@ -8,7 +9,7 @@ import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { hostOf, isSourceRule, type Present, type SbrPlan } from './plan.ts';
+import { hostOf, isGatewayed, isSourceRule, OWN_PROTOCOL, type Present, type SbrPlan } from './plan.ts';
 
 /** linux/rtnetlink.h, RT_TABLE_MAX of tables that nobody uses by accident */
 const UNUSED_TABLE = 0x7ffffffe;
@@ -33,11 +34,8 @@ export function applySbr(call: Call, plan: SbrPlan): void {
     call.onFailure('remove a rule', () => removeRule(socket, rule));
   }
   for (const route of plan.hinted) replaceRoute(socket, route);
-  // Those through gateways first: that the others lead there does not matter for removal, but does for putting back.
-  const leaving = [...plan.leaving].sort(
-    (a, b) => Number(b.gateway !== undefined) - Number(a.gateway !== undefined),
-  );
-  for (const route of leaving) {
+  // Steps are taken back last first.
+  for (const route of inOrder(plan.leaving).reverse()) {
     removeRoute(socket, route);
     call.onFailure('put a route back', () => addRoute(socket, route));
   }
@@ -62,8 +60,8 @@ export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
 }
 
 /**
- * Removes the rules of the addresses, and the routes of their tables that use the interface, unless the table is a given
- * one; what is gone is fine.
+ * Removes the rules of the addresses, and moves the routes of their tables that use the interface back to the main table,
+ * unless the table is a given one; what is gone is fine.
  * @param link undefined when it is gone: its routes went with it
  */
 export function removeSbr(
@@ -79,8 +77,10 @@ export function removeSbr(
   }
   if (link === undefined || table !== undefined) return;
   const tables = new Set(rules.map(rule => rule.table));
-  for (const route of listRoutes(socket)) {
-    if (tables.has(route.table ?? 0) && route.oif === link.index) removeRoute(socket, route);
+  const own = listRoutes(socket).filter(route => tables.has(route.table ?? 0) && route.oif === link.index);
+  for (const route of inOrder(own)) {
+    if (route.protocol !== OWN_PROTOCOL) putBack(socket, { ...route, table: undefined });
+    removeRoute(socket, route);
   }
 }
 
@@ -97,6 +97,20 @@ export function requirePolicyRouting(socket: NetlinkSocket): void {
   listRules(socket);
   // Nobody has this rule; who may not remove one is told so before that is noticed.
   removeRule(socket, { from: NOBODY, table: UNUSED_TABLE });
+}
+
+/** The main table may have it still, and an interface that is down takes none. */
+function putBack(socket: NetlinkSocket, route: Route): void {
+  try {
+    addRoute(socket, route);
+  } catch (thrown) {
+    if (!(thrown instanceof NetlinkError)) throw thrown;
+  }
+}
+
+/** Routes without a gateway first: others are reached by them. */
+function inOrder(routes: readonly Route[]): Route[] {
+  return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
 }
 
 function isSame(found: Route, wanted: Route): boolean {

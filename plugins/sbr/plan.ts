@@ -43,6 +43,8 @@ const FIRST_TABLE = 100;
 const RT_SCOPE_LINK = 253;
 /** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: what the kernel gives routes to its own subnets. */
 const IPV6_SUBNET_PRIORITY = 256;
+/** What marks routes that we made, rather than moved: DEL does not put these back. Nobody else has this number. */
+export const OWN_PROTOCOL = 67;
 const LINK_LOCAL = parseCidr('fe80::/10');
 
 /**
@@ -77,7 +79,11 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
     const from = hostOf(source.address);
     const found = present.rules.find(rule => isSourceRule(rule, from, options.table));
     const table = found?.table ?? options.table ?? tables.next().value;
-    const routes = options.table === undefined ? routesFor(source, sources, options, own, present.index) : [];
+    const settled = present.routes.filter(
+      route => found && route.table === table && route.oif === present.index,
+    );
+    const routes =
+      options.table === undefined ? routesFor(source, sources, options, own, settled, present.index) : [];
     return {
       rule: { from, table, ...(found ? { priority: found.priority } : {}) },
       known: found !== undefined,
@@ -127,19 +133,20 @@ function routesFor(
   sources: readonly Source[],
   options: SbrOptions,
   own: readonly Route[],
+  settled: readonly Route[],
   index: number,
 ): Route[] {
-  const { address, gateway } = source;
+  const { address } = source;
   const { family } = address.ip;
   const isStatic = options.gateways.some(ip => ip.family === family);
   const copied = own.filter(route => belongs(route, source, sources) && !(isStatic && isDefault(route)));
   const isNew = (route: Route) => !copied.some(one => sameDestination(one, route));
-  const subnet = subnetRoute(address, index, false).filter(isNew);
-  const way = gateway
-    ? [{ dst: { ip: { family, value: 0n }, prefix: 0 }, gateway, oif: index }].filter(isNew)
-    : [];
+  const isMoved = (route: Route) =>
+    settled.some(one => one.protocol !== OWN_PROTOCOL && sameDestination(one, route));
+  const subnet = subnetRoute(address, index, false).filter(route => isNew(route) && !isMoved(route));
+  const way = defaultRoute(source, index).filter(route => isNew(route) && (isStatic || !isMoved(route)));
   const onLink = copied.filter(route => !isGatewayed(route));
-  return [...onLink, ...subnet, ...copied.filter(isGatewayed), ...way];
+  return [...onLink, ...subnet.map(asOwn), ...copied.filter(isGatewayed), ...way.map(asOwn)];
 }
 
 /**
@@ -165,11 +172,20 @@ function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
   return [{ ...route, priority: IPV6_SUBNET_PRIORITY, ...(hint ? { source: address.ip } : {}) }];
 }
 
+function defaultRoute({ address: { ip }, gateway }: Source, oif: number): Route[] {
+  return gateway ? [{ dst: { ip: { family: ip.family, value: 0n }, prefix: 0 }, gateway, oif }] : [];
+}
+
+function asOwn(route: Route): Route {
+  return { ...route, protocol: OWN_PROTOCOL };
+}
+
 function isSubnetOf({ dst }: Route, address: Cidr): boolean {
   return dst.prefix === address.prefix && sameIp(networkOf(dst), networkOf(address));
 }
 
-function isGatewayed({ gateway, ways = [] }: Route): boolean {
+/** Whether a route leads anywhere only if its gateway is reached by another one. */
+export function isGatewayed({ gateway, ways = [] }: Route): boolean {
   return gateway !== undefined || ways.some(way => way.gateway !== undefined);
 }
 

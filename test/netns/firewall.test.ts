@@ -1,6 +1,7 @@
 // Do packets reach the pods they may reach, and no others, and does nothing stay behind?
 
 import { describe, expect, test } from 'bun:test';
+import { faultIn } from '../../src/testing/fault.ts';
 import {
   type Container,
   type Lab,
@@ -33,6 +34,8 @@ interface Call {
 
 const SUBNETS = { br1: { v4: '10.9.1', v6: 'fd00:9:1:' }, br2: { v4: '10.9.2', v6: 'fd00:9:2:' } } as const;
 const FAMILIES = ['v4', 'v6'] as const;
+/** For tests that do the same over and over. */
+const DEADLINE_MS = 120_000;
 const VERSIONS = SPEC_VERSIONS.filter(version => version >= '0.4.0');
 const TABLES = { ignoreTables: ['inet catena_firewall', 'bridge catena_firewall'] };
 
@@ -237,6 +240,30 @@ describeRoot(
       expect((await check(lab, a, closed)).exitCode).toBe(0);
       expect((await check(lab, b, closed)).exitCode).toBe(1);
     });
+
+    test.each(['nftables', 'iptables'])(
+      'ADD with %s that fails at the nth request leaves nothing',
+      async backend => {
+        const conf = { backend, ingressPolicy: 'isolated' };
+        const failed: string[] = [];
+        const { lab, a } = await twoBridges(createLab);
+        for (let request = 1; ; request++) {
+          await nft(lab, 'flush ruleset');
+          const before = await lab.dump(lab.host, TABLES);
+          const reply = await add(lab, a, { conf, env: { CATENA_FAULT: `kernel:${request}` } });
+          const what = faultIn(reply.stderr)?.what;
+          if (what === undefined) break;
+          failed.push(what);
+          if (reply.exitCode === 0) continue;
+          expect(reply.error?.details ?? '').not.toContain('could not be undone');
+          expect(await elementsOf(lab)).toEqual({});
+          if (backend === 'nftables') expect(await lab.dump(lab.host, TABLES)).toEqual(before);
+          else expect((await rulesOf(lab)).join('\n')).not.toMatch(/br1|10\.9\./);
+        }
+        expect(failed.length).toBeGreaterThan(5);
+      },
+      DEADLINE_MS,
+    );
 
     test('bad input is refused before anything is touched', async () => {
       const { lab, a } = await twoBridges(createLab);

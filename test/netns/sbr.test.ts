@@ -5,6 +5,7 @@ import { parseCidr } from '../../src/net/cidr.ts';
 import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
+import { faultIn } from '../../src/testing/fault.ts';
 import { type Container, type Lab, type Namespace, type Row, untilUp, useLabs } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -16,6 +17,7 @@ interface Call {
   readonly ifname?: string;
   readonly conf?: object;
   readonly prevResult?: unknown;
+  readonly env?: Record<string, string>;
 }
 
 /** Interfaces of the pod, and the networks that they are in; the gateway is the first address. */
@@ -24,6 +26,8 @@ const NETS = {
   net1: { v4: '10.8.0', v6: 'fd00:8:' },
 } as const;
 const FAMILIES = ['v4', 'v6'] as const;
+/** For tests that do the same over and over. */
+const DEADLINE_MS = 120_000;
 
 describeRoot(
   'sbr',
@@ -57,8 +61,7 @@ describeRoot(
         expect(await check(lab, pod, { version })).toMatchObject({ exitCode: 0, stdout: '' });
       expect(await del(lab, pod, { version })).toMatchObject({ exitCode: 0, stdout: '' });
       expect(await rulesOf(lab, pod)).toEqual([]);
-      expect(await routesOf(lab, pod, 100)).toEqual([]);
-      expect((await lab.dump(pod)).rules).toEqual(before.rules);
+      expect(await lab.dump(pod)).toEqual(before);
     });
 
     test.each(FAMILIES)('answers leave by the interface that was asked over IP%s', async family => {
@@ -74,11 +77,14 @@ describeRoot(
 
     test('ADD twice is ADD once', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
+      const before = await lab.dump(pod);
       await add(lab, pod);
       const once = await lab.dump(pod);
       expect((await add(lab, pod)).exitCode).toBe(0);
       expect(await lab.dump(pod)).toEqual(once);
       expect((await check(lab, pod)).exitCode).toBe(0);
+      await del(lab, pod);
+      expect(await lab.dump(pod)).toEqual(before);
     });
 
     test('ADD takes tables that no rule and no route of either family mentions', async () => {
@@ -179,6 +185,28 @@ describeRoot(
       expect(failed.error?.details ?? '').not.toContain('could not be undone');
       expect(await lab.dump(pod)).toEqual(before);
     });
+
+    test(
+      'ADD that fails at the nth request puts everything back',
+      async () => {
+        const failed: string[] = [];
+        for (let request = 1; ; request++) {
+          const { lab, pod } = await twoInterfaces(createLab);
+          const before = await lab.dump(pod);
+          const reply = await add(lab, pod, { env: { CATENA_FAULT: `kernel:${request}` } });
+          const what = faultIn(reply.stderr)?.what;
+          if (what === undefined) break;
+          failed.push(what);
+          if (reply.exitCode === 0) continue;
+          expect(reply.error?.details ?? '').not.toContain('could not be undone');
+          expect({ what, state: await lab.dump(pod) }).toEqual({ what, state: before });
+        }
+        const words = failed.join('\n');
+        expect(words).toContain('add rule from fd00:8::2/128');
+        expect(words).toContain('delete route to 10.8.0.0/24');
+      },
+      DEADLINE_MS,
+    );
 
     test('DEL is fine without the interface, twice, and without a namespace, where it makes no file', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
@@ -384,8 +412,8 @@ function run(
   call: Call,
   prevResult: unknown,
 ): Promise<PluginReply> {
-  const { ifname = 'net1' } = call;
-  return lab.plugin('sbr', { command, container: pod, ifname, conf: confOf(call), prevResult });
+  const { ifname = 'net1', env = {} } = call;
+  return lab.plugin('sbr', { command, container: pod, ifname, conf: confOf(call), prevResult, env });
 }
 
 function add(lab: Lab, pod: Container, call: Call = {}): Promise<PluginReply> {

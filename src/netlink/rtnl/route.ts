@@ -79,6 +79,8 @@ export interface Route {
   readonly priority?: number | undefined;
   readonly mtu?: number | undefined;
   readonly advmss?: number | undefined;
+  /** Who made it, as RTPROT_* or a number of one's own; 3 (`boot`, as `ip` has it) unless given. */
+  readonly protocol?: number | undefined;
 }
 
 /**
@@ -127,11 +129,12 @@ export function listRoutes(socket: NetlinkSocket): Route[] {
       priority: own.priority,
       mtu: own.metrics?.mtu,
       advmss: own.metrics?.advmss,
+      protocol: header.protocol,
     };
   });
 }
 
-function encodeRoute(route: Route, protocol = RTPROT_BOOT): Uint8Array {
+function encodeRoute(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Uint8Array {
   const { dst, gateway, oif, ways, source, table = RT_TABLE_MAIN, scope = 0, priority, mtu, advmss } = route;
   const hasMetrics = mtu !== undefined || advmss !== undefined;
   return routeMessage.encode(
