@@ -4,6 +4,7 @@ import { Bandwidth } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode, type JsonObject } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { parseAmount } from './amount.ts';
 
 /** The kernel counts a bucket's bytes in 32 bits; the reference draws the line one byte below. */
 const BURST_BYTES_MAX = 2 ** 32 - 2;
@@ -13,27 +14,28 @@ const BURST_BYTES_MAX = 2 ** 32 - 2;
  * configuration that went bad can still be taken down.
  */
 export const BandwidthConf = z.extend(PluginConfig, {
-  /** Bits per second towards the container; 0 or absent is unlimited. */
+  /** Bits per second towards the container, or text such as `"10Mbit"`; 0 or absent is unlimited. */
   ingressRate: z.optional(z.unknown()),
-  /** Bits that may arrive at once before `ingressRate` holds; required with it. */
+  /** Bits that may arrive at once before `ingressRate` holds, or text such as `"64KiB"`. */
   ingressBurst: z.optional(z.unknown()),
-  /** Bits per second from the container; 0 or absent is unlimited. */
+  /** Bits per second from the container, or text; 0 or absent is unlimited. */
   egressRate: z.optional(z.unknown()),
-  /** Bits that may leave at once before `egressRate` holds; required with it. */
+  /** Bits that may leave at once before `egressRate` holds, or text. */
   egressBurst: z.optional(z.unknown()),
   runtimeConfig: z.optional(
     z.looseObject({
-      /** Capability `bandwidth`: the same four numbers, used when the configuration itself has none of them. */
+      /** Capability `bandwidth`: the same four, used when the configuration itself has none of them. */
       bandwidth: z.optional(z.unknown()),
     }),
   ),
 });
 export type BandwidthConf = z.output<typeof BandwidthConf>;
 
-/** A limit for one direction; both numbers are above zero. */
+/** A limit for one direction; numbers are above zero. */
 export interface Limit {
   readonly rateBits: number;
-  readonly burstBits: number;
+  /** Absent when it is to follow from the rate. */
+  readonly burstBits?: number;
 }
 
 /** Limits as the container sees them; absent is unlimited. */
@@ -54,7 +56,8 @@ export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
   const ours = Object.keys(Bandwidth.shape).map(key => key.toLowerCase());
   const isStatic = Object.keys(request).some(key => ours.includes(key.toLowerCase()));
   const source = isStatic ? conf : (conf.runtimeConfig?.bandwidth ?? {});
-  const numbers = decode(Bandwidth, source, isStatic ? 'bandwidth limits' : '"runtimeConfig.bandwidth"');
+  const what = isStatic ? 'bandwidth limits' : '"runtimeConfig.bandwidth"';
+  const numbers = decode(Bandwidth, withoutUnits(source), what);
   const ingress = limitOf('ingress', numbers.ingressRate, numbers.ingressBurst);
   const egress = limitOf('egress', numbers.egressRate, numbers.egressBurst);
   return { ...(ingress ? { ingress } : {}), ...(egress ? { egress } : {}) };
@@ -74,10 +77,21 @@ export function isSurelyUnlimited(conf: BandwidthConf, request: JsonObject): boo
   }
 }
 
+/** The limits with every text turned into bits; what is no amount is left to the schema. */
+function withoutUnits(source: unknown): unknown {
+  if (typeof source !== 'object' || source === null || Array.isArray(source)) return source;
+  const ours = Object.keys(Bandwidth.shape).map(key => key.toLowerCase());
+  return Object.fromEntries(
+    Object.entries(source).map(([key, value]) => [
+      key,
+      typeof value === 'string' && ours.includes(key.toLowerCase()) ? parseAmount(key, value) : value,
+    ]),
+  );
+}
+
 function limitOf(direction: 'ingress' | 'egress', rateBits = 0, burstBits = 0): Limit | undefined {
   if (rateBits === 0 && burstBits === 0) return undefined;
   const [rate, burst] = [`"${direction}Rate" ${rateBits}`, `"${direction}Burst" ${burstBits}`];
-  if (burstBits === 0) throw invalid(`Cannot use ${rate}: if rate is set, burst must also be set`);
   if (rateBits === 0) throw invalid(`Cannot use ${burst}: if burst is set, rate must also be set`);
   if (rateBits < 8) {
     throw invalid(`Cannot use ${rate}: the kernel counts whole bytes, the smallest rate is 8 bit/s`);
@@ -85,7 +99,7 @@ function limitOf(direction: 'ingress' | 'egress', rateBits = 0, burstBits = 0): 
   if (Math.floor(burstBits / 8) > BURST_BYTES_MAX) {
     throw invalid(`Cannot use ${burst}: burst cannot be more than 4GB (${BURST_BYTES_MAX * 8 + 7} bits)`);
   }
-  return { rateBits, burstBits };
+  return { rateBits, ...(burstBits === 0 ? {} : { burstBits }) };
 }
 
 function invalid(message: string): CniError {

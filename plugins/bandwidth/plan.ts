@@ -12,6 +12,14 @@ const FRAME_HEADER_BYTES = 14 + 4;
 
 const U32_MAX = 0xffffffff;
 
+/** What a burst that was not configured lasts at the rate; never less than a few frames. */
+const DEFAULT_BURST_US = 25_000;
+const DEFAULT_BURST_FRAMES = 2;
+
+/** What a veth calls its speed (`ethtool`), and how long a burst may pass at it without anyone being told. */
+const LINE_RATE_BITS = 10_000_000_000;
+const LINE_RATE_MS_MAX = 100;
+
 /** What the limits depend on besides their own numbers. */
 export interface Surroundings {
   /** MTU of the host's end, in bytes. */
@@ -27,6 +35,8 @@ export interface Bucket {
   readonly accepted: readonly Tbf[];
   /** Bits that were configured, if a whole frame needs more; a bucket smaller than a frame would drop it. */
   readonly raisedFromBits: number | undefined;
+  /** How long a full bucket lets everything pass, in milliseconds, if that is worth a warning. */
+  readonly unlimitedMs: number | undefined;
 }
 
 /** The desired state; absent is unlimited. */
@@ -49,9 +59,10 @@ export function planShaping({ ingress, egress }: Limits, surroundings: Surroundi
  */
 export function planBucket({ rateBits, burstBits }: Limit, { mtu, ticksPerUs }: Surroundings): Bucket {
   const rateBytes = Math.floor(rateBits / 8);
-  const burstBytes = Math.floor(burstBits / 8);
-  const asConfigured = tbfOf(rateBytes, burstBytes, ticksPerUs, clampU32);
   const frameBytes = mtu + FRAME_HEADER_BYTES;
+  const burstBytes =
+    burstBits === undefined ? defaultBurst(rateBytes, frameBytes) : Math.floor(burstBits / 8);
+  const asConfigured = tbfOf(rateBytes, burstBytes, ticksPerUs, clampU32);
   const fits = bucketBytes(asConfigured, ticksPerUs) >= frameBytes;
   const tbf = fits
     ? asConfigured
@@ -60,7 +71,21 @@ export function planBucket({ rateBits, burstBits }: Limit, { mtu, ticksPerUs }: 
     tbf,
     accepted: [tbf, tbfOf(rateBytes, burstBytes, ticksPerUs, wrapU32)],
     raisedFromBits: fits ? undefined : burstBits,
+    unlimitedMs: unlimitedMs(rateBits, burstBits),
   };
+}
+
+/** Bytes that may pass at once when nobody said how many. */
+function defaultBurst(rateBytes: number, frameBytes: number): number {
+  const worth = Math.floor((rateBytes * DEFAULT_BURST_US) / US_PER_S);
+  return Math.min(Math.max(worth, DEFAULT_BURST_FRAMES * frameBytes), U32_MAX - 1);
+}
+
+/** A bucket is filled while it is emptied, so that a rate near the line's makes it last longer. */
+function unlimitedMs(rateBits: number, burstBits: number | undefined): number | undefined {
+  if (burstBits === undefined || rateBits >= LINE_RATE_BITS) return undefined;
+  const ms = (burstBits * 1_000) / (LINE_RATE_BITS - rateBits);
+  return ms > LINE_RATE_MS_MAX ? Math.round(ms) : undefined;
 }
 
 /**

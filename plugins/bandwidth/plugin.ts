@@ -34,8 +34,8 @@ export const bandwidth = definePlugin({
     const attachment = attachmentOf(call);
     const veth = getHostVeth(call, prevResult);
     const { ingress, egress } = planFor(veth, limits);
-    warnIfRaised(call, 'ingress', ingress);
-    warnIfRaised(call, 'egress', egress);
+    warnOfBurst(call, 'ingress', ingress);
+    warnOfBurst(call, 'egress', egress);
     call.onFailure('remove the limits', () => removeLimits(call, [veth]));
     if (ingress) applyIngress(host, veth, ingress);
     else removeIngress(host, veth);
@@ -102,9 +102,17 @@ function planFor(veth: Link, limits: Limits): Shaping {
   return planShaping(limits, { mtu: veth.mtu, ticksPerUs: readTicksPerUs() });
 }
 
-function warnIfRaised({ log }: Call, direction: string, bucket: Bucket | undefined): void {
-  if (bucket?.raisedFromBits === undefined) return;
-  log.warn(`${direction}Burst is smaller than a frame and was raised`, { configured: bucket.raisedFromBits });
+function warnOfBurst({ log }: Call, direction: string, bucket: Bucket | undefined): void {
+  if (bucket?.raisedFromBits !== undefined) {
+    log.warn(`${direction}Burst is smaller than a frame and was raised`, {
+      configured: bucket.raisedFromBits,
+    });
+  }
+  if (bucket?.unlimitedMs !== undefined) {
+    log.warn(`${direction}Burst lets everything pass for a while: it may be larger than meant`, {
+      milliseconds_at_10_gbit: bucket.unlimitedMs,
+    });
+  }
 }
 
 function removeLimits(call: Call, veths: readonly Link[]): void {

@@ -229,6 +229,36 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
+  test('takes units, derives bursts, and traffic keeps to them', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const limits = { ingressRate: '40Mbit', egressRate: '2.5MB/s', egressBurst: '64KiB' };
+      await succeed(lab, callOf('ADD', pod, limits));
+      const [ifb] = await ifbsOf(lab);
+      expect(await rootOf(lab, pod.veth)).toMatchObject({
+        options: { rate: 5_000_000, burst: '125000b/1', lat: 25_000 },
+      });
+      expect(await rootOf(lab, ifb?.ifname)).toMatchObject({ options: { rate: 2_500_000, burst: '64Kb/1' } });
+      await succeed(lab, callOf('CHECK', pod, limits));
+      const towards = await measureRate(lab, { from: lab.host, to: pod.container, address: pod.v4 });
+      expect(towards).toBeLessThan(5_000_000 * 1.1);
+      expect(towards).toBeGreaterThan(5_000_000 * 0.7);
+      expect((await lab.plugin('bandwidth', callOf('ADD', pod, { ingressRate: '8kbit' }))).stderr).toBe('');
+      expect(await ping(lab, lab.host, pod.v4, '-s', '1472', '-M', 'do')).toBe(true);
+    });
+  });
+
+  test('warns of a burst that lets everything pass for long', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const any = { egressRate: MBIT, egressBurst: 2 ** 31 - 1 };
+      const reply = await lab.plugin('bandwidth', callOf('ADD', pod, any));
+      expect(reply.exitCode).toBe(0);
+      expect(reply.stderr).toContain('egressBurst lets everything pass for a while');
+      expect((await lab.plugin('bandwidth', callOf('ADD', pod))).stderr).toBe('');
+    });
+  });
+
   test('shares a clsact qdisc with others and leaves it and their filters behind', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
@@ -320,12 +350,12 @@ describeKernel('bandwidth ADD failing', () => {
   });
 
   test.each([
-    [{ ingressRate: 8 }, 'if rate is set, burst must also be set'],
+    [{ ingressRate: '10mbps' }, 'expected a number of bits, or a text such as "10Mbit"'],
     [{ egressBurst: 8 }, 'if burst is set, rate must also be set'],
     [{ ingressRate: 8, ingressBurst: 34_359_738_360 }, 'burst cannot be more than 4GB'],
     [{ ingressRate: 7, ingressBurst: 8 }, 'the smallest rate is 8 bit/s'],
     [{ ingressRate: -1, ingressBurst: 8 }, '"ingressRate" must be at least 0, found -1'],
-    [{ runtimeConfig: { bandwidth: { egressRate: '1' } } }, '"egressRate" must be of type'],
+    [{ runtimeConfig: { bandwidth: { egressRate: '1' } } }, '"egressRate": "1": expected'],
   ])('refuses %j', async (limits, message) => {
     await withHost(async lab => {
       const pod = await connect(lab);

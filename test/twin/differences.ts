@@ -316,6 +316,7 @@ export const DIFFERENCES: readonly Difference[] = [
   ...diverging('chains', {
     'portmap, mark bit out of range': ['marks are not used, so their bit does not matter', 'meta 18'],
     'portmap, two containers, one port': ['a port that is taken is refused', 'meta 13'],
+    'bandwidth, rate without burst': ['a burst follows from rate and MTU', 'meta 25'],
     'bandwidth, ADD twice': ['ADD replaces what it made', 'meta 27'],
     'bandwidth, DEL by itself': ['DEL takes buckets and redirect away, too', 'meta 26'],
     'tuning, ADD twice': ['the values from before the first ADD are kept', 'meta 37'],

@@ -62,7 +62,11 @@ describe('the schema of lists', () => {
     ['IPAM as text', list({}, { type: 'x', ipam: 'dhcp' }), '/plugins/0/ipam type'],
     ['an MTU as text', list({}, { type: 'bridge', mtu: '1400' }), '/plugins/0/mtu type'],
     ['a backend that is none', list({}, { type: 'portmap', backend: 'ipvs' }), '/plugins/0/backend enum'],
-    ['a rate as text', list({}, { type: 'bandwidth', ingressRate: 'x' }), '/plugins/0/ingressRate type'],
+    [
+      'a rate without unit',
+      list({}, { type: 'bandwidth', ingressRate: 'x' }),
+      '/plugins/0/ingressRate pattern',
+    ],
     ['a rate below zero', list({}, { type: 'bandwidth', egressRate: -1 }), '/plugins/0/egressRate minimum'],
     ['a sysctl as number', list({}, { type: 'tuning', sysctl: { a: 1 } }), '/plugins/0/sysctl/a type'],
     [

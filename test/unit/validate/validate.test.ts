@@ -136,9 +136,9 @@ describe('a link', () => {
     [
       'bandwidth',
       { ingressRate: 'fast', ingressBurst: 1 },
-      '"ingressRate" must be of type number, found "fast"',
+      '"ingressRate": "fast": expected a number of bits, or a text such as "10Mbit"',
     ],
-    ['bandwidth', { ingressRate: 100 }, 'if rate is set, burst must also be set'],
+    ['bandwidth', { ingressBurst: 100 }, 'if burst is set, rate must also be set'],
     ['tuning', { sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],
     ['tuning', { mac: 'ff' }, 'ff'],
     ['portmap', { backend: 'ipvs' }, '"backend" must be one of "nftables", "iptables", found "ipvs"'],

@@ -54,6 +54,18 @@ describe('limitsOf()', () => {
     });
   });
 
+  test('takes units, and a rate alone', () => {
+    expect(limitsIn({ ingressRate: '10Mbit', ingressBurst: '64KiB', egressRate: '1Gbit/s' })).toEqual({
+      ingress: { rateBits: 10_000_000, burstBits: 524_288 },
+      egress: { rateBits: 1_000_000_000 },
+    });
+    expect(limitsIn({ runtimeConfig: { BandWidth: { IngressRate: '1MB' } } })).toEqual({
+      ingress: { rateBits: 8_000_000 },
+    });
+    expect(limitsIn({ ...RUNTIME, ingressRate: '0bit' })).toEqual({});
+    expect(limitsIn({ egressRate: 8, egressBurst: 0 })).toEqual({ egress: { rateBits: 8 } });
+  });
+
   test('takes the largest burst and refuses one byte more', () => {
     expect(limitsIn({ ingressRate: 8, ingressBurst: 34_359_738_359 })).toMatchObject({ ingress: {} });
     expect(() => limitsIn({ ingressRate: 8, ingressBurst: 34_359_738_360 })).toThrow(
@@ -62,13 +74,16 @@ describe('limitsOf()', () => {
   });
 
   test.each([
-    [{ ingressRate: 8 }, 'if rate is set, burst must also be set'],
     [{ ingressBurst: 8 }, 'if burst is set, rate must also be set'],
-    [{ egressRate: 8, egressBurst: 0 }, 'Cannot use "egressRate" 8'],
     [{ egressRate: 7, egressBurst: 8 }, 'the smallest rate is 8 bit/s'],
     [{ egressRate: 1.5, egressBurst: 8 }, 'must be of type int'],
     [{ egressRate: 2 ** 60, egressBurst: 8 }, '"egressRate" must be'],
-    [{ egressRate: '8', egressBurst: 8 }, '"egressRate" must be of type number, found "8"'],
+    [
+      { egressRate: '8', egressBurst: 8 },
+      '"egressRate": "8": expected a number of bits, or a text such as "10Mbit"',
+    ],
+    [{ egressRate: '8Mbit', egressBurst: '1Mbit/s' }, 'a burst is an amount, not a rate'],
+    [{ runtimeConfig: { bandwidth: { egressRate: '8mbps' } } }, '"egressRate": "8mbps"'],
     [{ runtimeConfig: { bandwidth: 7 } }, 'Cannot use "runtimeConfig.bandwidth"'],
   ])('refuses %j', (keys, message) => {
     expect(() => limitsIn(keys)).toThrow(message);

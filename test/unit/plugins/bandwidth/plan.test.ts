@@ -24,7 +24,7 @@ describe('planBucket()', () => {
     (rateBits, burstBits, rateBytes, bufferTicks, limitBytes) => {
       const bucket = planBucket({ rateBits, burstBits }, NO_FRAME);
       const tbf = { rateBytes, bufferTicks, limitBytes };
-      expect(bucket).toEqual({ tbf, accepted: [tbf, tbf], raisedFromBits: undefined });
+      expect(bucket).toMatchObject({ tbf, accepted: [tbf, tbf], raisedFromBits: undefined });
     },
   );
 
@@ -41,6 +41,31 @@ describe('planBucket()', () => {
       expect(raisedFromBits).toBeUndefined();
     },
   );
+
+  test.each([
+    [100_000_000, 1500, 312_500],
+    [1_000_000, 1500, 3_125],
+    [8_000, 1500, 3_036],
+    [8_000, 9000, 18_036],
+    [10_000_000_000_000, 1500, 4_294_967_294],
+  ])('for %d bit/s and an MTU of %d derives a burst of %d bytes', (rateBits, mtu, burstBytes) => {
+    const derived = planBucket({ rateBits }, { ...ETHERNET, mtu });
+    const configured = planBucket({ rateBits, burstBits: burstBytes * 8 }, { ...ETHERNET, mtu });
+    expect(derived).toEqual({ ...configured, unlimitedMs: undefined });
+    expect(derived.raisedFromBits).toBeUndefined();
+  });
+
+  test.each([
+    [1_000_000, 990_000_000, undefined],
+    [1_000_000, 1_100_000_000, 110],
+    [1_000_000, 2_147_483_647, 215],
+    [9_000_000_000, 200_000_000, 200],
+    [20_000_000_000, 34_000_000_000, undefined],
+    [20_000_000_000, undefined, undefined],
+  ])('for %d bit/s and %p bits everything passes for %p ms', (rateBits, burstBits, ms) => {
+    const limit = burstBits === undefined ? { rateBits } : { rateBits, burstBits };
+    expect(planBucket(limit, ETHERNET).unlimitedMs).toBe(ms as never);
+  });
 
   test('raises a bucket to a full frame and no further, at any rate', () => {
     for (const rateBits of [2_048, 12_345, 1e6, 1e8, 1.7e9, 1e10, 1e11, 4e11]) {
