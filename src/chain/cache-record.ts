@@ -1,7 +1,7 @@
 // What does the record of one ADD look like on disk? (libcni's format)
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 
 /** What names an attachment: one ADD on one network for one interface of one container. */
 export interface AttachmentId {
@@ -68,14 +68,17 @@ function damagedRecord(file: string, problem: string): CniError {
 }
 
 function attachmentOf(object: JsonObject): CachedAttachment | undefined {
-  const { containerId, ifName, networkName, netns, config, cniArgs, capabilityArgs, result } = object;
-  if (!isName(containerId) || !isName(ifName) || !isName(networkName)) return undefined;
+  const field = (key: string) => memberOf(object, key);
+  const [network, containerId, ifname] = [field('networkName'), field('containerId'), field('ifName')];
+  if (!isName(network) || !isName(containerId) || !isName(ifname)) return undefined;
+  const [netns, args, capabilityArgs] = [field('netns'), field('cniArgs'), field('capabilityArgs')];
+  const [config, result] = [field('config'), field('result')];
   return {
-    network: networkName,
+    network,
     containerId,
-    ifname: ifName,
+    ifname,
     netns: typeof netns === 'string' ? netns : '',
-    args: Array.isArray(cniArgs) ? cniArgs.filter(isPair) : [],
+    args: Array.isArray(args) ? args.filter(isPair) : [],
     capabilityArgs: isObject(capabilityArgs) ? capabilityArgs : {},
     source: isName(config) ? Buffer.from(config, 'base64').toString() : undefined,
     result: isObject(result) ? result : undefined,

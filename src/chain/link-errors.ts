@@ -15,14 +15,10 @@ export function withDetails(error: unknown, details: string, causes: readonly un
 export function joinErrors(what: string, errors: readonly unknown[]): unknown {
   const [first] = errors;
   if (errors.length === 1) return first;
-  return new CniError(
-    toCniError(first).code,
-    `${what}: ${errors.length} steps failed`,
-    {
-      details: errors.map(describeLinkError).join('; '),
-      cause: new AggregateError(errors),
-    },
-  );
+  return new CniError(toCniError(first).code, `${what}: ${errors.length} steps failed`, {
+    details: errors.map(describeLinkError).join('; '),
+    cause: new AggregateError(errors),
+  });
 }
 
 /** An error in one sentence that names its link. */

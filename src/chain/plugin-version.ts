@@ -1,6 +1,6 @@
 // Which specification versions do the links of a list speak, and is there one that all of them do?
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
 import { parseReply } from '../cni/reply.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../cni/version.ts';
 import type { Conflist } from './conflist.ts';
@@ -123,7 +123,10 @@ function pretendOldest(error: unknown): string[] {
 
 function readVersions(stdout: string, link: LinkFailure): string[] {
   const reply: JsonObject = parseReply(stdout, link) ?? {};
-  const { cniVersion, supportedVersions } = reply;
+  const [cniVersion, supportedVersions] = [
+    memberOf(reply, 'cniVersion'),
+    memberOf(reply, 'supportedVersions'),
+  ];
   if (typeof cniVersion === 'string' && cniVersion !== '') {
     if (Array.isArray(supportedVersions) && supportedVersions.length) return supportedVersions.map(String);
     if (cniVersion === '0.2.0') return ['0.1.0', '0.2.0'];

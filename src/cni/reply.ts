@@ -1,6 +1,6 @@
 // What do exit code, standard output and standard error of a plugin say?
 import { CniError, ErrorCode, type LinkFailure } from './errors.ts';
-import { isObject, type JsonObject, parseObject } from './json.ts';
+import { isObject, type JsonObject, memberOf, parseObject } from './json.ts';
 
 /** How a plugin's process ended and what it printed. */
 export interface Outcome {
@@ -57,7 +57,11 @@ function findErrorReply(stdout: string): { code: number; msg: string; details: s
     return undefined;
   }
   if (!isObject(value)) return undefined;
-  const { code = 0, msg = '', details = '' } = value;
+  const [code, msg, details] = [
+    memberOf(value, 'code') ?? 0,
+    memberOf(value, 'msg') ?? '',
+    memberOf(value, 'details') ?? '',
+  ];
   if (typeof code !== 'number' || !Number.isInteger(code) || code < 0) return undefined;
   if (typeof msg !== 'string' || typeof details !== 'string') return undefined;
   return { code, msg, details };

@@ -69,6 +69,11 @@ describe('another exit status', () => {
       { SAYS: '{"code":7,"msg":"bad"}', SAYS_ERR: 'beside' },
       { code: 7, message: 'bad' },
     ],
+    [
+      'an error object in other letter case, and null for what is absent',
+      { SAYS: '{"Code":7,"MSG":"bad","details":null}' },
+      { code: 7, message: 'bad' },
+    ],
     ['an error object without code', { SAYS: '{"msg":"bad"}' }, { code: 0, message: 'bad' }],
     [
       'an unsigned code beyond the table',

@@ -109,6 +109,7 @@ describe('a VERSION reply', () => {
   test.each([
     ['{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}', ['1.0.0', '1.1.0']],
     ['{"cniVersion":"1.1.0","supportedVersions":["0.-42.0","x"]}', ['0.-42.0', 'x']],
+    ['{"CNIVersion":"1.1.0","SupportedVersions":["1.0.0"]}', ['1.0.0']],
     ['{"cniVersion":"0.2.0"}', ['0.1.0', '0.2.0']],
     ['{"cniVersion":"0.2.0","supportedVersions":[]}', ['0.1.0', '0.2.0']],
   ])('%s lists versions', async (stdout, expected) => {
