@@ -68,7 +68,9 @@ export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
 /** 1 when the bridge keeps VLANs apart, 0 when it does not, undefined when the kernel cannot. */
 export function vlanFilteringOf(bridge: Link): number | undefined {
   const data = bridge.attrs.linkinfo?.data;
-  return data && !(data instanceof Uint8Array) && 'vlanFiltering' in data ? data.vlanFiltering : undefined;
+  if (data === undefined || data instanceof Uint8Array || !('vlanFiltering' in data)) return undefined;
+  // Every kernel has the switch, but only those that can turn it on say which kind of tags they mean.
+  return data.vlanProtocol === undefined ? undefined : data.vlanFiltering;
 }
 
 /** The kernel does not know VLANs on bridges (SPEC: code 2 names key and value). */

@@ -1,6 +1,6 @@
 // What can be said about a bridge and about its ports?
 import { attrs } from '../../codec/attrs.ts';
-import { u8, u16, u32 } from '../../codec/fields.ts';
+import { u8, u16, u16be, u32 } from '../../codec/fields.ts';
 
 /** `IFLA_INFO_DATA` of kind `bridge`; linux/if_link.h, IFLA_BR_*. */
 export const bridge = attrs('bridge', {
@@ -11,6 +11,7 @@ export const bridge = attrs('bridge', {
   stpState: [5, u32],
   priority: [6, u16],
   vlanFiltering: [7, u8],
+  vlanProtocol: [8, u16be],
 });
 
 /** `IFLA_INFO_SLAVE_DATA` of kind `bridge` and `IFLA_PROTINFO`; linux/if_link.h, IFLA_BRPORT_*. */
