@@ -93,13 +93,17 @@ function sameGateway(a: Ip | undefined, b: Ip | undefined): boolean {
   return a === undefined || b === undefined ? a === b : sameIp(a, b);
 }
 
-function renderRoute({ dst, gateway, ways, source, priority, table }: PlannedRoute): string {
+function renderRoute(route: PlannedRoute): string {
+  const { dst, gateway, ways, source, priority, table, scope, mtu, advmss } = route;
   const via = [gateway, ...(ways ?? []).map(way => way.gateway)].flatMap(ip => (ip ? renderIp(ip) : []));
   return [
     renderCidr(dst),
     ...via.map(ip => `via ${ip}`),
     ...(source ? [`src ${renderIp(source)}`] : []),
     ...(table && table !== RT_TABLE_MAIN ? [`table ${table}`] : []),
+    ...(scope ? [`scope ${scope}`] : []),
     ...(priority ? [`metric ${priority}`] : []),
+    ...(mtu ? [`mtu ${mtu}`] : []),
+    ...(advmss ? [`advmss ${advmss}`] : []),
   ].join(' ');
 }

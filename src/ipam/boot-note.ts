@@ -36,7 +36,7 @@ export function thisBoot(): Boot {
 /** When the file at the path was last noted. */
 export function bootOf(path: string): BootOfLease {
   const [bootId, machine] = findXattr(path, NOTE)?.split(' ') ?? [];
-  if (!bootId || machine !== thisBoot().machine) return 'unknown';
+  if (!bootId || !machine || machine !== thisBoot().machine) return 'unknown';
   return bootId === thisBoot().bootId ? 'this' : 'earlier';
 }
 
