@@ -5,11 +5,11 @@ import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
 import type { TableName } from './differences.ts';
 import { executablesOf } from './row.ts';
 import { TABLES } from './rows/tables.ts';
-import { type RowReport, renderFinding, runnable, runRow, stale } from './table.ts';
+import { type RowReport, renderFinding, runRow, stale } from './table.ts';
 
 /** One test for each row of a half, and one that no listed difference is out of date. */
 export function describeTwins(name: TableName): void {
-  const rows = runnable(TABLES.find(table => table.name === name)?.rows ?? []);
+  const rows = TABLES.find(table => table.name === name)?.rows ?? [];
   const executables = [...new Set(rows.flatMap(executablesOf))].filter(type => /^[a-z-]+$/.test(type));
   describeRoot(
     `twins of the reference: ${name}`,
@@ -23,10 +23,18 @@ export function describeTwins(name: TableName): void {
 
       test('every listed difference occurs', () => {
         if (reports.length < rows.length) return;
+        process.stdout.write(summary(name, reports));
         expect(stale(reports, name).map(({ path, reason }) => `${path}: ${reason}`)).toEqual([]);
       });
     },
     requires('ip', 'tc', 'nft', 'iptables', 'ping'),
     requiresReference(...executables.filter(type => type !== 'not-there')),
   );
+}
+
+function summary(name: TableName, reports: readonly RowReport[]): string {
+  const alike = reports.filter(({ unexplained }) => unexplained.length === 0);
+  const differences = new Set(reports.flatMap(({ explained }) => [...explained]));
+  const rows = `${alike.length} of ${reports.length} configurations as the reference`;
+  return `| twins: ${name} | ${rows}, but for ${differences.size} intended differences (npm run twin) |\n`;
 }

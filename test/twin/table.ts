@@ -1,11 +1,10 @@
 // How does a row of the table come out, and which of the listed differences explain it?
 
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { compare, type Finding } from './compare.ts';
 import { DIFFERENCES, type Difference, type TableName } from './differences.ts';
 import { createTwin, type Outcome, type Twin } from './ground.ts';
 import { normalise } from './normalise.ts';
-import { executablesOf, LIFE, type TwinRow } from './row.ts';
+import { LIFE, type TwinRow } from './row.ts';
 
 /** What both twins made of a row. */
 export interface RowReport {
@@ -33,12 +32,6 @@ export async function runRow(row: TwinRow, table: TableName): Promise<RowReport>
     return reasons.length === 0;
   });
   return { row, outcome: describe(reference, ours), explained, unexplained };
-}
-
-/** Rows whose executables we ship. */
-export function runnable(rows: readonly TwinRow[]): TwinRow[] {
-  const ours: readonly string[] = PLUGIN_NAMES;
-  return rows.filter(row => executablesOf(row).every(name => !DEBIAN_LINKS.has(name) || ours.includes(name)));
 }
 
 /** Differences that should have occurred among the reports of a whole table. */
@@ -71,17 +64,6 @@ export function renderFinding({ path, reference, ours }: Finding): string {
   };
   return `${path}: reference ${short(reference)}, ours ${short(ours)}`;
 }
-
-const DEBIAN_LINKS = new Set([
-  'bridge',
-  'host-local',
-  'static',
-  'ptp',
-  'loopback',
-  'portmap',
-  'bandwidth',
-  'tuning',
-]);
 
 async function runSide(side: Twin['side'], row: TwinRow): Promise<Outcome[]> {
   const twin = await createTwin(side, row);

@@ -99,35 +99,39 @@ export const SERVE: Probe = {
   },
 };
 
-/** Who does container 1 see when ports of the host are asked for, from everywhere? */
-export function mapped(
-  ports: { tcp?: number; udp?: number },
-  label = 'seen through mapped ports',
-  timeoutMs = 2_000,
-): Probe {
+/** Whom does container 1 see when ports of the host are asked for, from everywhere at once? */
+export function mapped(ports: { tcp?: number; udp?: number }, label = 'seen through mapped ports'): Probe {
   return {
     probe: label,
     async ask(ground) {
-      const { lab, containers } = ground;
-      const beyond = outsideOf(ground);
-      const { v4, v6 } = beyond.hostAddress;
-      const froms = { outside: beyond, host: lab.host, itself: containers[0], neighbour: containers[1] };
-      const targets = { v4, v6, localhost: '127.0.0.1' };
-      const seen: Record<string, string> = {};
-      for (const [name, from] of Object.entries(froms)) {
-        for (const [target, address] of Object.entries(targets)) {
-          if (target === 'localhost' && name !== 'host') continue;
-          for (const protocol of ['tcp', 'udp'] as const) {
-            const port = ports[protocol];
-            if (port === undefined) continue;
-            const reply = await echo(lab, from, { protocol, address, port, timeoutMs });
-            seen[`${protocol} from ${name} to ${target}`] = reply?.peer ?? 'nobody';
-          }
-        }
-      }
-      return seen;
+      const questions = routesToPorts(ground).flatMap(({ name, from, address }) =>
+        (['tcp', 'udp'] as const).flatMap(protocol => {
+          const port = ports[protocol];
+          return port === undefined ? [] : [{ name: `${protocol} ${name}`, from, protocol, address, port }];
+        }),
+      );
+      const answers = questions.map(async ({ name, from, ...target }) => {
+        const reply = await echo(ground.lab, from, { ...target, timeoutMs: DEADLINE_MS });
+        return [name, reply?.peer ?? 'nobody'];
+      });
+      return Object.fromEntries(await Promise.all(answers));
     },
   };
+}
+
+// Longer than a busy machine needs: whoever waits so long hears nothing at all.
+const DEADLINE_MS = 3_000;
+
+function routesToPorts(ground: Ground): { name: string; from: Namespace; address: string }[] {
+  const { lab, containers } = ground;
+  const beyond = outsideOf(ground);
+  const froms = { outside: beyond, host: lab.host, itself: containers[0], neighbour: containers[1] };
+  const remote = Object.entries(froms).flatMap(([name, from]) =>
+    Object.entries(beyond.hostAddress).map(([family, address]) => {
+      return { name: `from ${name} to ${family}`, from, address };
+    }),
+  );
+  return [...remote, { name: 'from host to localhost', from: lab.host, address: '127.0.0.1' }];
 }
 
 const outsides = new WeakMap<Lab, Outside>();
