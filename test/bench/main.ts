@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { measureBurst, measureChain } from './chain.ts';
+import { GROWING, measureGrowth, measurePortmap } from './growth.ts';
 import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
@@ -13,6 +14,7 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '20' },
     containers: { type: 'string', default: '64' },
+    full: { type: 'string', default: '2000' },
     json: { type: 'boolean', default: false },
   },
 });
@@ -27,6 +29,8 @@ const rows: Row[] = [
   ...(await linkRows(rounds)),
   ...chainRows(await measureChain(rounds)),
   ...(await burstRows(Number(values.containers))),
+  ...portmapRows(await measurePortmap(rounds)),
+  ...(await growthRows(Number(values.full))),
 ];
 print(values.json ? `${JSON.stringify(rows, null, 2)}\n` : renderTable(rows));
 process.exit(0);
@@ -96,6 +100,26 @@ async function burstRows(containers: number): Promise<Row[]> {
       ours[verb].perSecond,
     ),
   ]);
+}
+
+function portmapRows(samples: Samples): Row[] {
+  return ['ADD', 'DEL'].map(verb => compare(samples, `portmap alone, one port: ${verb}`, verb, ''));
+}
+
+/** Here both columns are ours: a node with few containers, and one that is full. */
+async function growthRows(full: number): Promise<Row[]> {
+  const few = 10;
+  const rows: Row[] = [];
+  for (const link of GROWING) {
+    const samples = await measureGrowth(link, [few, full], rounds);
+    for (const verb of ['ADD', 'DEL']) {
+      const [small, large] = [few, full].map(size => quantile(samples.get(`${size} ${verb}`)));
+      rows.push(
+        row(`${link} ${verb}: ${few} | ${full} containers`, 'ms', small ?? Number.NaN, large ?? Number.NaN),
+      );
+    }
+  }
+  return rows;
 }
 
 function compare(samples: Samples, what: string, part: string, suffix: string): Row {
