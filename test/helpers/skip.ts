@@ -62,6 +62,12 @@ export function requiresLinkKind(kind: string, ...extra: string[]): Need {
   return probe(`link ${kind}`, argv) ? undefined : `needs a kernel with device kind "${kind}"`;
 }
 
+/** Needs a kernel whose bridges can keep VLANs apart. */
+export function requiresVlanFiltering(): Need {
+  const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', 'type', 'bridge', 'vlan_filtering', '1'];
+  return probe('VLAN filtering', argv) ? undefined : 'needs a kernel with VLAN filtering on bridges';
+}
+
 const probes = new Map<string, boolean>();
 
 function probe(name: string, argv: string[]): boolean {

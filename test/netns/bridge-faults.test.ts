@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
 import type { Dump } from '../helpers/dump.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
-import { describeRoot, requires } from '../helpers/skip.ts';
+import { describeRoot, requires, requiresVlanFiltering } from '../helpers/skip.ts';
 
 const DEADLINE_MS = 120_000;
 
@@ -127,4 +127,31 @@ describeRoot(
     );
   },
   requires('iptables-restore', 'ip6tables-restore'),
+);
+
+describeRoot(
+  'bridge ADD with VLANs that fails at the nth request',
+  () => {
+    const conf = (lab: Lab) => layer3(lab, { vlan: 100, vlanTrunk: [{ minID: 200, maxID: 210 }] });
+
+    test(
+      '[1.1.0] leaves neither bridge nor gateway port',
+      async () => {
+        const failed = (await failEach({ conf })).join('\n');
+        expect(failed).toContain('add VLANs 100, 200-210');
+        expect(failed).toContain('remove VLANs 1-4094');
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      '[1.1.0] leaves a bridge of somebody else as it was',
+      async () => {
+        const host = ['ip link add br0 address 02:00:00:00:00:77 type bridge vlan_filtering 1'];
+        expect((await failEach({ conf, host })).join('\n')).toContain('add address 10.88.0.1/24');
+      },
+      DEADLINE_MS,
+    );
+  },
+  requiresVlanFiltering(),
 );

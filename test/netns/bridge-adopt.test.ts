@@ -1,0 +1,428 @@
+// Does the bridge link get along with bridges, pairs and addresses that others made?
+import { expect, test } from 'bun:test';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+
+const HAND_MADE = '02:00:00:00:00:77';
+
+function confOf(lab: Lab, more: object = {}) {
+  const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
+  return {
+    cniVersion: '1.0.0',
+    name: 'podnet',
+    type: 'bridge',
+    bridge: 'br0',
+    isGateway: true,
+    ipam,
+    ...more,
+  };
+}
+
+async function prepare(lab: Lab, ...lines: string[]): Promise<void> {
+  for (const line of lines) {
+    expect(await lab.run(lab.host, line.split(' '))).toMatchObject({ exitCode: 0 });
+  }
+}
+
+async function call(lab: Lab, command: string, conf: object, container: Container, more: object = {}) {
+  const reply = await lab.plugin('bridge', { command, conf, container, ...more });
+  expect(reply).toMatchObject({ exitCode: 0 });
+  return reply.result;
+}
+
+const macOf = async (lab: Lab) => (await lab.ip(lab.host, 'link', 'show', 'br0'))[0]?.address;
+
+const globalAddresses = async (lab: Lab, device: string) =>
+  ((await lab.ip(lab.host, 'addr', 'show', 'dev', device))[0]?.addr_info ?? [])
+    .filter((one: { scope: string }) => one.scope === 'global')
+    .map((one: { local: string; prefixlen: number }) => `${one.local}/${one.prefixlen}`);
+
+describeRoot('bridge, on a bridge that was there', () => {
+  test('[1.0.0] one that lost its last port and its hardware address gets one that stays', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      await prepare(
+        lab,
+        'ip link add br0 type bridge',
+        'ip link add x0 type veth peer name x1',
+        'ip link set x0 master br0',
+        'ip link del x0',
+      );
+      expect(await macOf(lab)).toBe('00:00:00:00:00:00');
+      const result = await call(lab, 'ADD', confOf(lab), one);
+      const mac = await macOf(lab);
+      expect(mac).not.toBe('00:00:00:00:00:00');
+      expect(result.interfaces[0]).toEqual({ name: 'br0', mac });
+      await call(lab, 'ADD', confOf(lab), two);
+      await call(lab, 'DEL', confOf(lab), one);
+      expect(await macOf(lab)).toBe(mac);
+      expect(await ping(lab, two, '10.88.0.1')).toBe(true);
+    });
+  });
+
+  test('[1.0.0] one whose gateway is there already keeps the hardware address it had', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(
+        lab,
+        'ip link add br0 type bridge',
+        'ip addr add 10.88.0.1/24 dev br0',
+        // Above all others: the kernel gives the bridge the lowest of its ports.
+        'ip link add x0 address fe:ff:ff:ff:ff:fe type veth peer name x1',
+        'ip link set x0 master br0',
+      );
+      const before = await macOf(lab);
+      const result = await call(lab, 'ADD', confOf(lab), container);
+      expect(await macOf(lab)).toBe(before);
+      expect(result.interfaces[0].mac).toBe(before);
+      await call(lab, 'CHECK', confOf(lab), container, { prevResult: result });
+    });
+  });
+
+  test('[1.0.0] without a gateway its hardware address may move, and the result says where', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(lab, 'ip link add br0 type bridge');
+      const conf = confOf(lab, { ipam: {}, isGateway: false });
+      const result = await call(lab, 'ADD', conf, container);
+      expect(result.interfaces[0].mac).toBe(await macOf(lab));
+      await call(lab, 'CHECK', conf, container, { prevResult: result });
+    });
+  });
+
+  test('[1.0.0] addresses and ports that others gave it stay', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(
+        lab,
+        `ip link add br0 address ${HAND_MADE} type bridge`,
+        'ip addr add 172.30.0.1/24 dev br0',
+        'ip addr add fd30::1/64 dev br0 nodad',
+        'ip link add x0 type veth peer name x1',
+        'ip link set x0 master br0',
+      );
+      const conf = confOf(lab, { promiscMode: true });
+      await call(lab, 'ADD', conf, container);
+      await call(lab, 'DEL', conf, container);
+      const [link] = await lab.ip(lab.host, 'link', 'show', 'br0');
+      expect(link).toMatchObject({
+        address: HAND_MADE,
+        flags: expect.arrayContaining(['UP', 'PROMISC']),
+      });
+      expect(await globalAddresses(lab, 'br0')).toEqual(['172.30.0.1/24', '10.88.0.1/24', 'fd30::1/64']);
+      expect((await lab.ip(lab.host, 'link', 'show', 'x0'))[0]).toMatchObject({ master: 'br0' });
+    });
+  });
+
+  test('[1.1.0] a link of another kind under its name is refused, and STATUS says so', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await prepare(lab, 'ip link add br0 type veth peer name x0');
+      const conf = confOf(lab, { cniVersion: '1.1.0' });
+      const before = await lab.dump(lab.host);
+      const add = await lab.plugin('bridge', { command: 'ADD', conf, container });
+      expect(add.error).toMatchObject({ code: 7, msg: expect.stringContaining('of kind "veth"') });
+      expect(await lab.dump(lab.host)).toEqual(before);
+      const status = await lab.plugin('bridge', { command: 'STATUS', conf });
+      expect(status.error).toMatchObject({ code: 50, msg: expect.stringContaining('of kind "veth"') });
+    });
+  });
+});
+
+describeRoot('bridge, several subnets', () => {
+  const sets = (...subnets: string[]) => subnets.map(subnet => [{ subnet }]);
+
+  test('[1.0.0] every range set of both families has its gateway on the bridge', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const ranges = sets('10.88.0.0/24', '10.89.0.0/24', 'fd88::/64', 'fd89::/64');
+      const conf = confOf(lab, {
+        isDefaultGateway: true,
+        ipMasq: true,
+        ipam: { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` },
+      });
+      const result = await call(lab, 'ADD', conf, one);
+      await call(lab, 'ADD', conf, two);
+      expect((await globalAddresses(lab, 'br0')).sort()).toEqual([
+        '10.88.0.1/24',
+        '10.89.0.1/24',
+        'fd88::1/64',
+        'fd89::1/64',
+      ]);
+      for (const address of ['10.88.0.1', '10.89.0.1', '10.89.0.3', 'fd88::1', 'fd89::3']) {
+        expect([address, await ping(lab, one, address)]).toEqual([address, true]);
+      }
+      expect(result.routes).toEqual([
+        { dst: '0.0.0.0/0', gw: '10.88.0.1' },
+        { dst: '::/0', gw: 'fd88::1' },
+      ]);
+      await call(lab, 'CHECK', conf, one, { prevResult: result });
+    });
+  });
+
+  test('[1.0.0] a link-local gateway lives beside the address that the kernel gives the bridge', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const ranges = [[{ subnet: 'fd88::/64', gateway: 'fe80::1' }]];
+      const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };
+      const conf = confOf(lab, { isDefaultGateway: true, ipam });
+      const prevResult = await call(lab, 'ADD', conf, container);
+      await call(lab, 'CHECK', conf, container, { prevResult });
+      const local = (await lab.ip(lab.host, '-6', 'addr', 'show', 'dev', 'br0'))[0]?.addr_info.map(
+        (one: { local: string }) => one.local,
+      );
+      expect(local).toHaveLength(2);
+      expect(local).toContain('fe80::1');
+      expect((await lab.ip(container, '-6', 'route', 'show', 'default'))[0]).toMatchObject({
+        gateway: 'fe80::1',
+      });
+    });
+  });
+
+  test('[1.0.0] several gateways for one destination are one route, with its MTU', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const dst = '10.99.0.0/16';
+      const routes = [
+        { dst, gw: '10.88.0.1', mtu: 1300, advmss: 1200 },
+        { dst, gw: '10.88.0.9', mtu: 1300, advmss: 1200 },
+        { dst: '10.98.0.0/16', priority: 50, table: 4000 },
+      ];
+      const ipam = { type: 'host-local', subnet: '10.88.0.0/24', routes, dataDir: `${lab.tmp}/leases` };
+      const conf = confOf(lab, { cniVersion: '1.1.0', ipam });
+      const result = await call(lab, 'ADD', conf, container);
+      expect(result.routes).toEqual(routes);
+      const [route] = await lab.ip(container, 'route', 'show', dst);
+      expect(route?.nexthops.map((hop: { gateway: string }) => hop.gateway)).toEqual([
+        '10.88.0.1',
+        '10.88.0.9',
+      ]);
+      expect(route?.metrics).toEqual([{ mtu: 1300, advmss: 1200 }]);
+      expect(await lab.ip(container, 'route', 'show', 'table', '4000')).toMatchObject([
+        { dst: '10.98.0.0/16', gateway: '10.88.0.1', metric: 50 },
+      ]);
+      await call(lab, 'CHECK', conf, container, { prevResult: result });
+      await lab.run(container, ['ip', 'route', 'flush', 'table', '4000']);
+      const check = await lab.plugin('bridge', { command: 'CHECK', conf, container, prevResult: result });
+      expect(check.error?.msg).toContain('10.98.0.0/16 via 10.88.0.1 table 4000');
+    });
+  });
+});
+
+describeRoot('bridge, container interface', () => {
+  test('[1.0.0] "enabledad" waits until the addresses may be used', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const ranges = [[{ subnet: 'fd88::/64' }]];
+      const conf = confOf(lab, {
+        enabledad: true,
+        ipam: { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` },
+      });
+      await call(lab, 'ADD', conf, container);
+      const [addresses] = await lab.ip(container, 'addr', 'show', 'dev', 'eth0');
+      expect(JSON.stringify(addresses)).not.toContain('tentative');
+      expect(await lab.sysctl(container, 'net/ipv6/conf/eth0/accept_dad')).toBe('1');
+    });
+  });
+
+  test('[1.0.0] "enabledad" finds an address that somebody else has, and leaves nothing', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const conf = (name: string) =>
+        confOf(lab, {
+          name,
+          enabledad: true,
+          ipam: { type: 'host-local', ranges: [[{ subnet: 'fd88::/64' }]], dataDir: `${lab.tmp}/${name}` },
+        });
+      await call(lab, 'ADD', conf('first'), one);
+      const before = await lab.dump(lab.host);
+      const reply = await lab.plugin('bridge', { command: 'ADD', conf: conf('second'), container: two });
+      expect(reply.error?.msg).toContain('Cannot use fd88::2/64 on "eth0": somebody else');
+      expect(await lab.dump(lab.host)).toEqual(before);
+      expect((await lab.ip(two, 'link')).map(link => link.ifname)).toEqual(['lo']);
+    });
+  });
+
+  test('[1.0.0] "disableContainerInterface" leaves it down', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = confOf(lab, { ipam: {}, isGateway: false, disableContainerInterface: true });
+      const prevResult = await call(lab, 'ADD', conf, container);
+      const [link] = await lab.ip(container, 'addr', 'show', 'eth0');
+      expect(link).toMatchObject({ operstate: 'DOWN', addr_info: [] });
+      await call(lab, 'CHECK', conf, container, { prevResult });
+    });
+  });
+
+  const [args, cni, runtime] = ['0a:58:00:00:00:01', '0a:58:00:00:00:02', '0a:58:00:00:00:03'];
+  test.each([
+    ['CNI_ARGS', { args: `IgnoreUnknown=1;MAC=${args}` }, {}, args],
+    ['args.cni', { args: `IgnoreUnknown=1;MAC=${args}` }, { args: { cni: { mac: cni } } }, cni],
+    ['runtimeConfig', {}, { args: { cni: { mac: cni } }, runtimeConfig: { mac: runtime } }, runtime],
+    [
+      'a key in another letter case',
+      {},
+      { RuntimeConfig: { mac: runtime.replaceAll(':', '-').toUpperCase() } },
+      runtime,
+    ],
+  ])('[1.0.0] has the hardware address of %s', async (_where, more, options, mac) => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const result = await call(lab, 'ADD', confOf(lab, options), container, more);
+      expect(result.interfaces[2].mac).toBe(mac);
+      expect((await lab.ip(container, 'link', 'show', 'eth0'))[0]?.address).toBe(mac);
+    });
+  });
+
+  test.each(['nonsense', '01:00:5e:00:00:01', '00:00:00:00:00:00', '0a:58:0a:00:00:00:00:07'])(
+    '[1.0.0] cannot have the hardware address %s',
+    async mac => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const before = await lab.dump(lab.host);
+        const conf = confOf(lab, { runtimeConfig: { mac } });
+        const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
+        expect(reply.error).toMatchObject({ code: 7, msg: expect.stringContaining(`"${mac}"`) });
+        expect(await lab.dump(lab.host)).toEqual(before);
+      });
+    },
+  );
+
+  test.each(['0.1.0', '0.2.0'])(
+    '[%s] on layer 2 cannot be reported, so nothing is left',
+    async cniVersion => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const before = await lab.dump(lab.host);
+        const conf = confOf(lab, { cniVersion, ipam: {}, isGateway: false });
+        const reply = await lab.plugin('bridge', { command: 'ADD', conf, container });
+        expect(reply.exitCode).toBe(1);
+        expect(await lab.dump(lab.host)).toEqual(before);
+        expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
+      });
+    },
+  );
+});
+
+describeRoot('bridge DEL, by whatever is left', () => {
+  test('[1.0.0] an id of any length marks the pair', async () => {
+    await withHost(async lab => {
+      const container = { ...(await lab.container()), id: `a${'-very'.repeat(60)}-long-id` };
+      await call(lab, 'ADD', confOf(lab), container);
+      // Without its path the namespace cannot be entered.
+      await call(lab, 'DEL', confOf(lab), { ...container, path: '/nonexistent' });
+      expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
+    });
+  });
+
+  test('[1.0.0] an interface that was renamed in the container goes', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await call(lab, 'ADD', confOf(lab), container);
+      for (const line of ['ip link set eth0 down', 'ip link set eth0 name other0']) {
+        await lab.run(container, line.split(' '));
+      }
+      await call(lab, 'DEL', confOf(lab), container);
+      expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
+    });
+  });
+
+  test('[1.1.0] GC removes pairs of this network only, and the bridge after the last', async () => {
+    await withHost(async lab => {
+      const [one, two] = [await lab.container(), await lab.container()];
+      const conf = (name: string, bridge: string) =>
+        confOf(lab, { cniVersion: '1.1.0', name, bridge, ipam: {} });
+      await call(lab, 'ADD', conf('first', 'br1'), one);
+      await call(lab, 'ADD', conf('second', 'br2'), two);
+      const gc = { ...conf('first', 'br1'), 'cni.dev/valid-attachments': [] };
+      expect(await lab.plugin('bridge', { command: 'GC', conf: gc })).toMatchObject({ exitCode: 0 });
+      const names = (await lab.ip(lab.host, 'link')).map(link => link.ifname);
+      expect(names).not.toContain('br1');
+      expect(names).toContain('br2');
+      expect((await lab.ip(two, 'link')).map(link => link.ifname)).toEqual(['lo', 'eth0']);
+    });
+  });
+});
+
+describeRoot('bridge STATUS', () => {
+  const readOnly = 'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$0"';
+
+  async function statusReadOnly(lab: Lab, conf: object) {
+    const env = { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR };
+    const argv = ['unshare', '--mount', 'sh', '-c', readOnly, `${BIN_DIR}/bridge`];
+    const { exitCode, stdout } = await lab.run(lab.host, argv, { env, stdin: JSON.stringify(conf) });
+    return exitCode === 0 ? { code: 0 } : JSON.parse(stdout);
+  }
+
+  test.each([{}, { ipMasq: true }, { ipMasq: true, ipMasqBackend: 'iptables' }, { macspoofchk: true }])(
+    '[1.1.0] succeeds with %j, and changes nothing',
+    async options => {
+      await withHost(async lab => {
+        const before = await lab.dump(lab.host);
+        const conf = confOf(lab, { cniVersion: '1.1.0', ...options });
+        expect(await lab.plugin('bridge', { command: 'STATUS', conf })).toMatchObject({
+          exitCode: 0,
+          stdout: '',
+        });
+        expect(await lab.dump(lab.host)).toEqual(before);
+      });
+    },
+  );
+
+  test('[1.1.0] forwarding that cannot be turned on is code 50, and 51 once containers need it', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = confOf(lab, { cniVersion: '1.1.0' });
+      expect(await statusReadOnly(lab, conf)).toMatchObject({
+        code: 50,
+        msg: expect.stringContaining('forwarding'),
+      });
+      await call(lab, 'ADD', conf, container);
+      expect(await statusReadOnly(lab, conf)).toMatchObject({ code: 0 });
+      await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 0);
+      expect(await statusReadOnly(lab, conf)).toMatchObject({
+        code: 51,
+        msg: expect.stringContaining('IPv4'),
+      });
+    });
+  });
+});
+
+describeRoot(
+  'bridge and the reference on one bridge',
+  () => {
+    test('[1.0.0] each attaches beside the other, and takes the other away', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        const conf = confOf(lab, { isDefaultGateway: true });
+        const theirs = { binDir: REFERENCE_BIN_DIR };
+        const first = await call(lab, 'ADD', conf, one, theirs);
+        const second = await call(lab, 'ADD', conf, two);
+        expect(second.interfaces[0]).toEqual(first.interfaces[0]);
+        expect(await ping(lab, two, '10.88.0.2')).toBe(true);
+        await call(lab, 'CHECK', conf, one, { prevResult: first });
+        await call(lab, 'CHECK', conf, two, { prevResult: second, ...theirs });
+        await call(lab, 'DEL', conf, one);
+        await call(lab, 'DEL', conf, two, theirs);
+        for (const container of [one, two]) {
+          expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
+        }
+        // It made the bridge, so it stays.
+        expect(await globalAddresses(lab, 'br0')).toEqual(['10.88.0.1/24']);
+      });
+    });
+
+    test('[1.0.0] a pair that the reference made goes by its result when its namespace cannot be found', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const conf = confOf(lab);
+        const prevResult = await call(lab, 'ADD', conf, container, { binDir: REFERENCE_BIN_DIR });
+        await call(lab, 'DEL', conf, { ...container, path: '/nonexistent' }, { prevResult });
+        expect((await lab.ip(container, 'link')).map(link => link.ifname)).toEqual(['lo']);
+      });
+    });
+  },
+  requiresReference('bridge', 'host-local'),
+);
