@@ -93,6 +93,43 @@ describeRoot(
       expect((await save(lab)).join('\n')).not.toContain('CNI-DN-');
     });
 
+    test.each(['nft', 'legacy'])(
+      'ADD of a port that is taken names the owner and leaves nothing (%s)',
+      async mode => {
+        const { lab, pod, neighbour } = await podOnBridge(createLab);
+        const env = mode === 'legacy' ? { PATH: legacyPath(lab) } : {};
+        const on = (hostPort: number, hostIP = '', protocol = 'tcp') => [
+          ...[{ hostPort: 7000, containerPort: 7, protocol: 'tcp' }],
+          ...[{ hostPort, containerPort: 80, protocol, ...(hostIP ? { hostIP } : {}) }],
+        ];
+        const own = [...WEB, { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' }];
+        expect(await call(lab, 'ADD', pod, { ports: own, env })).toMatchObject({ exitCode: 0 });
+        const before = await saveLegacyOrNft(lab);
+        for (const [ports, held] of [
+          [on(8080), '8080/tcp'],
+          [on(8080, '127.0.0.1'), '8080/tcp'],
+          [on(8080, 'fd00:201::1'), '8080/tcp'],
+          [on(53, '10.201.0.1', 'udp'), '10.201.0.1:53/udp'],
+          [on(53, '', 'udp'), '10.201.0.1:53/udp'],
+        ] as const) {
+          const refused = await call(lab, 'ADD', neighbour, { ports: [...ports], env });
+          expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
+          expect(refused.error?.msg).toEndWith(`container "${pod.id}" of network "podnet" holds ${held}`);
+          expect(await saveLegacyOrNft(lab)).toEqual(before);
+        }
+        const conf = { conditionsV4: ['-s', '192.0.2.0/24'], conditionsV6: ['-s', 'fd00:3::/64'] };
+        expect(await call(lab, 'ADD', neighbour, { ports: on(8080), env, conf })).toMatchObject({
+          exitCode: 0,
+        });
+        expect(await call(lab, 'ADD', neighbour, { ports: on(53, '10.9.0.1', 'udp'), env })).toMatchObject({
+          exitCode: 0,
+        });
+        // The same address again: whoever had it is gone.
+        const heir = { ...(await fakePod(lab, 2)) };
+        expect(await call(lab, 'ADD', heir, { ports: own, env })).toMatchObject({ exitCode: 0 });
+      },
+    );
+
     test('conditions hold for their own attachment only', async () => {
       const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'tcp', port: 80 });
@@ -396,12 +433,17 @@ async function save(lab: Lab, mode: 'nft' | 'legacy' = 'nft'): Promise<string[]>
     .map(line => line.replace(/ \[\d+:\d+\]$/, ''));
 }
 
-/** A search path on which iptables-restore changes the old packet filter. */
+async function saveLegacyOrNft(lab: Lab): Promise<string[]> {
+  return [...(await save(lab, 'nft')), ...(await save(lab, 'legacy'))].filter(
+    line => !line.includes('RETURN'),
+  );
+}
+
+/** A search path on which iptables means the old packet filter. */
 function legacyPath(lab: Lab): string {
   const dir = `${lab.tmp}/legacy`;
-  const links = ['iptables', 'ip6tables'].map(
-    name => `ln -sf /usr/sbin/xtables-legacy-multi ${dir}/${name}-restore`,
-  );
+  const names = ['iptables-restore', 'iptables-save', 'ip6tables-restore', 'ip6tables-save'];
+  const links = names.map(name => `ln -sf /usr/sbin/xtables-legacy-multi ${dir}/${name}`);
   Bun.spawnSync(['sh', '-c', [`mkdir -p ${dir}`, ...links].join(' && ')]);
   return `${dir}:${process.env.PATH}`;
 }

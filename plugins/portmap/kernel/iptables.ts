@@ -15,6 +15,7 @@ import {
 } from '../iptables-rules.ts';
 import type { FamilyPlan } from '../plan.ts';
 import { type ChainOwner, dnatChain, SHARED } from '../reference-names.ts';
+import { refuseRivals } from './iptables-rivals.ts';
 import { removeIptablesPorts } from './reference.ts';
 
 /** Somebody who makes the same chains at the same moment may be first, time and again. */
@@ -23,7 +24,7 @@ const ATTEMPTS = 10;
 /**
  * Puts the rules of an attachment into the table "nat", one transaction for each family; what an earlier ADD of the
  * container left goes first.
- * @throws Error with the words of iptables-restore
+ * @throws CniError 100 when another container holds a host port; Error with the words of iptables
  */
 export function ensureIptablesPorts(
   socket: NetlinkSocket,
@@ -31,6 +32,7 @@ export function ensureIptablesPorts(
   owner: ChainOwner,
   options: IptablesOptions,
 ): void {
+  refuseRivals(plans, owner, options);
   removeIptablesPorts(socket, owner);
   for (const plan of plans) {
     const own = [
