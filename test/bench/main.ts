@@ -5,6 +5,7 @@ import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { measureBurst, measureChain } from './chain.ts';
 import { GROWING, measureGrowth, measurePortmap } from './growth.ts';
+import { measureLeases } from './leases.ts';
 import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
@@ -31,6 +32,7 @@ const rows: Row[] = [
   ...(await burstRows(Number(values.containers))),
   ...portmapRows(await measurePortmap(rounds)),
   ...(await growthRows(Number(values.full))),
+  ...(await leaseRows()),
 ];
 print(values.json ? `${JSON.stringify(rows, null, 2)}\n` : renderTable(rows));
 process.exit(0);
@@ -120,6 +122,20 @@ async function growthRows(full: number): Promise<Row[]> {
     }
   }
   return rows;
+}
+
+/** Ours alone: whole processes, on a network with few leases and on one that has hardly an address left. */
+async function leaseRows(): Promise<Row[]> {
+  const [few, full] = [10, 60_000];
+  const [small, large] = [await measureLeases(few, rounds), await measureLeases(full, rounds)];
+  return ['ADD, next', 'ADD, past all', 'DEL'].map(part =>
+    row(
+      `host-local ${part}: ${few} | ${full} leases`,
+      'ms',
+      quantile(small.get(`${few} ${part}`)),
+      quantile(large.get(`${full} ${part}`)),
+    ),
+  );
 }
 
 function compare(samples: Samples, what: string, part: string, suffix: string): Row {
