@@ -79,7 +79,8 @@ function isSamePlace(found: Route, wanted: Route): boolean {
 function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
   const network = networkOf(wanted.dst);
   if (!sameIp(networkOf(found.dst), network) || found.dst.prefix !== wanted.dst.prefix) return false;
-  if ((wanted.table || RT_TABLE_MAIN) !== found.table) return false;
+  // A later link, such as sbr, may have moved it.
+  if (wanted.table && wanted.table !== found.table) return false;
   const gateways = [found.gateway, ...(found.ways ?? []).map(({ gateway }) => gateway)];
   if (wanted.gateway && !gateways.some(gateway => sameGateway(gateway, wanted.gateway))) return false;
   if (wanted.source && !sameGateway(found.source, wanted.source)) return false;

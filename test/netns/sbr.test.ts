@@ -6,6 +6,7 @@ import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { faultIn } from '../../src/testing/fault.ts';
+import { writeChain } from '../helpers/chain.ts';
 import { type Container, type Lab, type Namespace, type Row, untilUp, useLabs } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
@@ -240,6 +241,23 @@ describeRoot(
         expect(checked).toMatchObject({ exitCode: 1, error: { code: 999 } });
         expect(checked.error?.msg).toContain(words);
       }
+    });
+
+    test('in a chain, earlier links find their routes where they went', async () => {
+      const lab = await createLab();
+      const container = await lab.container();
+      const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+      const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };
+      const chain = writeChain(lab, {
+        cniVersion: LATEST_SPEC_VERSION,
+        name: 'podnet',
+        plugins: [{ type: 'bridge', bridge: 'br0', isDefaultGateway: true, ipam }, { type: 'sbr' }],
+      });
+      await chain.add(container);
+      expect(await rulesOf(lab, container)).toEqual(['10.88.0.2 100', 'fd88::2 101']);
+      expect(await chain.run('check', container)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await rulesOf(lab, container)).toEqual([]);
     });
 
     test('bad input is refused before anything is touched', async () => {

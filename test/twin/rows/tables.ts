@@ -4,6 +4,7 @@ import type { TableName } from '../differences.ts';
 import type { TwinRow } from '../row.ts';
 import { BRIDGE_ROWS } from './bridge.ts';
 import { CHAIN_ROWS } from './chains.ts';
+import { GUARD_ROWS } from './guards.ts';
 import { IPAM_ROWS } from './ipam.ts';
 import { PTP_ROWS_AND_LOOPBACK } from './ptp.ts';
 import { REFUSED_ROWS } from './refused.ts';
@@ -17,5 +18,5 @@ export interface Table {
 /** Both halves. */
 export const TABLES: readonly Table[] = [
   { name: 'links', rows: [...BRIDGE_ROWS, ...IPAM_ROWS, ...PTP_ROWS_AND_LOOPBACK, ...REFUSED_ROWS] },
-  { name: 'chains', rows: CHAIN_ROWS },
+  { name: 'chains', rows: [...CHAIN_ROWS, ...GUARD_ROWS] },
 ];

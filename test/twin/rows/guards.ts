@@ -1,0 +1,88 @@
+// How do firewall and sbr of both sides deal with their options, behind a bridge?
+
+import type { Row as Json } from '../../helpers/netns.ts';
+import { FAILURE, LIFE, type Step, type TwinRow } from '../row.ts';
+import { both, bridged, HOST_LOCAL, outside, SEEN_OUTSIDE, V4, V6 } from './parts.ts';
+
+const MAIN = bridged(both(), { isDefaultGateway: true });
+const MAIN_V4 = bridged({ ...HOST_LOCAL, ranges: [V4] }, { isDefaultGateway: true });
+const MAIN_V6 = bridged({ ...HOST_LOCAL, ranges: [V6] }, { isDefaultGateway: true });
+
+/** Both containers, so that what they share is seen to stay with the second. */
+const TWO: readonly Step[] = [
+  'ADD',
+  { verb: 'ADD', container: 2 },
+  'CHECK',
+  SEEN_OUTSIDE,
+  'DEL',
+  { verb: 'DEL', container: 2 },
+];
+
+const FIREWALL_ROWS: readonly TwinRow[] = [
+  firewall('defaults', {}),
+  firewall('backend left to the link', { backend: '' }),
+  firewall('iptables', { backend: 'iptables' }),
+  firewall('iptables, IPv4 only', { backend: 'iptables' }, MAIN_V4),
+  firewall('iptables, IPv6 only', { backend: 'iptables' }, MAIN_V6),
+  firewall('iptables, same-bridge', { backend: 'iptables', ingressPolicy: 'same-bridge' }),
+  firewall('iptables, open', { backend: 'iptables', ingressPolicy: 'open' }),
+  firewall('iptables, chain of the operator', { backend: 'iptables', iptablesAdminChainName: 'OURS' }),
+  { ...firewall('version 0.4.0', { backend: 'iptables' }), cniVersion: '0.4.0' },
+  { ...firewall('version 0.3.1', { backend: 'iptables' }), cniVersion: '0.3.1', steps: FAILURE },
+  { ...firewall('unknown policy', { ingressPolicy: 'closed' }), steps: FAILURE },
+  { ...firewall('policy as a number', { ingressPolicy: 1 }), steps: FAILURE },
+  { name: 'firewall, first in the chain', links: [{ type: 'firewall' }], steps: FAILURE },
+  {
+    ...firewall('ADD twice', { backend: 'iptables' }),
+    steps: [
+      'ADD',
+      {
+        verb: 'ADD',
+        label: 'ADD again',
+        links: [{ type: 'firewall', backend: 'iptables' }],
+        prevResult: 'last',
+      },
+      'DEL',
+    ],
+  },
+  {
+    ...firewall('DEL without result', { backend: 'iptables' }),
+    steps: ['ADD', { verb: 'DEL', prevResult: 'none' }],
+  },
+];
+
+const SBR_ROWS: readonly TwinRow[] = [
+  sbr('defaults', {}),
+  sbr('IPv4 only', {}, MAIN_V4),
+  sbr('IPv6 only', {}, MAIN_V6),
+  sbr('table', { table: 5000 }),
+  sbr('table of the old range', { table: 77 }, MAIN_V4),
+  { ...sbr('version 0.4.0', {}, MAIN_V4), cniVersion: '0.4.0' },
+  { ...sbr('version 0.3.1', {}, MAIN_V4), cniVersion: '0.3.1', steps: ['ADD', 'DEL'] },
+  { name: 'sbr, first in the chain', links: [{ type: 'sbr' }], steps: FAILURE },
+  {
+    ...sbr('ADD twice', {}, MAIN_V4),
+    steps: ['ADD', { verb: 'ADD', label: 'ADD again', links: [{ type: 'sbr' }], prevResult: 'last' }, 'DEL'],
+  },
+  {
+    ...sbr('DEL by itself', {}, MAIN_V4),
+    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'sbr' }] }, 'DEL'],
+  },
+];
+
+/** All rows of links that guard packets and choose their way. */
+export const GUARD_ROWS: readonly TwinRow[] = [...FIREWALL_ROWS, ...SBR_ROWS];
+
+function firewall(name: string, options: Json, main: Json = MAIN): TwinRow {
+  return {
+    name: `firewall, ${name}`,
+    links: [main, { type: 'firewall', ...options }],
+    prepare: outside,
+    steps: TWO,
+    wholePacketFilter: true,
+  };
+}
+
+function sbr(name: string, options: Json, main: Json = MAIN): TwinRow {
+  return { name: `sbr, ${name}`, links: [main, { type: 'sbr', ...options }], steps: LIFE };
+}
