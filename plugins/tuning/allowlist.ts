@@ -14,7 +14,7 @@ export interface AllowRule {
 
 /**
  * The rules of the file, or undefined when there is no file and everything is allowed.
- * @throws Error when a line is no regular expression
+ * @throws Error when the file cannot be read or a line is no regular expression
  */
 export function readAllowlist(path = ALLOWLIST): AllowRule[] | undefined {
   let text: string;
@@ -22,7 +22,7 @@ export function readAllowlist(path = ALLOWLIST): AllowRule[] | undefined {
     text = readFileSync(path, 'utf8');
   } catch (cause) {
     if (['ENOENT', 'ENOTDIR'].includes((cause as { code?: string }).code ?? '')) return undefined;
-    throw cause;
+    throw new Error(`Cannot read the sysctls that are allowed: ${(cause as Error).message}`, { cause });
   }
   return parseAllowlist(text, path);
 }
@@ -51,10 +51,13 @@ export function refuseUnlisted(sysctls: readonly Sysctl[], rules: readonly Allow
   if (rules === undefined) return;
   const refused = sysctls.find(({ key }) => !rules.some(rule => rule.pattern.test(key)));
   if (refused === undefined) return;
+  const allowed =
+    rules.length === 0
+      ? `"${ALLOWLIST}" is there and has no line, which allows none; without the file all are allowed`
+      : `only the following sysctls are allowed: ${JSON.stringify(rules.map(rule => rule.text))}`;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot set sysctl "${refused.key}": it is not allowed. Only the following sysctls are allowed: ` +
-      JSON.stringify(rules.map(rule => rule.text)),
+    `Cannot set sysctl "${refused.key}": it is not allowed, ${allowed}`,
   );
 }
 

@@ -253,6 +253,15 @@ describeRoot('tuning', () => {
     expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('500');
     const status = await add({ 'net.ipv4.conf.IFNAME.arp_filter': '1' }, 'STATUS');
     expect(JSON.parse(status.stdout).code).toBe(50);
+    for (const [list, words] of [
+      ['', 'has no line, which allows none'],
+      ['net\n(\n', 'line 2 is no regular expression: ('],
+    ] as const) {
+      writeFileSync(rules, list);
+      expect(JSON.parse((await add({ 'net.core.somaxconn': '700' })).stdout).msg).toContain(words);
+      expect((await add({})).exitCode).toBe(0);
+    }
+    expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('500');
     await call('DEL', {});
   });
 

@@ -18,6 +18,10 @@ describe('parseAllowlist()', () => {
   });
 });
 
+test('readAllowlist() says what it cannot read', () => {
+  expect(() => readAllowlist('/')).toThrow('Cannot read the sysctls that are allowed: ');
+});
+
 describe('refuseUnlisted()', () => {
   test('lets everything pass without a list', () => {
     expect(() =>
@@ -27,7 +31,7 @@ describe('refuseUnlisted()', () => {
 
   test('refuses everything when the list is empty', () => {
     expect(() => refuseUnlisted(sysctls('net.core.somaxconn'), [])).toThrow(
-      '"net.core.somaxconn": it is not allowed',
+      '"net.core.somaxconn": it is not allowed, "/etc/cni/tuning/allowlist.conf" is there and has no line',
     );
     expect(() => refuseUnlisted([], [])).not.toThrow();
   });
