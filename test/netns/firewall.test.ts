@@ -343,27 +343,32 @@ describeRoot(
     const createLab = useLabs();
     const iptables = { conf: { backend: 'iptables' } };
 
-    test.each(FAMILIES)('ADD lets IP%s pass where iptables drops, and needs not be told to', async family => {
-      const { lab, outside, a } = await twoBridges(createLab);
-      for (const tool of ['iptables', 'ip6tables']) await lab.run(lab.host, [tool, '-P', 'FORWARD', 'DROP']);
-      // Without a link-local address the host finds its neighbour only for itself.
-      expect(await ping(lab, lab.host, outside.address[family])).toBe(true);
-      expect(await reaches(lab, a, outside.address[family])).toBe(false);
-      for (const conf of [{}, { backend: '' }, { backend: 'iptables' }]) {
-        expect(await add(lab, a, { conf })).toMatchObject({
-          exitCode: 0,
-          result: prevResultOf(a),
-          stderr: '',
-        });
-        expect(await ping(lab, a, outside.address[family])).toBe(true);
-        expect(await check(lab, a, { conf })).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
-        expect((await del(lab, a, { conf: { backend: 'nftables' } })).exitCode).toBe(0);
+    test.each(FAMILIES)(
+      'ADD lets IP%s pass where iptables drops, and needs not be told to',
+      async family => {
+        const { lab, outside, a } = await twoBridges(createLab);
+        for (const tool of ['iptables', 'ip6tables'])
+          await lab.run(lab.host, [tool, '-P', 'FORWARD', 'DROP']);
+        // Without a link-local address the host finds its neighbour only for itself.
+        expect(await ping(lab, lab.host, outside.address[family])).toBe(true);
         expect(await reaches(lab, a, outside.address[family])).toBe(false);
-        expect(await elementsOf(lab)).toEqual({});
-      }
-      expect(await status(lab, { backend: 'iptables' })).toMatchObject({ exitCode: 0, stderr: '' });
-      expect((await status(lab)).stderr).toContain('drops forwarded packets');
-    });
+        for (const conf of [{}, { backend: '' }, { backend: 'iptables' }]) {
+          expect(await add(lab, a, { conf })).toMatchObject({
+            exitCode: 0,
+            result: prevResultOf(a),
+            stderr: '',
+          });
+          expect(await ping(lab, a, outside.address[family])).toBe(true);
+          expect(await check(lab, a, { conf })).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
+          expect((await del(lab, a, { conf: { backend: 'nftables' } })).exitCode).toBe(0);
+          expect(await reaches(lab, a, outside.address[family])).toBe(false);
+          expect(await elementsOf(lab)).toEqual({});
+        }
+        expect(await status(lab, { backend: 'iptables' })).toMatchObject({ exitCode: 0, stderr: '' });
+        expect((await status(lab)).stderr).toContain('drops forwarded packets');
+      },
+      DEADLINE_MS,
+    );
 
     test('ADD has the rules of the reference, once', async () => {
       const { lab, a } = await twoBridges(createLab);
