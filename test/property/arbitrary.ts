@@ -10,7 +10,7 @@ export const RUNS = Number(process.env.CATENA_PROPERTY_RUNS ?? 10_000);
 export const anyVersion: fc.Arbitrary<SpecVersion> = fc.constantFrom(...SPEC_VERSIONS);
 
 /** Any JSON value, odd keys included. */
-export const anyJson: fc.Arbitrary<unknown> = fc.jsonValue({ depthSize: 'small', maxDepth: 3 });
+export const anyJson: fc.Arbitrary<unknown> = fc.jsonValue({ depthSize: 'xsmall', maxDepth: 2 });
 
 /** Keys that mean nothing to us, some of them with a meaning to JavaScript, some nearly known. */
 const unknownKey = fc.oneof(
@@ -20,7 +20,7 @@ const unknownKey = fc.oneof(
 
 /** Members that must survive whatever is done to the object that has them. */
 export const unknownMembers: fc.Arbitrary<JsonObject> = fc
-  .array(fc.tuple(unknownKey, anyJson), { maxLength: 3 })
+  .array(fc.tuple(unknownKey, anyJson), { maxLength: 2 })
   .map(entries => Object.fromEntries(entries));
 
 const ip4 = fc.tuple(fc.ipV4(), fc.nat(32)).map(([ip, prefix]) => `${ip}/${prefix}`);
@@ -57,7 +57,7 @@ const route = someOf(
   { dst: cidr, gw: gateway, mtu: number, advmss: number, priority: number, table: number, scope: number },
   ['dst'],
 );
-const routes = fc.array(route, { maxLength: 3 });
+const routes = fc.array(route, { maxLength: 2 });
 const iface = someOf(
   {
     name: fc.string({ maxLength: 5 }),
@@ -121,7 +121,7 @@ export const anyList: fc.Arbitrary<JsonObject> = fc
     fc.record(
       {
         name: networkName,
-        plugins: fc.array(anyPlugin, { minLength: 1, maxLength: 4 }),
+        plugins: fc.array(anyPlugin, { minLength: 1, maxLength: 3 }),
         cniVersion: anyVersion,
         cniVersions: fc.array(anyVersion, { maxLength: 3 }),
         disableCheck: flag,

@@ -61,7 +61,7 @@ test('a valid result converts to every version and once more without a change, a
     }),
     { numRuns: RUNS },
   );
-}, 60_000);
+}, 300_000);
 
 test('a valid result goes there and back, and settles', () => {
   fc.assert(
@@ -76,7 +76,7 @@ test('a valid result goes there and back, and settles', () => {
     }),
     { numRuns: RUNS / 4 },
   );
-}, 60_000);
+}, 300_000);
 
 test('any JSON is a result or refused with a code of the specification', () => {
   fc.assert(
@@ -96,7 +96,7 @@ test('any JSON is a result or refused with a code of the specification', () => {
     ),
     { numRuns: RUNS / 4 },
   );
-}, 60_000);
+}, 300_000);
 
 test('a record on disk holds what was put into it', () => {
   const name = fc.stringMatching(/^[a-z0-9][a-z0-9_.-]{0,6}$/);
@@ -124,4 +124,4 @@ test('a record on disk holds what was put into it', () => {
     ),
     { numRuns: RUNS / 4 },
   );
-}, 60_000);
+}, 300_000);
