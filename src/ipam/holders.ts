@@ -3,9 +3,10 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import { listLinks } from '../netlink/rtnl/link.ts';
+import { type Link, listLinks } from '../netlink/rtnl/link.ts';
+import { netnsIdOf } from '../netlink/rtnl/netns-id.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
+import { closeNetns, findNetns, inNetns, type Netns, openOwnNetns, sameNetns } from '../sys/netns.ts';
 
 /** An interface that has an address. */
 export interface Holder {
@@ -22,15 +23,17 @@ export interface Holder {
 const NAME_DIRS = ['/run/netns', '/run/docker/netns', '/var/run/netns'];
 
 /**
- * Who has which address, by its text, in every network namespace that a process is in or a name leads to. Networks that
- * know nothing of each other may use one address.
+ * Who has which address, by its text, in every network namespace that a process is in or a name leads to. Interfaces
+ * whose other end is in a namespace that is not this process's are left out: a node that runs inside this machine has
+ * containers of its own. Networks that know nothing of each other may still use one address.
  * @returns undefined when this process may not look into namespaces
  */
 export function findHolders(): ReadonlyMap<string, readonly Holder[]> | undefined {
   const holders = new Map<string, Holder[]>();
+  const host = openOwnNetns();
   let looked = false;
   for (const [path, pids] of listNamespaces()) {
-    const found = readAddresses(path);
+    const found = readAddresses(path, host);
     if (found === undefined) continue;
     looked = true;
     const [first] = pids;
@@ -41,6 +44,7 @@ export function findHolders(): ReadonlyMap<string, readonly Holder[]> | undefine
       known.push({ ifname, netns: path, process, processes: pids.length });
     }
   }
+  closeNetns(host);
   return looked ? holders : undefined;
 }
 
@@ -59,17 +63,20 @@ function listNamespaces(): Map<string, number[]> {
   return new Map(Array.from(byInode.values(), ({ path, pids }) => [path, pids]));
 }
 
-function readAddresses(path: string): { address: string; ifname: string }[] | undefined {
+function readAddresses(path: string, host: Netns): { address: string; ifname: string }[] | undefined {
   const netns = findNetns(path);
   if (netns === undefined) return undefined;
   try {
     const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
     try {
-      const names = new Map(listLinks(socket).map(({ index, name }) => [index, name]));
-      return listAddresses(socket).map(({ cidr, index }) => ({
-        address: renderIp(cidr.ip),
-        ifname: names.get(index) ?? '?',
-      }));
+      const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
+      const isElsewhere = ({ attrs: { linkNetnsId } }: Link) =>
+        hostId !== undefined && linkNetnsId !== undefined && linkNetnsId !== hostId;
+      const links = new Map(listLinks(socket).map(link => [link.index, link]));
+      return listAddresses(socket).flatMap(({ cidr, index }) => {
+        const link = links.get(index);
+        return link && !isElsewhere(link) ? { address: renderIp(cidr.ip), ifname: link.name } : [];
+      });
     } finally {
       socket.close();
     }

@@ -90,6 +90,26 @@ describeRoot('catena ipam', () => {
   );
 
   test(
+    'an address of another node on this machine is no sign of life',
+    onGround(async ({ lab, chain, states, age }) => {
+      const container = await lab.container();
+      await chain.add(container);
+      await lab.remove(container);
+      age('10.88.0.2', 'fd88::2');
+      await withHost(async node => {
+        const elsewhere = await node.container();
+        await writeChain(node, listOf(node)).add(elsewhere);
+        expect(await states()).toEqual({ '10.88.0.2': 'unused', 'fd88::2': 'unused' });
+      });
+      const stranger = await lab.container();
+      const argv = ['ip', 'link', 'add', 'x0', 'type', 'veth', 'peer', 'x1', 'netns', stranger.name];
+      await lab.run(lab.host, argv);
+      await lab.run(stranger, ['ip', 'addr', 'add', '10.88.0.2/32', 'dev', 'x1']);
+      expect(await states()).toEqual({ '10.88.0.2': 'live', 'fd88::2': 'unused' });
+    }),
+  );
+
+  test(
     'why names lease, record, namespace and process',
     onGround(async ({ lab, chain, ipam, lease, age }) => {
       const container = await lab.container();
