@@ -2,7 +2,7 @@
 import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
 import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
 import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
 import { parseResult, type Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
@@ -70,7 +70,7 @@ async function callDelegate(
   const sibling = isOwnExecutable(path) ? callSibling(type, { env, readRequest: () => stdin }) : undefined;
   const outcome = sibling ? withEmptyStderr(await sibling) : await execute(path, env, stdin);
   const failure: LinkFailure = {
-    network: String(request.name),
+    network: String(memberOf(request, 'name')),
     link: type,
     index: 0,
     executable: path,

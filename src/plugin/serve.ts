@@ -2,7 +2,7 @@
 import { parseCniArgs } from '../cni/cni-args.ts';
 import { type Command, parseEnv, parseNetworkName } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
-import { decode, type JsonObject, parseObject } from '../cni/json.ts';
+import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
 import {
   atLeast,
@@ -34,8 +34,9 @@ export async function serve(
       return { exitCode: 0, stdout: `${JSON.stringify(versionReply(definition))}\n`, log };
     const requestText = invocation.readRequest();
     const request = parseObject(requestText, 'network configuration on standard input');
-    version = typeof request.cniVersion === 'string' ? request.cniVersion : undefined;
-    const network = parseNetworkName(request.name);
+    const named = memberOf(request, 'cniVersion');
+    version = typeof named === 'string' ? named : undefined;
+    const network = parseNetworkName(memberOf(request, 'name'));
     const known = agreeOnVersion(definition, request, env.command);
     const call = new LiveCall({
       env,
@@ -122,7 +123,7 @@ async function add(definition: PluginDefinition, call: LiveCall): Promise<JsonOb
 /** The configuration's version, if the link supports it and it allows the command (SPEC "Versions", reference 8.4). */
 function agreeOnVersion(definition: PluginDefinition, request: JsonObject, command: Command): SpecVersion {
   const supported = supportedVersions(definition);
-  const { cniVersion = '' } = request;
+  const cniVersion = memberOf(request, 'cniVersion') ?? '';
   if (typeof cniVersion !== 'string') {
     throw new CniError(
       ErrorCode.decodingFailure,

@@ -74,7 +74,7 @@ describe('serve() results', () => {
         return {};
       },
     });
-    await call({ conf: { ...CONF, SIZE: 7 } }, definition);
+    await call({ conf: { CNIVERSION: '1.1.0', Name: 'net', Type: 'sample', SIZE: 7 } }, definition);
     await call({ conf: { ...CONF, size: null } }, definition);
     expect(seen).toEqual([7, 1]);
   });
