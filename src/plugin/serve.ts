@@ -63,7 +63,7 @@ export async function serve(
     }
   } catch (thrown) {
     const error = toCniError(thrown);
-    if (error.code === ErrorCode.internal) log.debug(stackOf(thrown));
+    log[isBug(thrown) ? 'error' : 'debug'](stackOf(thrown));
     return { exitCode: 1, stdout: JSON.stringify(replyOf(error, version), null, 4), log };
   }
 }
@@ -138,6 +138,13 @@ function agreeOnVersion(definition: PluginDefinition, request: JsonObject, comma
     details: `config is "${version}", ${command} exists since "${since}"`,
   });
 }
+
+/** What no line of a link throws on purpose: where it happened is all there is to go by. */
+function isBug(thrown: unknown): boolean {
+  return !(thrown instanceof Error) || BUGS.some(kind => thrown instanceof kind);
+}
+
+const BUGS = [TypeError, RangeError, ReferenceError, SyntaxError];
 
 function stackOf(thrown: unknown): string {
   return thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);

@@ -169,6 +169,25 @@ describe('serve() failures', () => {
     expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'oops' });
   });
 
+  test('a bug of the plugin leaves its stack on standard error, what it throws on purpose does not', async () => {
+    const written = async (thrown: Error) => {
+      const definition = sample({
+        add() {
+          throw thrown;
+        },
+      });
+      let text = '';
+      const { log } = await serve(definition, { env: ENV, readRequest: () => JSON.stringify(CONF) });
+      await log.flush(part => {
+        text += part;
+      });
+      return text;
+    };
+    expect(await written(new RangeError('index out of range'))).toContain('serve.test.ts');
+    expect(await written(new Error('Cannot confirm MTU'))).toBe('');
+    expect(await written(new CniError(7, 'no'))).toBe('');
+  });
+
   test('a delegate that is not there is code 999, too: 0 would read as success', async () => {
     const definition = sample({
       add() {
