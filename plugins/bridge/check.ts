@@ -11,6 +11,7 @@ import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { type BridgeConf, gatewayPortName, wantsGateway } from './config.ts';
 import { checkMacspoof } from './kernel/macspoof.ts';
+import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { checkPortVlans, vlanFilteringOf } from './kernel/vlan.ts';
 import { findGatewayProblem } from './kernel/vlan-gateway.ts';
 import { type Addressing, addressingOf } from './plan.ts';
@@ -29,7 +30,7 @@ export function checkAttachment(call: Call<BridgeConf>): void {
   const bridge = checkBridge(call, prevResult);
   const container = checkContainer(call, prevResult);
   const port = checkPort(call, prevResult, bridge, container);
-  if (conf.macspoofchk) checkMacspoof(call.hostNft, attachmentOf(call), port.name, container.mac ?? '');
+  if (conf.macspoofchk) checkRestriction(call, port, container);
   if (!conf.ipam?.type) return;
   const addressing = addressingOf(conf, prevResult);
   checkAddresses(
@@ -38,7 +39,7 @@ export function checkAttachment(call: Call<BridgeConf>): void {
     addressing.ips.map(({ cidr }) => cidr),
   );
   checkRoutes(call.container, container, addressing.routes);
-  checkGateways(call, bridge, addressing);
+  checkGateways(call, prevResult, bridge, addressing);
 }
 
 function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link {
@@ -93,19 +94,36 @@ function checkPort(
   return port;
 }
 
-function checkGateways({ conf, host }: Call<BridgeConf>, bridge: Link, { gateways }: Addressing): void {
+/** What the reference plugin did before the link took its place is as good as our own. */
+function checkRestriction(call: Call<BridgeConf>, port: Link, container: Link): void {
+  const owner = attachmentOf(call);
+  try {
+    checkMacspoof(call.hostNft, owner, port.name, container.mac ?? '');
+  } catch (thrown) {
+    if (!hasReferenceMacspoof(call.hostNft, owner)) throw thrown;
+  }
+}
+
+function checkGateways(
+  { conf, host }: Call<BridgeConf>,
+  prevResult: Result,
+  bridge: Link,
+  { gateways }: Addressing,
+): void {
   if (gateways.length === 0) return;
-  const target = conf.vlan ? checkGatewayPort(host, conf, bridge) : bridge;
+  const target = conf.vlan ? checkGatewayPort(host, conf, prevResult, bridge) : bridge;
   checkAddresses(host, target, gateways);
   checkForwarding(gateways.map(({ ip }) => ip));
 }
 
-function checkGatewayPort(host: Call['host'], conf: BridgeConf, bridge: Link): Link {
+function checkGatewayPort(host: Call['host'], conf: BridgeConf, prevResult: Result, bridge: Link): Link {
   const name = gatewayPortName(conf);
   const link = present(`gateway of VLAN ${conf.vlan}`, findLink(host, name));
   const problem = findGatewayProblem(host, bridge, link, conf.vlan);
   if (problem) throw new Error(`Cannot confirm "${name}" as gateway of VLAN ${conf.vlan}: ${problem}`);
   confirm(`state of "${name}"`, 'up', stateOf(link));
+  const reported = prevResult.interfaces?.find(one => one.name === name && !one.sandbox);
+  checkMac(`"${name}"`, reported, link);
   return link;
 }
 

@@ -1,4 +1,6 @@
 // When does the bridge itself go?
+import type { Cidr } from '../../src/net/cidr.ts';
+import { findIfnameProblem } from '../../src/net/ifname.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { BridgeConf } from './config.ts';
@@ -6,10 +8,21 @@ import { removeUnusedBridge } from './kernel/bridge.ts';
 import { withBridgeLock } from './kernel/lock.ts';
 import { addressingOf } from './plan.ts';
 
-/** Removes the bridge after its last port, if this link made it. */
+/** Removes the bridge after its last port, if this link made it, and gateway ports of VLANs that nobody is in. */
 export function removeBridge(call: Call<BridgeConf>): void {
-  const { conf, host, prevResult } = call;
-  const ours = prevResult?.ips?.length ? addressingOf(conf, prevResult).gateways : undefined;
-  if (findLink(host, conf.bridge) === undefined) return;
-  withBridgeLock(conf.bridge, () => removeUnusedBridge(host, conf.bridge, ours));
+  const { conf, host } = call;
+  // There is no link of a name that none can have; the kernel refuses to look.
+  if (findIfnameProblem(conf.bridge) || findLink(host, conf.bridge) === undefined) return;
+  withBridgeLock(conf.bridge, () => removeUnusedBridge(host, conf.bridge, gatewaysOf(call)));
+}
+
+/** Addresses on the bridge that come from us, as far as the runtime knows. */
+function gatewaysOf({ conf, prevResult }: Call<BridgeConf>): readonly Cidr[] | undefined {
+  if (!prevResult?.ips?.length) return undefined;
+  try {
+    return addressingOf(conf, prevResult).gateways;
+  } catch {
+    // A result of somebody else is no reason to keep what is ours.
+    return undefined;
+  }
 }

@@ -127,7 +127,10 @@ describeRoot(
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         const conf = confOf(lab);
-        await add(lab, one, conf, REFERENCE_BIN_DIR);
+        const prevResult = await add(lab, one, conf, REFERENCE_BIN_DIR);
+        // They are as good as our own.
+        const check = { command: 'CHECK', conf, container: one, prevResult };
+        expect(await lab.plugin('bridge', check)).toMatchObject({ exitCode: 0 });
         await add(lab, two, conf, REFERENCE_BIN_DIR);
         const chains = async () =>
           (await lab.nft(lab.host, 'list', 'table', 'bridge', 'nat')).flatMap(row => row.chain?.name ?? []);

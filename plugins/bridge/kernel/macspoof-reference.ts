@@ -11,28 +11,39 @@ import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 const TABLE: Table = { family: 'bridge', name: 'nat' };
 const PREROUTING = 'PREROUTING';
 
+/** True when the reference plugin restricts the attachment to its hardware address. */
+export function hasReferenceMacspoof(socket: NetlinkSocket, owner: Owner): boolean {
+  if (!hasTable(socket, TABLE)) return false;
+  const { comment, chains } = namesOf(owner);
+  const found = listRules(socket, TABLE).filter(rule => rule.comment === comment);
+  return [PREROUTING, ...chains].every(chain => found.some(rule => rule.chain === chain));
+}
+
 /**
  * Removes the chains that the reference plugin made for the attachment, and the rule that leads to them, in one
  * transaction. Table and base chain stay, as after its own DEL.
  */
-export function removeReferenceMacspoof(
-  socket: NetlinkSocket,
-  { containerId, ifname }: Omit<Attachment, 'network'>,
-): void {
+export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): void {
   if (!hasTable(socket, TABLE)) return;
-  const comment = `macspoofchk-${containerId}-${ifname}`;
-  // The first leads to the second: rules go before chains, or the kernel says that they are in use.
-  const own = `cni-br-iface-${containerId}-${ifname}`;
-  const names = [own, `${own}-mac`];
+  const { comment, chains: names } = namesOf(owner);
   commitAfterReading(socket, () => {
     const jumps = listRules(socket, TABLE).filter(
       rule => rule.chain === PREROUTING && rule.comment === comment,
     );
     const chains = listChains(socket, TABLE).flatMap(({ name }) => (names.includes(name) ? [name] : []));
+    // The first chain leads to the second: rules go before chains, or the kernel says that they are in use.
     return [
       ...jumps.map(({ handle }) => deleteRule(TABLE, PREROUTING, handle)),
       ...chains.map(name => flushChain(TABLE, name)),
       ...chains.map(name => deleteChain(TABLE, name)),
     ];
   });
+}
+
+/** Chains and comments do not say to which network they belong. */
+type Owner = Omit<Attachment, 'network'>;
+
+function namesOf({ containerId, ifname }: Owner): { comment: string; chains: string[] } {
+  const own = `cni-br-iface-${containerId}-${ifname}`;
+  return { comment: `macspoofchk-${containerId}-${ifname}`, chains: [own, `${own}-mac`] };
 }
