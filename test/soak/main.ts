@@ -5,7 +5,7 @@
 
 import { parseArgs } from 'node:util';
 import { requiresRoot } from '../helpers/skip.ts';
-import { runSoak, type SoakReport } from './soak.ts';
+import { findLeaks, runSoak, type SoakReport } from './soak.ts';
 
 const { values } = parseArgs({ options: { lives: { type: 'string', default: '5000' } } });
 const obstacle = requiresRoot();
@@ -19,12 +19,12 @@ let failed = false;
 for (const name of ['bridge', 'chain'] as const) {
   const report = await runSoak(name, lives, Math.max(25, Math.ceil(lives / 10)));
   process.stdout.write(`${render(report)}\n`);
-  failed ||= isBad(report);
+  failed ||= findLeaks(report).length > 0;
 }
 process.exit(failed ? 1 : 0);
 
-function render({ name, lives, seconds, samples, left }: SoakReport): string {
-  const last = samples.at(-1);
+function render(report: SoakReport): string {
+  const { name, lives, seconds, samples, left } = report;
   const columns = [
     'lives',
     'ADD',
@@ -37,22 +37,13 @@ function render({ name, lives, seconds, samples, left }: SoakReport): string {
     'memoryMb',
   ] as const;
   const rows = samples.map(sample => columns.map(column => String(sample[column]).padStart(12)).join(''));
-  const kinds = Object.entries(left).map(([kind, names]) => {
-    return `  left, ${kind}: ${names.length}${names.length > 0 ? ` (${names.slice(0, 5).join(', ')})` : ''}`;
-  });
+  const kinds = Object.entries(left).map(([kind, names]) => `  left, ${kind}: ${names.length}`);
   return [
     `${name}: ${lives} attachments, eight at a time, in ${seconds.toFixed(0)} s (${(lives / seconds).toFixed(1)} per second)`,
     columns.map(column => column.padStart(12)).join(''),
     ...rows,
     ...kinds,
-    `  processes left: ${last?.children}`,
-    `  unexpected outcomes: ${last?.problems.length}`,
-    ...(last?.problems.slice(0, 10).map(problem => `    ${problem}`) ?? []),
+    ...findLeaks(report).map(leak => `  LEAK ${leak}`),
     '',
   ].join('\n');
-}
-
-function isBad({ samples, left }: SoakReport): boolean {
-  const last = samples.at(-1);
-  return (last?.problems.length ?? 1) > 0 || Object.values(left).some(names => names.length > 0);
 }

@@ -8,6 +8,8 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import type { Order, Sample } from './order.ts';
 
 const NAMESPACES = 16;
+/** Collecting garbage is the engine's decision; a leak of a few kilobytes per call shows beyond this. */
+const MEMORY_SLACK_MB = 32;
 
 /** Which chain is put to the test. */
 export type SoakName = 'bridge' | 'chain';
@@ -47,6 +49,24 @@ export function runSoak(name: SoakName, lives: number, sampleEvery: number): Pro
     });
     return { name, lives, seconds, samples, left: Object.fromEntries(left) };
   });
+}
+
+/** What is wrong after a soak, in words; empty when nothing is. */
+export function findLeaks({ samples, left }: SoakReport): string[] {
+  const [first, last] = [samples[0], samples.at(-1)];
+  if (first === undefined || last === undefined) return ['the worker said nothing'];
+  const leaks = Object.entries(left)
+    .filter(([, names]) => names.length > 0)
+    .map(([kind, names]) => `${names.length} left, ${kind}: ${names.slice(0, 5).join(', ')}`);
+  // While eight are at work each has some pipes open, at the end nobody has.
+  if (last.descriptors > first.descriptors) {
+    leaks.push(`descriptors went from ${first.descriptors} to ${last.descriptors}`);
+  }
+  if (last.memoryMb > first.memoryMb + MEMORY_SLACK_MB) {
+    leaks.push(`memory went from ${first.memoryMb} to ${last.memoryMb} MB`);
+  }
+  if (last.children > 0) leaks.push(`${last.children} processes left`);
+  return [...leaks, ...last.problems];
 }
 
 /** Bridge with host-local only, or all five links; addresses for more lives than ever overlap. */
