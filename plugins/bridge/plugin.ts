@@ -11,6 +11,7 @@ import {
 import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
+import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { attach } from './attach.ts';
@@ -18,7 +19,7 @@ import { checkAttachment } from './check.ts';
 import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
-import { removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { removeOrphanedReferenceMacspoof, removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
 import { renderAttachment } from './report.ts';
@@ -82,6 +83,7 @@ export const bridge = definePlugin({
     await tryAll([
       () => removeStalePairs(call, valid),
       () => removeStaleMacspoof(call.hostNft, call.network, valid),
+      () => removeOrphanedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
       () => stopStaleMasquerading(call, valid),
       () => removeBridge(call),
       () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),

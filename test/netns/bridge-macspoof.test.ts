@@ -148,6 +148,20 @@ describeRoot(
         expect(await chains()).toEqual(['PREROUTING']);
       });
     });
+
+    test('[1.1.0] GC removes chains of the reference whose port is gone', async () => {
+      await withHost(async lab => {
+        const [one, two] = [await lab.container(), await lab.container()];
+        for (const container of [one, two]) await add(lab, container, confOf(lab), REFERENCE_BIN_DIR);
+        await lab.run(one, ['ip', 'link', 'del', 'eth0']);
+        const valid = { 'cni.dev/valid-attachments': [{ containerID: two.id, ifname: 'eth0' }] };
+        const conf = confOf(lab, { cniVersion: '1.1.0', ...valid });
+        expect(await lab.plugin('bridge', { command: 'GC', conf })).toMatchObject({ exitCode: 0 });
+        const rows = await lab.nft(lab.host, 'list', 'table', 'bridge', 'nat');
+        expect(JSON.stringify(rows)).not.toContain(one.id);
+        expect(rows.flatMap(row => row.chain?.name ?? [])).toHaveLength(3);
+      });
+    });
   },
   requires('nft'),
   requiresReference('bridge', 'host-local'),

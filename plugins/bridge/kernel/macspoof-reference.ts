@@ -3,7 +3,7 @@ import type { Attachment } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
 import type { Table } from '../../../src/netlink/nft/message.ts';
-import { deleteRule, flushChain, listRules } from '../../../src/netlink/nft/rule.ts';
+import { deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
 import { hasTable } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 
@@ -38,6 +38,48 @@ export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): vo
       ...chains.map(name => deleteChain(TABLE, name)),
     ];
   });
+}
+
+/**
+ * Removes the chains of attachments whose port is gone. They do not say to which network they belong, but nothing comes
+ * in through a port that does not exist.
+ * @param exists tells whether the host has a link of that name
+ */
+export function removeOrphanedReferenceMacspoof(
+  socket: NetlinkSocket,
+  exists: (port: string) => boolean,
+): void {
+  if (!hasTable(socket, TABLE)) return;
+  commitAfterReading(socket, () => {
+    const jumps = listRules(socket, TABLE).filter(isJump);
+    const orphans = jumps.filter(rule => !exists(portOf(rule)));
+    const present = new Set(listChains(socket, TABLE).map(({ name }) => name));
+    const chains = [...new Set(orphans.map(targetOf))]
+      .flatMap(name => [name, `${name}-mac`])
+      .filter(name => present.has(name));
+    return [
+      ...orphans.map(({ handle }) => deleteRule(TABLE, PREROUTING, handle)),
+      ...chains.map(name => flushChain(TABLE, name)),
+      ...chains.map(name => deleteChain(TABLE, name)),
+    ];
+  });
+}
+
+/** `iifname "<port>" jump cni-br-iface-…`, with a comment of the reference's. */
+function isJump(rule: Rule): boolean {
+  return rule.chain === PREROUTING && /^macspoofchk-./.test(rule.comment ?? '') && portOf(rule) !== '';
+}
+
+function portOf({ expressions }: Rule): string {
+  const compared = expressions.find(({ name }) => name === 'cmp')?.data as { data?: { value?: Uint8Array } };
+  return new TextDecoder().decode(compared?.data?.value).replace(/\0.*$/s, '');
+}
+
+function targetOf({ expressions }: Rule): string {
+  const decided = expressions.find(({ name }) => name === 'immediate')?.data as {
+    data?: { verdict?: { chain?: string } };
+  };
+  return decided?.data?.verdict?.chain ?? '';
 }
 
 /** Chains and comments do not say to which network they belong. */
