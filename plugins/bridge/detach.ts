@@ -8,12 +8,18 @@ import { removeUnusedBridge } from './kernel/bridge.ts';
 import { withBridgeLock } from './kernel/lock.ts';
 import { addressingOf } from './plan.ts';
 
-/** Removes the bridge after its last port, if this link made it, and gateway ports of VLANs that nobody is in. */
+/**
+ * Removes the bridge after its last port, if this link made it, and gateway ports of VLANs that nobody is in. Where the
+ * configuration has changed since, the result still names the bridge of then.
+ */
 export function removeBridge(call: Call<BridgeConf>): void {
-  const { conf, host } = call;
-  // There is no link of a name that none can have; the kernel refuses to look.
-  if (findIfnameProblem(conf.bridge) || findLink(host, conf.bridge) === undefined) return;
-  withBridgeLock(conf.bridge, () => removeUnusedBridge(host, conf.bridge, gatewaysOf(call)));
+  const { conf, host, prevResult } = call;
+  const reported = prevResult?.interfaces?.find(one => !one.sandbox)?.name;
+  for (const name of new Set([conf.bridge, reported ?? conf.bridge])) {
+    // There is no link of a name that none can have; the kernel refuses to look.
+    if (findIfnameProblem(name) || findLink(host, name)?.kind !== 'bridge') continue;
+    withBridgeLock(name, () => removeUnusedBridge(host, name, gatewaysOf(call)));
+  }
 }
 
 /** Addresses on the bridge that come from us, as far as the runtime knows. */

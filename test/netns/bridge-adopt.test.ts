@@ -329,6 +329,18 @@ describeRoot('bridge DEL, by whatever is left', () => {
     });
   });
 
+  test('[1.0.0] options that make no sense any more keep nothing', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+      const before = await lab.dump(lab.host);
+      const prevResult = await call(lab, 'ADD', confOf(lab), container);
+      const conf = confOf(lab, { bridge: 'a/b', vlan: 5000, ipMasqBackend: 'none', mtu: -1 });
+      await call(lab, 'DEL', conf, container, { prevResult });
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
   test('[1.1.0] GC removes pairs of this network only, and the bridge after the last', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
