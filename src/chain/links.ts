@@ -72,8 +72,11 @@ export function openLinks<Reply>(
       const started = ahead.get(index) ?? launch(findFor(link, runtime));
       ahead.delete(index);
       const sent = started.running.send(JSON.stringify(request));
-      startAhead(order[order.indexOf(index) + 1]);
-      return conclude(await sent, started, link, runtime, read);
+      // In the next turn: starting a process takes milliseconds, which the request must not wait for in our buffer.
+      const next = setImmediate(() => startAhead(order[order.indexOf(index) + 1]));
+      const outcome = await sent;
+      clearImmediate(next);
+      return conclude(outcome, started, link, runtime, read);
     },
     close() {
       for (const { running } of ahead.values()) running.discard();
