@@ -16,7 +16,8 @@ function makeJournal(own: readonly string[], outcomes: Readonly<Record<string, P
     return {
       async send() {
         journal.push(`send ${name}`);
-        await Promise.resolve();
+        // A process takes longer than a turn of the event loop.
+        await Bun.sleep(5);
         journal.push(`done ${name}`);
         return { ...OK, ...outcomes[name] };
       },
