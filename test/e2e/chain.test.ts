@@ -102,16 +102,18 @@ describeRoot('the full chain', () => {
       const container = await lab.container();
       const rate = 16_000_000;
       await writeChain(lab, fullChain(lab, { rate })).add(container);
-      const toContainer = await measureRate(lab, { from: lab.host, to: container, address, seconds: 3 });
-      const fromContainer = await measureRate(lab, {
-        from: container,
-        to: lab.host,
-        address: gateway,
-        seconds: 3,
-      });
-      for (const measured of [toContainer, fromContainer]) {
-        expect((measured * 8) / rate).toBeGreaterThan(0.85);
-        expect((measured * 8) / rate).toBeLessThan(1.15);
+      const ways = [
+        { from: lab.host, to: container, address },
+        { from: container, to: lab.host, address: gateway },
+      ];
+      for (const way of ways) {
+        // A busy machine may send less than it could, and then gets two more tries; more than the limit never passes.
+        let share = 0;
+        for (let attempt = 0; attempt < 3 && share < 0.85; attempt++) {
+          share = ((await measureRate(lab, { ...way, seconds: 3 })) * 8) / rate;
+          expect(share).toBeLessThan(1.15);
+        }
+        expect(share).toBeGreaterThan(0.85);
       }
     });
   });

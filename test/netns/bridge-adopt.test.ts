@@ -26,6 +26,16 @@ async function prepare(lab: Lab, ...lines: string[]): Promise<void> {
   }
 }
 
+/** Link-local addresses of new interfaces take a moment until they are there, and a second until they are checked. */
+async function untilSettled(lab: Lab): Promise<void> {
+  for (let last = ''; ; ) {
+    const now = JSON.stringify(await lab.dump(lab.host));
+    if (now === last && !now.includes('tentative')) return;
+    last = now;
+    await Bun.sleep(500);
+  }
+}
+
 async function call(lab: Lab, command: string, conf: object, container: Container, more: object = {}) {
   const reply = await lab.plugin('bridge', { command, conf, container, ...more });
   expect(reply).toMatchObject({ exitCode: 0 });
@@ -237,6 +247,7 @@ describeRoot('bridge, container interface', () => {
           ipam: { type: 'host-local', ranges: [[{ subnet: 'fd88::/64' }]], dataDir: `${lab.tmp}/${name}` },
         });
       await call(lab, 'ADD', conf('first'), one);
+      await untilSettled(lab);
       const before = await lab.dump(lab.host);
       const reply = await lab.plugin('bridge', { command: 'ADD', conf: conf('second'), container: two });
       expect(reply.error?.msg).toContain('Cannot use fd88::2/64 on "eth0": somebody else');
