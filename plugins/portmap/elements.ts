@@ -1,12 +1,12 @@
 // Which elements of the maps make up an attachment?
-import { type Attachment, renderOwner } from '../../src/cni/attachment.ts';
+import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
+import type { Attachment } from '../../src/cni/attachment.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
 import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
-import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
 import { type FamilyPlan, type HostPort, PROTOCOLS, type Protocol } from './plan.ts';
 import { SETS, SNAT_ALL, snatChain } from './skeleton.ts';
 
@@ -23,10 +23,7 @@ export interface Place {
 }
 
 /** What the kernel knows an attachment by: a short handle in keys, and a note for people in comments. */
-export interface Owner {
-  readonly handle: string;
-  readonly note: string;
-}
+export type Owner = FilterOwner;
 
 /** One host port of an attachment, as its claim tells. */
 export interface Claim extends HostPort {
@@ -41,8 +38,7 @@ export type Masquerading = 'none' | 'local' | 'all';
 
 /** Handle and note of an attachment. */
 export function ownerOf(attachment: Attachment): Owner {
-  const note = renderOwner(attachment, COMMENT_MAX_LENGTH);
-  return { note, handle: handleOf(note) };
+  return filterOwnerOf(attachment);
 }
 
 /** Everything that ADD puts into the kernel for one IP version, but for the addresses that are counted. */
@@ -115,12 +111,4 @@ function snatTarget(pod: Cidr, masquerading: 'local' | 'all'): string {
 function protocolName(number: number): Protocol {
   const names = Object.keys(PROTOCOLS) as Protocol[];
   return names.find(name => PROTOCOLS[name] === number) ?? 'tcp';
-}
-
-/** FNV-1a with 64 bits, as far as it fits the fifteen characters of an interface name, the only text type nft has. */
-function handleOf(note: string): string {
-  const mask = (1n << 64n) - 1n;
-  let hash = 0xcbf29ce484222325n;
-  for (const byte of new TextEncoder().encode(note)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & mask;
-  return hash.toString(16).padStart(16, '0').slice(-15);
 }
