@@ -98,6 +98,7 @@ export async function createLab(): Promise<Lab> {
   await sweepOnce();
   const tmp = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
   const namespaces = new Set<string>();
+  const started = new Set<Bun.Subprocess>();
   const host = await addNamespace(namespaces, 'h');
   await runOk(['ip', '-n', host.name, 'link', 'set', 'lo', 'up']);
   const json = async <T>(ns: Namespace, argv: string[]): Promise<T> => {
@@ -120,13 +121,16 @@ export async function createLab(): Promise<Lab> {
     nft: async <T>(ns: Namespace, ...args: string[]) => nftRows(await json(ns, ['nft', '-j', ...args])) as T,
     sysctl: (ns, key, value) => sysctl(ns, key, value),
     plugin: (name, call) => runPlugin(host, name, { ...call, env: { ...directories(tmp), ...call.env } }),
-    start: (ns, argv) =>
-      Bun.spawn(inside(ns, argv), {
+    start: (ns, argv) => {
+      const child = Bun.spawn(inside(ns, argv), {
         stdin: 'ignore',
         stdout: 'pipe',
         stderr: 'pipe',
         env: { ...process.env },
-      }),
+      });
+      started.add(child);
+      return child;
+    },
     dump: (ns, options) => dumpKernelState(argv => runOk(inside(ns, argv)), options),
     async remove(ns) {
       namespaces.delete(ns.name);
@@ -134,6 +138,8 @@ export async function createLab(): Promise<Lab> {
     },
     async close() {
       open.delete(lab);
+      await Promise.all([...started].map(end));
+      started.clear();
       await Promise.all([...namespaces].map(deleteNamespace));
       namespaces.clear();
       fs.rmSync(tmp, { recursive: true, force: true });
@@ -141,6 +147,12 @@ export async function createLab(): Promise<Lab> {
   };
   open.add(lab);
   return lab;
+}
+
+// Looking for programs inside the namespaces would miss one that has not got there yet.
+async function end(child: Bun.Subprocess): Promise<void> {
+  child.kill('SIGKILL');
+  await child.exited;
 }
 
 const open = new Set<Lab>();
