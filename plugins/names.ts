@@ -5,6 +5,7 @@ export const PLUGIN_NAMES = [
   'bandwidth',
   'bridge',
   'firewall',
+  'flannel',
   'host-local',
   'loopback',
   'portmap',

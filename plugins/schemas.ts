@@ -10,6 +10,7 @@ import { about as bandwidth } from './bandwidth/about.ts';
 import { about as bridge } from './bridge/about.ts';
 import { type DocComments, readDocComments } from './doc-comments.ts';
 import { about as firewall } from './firewall/about.ts';
+import { about as flannel } from './flannel/about.ts';
 import { about as hostLocal } from './host-local/about.ts';
 import { about as loopback } from './loopback/about.ts';
 import type { PluginName } from './names.ts';
@@ -24,6 +25,7 @@ export const LINK_ABOUTS: Readonly<Record<PluginName, LinkAbout>> = {
   bandwidth,
   bridge,
   firewall,
+  flannel,
   'host-local': hostLocal,
   loopback,
   portmap,

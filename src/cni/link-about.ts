@@ -28,6 +28,8 @@ export interface LinkAbout<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly config: S;
   /** The capability without which this configuration asks for nothing. */
   idleWithout?(conf: z.output<S>): string | undefined;
+  /** It adds to the configuration of its IPAM plugin, which is not whole as it is written. */
+  readonly completesIpam?: boolean;
   /**
    * Refuses what ADD would refuse for the configuration alone, touching nothing.
    * @param entry the configuration as it was written

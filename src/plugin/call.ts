@@ -119,12 +119,12 @@ export class LiveCall implements Call<never> {
     this.#undo.push({ what, undo });
   }
 
-  delegate(type: string): Delegate {
+  delegate(type: string, request: JsonObject = this.request): Delegate {
     const { environment, callSibling } = this.#facts;
     return findDelegate(type, {
       env: this.env,
       environment,
-      request: this.request,
+      request,
       version: this.version,
       callSibling,
     });

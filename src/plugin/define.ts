@@ -68,8 +68,11 @@ export interface Call<Conf = unknown> {
   findContainerNetns(): Netns | undefined;
   /** Registers how to take back a step just done; if ADD fails later, these run last first. */
   onFailure(what: string, undo: () => Done): void;
-  /** The plugin named `type` on `CNI_PATH`, to be called with this very request. @throws CniError when not found */
-  delegate(type: string): Delegate;
+  /**
+   * The plugin named `type` on `CNI_PATH`, to be called with this very request unless another one is given.
+   * @throws CniError when not found
+   */
+  delegate(type: string, request?: JsonObject): Delegate;
 }
 
 /** Names the parts of a link; returns its argument with the types tied together. */

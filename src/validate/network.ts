@@ -113,7 +113,13 @@ async function placeLink(
       ? { type: name, about: await catalog.find(name) }
       : undefined;
   };
-  return { ...placed, plugin: await named(type), ipam: await named(isObject(ipam) ? ipam.type : undefined) };
+  const plugin = await named(type);
+  const own = await named(isObject(ipam) ? ipam.type : undefined);
+  return {
+    ...placed,
+    plugin,
+    ipam: own && plugin?.about?.completesIpam ? { type: own.type, about: undefined } : own,
+  };
 }
 
 function complete(

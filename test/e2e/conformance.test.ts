@@ -27,6 +27,12 @@ interface Sample {
   readonly args?: readonly string[];
 }
 
+const tmp = mkdtempSync(join(tmpdir(), `cat-${process.pid}-`));
+const subnetFile = join(tmp, 'subnet.env');
+writeFileSync(
+  subnetFile,
+  'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n',
+);
 const ipam = { type: 'host-local', ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]] };
 const ipam4 = { type: 'host-local', subnet: '10.88.0.0/24' };
 const onDevice = ['--device', 'dev0'];
@@ -41,6 +47,7 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   dhcp: {},
   dummy: { conf: { ipam: ipam4 } },
   firewall: { conf: { backend: 'iptables' }, args: ['--chained'] },
+  flannel: { conf: { subnetFile } },
   'host-device': { conf: { device: 'dev0', ipam: ipam4 }, args: onDevice },
   'host-local': { conf: { ipam } },
   ipvlan: { conf: { master: 'dev0', ipam: ipam4 }, args: onDevice },
@@ -61,7 +68,6 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
 const REFERENCE_NAMES = existsSync(REFERENCE_BIN_DIR) ? readdirSync(REFERENCE_BIN_DIR).sort() : [];
 const AT_ONCE = 3;
 
-const tmp = mkdtempSync(join(tmpdir(), `cat-${process.pid}-`));
 const executables = [
   ...PLUGIN_NAMES.map(name => join(BIN_DIR, name)),
   ...REFERENCE_NAMES.map(name => join(REFERENCE_BIN_DIR, name)),

@@ -23,7 +23,10 @@ export async function run(call: CommandCall): Promise<number> {
     call.err(stderr);
     return exitCode;
   }
-  const shown = [dirname(subject.executable), ...subject.pluginDirs, dirname(process.execPath)];
+  const executables = [dirname(subject.executable), ...subject.pluginDirs, dirname(process.execPath)];
+  // A configuration may name a file that lies beside it.
+  const given = [call.text('conf') ?? call.text('from') ?? []].flat().map(file => dirname(resolve(file)));
+  const shown = [...executables, ...given];
   layGround(shown);
   const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...shown] };
   const style = { colour: isatty(1) && !call.env.NO_COLOR };

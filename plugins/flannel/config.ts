@@ -1,0 +1,43 @@
+// Which options does the flannel link take, and what may its delegate not say?
+import * as z from 'zod/mini';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { memberOf } from '../../src/cni/json.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { Route } from '../../src/cni/result-schema.ts';
+
+/** Where flanneld writes what it got, and where what was made of it is kept. */
+export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env';
+export const DEFAULT_DATA_DIR = '/var/lib/cni/flannel';
+
+/** Options of a `"type": "flannel"` entry. The README's table repeats these descriptions. */
+export const FlannelConf = z.extend(PluginConfig, {
+  /** File in which flanneld says which subnet this node has. */
+  subnetFile: z._default(z.string(), DEFAULT_SUBNET_FILE),
+  /** Directory that keeps each attachment's configuration from ADD until DEL. */
+  dataDir: z._default(z.string(), DEFAULT_DATA_DIR),
+  /** Configuration of the plugin that does the work, without `name` and `ipam`. */
+  delegate: z.optional(z.looseObject({})),
+  /** Configuration of the IPAM plugin, to which subnets and routes are added. */
+  ipam: z.optional(z.looseObject({ type: z.optional(z.string()), routes: z.optional(z.array(Route)) })),
+  runtimeConfig: z.optional(z.looseObject({})),
+});
+export type FlannelConf = z.output<typeof FlannelConf>;
+
+/**
+ * Refuses a delegate that says what only this link can know.
+ * @throws CniError 7
+ */
+export function validateFlannelConf({ delegate = {} }: FlannelConf): void {
+  const problem = findDelegateProblem(delegate);
+  if (problem) throw new CniError(ErrorCode.invalidConfig, `Cannot use "delegate": ${problem}`);
+}
+
+function findDelegateProblem(delegate: Record<string, unknown>): string | undefined {
+  const type = memberOf(delegate, 'type');
+  if ('type' in delegate && typeof type !== 'string') {
+    return `its "type" is ${JSON.stringify(delegate.type)}, expected the name of a plugin`;
+  }
+  if (type === 'flannel') return 'its "type" is "flannel" again';
+  const taken = ['name', 'ipam'].find(key => key in delegate);
+  return taken && `it has ${JSON.stringify(taken)}, which flannel sets; write it beside "delegate"`;
+}
