@@ -8,7 +8,7 @@
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { findXattr, setXattr } from '../sys/xattr.ts';
+import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
 
 const NOTE = 'user.catena.boot';
 
@@ -38,6 +38,12 @@ export function bootOf(path: string): BootOfLease {
   const [bootId, machine] = findXattr(path, NOTE)?.split(' ') ?? [];
   if (!bootId || !machine || machine !== thisBoot().machine) return 'unknown';
   return bootId === thisBoot().bootId ? 'this' : 'earlier';
+}
+
+/** Tells of many files of a directory, by name, whether they were noted since the machine was started. */
+export function noteReader(dir: string): (name: string) => boolean {
+  const { bootId, machine } = thisBoot();
+  return xattrMatcher(dir, NOTE, `${bootId} ${machine}`);
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { findIp } from '../net/ip.ts';
+import { isIp } from '../net/ip.ts';
 import { noteBoot } from './boot-note.ts';
 
 /** A lease is written here and then linked to its address. */
@@ -19,7 +19,7 @@ const UNFINISHED_POINTER = '.catena-pointer';
 
 /** Addresses that have a lease, in canonical text; files of other names are no leases. No lock needed. */
 export function listLeases(dir: string): string[] {
-  return readdirSync(dir).filter(name => /^[\da-f:][\da-f.:]*$/.test(name) && findIp(name) !== undefined);
+  return readdirSync(dir).filter(name => /^[\da-f:][\da-f.:]*$/.test(name) && isIp(name));
 }
 
 /** Content of a lease; undefined when there is none, or a directory in its place. */

@@ -2,9 +2,9 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { findIp, type Ip, parseIp, renderIp } from '../net/ip.ts';
+import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
-import { type BootOfLease, bootOf, noteBoot } from './boot-note.ts';
+import { type BootOfLease, bootOf, noteBoot, noteReader } from './boot-note.ts';
 import { createLease, listLeases, readLease, readPointer, writePointer } from './lease-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 import { OwnerIndex } from './owner-index.ts';
@@ -81,10 +81,9 @@ export class LeaseStore {
     this.#reclaim = reclaim;
     const index = OwnerIndex.find(dir);
     // Whoever made it may have been told to keep what we are to take away.
-    if (index && (index.swept || !reclaim)) {
-      this.#index = index;
-      this.#taken = TakenMap.find(dir);
-    }
+    if (index === undefined || (reclaim && !index.swept)) return;
+    this.#index = index;
+    if (index.isCurrent) this.#taken = TakenMap.find(dir);
   }
 
   /** How many leases of an earlier boot were taken away by now. */
@@ -157,7 +156,7 @@ export class LeaseStore {
     try {
       for (const { ip } of leases) {
         const address = renderIp(ip);
-        index.add(address, owner);
+        index.add([[address, owner]]);
         createLease(this.#dir, address, renderOwner(owner));
         taken.set(ip);
         done.push(ip);
@@ -209,35 +208,55 @@ export class LeaseStore {
     }
   }
 
-  /** Our own files about the leases, made anew when somebody else has changed the directory. */
+  /** Our own files about the leases, brought up to date when somebody else has changed the directory. */
   #open(): { index: OwnerIndex; taken: TakenMap } {
     if (this.#index && this.#taken) return { index: this.#index, taken: this.#taken };
-    const owners: [string, Owner][] = [];
-    const addresses: Ip[] = [];
-    for (const address of listLeases(this.#dir)) {
-      const owner = this.#meet(address);
-      if (owner === 'gone') continue;
-      addresses.push(parseIp(address));
-      if (owner) owners.push([address, owner]);
+    const all = listLeases(this.#dir);
+    const before = this.#index?.isWorn === false ? TakenMap.find(this.#dir) : undefined;
+    const known = before && this.#index;
+    const isNoted = noteReader(this.#dir);
+    // A lease that was renamed takes its note along.
+    const news = before ? all.filter(address => !before.has(address) || !isNoted(address)) : all;
+    const { unnoted, owners, gone } = this.#meet(news);
+    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
+    if (known) {
+      known.add(owners);
+      known.swept &&= this.#reclaim;
     }
-    this.#index = OwnerIndex.make(this.#dir, owners, this.#reclaim);
-    this.#taken = TakenMap.make(this.#dir, addresses);
+    // From here on the index answers for them.
+    for (const address of unnoted) noteBoot(join(this.#dir, address));
+    this.#index = index;
+    this.#taken = TakenMap.make(this.#dir, gone.size ? all.filter(address => !gone.has(address)) : all);
     this.#changed = true;
-    return { index: this.#index, taken: this.#taken };
+    return { index, taken: this.#taken };
   }
 
-  /** Who holds a lease that we have not seen in this boot, if it may stay. */
-  #meet(address: string): Owner | undefined | 'gone' {
-    const path = join(this.#dir, address);
-    const boot = bootOf(path);
-    if (this.#reclaim && (boot === 'earlier' || this.isTorn(address))) {
-      rmSync(path, { force: true });
-      this.#reclaimed++;
-      return 'gone';
+  /** Looks at leases that nobody of ours has met in this boot, and takes away those that may not stay. */
+  #meet(addresses: readonly string[]): Met {
+    const met: Met = { unnoted: [], owners: [], gone: new Set() };
+    for (const address of addresses) {
+      const [text, boot] = [readLease(this.#dir, address), this.bootOf(address)];
+      if (this.#reclaim && (boot === 'earlier' || text?.trim() === '')) {
+        rmSync(join(this.#dir, address), { force: true });
+        met.gone.add(address);
+        this.#reclaimed++;
+        continue;
+      }
+      if (boot === 'unknown') met.unnoted.push(address);
+      const owner = text === undefined ? undefined : parseOwner(text);
+      if (owner) met.owners.push([address, owner]);
     }
-    if (boot === 'unknown') noteBoot(path);
-    return this.findOwner(address);
+    return met;
   }
+}
+
+/** What became of leases that were met. */
+interface Met {
+  /** Those without a note. */
+  readonly unnoted: string[];
+  /** Who holds those that stayed, where they say so. */
+  readonly owners: [address: string, owner: Owner][];
+  readonly gone: Set<string>;
 }
 
 /** Errors of the file system say what they could not do, and not what for. */

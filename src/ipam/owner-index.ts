@@ -2,15 +2,19 @@
 //
 // The reference writes leases into the same directory and knows nothing of an index, so the index must notice. After
 // each change of ours the directory's modification time is set to a moment of yesterday, and the index remembers which.
-// Whoever adds or removes a file from then on moves that time to the present: the index is out of date and is made anew
-// from the leases. It lists an owner for every lease, and perhaps for some that are gone: hits are to be verified.
+// Whoever adds or removes a file from then on moves that time to the present, and the index is out of date. It still lists
+// an owner for every lease that carries the note of this boot: a line is on disk before its lease gets the note. So only
+// leases without the note have to be read to bring it up to date. It may list owners of leases that are gone, too: hits are
+// to be verified.
 import {
+  appendFileSync,
   closeSync,
   fstatSync,
   openSync,
   readFileSync,
   readSync,
   renameSync,
+  rmSync,
   statSync,
   utimesSync,
   writeFileSync,
@@ -40,23 +44,29 @@ interface Header {
 export class OwnerIndex {
   readonly #dir: string;
   readonly #madeBytes: number;
-  /** Leases of earlier boots were taken away when it was made. */
-  readonly swept: boolean;
+  /** Nobody else has changed the directory since it was saved. */
+  readonly isCurrent: boolean;
+  /** Leases of earlier boots were taken away when it was made, and whenever it was brought up to date. */
+  swept: boolean;
   #text: Buffer | undefined;
-  #added = '';
 
-  private constructor(dir: string, { madeBytes, swept }: Pick<Header, 'madeBytes' | 'swept'>) {
+  private constructor(
+    dir: string,
+    isCurrent: boolean,
+    { madeBytes, swept }: Pick<Header, 'madeBytes' | 'swept'>,
+  ) {
     this.#dir = dir;
+    this.isCurrent = isCurrent;
     this.#madeBytes = madeBytes;
     this.swept = swept;
   }
 
-  /** The index, if it is there and nobody else has changed the directory. Ask before changing it oneself. */
+  /** The index, if there is one of this boot. Ask before changing the directory oneself. */
   static find(dir: string): OwnerIndex | undefined {
     const header = readHeader(dir);
     if (header === undefined || header.bootId !== thisBoot().bootId) return undefined;
-    if (statSync(dir, { bigint: true }).mtimeNs !== BigInt(header.stampMs) * 1_000_000n) return undefined;
-    return new OwnerIndex(dir, header);
+    const { mtimeNs } = statSync(dir, { bigint: true });
+    return new OwnerIndex(dir, mtimeNs === BigInt(header.stampMs) * 1_000_000n, header);
   }
 
   /** A new index of all leases; {@link save} makes it valid. */
@@ -70,7 +80,12 @@ export class OwnerIndex {
     const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, madeBytes, swept });
     writeFileSync(join(dir, UNFINISHED_INDEX), [header, ...lines].join(''), { mode: 0o600 });
     renameSync(join(dir, UNFINISHED_INDEX), join(dir, INDEX));
-    return new OwnerIndex(dir, { madeBytes, swept });
+    return new OwnerIndex(dir, true, { madeBytes, swept });
+  }
+
+  /** Most of it is of leases that are gone: one made anew is smaller. */
+  get isWorn(): boolean {
+    return this.#isWorn(statSync(join(this.#dir, INDEX)).size);
   }
 
   /** Addresses that the attachment may hold; every one that it does hold is among them. */
@@ -84,19 +99,26 @@ export class OwnerIndex {
     return [...found];
   }
 
-  /** Notes a lease; do this before it is written. */
-  add(address: string, owner: Owner): void {
-    this.#added += renderLine(address, owner);
+  /** Lists leases, on disk at once; do this before they get the note of this boot. */
+  add(leases: readonly (readonly [address: string, owner: Owner])[]): void {
+    const lines = leases.map(([address, owner]) => renderLine(address, owner)).join('');
+    if (lines === '') return;
+    this.#text = undefined;
+    try {
+      appendFileSync(join(this.#dir, INDEX), lines);
+    } catch (cause) {
+      // Without an index nobody relies on notes; half a line would be worse.
+      rmSync(join(this.#dir, INDEX), { force: true });
+      throw cause;
+    }
   }
 
   /** Declares that the index covers the directory as it is now. */
   save(): void {
     const fd = openSync(join(this.#dir, INDEX), 'r+');
     try {
-      const { size } = fstatSync(fd);
-      if (this.#added) writeSync(fd, this.#added, size);
       // Without a stamp the next call finds the index out of date and makes a smaller one.
-      if (size > 2 * this.#madeBytes + SLACK_BYTES) return;
+      if (this.#isWorn(fstatSync(fd).size)) return;
       const stampMs = Date.now() - DAY_MS;
       const { swept } = this;
       const header = { bootId: thisBoot().bootId, stampMs, madeBytes: this.#madeBytes, swept };
@@ -105,6 +127,10 @@ export class OwnerIndex {
     } finally {
       closeSync(fd);
     }
+  }
+
+  #isWorn(size: number): boolean {
+    return size > 2 * this.#madeBytes + SLACK_BYTES;
   }
 }
 
@@ -121,14 +147,14 @@ function readHeader(dir: string): Header | undefined {
     return undefined;
   }
   const [, bootId, stampMs, madeBytes, swept] =
-    /^catena-owners 2 (\S+) +(\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
+    /^catena-owners 3 (\S+) +(\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
   if (bootId === undefined) return undefined;
   return { bootId, stampMs: Number(stampMs), madeBytes: Number(madeBytes), swept: swept === '1' };
 }
 
 function renderHeader({ bootId, stampMs, madeBytes, swept }: Header): string {
   const numbers = `${String(stampMs).padStart(13, '0')} ${String(madeBytes).padStart(12, '0')}`;
-  return `catena-owners 2 ${bootId.padEnd(36)} ${numbers} ${Number(swept)}\n`;
+  return `catena-owners 3 ${bootId.padEnd(36)} ${numbers} ${Number(swept)}\n`;
 }
 
 const HEADER_BYTES = renderHeader({ bootId: '', stampMs: 0, madeBytes: 0, swept: false }).length;

@@ -4,7 +4,7 @@
 // ours alone and valid as long as that index is.
 import { closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Ip } from '../net/ip.ts';
+import { findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
 
 const FILE = '.catena-taken';
 const UNFINISHED_FILE = '.catena-taken.new';
@@ -18,6 +18,8 @@ export class TakenMap {
   readonly #dir: string;
   /** Where the bits of a block begin, by its key. */
   readonly #places = new Map<string, number>();
+  /** The same for IPv4 by the number of the block: there may be all of a /16 to look up. */
+  readonly #placesOfIpv4 = new Map<number, number>();
   readonly #changed = new Set<number>();
   #bytes: Buffer;
   #length: number;
@@ -27,7 +29,7 @@ export class TakenMap {
     this.#bytes = bytes;
     this.#length = bytes.length;
     for (let at = 0; at < bytes.length; at += RECORD_BYTES) {
-      this.#places.set(bytes.toString('latin1', at, at + KEY_BYTES), at + KEY_BYTES);
+      this.#know(bytes.toString('latin1', at, at + KEY_BYTES), at + KEY_BYTES);
     }
   }
 
@@ -41,10 +43,10 @@ export class TakenMap {
     }
   }
 
-  /** A new map, on disk at once. */
-  static make(dir: string, taken: Iterable<Ip>): TakenMap {
+  /** A new map of addresses in canonical text, on disk at once. */
+  static make(dir: string, taken: Iterable<string>): TakenMap {
     const map = new TakenMap(dir, Buffer.alloc(0));
-    for (const ip of taken) map.set(ip);
+    for (const address of taken) map.#setText(address);
     writeFileSync(join(dir, UNFINISHED_FILE), map.#bytes.subarray(0, map.#length), { mode: 0o600 });
     renameSync(join(dir, UNFINISHED_FILE), join(dir, FILE));
     map.#changed.clear();
@@ -78,12 +80,22 @@ export class TakenMap {
     return count;
   }
 
+  /** Whether the address, in canonical text, is taken. */
+  has(address: string): boolean {
+    const number = findIpv4Number(address);
+    if (number !== undefined) {
+      const place = this.#placesOfIpv4.get(Math.floor(number / 256));
+      return place !== undefined && this.#has(place, number % 256);
+    }
+    const ip = parseIp(address);
+    const place = this.#places.get(keyOf(ip));
+    return place !== undefined && this.#has(place, Number(ip.value & 0xffn));
+  }
+
   /** Notes that the address is taken. */
   set(ip: Ip): void {
-    const key = keyOf(ip);
-    const place = this.#places.get(key) ?? this.#append(key);
-    const bit = Number(ip.value & 0xffn);
-    this.#bytes[place + (bit >> 3)] = (this.#bytes[place + (bit >> 3)] ?? 0) | (1 << (bit & 7));
+    const place = this.#placeFor(ip);
+    this.#setBit(place, Number(ip.value & 0xffn));
     this.#changed.add(place);
   }
 
@@ -111,6 +123,22 @@ export class TakenMap {
     }
   }
 
+  #setText(address: string): void {
+    const number = findIpv4Number(address);
+    const place = number === undefined ? undefined : this.#placesOfIpv4.get(Math.floor(number / 256));
+    if (number === undefined || place === undefined) this.set(parseIp(address));
+    else this.#setBit(place, number % 256);
+  }
+
+  #placeFor(ip: Ip): number {
+    const key = keyOf(ip);
+    return this.#places.get(key) ?? this.#append(key);
+  }
+
+  #setBit(place: number, bit: number): void {
+    this.#bytes[place + (bit >> 3)] = (this.#bytes[place + (bit >> 3)] ?? 0) | (1 << (bit & 7));
+  }
+
   #findClearBit(place: number, from: number): number | undefined {
     for (let bit = from; bit < 256; ) {
       // Whole bytes first: a block is mostly full or mostly empty.
@@ -134,8 +162,14 @@ export class TakenMap {
       this.#bytes = bigger;
     }
     this.#bytes.write(key, at, 'latin1');
-    this.#places.set(key, at + KEY_BYTES);
+    this.#know(key, at + KEY_BYTES);
     return at + KEY_BYTES;
+  }
+
+  #know(key: string, place: number): void {
+    this.#places.set(key, place);
+    const { family, value } = blockOf(key);
+    if (family === 4) this.#placesOfIpv4.set(Number(value >> 8n), place);
   }
 }
 

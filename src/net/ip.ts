@@ -6,6 +6,8 @@ export interface Ip {
   readonly value: bigint;
 }
 
+const [DOT, ZERO, NINE] = [0x2e, 0x30, 0x39];
+
 /** Number of bits in an address of the family. */
 export const IP_BITS = { 4: 32, 6: 128 } as const;
 
@@ -23,6 +25,32 @@ export function parseIp(text: string): Ip {
 /** Like {@link parseIp}, but undefined when the text is not an address. */
 export function findIp(text: string): Ip | undefined {
   return text.includes(':') ? findIpv6(text) : findIpv4(text);
+}
+
+/** Whether the text is an address. */
+export function isIp(text: string): boolean {
+  return text.includes(':') ? findIpv6(text) !== undefined : findIpv4Number(text) !== undefined;
+}
+
+/** An IPv4 address as a number; undefined when the text is none. For those who read tens of thousands. */
+export function findIpv4Number(text: string): number | undefined {
+  let value = 0;
+  let octet = 0;
+  let digits = 0;
+  let dots = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === DOT && digits > 0) {
+      value = value * 256 + octet;
+      [octet, digits] = [0, 0];
+      dots++;
+    } else if (code >= ZERO && code <= NINE && (digits === 0 || octet > 0)) {
+      octet = octet * 10 + code - ZERO;
+      digits++;
+      if (octet > 255) return undefined;
+    } else return undefined;
+  }
+  return dots === 3 && digits > 0 ? value * 256 + octet : undefined;
 }
 
 /** The address in canonical text: dotted decimal, or RFC 5952 lower case. */
@@ -65,14 +93,8 @@ export function offsetIp(ip: Ip, offset: bigint): Ip {
 }
 
 function findIpv4(text: string): Ip | undefined {
-  const parts = text.split('.');
-  if (parts.length !== 4) return undefined;
-  let value = 0n;
-  for (const part of parts) {
-    if (!/^(0|[1-9]\d{0,2})$/.test(part) || Number(part) > 255) return undefined;
-    value = (value << 8n) | BigInt(part);
-  }
-  return { family: 4, value };
+  const number = findIpv4Number(text);
+  return number === undefined ? undefined : { family: 4, value: BigInt(number) };
 }
 
 function findIpv6(text: string): Ip | undefined {

@@ -21,6 +21,8 @@ function libc(): XattrLibc {
 
 /** Longest value that is read. */
 const VALUE_BYTES = 256;
+/** linux/limits.h, PATH_MAX */
+const PATH_BYTES = 4096;
 
 /**
  * Value of an extended attribute; undefined when the file has none of that name, cannot have any, or is gone.
@@ -40,4 +42,24 @@ export function findXattr(path: string, name: string): string | undefined {
 export function setXattr(path: string, name: string, value: string): boolean {
   const [file, key, bytes] = [cString(path), cString(name), new TextEncoder().encode(value)];
   return libc().setxattr(ptr(file), ptr(key), ptr(bytes), bytes.length, 0) === 0;
+}
+
+/**
+ * Tells of files of one directory, by name, whether an extended attribute has a certain value. Nothing is allocated per
+ * file, so that a hundred thousand can be asked.
+ */
+export function xattrMatcher(dir: string, name: string, value: string): (file: string) => boolean {
+  const path = Buffer.alloc(PATH_BYTES);
+  const prefix = path.write(`${dir}/`);
+  const [key, wanted, found] = [cString(name), Buffer.from(value), Buffer.alloc(VALUE_BYTES)];
+  const [pathAt, keyAt, foundAt] = [ptr(path), ptr(key), ptr(found)];
+  const { getxattr } = libc();
+  return file => {
+    const end = prefix + path.write(file, prefix);
+    if (end >= PATH_BYTES) return false;
+    path[end] = 0;
+    const length = Number(getxattr(pathAt, keyAt, foundAt, VALUE_BYTES));
+    // Naming what is pointed to also keeps it where it is.
+    return key.length > 0 && length === wanted.length && found.compare(wanted, 0, length, 0, length) === 0;
+  };
 }

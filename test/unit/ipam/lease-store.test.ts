@@ -5,6 +5,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   utimesSync,
@@ -132,6 +133,36 @@ describe('LeaseStore.findLeasesOf()', () => {
     rmSync(join(dir, '10.0.0.3'));
     put('10.0.0.2', 'other\r\neth0');
     expect(locked(store => store.findLeasesOf(OWNER))).toEqual([]);
+  });
+
+  test('sees a lease that another program wrote under a name that was there before', () => {
+    const other = { containerId: 'other', ifname: 'eth0' };
+    for (const n of [2, 3, 4, 5]) {
+      locked(store => store.reserve([give(`10.0.0.${n}`)], { ...OWNER, containerId: `c${n}` }));
+    }
+    rmSync(join(dir, '10.0.0.3'));
+    put('10.0.0.3', 'other\r\neth0');
+    expect(locked(store => store.findLeasesOf(other))).toEqual(['10.0.0.3']);
+    renameSync(join(dir, '10.0.0.3'), join(dir, '10.0.0.9'));
+    expect(locked(store => store.findLeasesOf(other))).toEqual(['10.0.0.9']);
+    expect(free()).toBe('10.0.0.3');
+  });
+
+  test('finds what a call left that was killed before it saved its own files', () => {
+    locked(store => store.reserve([give('10.0.0.9')], { containerId: 'c9', ifname: 'eth0' }));
+    const lost = ['.catena-owners', '.catena-taken'].map(name => join(dir, name));
+    const earlier = lost.map(path => readFileSync(path));
+    expect(() =>
+      locked(store => {
+        store.reserve([give('10.0.0.2')], OWNER);
+        throw new Error('killed');
+      }),
+    ).toThrow('killed');
+    put('10.0.0.3', 'c3\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
+    expect(free()).toBe('10.0.0.4');
+    for (const [i, path] of lost.entries()) writeFileSync(path, earlier[i] ?? '');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
   });
 });
 

@@ -38,9 +38,9 @@ describe('OwnerIndex.find()', () => {
     ];
     for (const change of changes) {
       made(['10.0.0.2', ONE]);
-      expect(OwnerIndex.find(dir)).toBeDefined();
+      expect(OwnerIndex.find(dir)?.isCurrent).toBe(true);
       change();
-      expect(OwnerIndex.find(dir)).toBeUndefined();
+      expect(OwnerIndex.find(dir)?.isCurrent).toBe(false);
     }
   });
 
@@ -48,7 +48,7 @@ describe('OwnerIndex.find()', () => {
     for (let i = 0; i < 500; i++) {
       made();
       put(`10.0.0.${i}`);
-      expect(OwnerIndex.find(dir)).toBeUndefined();
+      expect(OwnerIndex.find(dir)?.isCurrent).toBe(false);
     }
   });
 
@@ -59,7 +59,7 @@ describe('OwnerIndex.find()', () => {
     const { atime, mtime } = statSync(dir);
     const bad = [
       good.replace(/[\da-f]{8}-/, '00000000-'),
-      good.replace('owners 2', 'owners 1'),
+      good.replace('owners 3', 'owners 2'),
       good.slice(0, 30),
       '',
     ];
@@ -87,9 +87,14 @@ describe('OwnerIndex.findCandidates()', () => {
   test('finds what was added later, each address once', () => {
     made(['10.0.0.2', ONE]);
     const index = OwnerIndex.find(dir);
-    index?.add('10.0.0.9', TWO);
-    index?.add('10.0.0.2', ONE);
+    expect(index?.findCandidates(TWO)).toEqual([]);
+    index?.add([['10.0.0.9', TWO]]);
+    // On disk before anything else is: whoever is killed now leaves it to be found.
+    expect(OwnerIndex.find(dir)?.isCurrent).toBe(true);
+    expect(OwnerIndex.find(dir)?.findCandidates(TWO)).toEqual(['10.0.0.9']);
+    index?.add([['10.0.0.2', ONE]]);
     index?.save();
+    expect(index?.findCandidates(TWO)).toEqual(['10.0.0.9']);
     expect(OwnerIndex.find(dir)?.findCandidates(TWO)).toEqual(['10.0.0.9']);
     expect(OwnerIndex.find(dir)?.findCandidates(ONE)).toEqual(['10.0.0.2']);
   });
@@ -99,14 +104,18 @@ describe('OwnerIndex.save()', () => {
   test('lets an index that holds mostly what is gone be made anew', () => {
     made(['10.0.0.2', ONE]);
     let rounds = 0;
-    for (let index = OwnerIndex.find(dir); index; index = OwnerIndex.find(dir)) {
-      for (let i = 0; i < 500; i++)
-        index.add(`10.0.1.${i}`, { containerId: `gone${rounds}-${i}`, ifname: 'eth0' });
+    for (let index = OwnerIndex.find(dir); index && !index.isWorn; index = OwnerIndex.find(dir)) {
+      const gone = (i: number): [string, Owner] => [
+        `10.0.1.${i}`,
+        { containerId: `gone${rounds}-${i}`, ifname: 'eth0' },
+      ];
+      index.add(Array.from({ length: 500 }, (_, i) => gone(i)));
       put('10.0.0.2');
       rmSync(join(dir, '10.0.0.2'));
       index.save();
       rounds++;
     }
+    expect(OwnerIndex.find(dir)?.isCurrent).toBe(false);
     expect(rounds).toBeLessThan(20);
     expect(statSync(join(dir, '.catena-owners')).size).toBeLessThan(128 * 1024);
   });

@@ -15,6 +15,10 @@ function row(from: string, count: number): Ip[] {
   return Array.from({ length: count }, (_, i) => offsetIp(parseIp(from), BigInt(i)));
 }
 
+function make(taken: readonly Ip[]): TakenMap {
+  return TakenMap.make(dir, taken.map(renderIp));
+}
+
 function free(map: TakenMap | undefined, from: string, to: string): string | undefined {
   const ip = map?.findFree(parseIp(from), parseIp(to));
   return ip && renderIp(ip);
@@ -22,7 +26,7 @@ function free(map: TakenMap | undefined, from: string, to: string): string | und
 
 describe('TakenMap.findFree()', () => {
   test('finds the first one from either end of bytes and blocks', () => {
-    const map = TakenMap.make(dir, row('10.0.0.3', 600));
+    const map = make(row('10.0.0.3', 600));
     expect(free(map, '10.0.0.2', '10.0.9.9')).toBe('10.0.0.2');
     expect(free(map, '10.0.0.3', '10.0.9.9')).toBe('10.0.2.91');
     expect(free(map, '10.0.0.77', '10.0.2.90')).toBeUndefined();
@@ -32,7 +36,7 @@ describe('TakenMap.findFree()', () => {
   });
 
   test('tells families and neighbouring blocks apart', () => {
-    const map = TakenMap.make(dir, [...row('10.0.0.0', 256), ...row('fd00::', 256), ...row('::a00:0', 3)]);
+    const map = make([...row('10.0.0.0', 256), ...row('fd00::', 256), ...row('::a00:0', 3)]);
     expect(free(map, '10.0.0.0', '10.0.255.255')).toBe('10.0.1.0');
     expect(free(map, 'fd00::', 'fd00::ffff:ffff')).toBe('fd00::100');
     expect(free(map, '::a00:0', '::a00:ff')).toBe('::a00:3');
@@ -41,7 +45,7 @@ describe('TakenMap.findFree()', () => {
 
   test('agrees with a set on changes at random, also after a look at the disk', () => {
     const taken = new Set<string>();
-    let map: TakenMap | undefined = TakenMap.make(dir, []);
+    let map: TakenMap | undefined = make([]);
     for (let i = 0; i < 3000; i++) {
       const ip = parseIp(`10.0.${(i * 7919) % 5}.${(i * 104729) % 256}`);
       if (i % 3) {
@@ -66,7 +70,7 @@ describe('TakenMap.findFree()', () => {
 describe('TakenMap.find()', () => {
   test('finds nothing where none is, and 48 bytes per block where one is', () => {
     expect(TakenMap.find(dir)).toBeUndefined();
-    TakenMap.make(dir, [...row('10.0.0.0', 1000), parseIp('fd00::1')]);
+    make([...row('10.0.0.0', 1000), parseIp('fd00::1')]);
     expect(statSync(join(dir, '.catena-taken')).size).toBe(5 * 48);
   });
 });
