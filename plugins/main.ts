@@ -3,6 +3,7 @@
 import { basename } from 'node:path';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
+import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import { PLUGIN_NAMES, type PluginName } from './names.ts';
 
 /** Every link, loaded when its name is called; the only list of them besides names.ts. */
@@ -42,6 +43,10 @@ const LINKS: LinkCatalog = {
 };
 
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));
+if (args[0] === WORKER_FLAG) {
+  const { runWorker } = await import('../src/worker/worker.ts');
+  await runWorker(findPlugin);
+}
 const definition = findPlugin(name);
 if (definition === undefined) {
   const { runMain } = await import('../src/cli/main.ts');

@@ -7,12 +7,11 @@ export {
 } from './chain/cache-record.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/conflist.ts';
 export type { Exec, ExecCall, ExecReply } from './chain/exec.ts';
-export {
-  type ExecOutcome,
-  type Invocation,
-  type PluginProcess,
-  type StartPlugin,
-  startPlugin,
+export type {
+  ExecOutcome,
+  Invocation,
+  PluginProcess,
+  StartPlugin,
 } from './chain/exec-plugin.ts';
 export { findPlugin, parsePluginDirs } from './chain/find-plugin.ts';
 export { findCachedResult, findFrozenNetwork } from './chain/frozen.ts';
@@ -44,6 +43,7 @@ export {
   type Runtime,
 } from './chain/runtime.ts';
 export { addPlugin, checkPlugin, deletePlugin } from './chain/single.ts';
+export { startPlugin } from './chain/start.ts';
 export type { LinkSpan } from './chain/trace-context.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';

@@ -5,7 +5,7 @@ import {
   listIngressFilters,
   removeIngressFilters,
 } from '../../src/netlink/rtnl/filter.ts';
-import { type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
+import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import { addIngress, findQdisc, removeQdisc, replaceTbf } from '../../src/netlink/rtnl/qdisc.ts';
 import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
@@ -73,7 +73,10 @@ export function removeIngress(host: NetlinkSocket, veth: Link): void {
   if (root?.kind === 'tbf' && root.handle === tcHandle(1, 0)) removeQdisc(host, root);
 }
 
-/** Takes what {@link applyEgress} made away, the redirect before its target; other filters stay. */
+/**
+ * Takes the redirect of {@link applyEgress} away, whose target may be gone already; other filters stay.
+ * @param ifbs devices of ours that it may lead to
+ */
 export function removeEgress(host: NetlinkSocket, veths: readonly Link[], ifbs: readonly Link[]): void {
   const targets = [0, ...ifbs.map(ifb => ifb.index)];
   for (const veth of veths) {
@@ -89,7 +92,6 @@ export function removeEgress(host: NetlinkSocket, veths: readonly Link[], ifbs: 
       removeIngressFilters(host, veth.index, REDIRECT_PREFERENCE);
     }
   }
-  for (const ifb of ifbs) removeLink(host, ifb.index);
 }
 
 function verifyBucket(host: NetlinkSocket, device: Link, { tbf, accepted }: Bucket, direction: string): void {

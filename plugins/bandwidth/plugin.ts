@@ -2,7 +2,7 @@
 import type { Attachment } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
+import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind, requireTbf } from '../../src/netlink/rtnl/supported.ts';
 import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -26,7 +26,7 @@ export const bandwidth = definePlugin({
   since: '0.3.0',
   netns: 'required',
 
-  add(call) {
+  async add(call) {
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
     if (isUnlimited(limits)) return prevResult;
@@ -36,11 +36,14 @@ export const bandwidth = definePlugin({
     const { ingress, egress } = planFor(veth, limits);
     warnOfBurst(call, 'ingress', ingress);
     warnOfBurst(call, 'egress', egress);
-    call.onFailure('remove the limits', () => removeLimits(call, [veth]));
+    call.onFailure('remove the limits', async () => {
+      removeIngress(host, veth);
+      await removeDetour(call, veth);
+    });
     if (ingress) applyIngress(host, veth, ingress);
     else removeIngress(host, veth);
     if (!egress) {
-      removeEgress(host, [veth], findIfbs(host, attachment));
+      await removeDetour(call, veth);
       return prevResult;
     }
     const { name, mac } = applyEgress(host, veth, attachment, egress);
@@ -60,13 +63,20 @@ export const bandwidth = definePlugin({
     if (egress) verifyEgress(call.host, veth, attachmentOf(call), egress);
   },
 
-  del(call) {
-    const mayBeLimited =
-      !isSurelyUnlimited(call.conf, call.request) || findIfbs(call.host, attachmentOf(call)).length > 0;
-    if (mayBeLimited) removeLimits(call, findHostVeths(call));
+  async del(call) {
+    const { host } = call;
+    const ifbs = findIfbs(host, attachmentOf(call));
+    if (isSurelyUnlimited(call.conf, call.request) && ifbs.length === 0) return;
+    const veths = findHostVeths(call);
+    await call.removeLinks(ifbs, () => {
+      // With a main plugin of ours, they have gone together with the IFB device.
+      const left = veths.filter(veth => findLink(host, veth.index)?.name === veth.name);
+      for (const veth of left) removeIngress(host, veth);
+      removeEgress(host, left, ifbs);
+    });
   },
 
-  gc(call) {
+  async gc(call) {
     const { validAttachments } = call;
     if (validAttachments === undefined) return;
     const orphans = listIfbsOf(call.host, call.network).filter(({ owner }) => {
@@ -74,7 +84,7 @@ export const bandwidth = definePlugin({
         ({ containerID, ifname }) => containerID === owner.containerId && ifname === owner.ifname,
       );
     });
-    for (const { link } of orphans) removeLink(call.host, link.index);
+    await call.removeLinks(orphans.map(({ link }) => link));
   },
 
   status(call) {
@@ -115,9 +125,11 @@ function warnOfBurst({ log }: Call, direction: string, bucket: Bucket | undefine
   }
 }
 
-function removeLimits(call: Call, veths: readonly Link[]): void {
-  for (const veth of veths) removeIngress(call.host, veth);
-  removeEgress(call.host, veths, findIfbs(call.host, attachmentOf(call)));
+/** The redirect goes before its target, so that no packet is led to nowhere. */
+async function removeDetour(call: Call, veth: Link): Promise<void> {
+  const ifbs = findIfbs(call.host, attachmentOf(call));
+  removeEgress(call.host, [veth], ifbs);
+  await call.removeLinks(ifbs);
 }
 
 function attachmentOf({ network, env }: Call): Attachment {

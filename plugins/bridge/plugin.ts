@@ -66,28 +66,30 @@ export const bridge = definePlugin({
   async del(call) {
     const { conf } = call;
     // The address goes back last: nobody else may get it while something still points to it.
-    await tryAll([
-      () => removePair(call),
-      () => removeMacspoof(call.hostNft, attachmentOf(call)),
-      () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
-      () => stopMasquerading(call),
-      () => removeBridge(call),
-      () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
-    ]);
+    await removePair(call, () =>
+      tryAll([
+        () => removeMacspoof(call.hostNft, attachmentOf(call)),
+        () => removeReferenceMacspoof(call.hostNft, attachmentOf(call)),
+        () => stopMasquerading(call),
+        () => removeBridge(call),
+        () => (conf.ipam?.type ? call.delegate(conf.ipam.type).del() : undefined),
+      ]),
+    );
   },
 
   async gc(call) {
     const { conf } = call;
     const valid = validAttachmentsOf(call);
     if (valid === undefined) return;
-    await tryAll([
-      () => removeStalePairs(call, valid),
-      () => removeStaleMacspoof(call.hostNft, call.network, valid),
-      () => removeOrphanedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
-      () => stopStaleMasquerading(call, valid),
-      () => removeBridge(call),
-      () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
-    ]);
+    await removeStalePairs(call, valid, () =>
+      tryAll([
+        () => removeStaleMacspoof(call.hostNft, call.network, valid),
+        () => removeOrphanedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
+        () => stopStaleMasquerading(call, valid),
+        () => removeBridge(call),
+        () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
+      ]),
+    );
   },
 
   async status(call) {

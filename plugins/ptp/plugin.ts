@@ -58,22 +58,18 @@ export const ptp = definePlugin({
   async del(call) {
     const type = call.conf.ipam?.type;
     // The address goes back last: nobody else may get it while something still points to it.
-    await tryAll([
-      () => removePair(call),
-      () => stopMasquerading(call),
-      () => (type ? call.delegate(type).del() : undefined),
-    ]);
+    await removePair(call, () =>
+      tryAll([() => stopMasquerading(call), () => (type ? call.delegate(type).del() : undefined)]),
+    );
   },
 
   async gc(call) {
     const type = call.conf.ipam?.type;
     const valid = validAttachmentsOf(call);
     if (valid === undefined) return;
-    await tryAll([
-      () => removeStalePairs(call, valid),
-      () => stopStaleMasquerading(call, valid),
-      () => (type ? call.delegate(type).gc() : undefined),
-    ]);
+    await removeStalePairs(call, valid, () =>
+      tryAll([() => stopStaleMasquerading(call, valid), () => (type ? call.delegate(type).gc() : undefined)]),
+    );
   },
 
   async status(call) {

@@ -12,7 +12,8 @@ import {
   setLink,
 } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-import type { Call } from '../plugin/define.ts';
+import type { Call, Done } from '../plugin/define.ts';
+import { tryAll } from '../plugin/try-all.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
 import { attachmentOf } from './owner.ts';
@@ -67,33 +68,46 @@ export function createPair(
 /**
  * Deletes the pair of an attachment, by whichever end can be found: the container's interface, else the host end that
  * carries the attachment as its alias, else the one that a plugin without aliases reported. An interface of another
- * kind is not ours and stays.
+ * kind is not ours and stays. Then does what has to wait until the pair is gone.
  */
-export function removePair(call: Call): void {
+export async function removePair(call: Call, then: () => Done): Promise<void> {
   const { ifname } = call.env;
-  if (call.findContainerNetns()) {
-    const link = findLink(call.container, ifname);
-    if (link?.kind === 'veth') {
-      removeLink(call.container, link.index);
-      return;
-    }
-    if (link)
-      call.log.warn(`Cannot delete "${ifname}": it is of kind "${link.kind}", not the veth this link made`);
+  const inside = call.findContainerNetns() ? findLink(call.container, ifname) : undefined;
+  if (inside?.kind === 'veth') {
+    const outside = findOwnEnd(call, inside);
+    return outside
+      ? call.removeLinks([outside], then)
+      : tryAll([() => removeLink(call.container, inside.index), then]);
   }
+  if (inside)
+    call.log.warn(`Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth this link made`);
   const own = aliasOf(attachmentOf(call));
   const marked = listLinks(call.host).filter(link => link.kind === 'veth' && link.attrs.alias === own);
-  const ends = marked.length ? marked : findReportedEnds(call);
-  for (const { index } of ends) removeLink(call.host, index);
+  await call.removeLinks(marked.length ? marked : findReportedEnds(call), then);
 }
 
-/** Deletes the pairs of the network whose attachment is not valid any more. */
-export function removeStalePairs(call: Call, valid: readonly Attachment[]): void {
+/** Deletes the pairs of the network whose attachment is not valid any more, then does what has to wait for that. */
+export async function removeStalePairs(
+  call: Call,
+  valid: readonly Attachment[],
+  then: () => Done,
+): Promise<void> {
   const keep = new Set(valid.map(aliasOf));
-  for (const { link, owner } of listPairs(call.host, call.network)) {
-    if (keep.has(link.attrs.alias ?? '')) continue;
+  const stale = listPairs(call.host, call.network).filter(({ link }) => !keep.has(link.attrs.alias ?? ''));
+  for (const { link, owner } of stale) {
     call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
-    removeLink(call.host, link.index);
   }
+  await call.removeLinks(
+    stale.map(({ link }) => link),
+    then,
+  );
+}
+
+/** The host's end of the pair, if the host of this plugin has it: indexes mean nothing in another namespace. */
+function findOwnEnd(call: Call, inside: Link): Link | undefined {
+  const outside = findLink(call.host, inside.peer);
+  const isIt = outside?.peer === inside.index && outside.attrs.alias === aliasOf(attachmentOf(call));
+  return isIt ? outside : undefined;
 }
 
 /** Host ends of pairs that belong to a network, with their attachments. */

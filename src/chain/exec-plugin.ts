@@ -50,7 +50,7 @@ const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
  * Starts an executable as leader of a process group of its own, so that whatever it starts can be ended with it.
  * Standard output holds at most 16 MiB, more ends the plugin; of standard error the last 1 MiB is kept.
  */
-export function startPlugin({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
+export function startProcess({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
   let child = spawn(path, env);
   return {
     async send(request) {

@@ -6,9 +6,11 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import { failureOf } from '../cni/reply.ts';
 import type { Conflist } from './conflist.ts';
 import { startThrough } from './exec.ts';
-import { type ExecOutcome, type PluginProcess, startPlugin } from './exec-plugin.ts';
+import type { ExecOutcome, PluginProcess } from './exec-plugin.ts';
 import { findPlugin, isOwnExecutable } from './find-plugin.ts';
+import { withDetails } from './link-errors.ts';
 import { type Attachment, deadlineOf, linkEnv, type Runtime } from './runtime.ts';
+import { startPlugin } from './start.ts';
 import { findTraceParent, type LinkSpan, startSpan, traceEnv } from './trace-context.ts';
 
 /** The links of a list, called for one verb in one order. */
@@ -64,19 +66,32 @@ export function openLinks<Reply>(
     if (path !== undefined) ahead.set(index, launch(path));
   };
 
+  const callOne = async (index: number, request: JsonObject): Promise<Reply> => {
+    const { type } = list.plugins[index] as PluginEntry;
+    const link: LinkFailure = { network: list.name, link: type, index, verb };
+    if (signal?.aborted) throw interrupted(link);
+    const started = ahead.get(index) ?? launch(findFor(link, runtime));
+    ahead.delete(index);
+    const sent = started.running.send(JSON.stringify(request));
+    // In the next turn: starting a process takes milliseconds, which the request must not wait for in our buffer.
+    const next = setImmediate(() => startAhead(order[order.indexOf(index) + 1]));
+    const outcome = await sent;
+    clearImmediate(next);
+    return conclude(outcome, started, link, runtime, read);
+  };
+
   return {
     async call(index, request) {
+      if (index !== order.at(-1) || !runtime.finish) return callOne(index, request);
+      const [reply] = await Promise.allSettled([callOne(index, request)]);
+      const late = await runtime.finish();
       const { type } = list.plugins[index] as PluginEntry;
-      const link: LinkFailure = { network: list.name, link: type, index, verb };
-      if (signal?.aborted) throw interrupted(link);
-      const started = ahead.get(index) ?? launch(findFor(link, runtime));
-      ahead.delete(index);
-      const sent = started.running.send(JSON.stringify(request));
-      // In the next turn: starting a process takes milliseconds, which the request must not wait for in our buffer.
-      const next = setImmediate(() => startAhead(order[order.indexOf(index) + 1]));
-      const outcome = await sent;
-      clearImmediate(next);
-      return conclude(outcome, started, link, runtime, read);
+      const failure =
+        late && late.exitCode !== 0 && failureOf(late, { network: list.name, link: type, index, verb });
+      if (reply.status === 'rejected')
+        throw failure ? withDetails(reply.reason, failure.message) : reply.reason;
+      if (failure) throw failure;
+      return reply.value;
     },
     close() {
       for (const { running } of ahead.values()) running.discard();

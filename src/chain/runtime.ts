@@ -4,6 +4,7 @@ import { cniCacheDir } from '../cni/directories.ts';
 import { type Command, findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
+import type { Outcome } from '../cni/reply.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { Exec } from './exec.ts';
 import type { StartPlugin } from './exec-plugin.ts';
@@ -69,6 +70,11 @@ export interface Runtime {
   readonly find?: (type: string, dirs: readonly string[]) => string;
   /** How a link is started, a step below `exec`: it may be started before its request is there. */
   readonly start?: StartPlugin;
+  /**
+   * Called after the last link of a verb, for what links served by `start` may have put off until then. What it returns
+   * counts like a link's outcome.
+   */
+  readonly finish?: () => Promise<Outcome | undefined>;
   /** Which executables do nothing before they have read their request, so that they may be started ahead of it. */
   readonly isOwn?: (path: string) => boolean;
 }

@@ -39,6 +39,10 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
     placeholder: '<seconds>',
     help: 'time each plugin may take (60); del=120 is for one verb, repeatable',
   },
+  separate: {
+    type: 'boolean',
+    help: 'start every link as a process of its own, also those of this executable',
+  },
 };
 
 const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {

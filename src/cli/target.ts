@@ -2,14 +2,16 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Conflist } from '../chain/conflist.ts';
-import { parsePluginDirs } from '../chain/find-plugin.ts';
+import { isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/load.ts';
 import type { Diagnostic } from '../chain/network-file.ts';
 import type { Attachment, Deadlines, Runtime } from '../chain/runtime.ts';
+import { startPlugin } from '../chain/start.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
+import { openWorker } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
@@ -43,12 +45,23 @@ export function runtimeOf(call: CommandCall): Runtime {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
+    ...(call.on('separate') ? {} : throughWorker()),
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     onLink({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
     onWarning: warning => warn(call, warning),
+  };
+}
+
+/** One process serves all links that are this very executable, others start as ever: see `worker/`. */
+function throughWorker(): Pick<Runtime, 'start' | 'finish'> {
+  const worker = openWorker();
+  return {
+    start: invocation =>
+      isOwnExecutable(invocation.path) ? worker.start(invocation) : startPlugin(invocation),
+    finish: worker.finish,
   };
 }
 

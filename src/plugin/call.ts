@@ -1,12 +1,13 @@
 // What backs the Call that a verb works with?
 import type { CniArgs } from '../cni/cni-args.ts';
-import type { CniEnv } from '../cni/env.ts';
+import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import type { Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { Log } from '../log.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import {
   closeNetns,
@@ -19,7 +20,8 @@ import {
 } from '../sys/netns.ts';
 import type { Call, Done } from './define.ts';
 import { type Delegate, findDelegate } from './delegate.ts';
-import type { CallSibling } from './invocation.ts';
+import type { CallSibling, Workplace } from './invocation.ts';
+import { Removals } from './removals.ts';
 
 /** What is known about an invocation before any kernel call. */
 export interface CallFacts {
@@ -34,7 +36,13 @@ export interface CallFacts {
   readonly prevResult: Result | undefined;
   readonly log: Log;
   readonly callSibling: CallSibling;
+  /** Name of the link. */
+  readonly link: string;
+  readonly workplace: Workplace | undefined;
 }
+
+/** Verbs after which nobody builds on what the link did before the whole chain is through. */
+const MAY_WAIT: readonly Command[] = ['DEL', 'GC'];
 
 /** A {@link Call} on the real system: opens what is asked for once and closes it at the end. */
 export class LiveCall implements Call<never> {
@@ -45,6 +53,7 @@ export class LiveCall implements Call<never> {
   #hostNft?: NetlinkSocket;
   #container?: NetlinkSocket;
   #netns?: Netns | undefined;
+  #waits = false;
 
   constructor(facts: CallFacts) {
     this.#facts = facts;
@@ -85,11 +94,15 @@ export class LiveCall implements Call<never> {
   }
 
   get host(): NetlinkSocket {
+    const { workplace } = this.#facts;
+    if (workplace) return workplace.sockets.route;
     this.#host ??= this.#keep(new NetlinkSocket(NETLINK_ROUTE));
     return this.#host;
   }
 
   get hostNft(): NetlinkSocket {
+    const { workplace } = this.#facts;
+    if (workplace) return workplace.sockets.netfilter;
     this.#hostNft ??= this.#keep(new NetlinkSocket(NETLINK_NETFILTER));
     return this.#hostNft;
   }
@@ -117,6 +130,17 @@ export class LiveCall implements Call<never> {
 
   onFailure(what: string, undo: () => Done): void {
     this.#undo.push({ what, undo });
+  }
+
+  async removeLinks(links: readonly Link[], then: () => Done = () => {}): Promise<void> {
+    const { link: by, workplace } = this.#facts;
+    if (workplace && MAY_WAIT.includes(this.env.command)) {
+      this.#waits = true;
+      return workplace.removals.add({ links, then, by, close: () => this.#release() });
+    }
+    const own = new Removals();
+    own.add({ links, then, by: '', close() {} });
+    await own.settle(() => this.host);
   }
 
   delegate(type: string, request: JsonObject = this.request): Delegate {
@@ -165,8 +189,14 @@ export class LiveCall implements Call<never> {
   }
 
   close(): void {
-    for (const open of this.#open) open.close();
+    // What was put off still works with the sockets.
+    if (!this.#waits) this.#release();
+  }
+
+  #release(): void {
+    for (const open of this.#open.splice(0)) open.close();
     if (this.#netns) closeNetns(this.#netns);
+    this.#netns = undefined;
   }
 
   #keep(socket: NetlinkSocket): NetlinkSocket {

@@ -7,6 +7,7 @@ import type { AttachmentKey } from '../cni/plugin-config.ts';
 import type { Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { Log } from '../log.ts';
+import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Netns } from '../sys/netns.ts';
 import type { Delegate } from './delegate.ts';
@@ -68,6 +69,12 @@ export interface Call<Conf = unknown> {
   findContainerNetns(): Netns | undefined;
   /** Registers how to take back a step just done; if ADD fails later, these run last first. */
   onFailure(what: string, undo: () => Done): void;
+  /**
+   * Deletes devices of the host, then does what must not be done before they are gone; also when deleting failed, which
+   * is reported all the same. Where several links are served by one process, the devices of all go together, after the
+   * last link was called: so this is the last thing that a verb does.
+   */
+  removeLinks(links: readonly Link[], then?: () => Done): Promise<void>;
   /**
    * The plugin named `type` on `CNI_PATH`, to be called with this very request unless another one is given.
    * @throws CniError when not found

@@ -53,7 +53,12 @@ export async function serve(
       requestText,
       prevResult: prevResultOf(request, known),
       log,
-      callSibling: (name, own) => siblings(name)?.then(sibling => serve(sibling, own, siblings)),
+      link: definition.name,
+      workplace: invocation.workplace,
+      callSibling: (name, own) =>
+        siblings(name)?.then(sibling =>
+          serve(sibling, { ...own, workplace: invocation.workplace }, siblings),
+        ),
     });
     try {
       call.guardNetns(definition.netns);

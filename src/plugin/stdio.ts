@@ -41,7 +41,8 @@ export function writeAll(fd: 1 | 2, text: string): void {
   }
 }
 
-function readChunk(chunk: Uint8Array): number {
+/** Waits for the next bytes on standard input. @returns how many came; 0 at its end. @throws CniError 5 */
+export function readChunk(chunk: Uint8Array): number {
   for (;;) {
     try {
       return readSync(0, chunk);

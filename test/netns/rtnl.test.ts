@@ -14,6 +14,7 @@ import {
   getLink,
   listLinks,
   removeLink,
+  removeLinks,
   setBridgePort,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
@@ -53,6 +54,25 @@ async function linkOf(lab: Lab, name: string, ns: Namespace = lab.host): Promise
 }
 
 describeRoot('links', () => {
+  test('removeLinks() removes all of them, some of which are gone, and nothing else', async () => {
+    await withSocket(async (lab, host) => {
+      const make = (name: string) => {
+        createLink(host, { name, kind: 'veth', peer: { name: `${name}p` } });
+        return getLink(host, name).index;
+      };
+      const [kept, first, gone, second] = ['kept', 'first', 'gone', 'second'].map(make);
+      removeLink(host, 'gone');
+      removeLinks(host, [first ?? 0, gone ?? 0, second ?? 0]);
+      const left = await lab.ip(lab.host, 'link', 'show', 'type', 'veth');
+      expect(left.map(({ ifname }) => ifname).sort()).toEqual(['kept', 'keptp']);
+      expect(left.map(({ group }) => group)).toEqual(['default', 'default']);
+      removeLinks(host, [kept ?? 0]);
+      removeLinks(host, [kept ?? 0, first ?? 0]);
+      removeLinks(host, []);
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toEqual([]);
+    });
+  });
+
   test('createLink() makes a pair with both ends where they belong, in one request', async () => {
     await withSocket(async (lab, host, open) => {
       const container = await lab.container();

@@ -18,6 +18,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/chain': ['src/cni', 'src/net'],
   // A delegate is found as any link is.
   'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/chain/find-plugin'],
+  // The runner's side knows how links start, the process's side how they are served.
+  'src/worker': ['src/plugin', 'src/chain', 'src/netlink', 'src/cni'],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
@@ -31,7 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/daemon': ['src/chain', 'src/cni', 'src/net'],
   'src/cli': [
     'src/ipam',
-    ...['src/daemon', 'src/lab', 'src/conformance', 'src/validate', 'src/template'],
+    ...['src/worker/client', 'src/daemon', 'src/lab', 'src/conformance', 'src/validate', 'src/template'],
     ...['src/chain', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
@@ -63,7 +65,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab'],
 };
 
-const MAY_LOAD_LAZILY = ['plugins/main', 'src/cli/commands', 'src/log'];
+const MAY_LOAD_LAZILY = ['plugins/main', 'src/cli/commands', 'src/log', 'src/chain/start'];
 
 const MAX_LINES = 300;
 
@@ -108,7 +110,7 @@ describe('imports', () => {
     expect(wrong.map(file => file.path)).toEqual([]);
   });
 
-  test('import() appears in three files', () => {
+  test('import() appears in few files', () => {
     const wrong = product.filter(file => file.imports.some(found => found.dynamic));
     const lazy = MAY_LOAD_LAZILY.map(file => `${file}.ts`);
     expect(wrong.map(file => file.path).filter(file => !lazy.includes(file))).toEqual([]);

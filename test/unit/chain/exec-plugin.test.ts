@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { startPlugin } from '../../../src/chain/exec-plugin.ts';
+import { startProcess } from '../../../src/chain/exec-plugin.ts';
 import { FIXTURE_PLUGINS } from '../../helpers/noop-chain.ts';
 
 const PATH = process.env.PATH;
@@ -13,7 +13,7 @@ beforeEach(() => {
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 const send = (name: string, env: Record<string, string> = {}, deadlineMs = 30_000, request = '{}') =>
-  startPlugin({ path: path.join(FIXTURE_PLUGINS, name), env: { PATH, ...env }, deadlineMs }).send(request);
+  startProcess({ path: path.join(FIXTURE_PLUGINS, name), env: { PATH, ...env }, deadlineMs }).send(request);
 
 function script(text: string): string {
   const file = path.join(dir, 'link');
@@ -21,7 +21,7 @@ function script(text: string): string {
   return file;
 }
 const sendTo = (file: string, request = '', env: Record<string, string | undefined> = { PATH }) =>
-  startPlugin({ path: file, env, deadlineMs: 30_000 }).send(request);
+  startProcess({ path: file, env, deadlineMs: 30_000 }).send(request);
 
 const isRunning = (pid: number) => {
   try {
@@ -34,7 +34,7 @@ const gone = async (pids: readonly number[]) => {
   while (pids.some(isRunning)) await Bun.sleep(20);
 };
 
-describe('startPlugin()', () => {
+describe('startProcess()', () => {
   test('hands over the request and returns output, exit status and time', async () => {
     const outcome = await sendTo(script('cat; echo words >&2; exit 3'), '{"a":"ü"}');
     expect(outcome).toEqual({
@@ -115,7 +115,7 @@ describe('startPlugin()', () => {
     const file = path.join(dir, 'busy');
     fs.copyFileSync('/bin/true', file);
     const fd = fs.openSync(file, 'r+');
-    const outcome = await startPlugin({ path: file, env: {}, deadlineMs: 300 }).send('');
+    const outcome = await startProcess({ path: file, env: {}, deadlineMs: 300 }).send('');
     fs.closeSync(fd);
     expect(outcome.spawnError).toStartWith('ETXTBSY');
   });
@@ -133,14 +133,14 @@ describe('startPlugin()', () => {
   });
 
   test('keeps what a link said that ended before it was asked', async () => {
-    const started = startPlugin({ path: script('echo early; exit 2'), env: { PATH }, deadlineMs: 5000 });
+    const started = startProcess({ path: script('echo early; exit 2'), env: { PATH }, deadlineMs: 5000 });
     await Bun.sleep(200);
     expect(await started.send('{}')).toMatchObject({ exitCode: 2, stdout: 'early\n' });
   });
 
   test('discard() ends a started link without a request', async () => {
     const pids = path.join(dir, 'pids');
-    const started = startPlugin({
+    const started = startProcess({
       path: script(`echo $$ > ${pids}.new; mv ${pids}.new ${pids}; cat; echo acted >> ${pids}`),
       env: { PATH },
       deadlineMs: 1000,

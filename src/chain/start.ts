@@ -1,0 +1,14 @@
+// How does a plugin process start without its library being loaded before there is one?
+import type { PluginProcess, StartPlugin } from './exec-plugin.ts';
+
+/**
+ * Starts an executable as a process of its own: {@link startProcess} of exec-plugin.ts, behind an `import()`. Loading
+ * execa takes as long as a link does (5 ms), and a chain that is served by a worker has no use for it.
+ */
+export const startPlugin: StartPlugin = invocation => {
+  const starting = import('./exec-plugin.ts').then(({ startProcess }) => startProcess(invocation));
+  return {
+    send: async request => (await starting).send(request),
+    discard: () => void starting.then(process => process.discard()),
+  } satisfies PluginProcess;
+};

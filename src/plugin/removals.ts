@@ -1,0 +1,71 @@
+// Which devices of the host are to go, and what has to wait for that?
+import { CniError, describeError, toCniError } from '../cni/errors.ts';
+import { type Link, removeLinks } from '../netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { Done } from './define.ts';
+import { tryAll } from './try-all.ts';
+
+/** A link's wish: devices, the work that must not be done before they are gone, and whose it was. */
+export interface Removal {
+  readonly links: readonly Link[];
+  readonly then: () => Done;
+  /** Name of the link, for errors; empty when that goes without saying. */
+  readonly by: string;
+  /** Lets go of what the call holds, at the very end. */
+  readonly close: () => void;
+}
+
+/**
+ * Removals of several links that are done together: the kernel waits for a grace period (10 to 20 ms) before a device is
+ * gone, and as long for a hundred as for one.
+ */
+export class Removals {
+  readonly #waiting: Removal[] = [];
+
+  /** Whether anything waits. */
+  get waiting(): boolean {
+    return this.#waiting.length > 0;
+  }
+
+  add(removal: Removal): void {
+    this.#waiting.push(removal);
+  }
+
+  /**
+   * Removes all devices that are waiting, then does what waited for them, in the order of the calls.
+   * @throws CniError of the first failure, with the words of all; everything was tried
+   */
+  async settle(host: () => NetlinkSocket): Promise<void> {
+    const problems: unknown[] = [];
+    // What waited may ask for more to be removed.
+    while (this.#waiting.length) {
+      await settleAll(this.#waiting.splice(0), host).catch(thrown => problems.push(thrown));
+    }
+    await tryAll(problems.map(problem => () => Promise.reject(problem)));
+  }
+}
+
+async function settleAll(removals: readonly Removal[], host: () => NetlinkSocket): Promise<void> {
+  const indexes = removals.flatMap(({ links }) => links.map(({ index }) => index));
+  try {
+    await tryAll([
+      () => (indexes.length ? removeLinks(host(), indexes) : undefined),
+      ...removals.map(removal => () => finish(removal)),
+    ]);
+  } finally {
+    for (const { close } of removals) close();
+  }
+}
+
+async function finish({ by, then }: Removal): Promise<void> {
+  try {
+    await then();
+  } catch (thrown) {
+    if (by === '') throw thrown;
+    const { code, details } = toCniError(thrown);
+    throw new CniError(code, `${by}: ${describeError(thrown)}`, {
+      cause: thrown,
+      ...(details ? { details } : {}),
+    });
+  }
+}

@@ -1,0 +1,52 @@
+// What do a runner and a worker say to each other?
+
+/**
+ * Argument with which our executable becomes a worker: a process that serves the calls of any of its links one after
+ * the other, each from a line on standard input to a line on standard output.
+ */
+export const WORKER_FLAG = '--worker';
+
+/** What a runner asks of a worker. */
+export type WorkerRequest = CallRequest | 'finish';
+
+/** One call of a link: what its own process would get. DEL and GC may put removals of devices off until `finish`. */
+export interface CallRequest {
+  readonly link: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Standard input. */
+  readonly request: string;
+}
+
+/** What a process of its own would leave behind. */
+export interface WorkerReply {
+  readonly exitCode: number;
+  readonly stdout: string;
+  /** Log lines; what is written to standard error past the log comes there. */
+  readonly stderr: string;
+  /** Something was put off: the call is not done before `finish` is. */
+  readonly unfinished?: boolean;
+}
+
+/** A message as a line. JSON escapes every line break, so that one ends a message and nothing else does. */
+export function toLine(message: WorkerRequest | WorkerReply): string {
+  return `${JSON.stringify(message)}\n`;
+}
+
+/** Splits what arrives into lines, whatever its pieces are. */
+export class LineSplitter {
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  #pieces: string[] = [];
+
+  /** @returns the lines that this piece ends, without their ends */
+  push(piece: Uint8Array): string[] {
+    const text = this.#decoder.decode(piece, { stream: true });
+    const end = text.lastIndexOf('\n');
+    if (end < 0) {
+      this.#pieces.push(text);
+      return [];
+    }
+    const whole = this.#pieces.join('') + text.slice(0, end);
+    this.#pieces = [text.slice(end + 1)];
+    return whole.split('\n');
+  }
+}

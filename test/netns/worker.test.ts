@@ -1,0 +1,150 @@
+// Do links behave the same when one process serves them all, and what does a worker that ends early cost?
+
+import { expect, test } from 'bun:test';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
+
+describeRoot('worker', () => {
+  const makeLab = useLabs();
+
+  test('serves a chain with the results and the traces in the kernel of a process for each link', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab, { rate: 80_000_000 }));
+    const container = await lab.container();
+    // Forwarding and the fixed tables stay after the first attachment.
+    await chain.add(container, { cap: CAP });
+    expect((await chain.run('del', container)).stderr).toBe('');
+    const runs = [];
+    for (const args of [[], ['--separate']]) {
+      const before = await lab.dump(lab.host);
+      const { exitCode, stdout } = await chain.run('add', container, { cap: CAP, args });
+      expect(exitCode).toBe(0);
+      expect((await chain.run('check', container, { args })).stderr).toBe('');
+      const devices = (await lab.ip(lab.host, 'link', 'show')).map(({ ifname }) => kindOf(ifname)).sort();
+      expect((await chain.run('del', container, { args })).stderr).toBe('');
+      expect(await lab.dump(lab.host)).toEqual(before);
+      runs.push({ ips: ipsOf(stdout), devices });
+    }
+    const [together, separate] = runs;
+    expect(together?.devices).toEqual(separate?.devices ?? []);
+    expect(together?.ips.length).toBe(separate?.ips.length ?? 0);
+  });
+
+  test('that hangs is ended at the deadline, and what was done is undone by another', async () => {
+    const lab = await makeLab();
+    const { chain, container, release } = await holdLeases(lab);
+    await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+    await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+    const before = await lab.dump(lab.host);
+    const { exitCode, stderr } = await chain.run('add', container, { args: ['--timeout', '1'] });
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain('did not finish within 1 s');
+    release();
+    expect((await chain.run('del', container)).exitCode).toBe(0);
+    expect(await lab.dump(lab.host)).toEqual(before);
+    await chain.add(container);
+  });
+
+  test('that is killed costs the call that it serves', async () => {
+    const lab = await makeLab();
+    const { chain, container, release } = await holdLeases(lab);
+    const adding = chain.run('add', container);
+    const worker = await findWorker(lab);
+    process.kill(worker, 'SIGKILL');
+    release();
+    const { exitCode, stderr } = await adding;
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain('SIGKILL');
+    expect(await chain.leases()).toEqual([]);
+    await chain.add(container);
+  });
+
+  test('removes what links put off also when nobody asks any more', async () => {
+    const lab = await makeLab();
+    const list = fullChain(lab);
+    const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
+    const container = await lab.container();
+    await chain.add(container);
+    const request = { ...list.plugins[0], name: list.name, cniVersion: list.cniVersion };
+    const call = {
+      link: 'bridge',
+      env: {
+        ...directories(lab.tmp),
+        CNI_COMMAND: 'DEL',
+        CNI_CONTAINERID: container.id,
+        CNI_NETNS: container.path,
+        CNI_IFNAME: 'eth0',
+        CNI_PATH: BIN_DIR,
+      },
+      request: JSON.stringify(request),
+    };
+    const { stdout } = await lab.run(lab.host, [`${BIN_DIR}/bridge`, '--worker'], {
+      stdin: `${JSON.stringify(call)}\n`,
+      timeoutMs: 30_000,
+    });
+    expect(JSON.parse(stdout)).toEqual({ exitCode: 0, stdout: '', stderr: '', unfinished: true });
+    expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
+    expect(await chain.leases()).toEqual([]);
+  });
+
+  test('a link that is not ours is started as ever', async () => {
+    const lab = await makeLab();
+    const list = fullChain(lab);
+    const dir = `${lab.tmp}/foreign`;
+    mkdirSync(dir);
+    writeFileSync(`${dir}/witness`, `#!/bin/sh\necho "$CNI_COMMAND" >> ${lab.tmp}/seen\n`, { mode: 0o755 });
+    list.plugins.push({ type: 'witness' });
+    const chain = writeChain(lab, list);
+    const container = await lab.container();
+    await chain.run('del', container, { args: ['--bin-dir', dir] });
+    expect(await Bun.file(`${lab.tmp}/seen`).text()).toBe('DEL\n');
+  });
+});
+
+/** A bridge whose addresses cannot be had: somebody holds the lock of the leases. */
+async function holdLeases(lab: Lab) {
+  const list = fullChain(lab);
+  const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
+  const dir = `${lab.tmp}/leases/${list.name}`;
+  mkdirSync(dir, { recursive: true });
+  const holder = lab.start(lab.host, ['flock', `${dir}/lock`, '-c', `touch ${dir}/../held; sleep 60`]);
+  for (let i = 0; i < 500 && !(await Bun.file(`${dir}/../held`).exists()); i++) await Bun.sleep(10);
+  const release = () => {
+    for (const pid of childrenOf(holder.pid)) process.kill(pid, 'SIGKILL');
+    holder.kill('SIGKILL');
+  };
+  return { chain, container: await lab.container(), release };
+}
+
+async function findWorker(lab: Lab): Promise<number> {
+  for (let i = 0; i < 500; i++) {
+    const { stdout } = await lab.run(lab.host, ['ip', 'netns', 'pids', lab.host.name]);
+    for (const pid of stdout.split('\n').filter(Boolean)) {
+      const line = await Bun.file(`/proc/${pid}/cmdline`)
+        .text()
+        .catch(() => '');
+      if (line.includes('--worker')) return Number(pid);
+    }
+    await Bun.sleep(10);
+  }
+  throw new Error('Cannot find a worker in the fake host: none was started');
+}
+
+function childrenOf(pid: number): number[] {
+  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
+  const direct = stdout.toString().split('\n').filter(Boolean).map(Number);
+  return direct.flatMap(child => [child, ...childrenOf(child)]);
+}
+
+function kindOf(name: string): string {
+  return name.replace(/^(veth|bw).*/, '$1');
+}
+
+function ipsOf(result: string): { address: string }[] {
+  return JSON.parse(result).ips;
+}
