@@ -120,6 +120,28 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/list.ts'),
   },
   {
+    name: 'networks',
+    summary: 'show every file of the configuration directory, and which ones container runtimes take',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      why: { type: 'boolean', help: 'say of each file and runtime why it is taken or not' },
+      ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
+      'files-only': { type: 'boolean', help: 'do not ask the links for their versions' },
+      'max-conf-num': {
+        type: 'string',
+        placeholder: '<number>',
+        help: "containerd's max_conf_num: how many files it reads, 0 for all (1)",
+      },
+      'default-network': {
+        type: 'string',
+        placeholder: '<name>',
+        help: "CRI-O's cni_default_network (none: the first file by name)",
+      },
+    },
+    load: () => import('./commands/networks.ts'),
+  },
+  {
     name: 'ipam',
     summary: 'show who holds which address of host-local, or why, or free one',
     usage: '<ls, why or free> [<network>] [<address>]',

@@ -28,12 +28,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
+  'src/runtimes': ['src/chain', 'src/cni', 'src/net'],
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/daemon': ['src/chain', 'src/cni', 'src/net'],
   'src/cli': [
     'src/ipam',
     ...['src/worker/client', 'src/daemon', 'src/lab', 'src/conformance', 'src/validate', 'src/template'],
+    'src/runtimes',
     ...['src/chain', 'src/cni', 'src/net'],
   ],
   'plugins/*': [

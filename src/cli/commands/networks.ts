@@ -1,0 +1,81 @@
+// What does `catena networks` do?
+import { type Candidate, readCandidates } from '../../runtimes/candidate.ts';
+import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rules.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { confDirOf, runtimeOf } from '../target.ts';
+
+/** Shows every file of the configuration directory, which of them each runtime takes, and with `--why` the reasons. */
+export async function run(call: CommandCall): Promise<number> {
+  const dir = confDirOf(call);
+  const settings = settingsOf(call);
+  const candidates = await readCandidates(dir, call.on('files-only') ? undefined : runtimeOf(call));
+  const choices = RUNTIMES.map(runtime => choose(runtime, candidates, settings));
+  if (call.on('json')) call.out(`${JSON.stringify(toJson(dir, candidates, choices), null, 4)}\n`);
+  else call.out(render(dir, candidates, choices, call.on('why')));
+  return 0;
+}
+
+function settingsOf(call: CommandCall): Settings {
+  const [max, defaultNetwork] = [call.text('max-conf-num'), call.text('default-network')];
+  if (max !== undefined && !/^\d{1,6}$/.test(max)) {
+    throw new UsageError(`Cannot use --max-conf-num "${max}": expected a number of files, 0 for all`);
+  }
+  return {
+    ...(max === undefined ? {} : { maxConfNum: Number(max) }),
+    ...(defaultNetwork === undefined ? {} : { defaultNetwork }),
+  };
+}
+
+function render(
+  dir: string,
+  candidates: readonly Candidate[],
+  choices: readonly Choice[],
+  why: boolean,
+): string {
+  const width = (texts: readonly string[]) => Math.max(0, ...texts.map(text => text.length));
+  const names = width(candidates.map(({ name }) => name));
+  const runtimes = width(choices.map(({ runtime }) => runtime));
+  const lines = [`${dir}${candidates.length ? '' : ' is empty, or does not exist'}`];
+  for (const candidate of candidates) {
+    lines.push(`  ${candidate.name.padEnd(names)}  ${describe(candidate)}`);
+    if (!why || candidate.ignored) continue;
+    for (const { runtime, verdicts } of choices) {
+      const verdict = verdicts.find(({ file }) => file === candidate.name);
+      if (!verdict) continue;
+      const word = verdict.used ? 'taken' : 'not taken';
+      lines.push(`    ${runtime.padEnd(runtimes)}  ${word.padEnd(9)}  ${verdict.why}`);
+    }
+  }
+  lines.push('');
+  for (const { runtime, files, problem } of choices) {
+    const taken = files.join(', ') || 'none';
+    lines.push(`${runtime.padEnd(runtimes)}  ${taken}${problem === undefined ? '' : `: ${problem}`}`);
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+function describe({ ignored, list, broken, unusable, nameless }: Candidate): string {
+  if (ignored !== undefined) return `passed over: ${ignored}`;
+  if (broken !== undefined) return `broken: ${broken}`;
+  const types = list?.plugins.map(({ type }) => type).join(', ');
+  const network = nameless ? 'a network without a name' : `network ${list?.name}`;
+  const what = list && `${network}, CNI ${list.version}: ${types}`;
+  return [what, unusable && `not usable: ${unusable}`].filter(Boolean).join('; ');
+}
+
+function toJson(dir: string, candidates: readonly Candidate[], choices: readonly Choice[]): object {
+  return {
+    confDir: dir,
+    files: candidates.map(({ list, extension: _, ...file }) => ({
+      ...file,
+      ...(list
+        ? {
+            network: list.name,
+            cniVersion: list.version,
+            plugins: list.plugins.map(({ type }) => type),
+          }
+        : {}),
+    })),
+    runtimes: choices,
+  };
+}

@@ -1,0 +1,137 @@
+// Which of the files does each container runtime take, and why that one?
+import type { Candidate } from './candidate.ts';
+
+/** Runtimes whose rules are known. */
+export const RUNTIMES = ['containerd', 'CRI-O', 'podman'] as const;
+export type RuntimeName = (typeof RUNTIMES)[number];
+
+/** What may be configured of a runtime. */
+export interface Settings {
+  /** containerd: `max_conf_num`, 1 unless given; 0 takes all files. */
+  readonly maxConfNum?: number;
+  /** CRI-O: `cni_default_network`. */
+  readonly defaultNetwork?: string;
+}
+
+/** What a runtime makes of one file. */
+export interface Verdict {
+  readonly file: string;
+  readonly used: boolean;
+  readonly why: string;
+}
+
+/** What a runtime makes of a directory. */
+export interface Choice {
+  readonly runtime: RuntimeName;
+  /** Files that pods are attached by (podman: that can be asked for by name), in their order. */
+  readonly files: readonly string[];
+  /** Why there is none, or what is wrong with what was taken. */
+  readonly problem?: string;
+  readonly verdicts: readonly Verdict[];
+}
+
+/** What a runtime takes of a directory's files, sorted by name. */
+export function choose(runtime: RuntimeName, files: readonly Candidate[], settings: Settings = {}): Choice {
+  return RULES[runtime](files, settings);
+}
+
+const RULES: Readonly<Record<RuntimeName, (files: readonly Candidate[], settings: Settings) => Choice>> = {
+  containerd: byContainerd,
+  'CRI-O': byCrio,
+  podman: byPodman,
+};
+
+/** go-cni: the first `max_conf_num` files by name, all of which must load; executables are not looked at. */
+function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings): Choice {
+  const runtime = 'containerd';
+  const considered = files.filter(file => file.extension !== undefined);
+  const read = maxConfNum > 0 ? considered.slice(0, maxConfNum) : considered;
+  const broken = read.find(file => file.broken !== undefined);
+  const count =
+    maxConfNum > 0 ? `the first ${maxConfNum === 1 ? 'file' : `${maxConfNum} files`}` : 'every file';
+  const verdicts = files.map((file): Verdict => {
+    if (file.ignored) return verdict(file, false, file.ignored);
+    const at = read.indexOf(file);
+    if (at < 0) return verdict(file, false, `only ${count} by name is read (max_conf_num)`);
+    if (file.broken) return verdict(file, false, 'it is broken, and then no file is loaded at all');
+    if (broken) return verdict(file, false, `"${broken.name}" is broken, and then no file is loaded at all`);
+    const place = at === 0 ? 'it is the first by name' : `it is among ${count} by name`;
+    return verdict(file, true, file.unusable ? `${place}, but pods will fail: ${file.unusable}` : place);
+  });
+  const problem = broken
+    ? `"${broken.name}" cannot be loaded: ${broken.broken}`
+    : (firstUnusable(read) ?? (read.length ? undefined : 'there is no configuration'));
+  return finish(runtime, verdicts, problem);
+}
+
+/** ocicni: the configured network, else the first file that loads and whose links are there. */
+function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choice {
+  const names = new Map<string, string>();
+  const verdicts: Verdict[] = [];
+  let chosen: string | undefined;
+  for (const file of files) {
+    const reason = file.ignored ?? skipReason(file);
+    const name = file.list?.name ?? '';
+    const earlier = names.get(name);
+    if (reason !== undefined) verdicts.push(verdict(file, false, reason));
+    else if (earlier !== undefined) {
+      verdicts.push(verdict(file, false, `network "${name}" is in "${earlier}" already`));
+    } else {
+      names.set(name, file.name);
+      const wanted = defaultNetwork === undefined ? chosen === undefined : name === defaultNetwork;
+      if (wanted) chosen = file.name;
+      verdicts.push(verdict(file, wanted, crioReason(wanted, chosen, defaultNetwork)));
+    }
+  }
+  const missing =
+    defaultNetwork === undefined
+      ? 'there is no configuration that loads and whose links are there'
+      : `no usable file has network "${defaultNetwork}" (cni_default_network)`;
+  return finish('CRI-O', verdicts, chosen === undefined ? missing : undefined);
+}
+
+function crioReason(wanted: boolean, chosen: string | undefined, defaultNetwork: string | undefined): string {
+  if (wanted) {
+    return defaultNetwork === undefined
+      ? 'it is the first by name that is usable'
+      : 'its network is cni_default_network';
+  }
+  return defaultNetwork === undefined
+    ? `"${chosen}" comes first by name`
+    : `cni_default_network is "${defaultNetwork}"`;
+}
+
+/** containers/common: lists only, each asked for by its network's name; the first of a name counts. */
+function byPodman(files: readonly Candidate[]): Choice {
+  const names = new Map<string, string>();
+  const verdicts = files.map((file): Verdict => {
+    if (file.ignored) return verdict(file, false, file.ignored);
+    if (file.extension !== '.conflist') return verdict(file, false, 'podman reads .conflist files only');
+    const reason = skipReason(file);
+    if (reason !== undefined) return verdict(file, false, reason);
+    const name = file.list?.name ?? '';
+    const earlier = names.get(name);
+    if (earlier !== undefined) return verdict(file, false, `network "${name}" is in "${earlier}" already`);
+    names.set(name, file.name);
+    return verdict(file, true, `by name: --network ${name}`);
+  });
+  return finish('podman', verdicts, names.size ? undefined : 'there is no list that is usable');
+}
+
+function skipReason({ broken, unusable }: Candidate): string | undefined {
+  return broken === undefined ? unusable && `skipped: ${unusable}` : 'it is broken, and skipped';
+}
+
+function firstUnusable(files: readonly Candidate[]): string | undefined {
+  const file = files.find(one => one.unusable !== undefined);
+  return file && `"${file.name}" is taken, but pods will fail: ${file.unusable}`;
+}
+
+function verdict(file: Candidate, used: boolean, why: string): Verdict {
+  return { file: file.name, used, why };
+}
+
+function finish(runtime: RuntimeName, verdicts: readonly Verdict[], problem: string | undefined): Choice {
+  const files = verdicts.filter(({ used }) => used).map(({ file }) => file);
+  return { runtime, files, verdicts, ...(problem === undefined ? {} : { problem }) };
+}

@@ -1,0 +1,47 @@
+// Does `catena networks` say which file wins, and why?
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { run } from '../helpers/command.ts';
+import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+
+const dir = fs.mkdtempSync(join(tmpdir(), 'cat-networks-'));
+afterAll(() => fs.rmSync(dir, { recursive: true }));
+
+beforeAll(() => {
+  const list = (name: string, type: string) =>
+    JSON.stringify({ cniVersion: '1.0.0', name, plugins: [{ type }] });
+  fs.writeFileSync(join(dir, '05-gone.conflist'), list('gone', 'nobody'));
+  fs.writeFileSync(join(dir, '10-podnet.conflist'), list('podnet', 'noop'));
+});
+
+const networks = (...args: string[]) =>
+  run([`${BIN_DIR}/catena`, 'networks', '--conf-dir', dir, '--bin-dir', FIXTURE_PLUGINS, ...args]);
+
+test('catena networks tells the runtimes apart', async () => {
+  const { exitCode, stdout, stderr } = await networks('--json');
+  expect([exitCode, stderr]).toEqual([0, '']);
+  const { files, runtimes } = JSON.parse(stdout);
+  expect(files.map(({ network }: { network: string }) => network)).toEqual(['gone', 'podnet']);
+  const taken = runtimes.map((one: { runtime: string; files: string[] }) => [one.runtime, one.files]);
+  expect(taken).toEqual([
+    ['containerd', ['05-gone.conflist']],
+    ['CRI-O', ['10-podnet.conflist']],
+    ['podman', ['10-podnet.conflist']],
+  ]);
+});
+
+test('catena networks --why gives a reason for each file and runtime', async () => {
+  const { stdout } = await networks('--why');
+  expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: nobody; not usable: .*"nobody"/m);
+  expect(stdout).toMatch(/^ {4}containerd {2}taken {6}it is the first by name, but pods will fail/m);
+  expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first by name that is usable$/m);
+  expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is taken, but pods will fail/m);
+});
+
+test('catena networks refuses a number that is none', async () => {
+  const { exitCode, stderr } = await networks('--max-conf-num', 'all');
+  expect([exitCode, stderr]).toEqual([2, expect.stringContaining('--max-conf-num "all"')]);
+});

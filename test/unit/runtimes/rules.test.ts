@@ -1,0 +1,99 @@
+// The rows of the table of real runtimes: order, which file wins, broken files, names that are there twice.
+import { describe, expect, test } from 'bun:test';
+import type { Candidate } from '../../../src/runtimes/candidate.ts';
+import { choose, type RuntimeName, type Settings } from '../../../src/runtimes/rules.ts';
+
+function file(name: string, more: Partial<Candidate> & { network?: string } = {}): Candidate {
+  const { network = name.replace(/\..*/, ''), ...rest } = more;
+  const extension = (['.conflist', '.conf', '.json'] as const).find(end => name.endsWith(end));
+  const list = { name: network, version: '1.0.0' as const, plugins: [] };
+  return {
+    name,
+    path: `/d/${name}`,
+    ...(extension ? { extension } : {}),
+    ...(rest.broken || rest.ignored ? {} : { list }),
+    ...rest,
+  };
+}
+
+const [A, B, C] = [file('10-a.conflist'), file('20-b.conf'), file('30-c.conflist')];
+const BAK = file('05-a.bak', { ignored: 'its name' });
+const BROKEN = file('15-x.conflist', { broken: 'not JSON' });
+const ABSENT = file('15-x.conflist', { unusable: 'Cannot find plugin "x"' });
+
+function taken(runtime: RuntimeName, files: readonly Candidate[], settings?: Settings) {
+  const { files: names, problem } = choose(runtime, files, settings);
+  return problem === undefined ? names : [names, problem];
+}
+
+describe('choose() for containerd', () => {
+  test('takes the first file by name, whatever its extension', () => {
+    expect(taken('containerd', [BAK, A, B, C])).toEqual(['10-a.conflist']);
+    expect(taken('containerd', [B, C])).toEqual(['20-b.conf']);
+  });
+
+  test('takes as many as max_conf_num says, and all with 0, twice the same network included', () => {
+    const twin = file('40-d.conflist', { network: 'c' });
+    expect(taken('containerd', [A, B, C], { maxConfNum: 2 })).toEqual(['10-a.conflist', '20-b.conf']);
+    expect(taken('containerd', [A, C, twin], { maxConfNum: 0 })).toHaveLength(3);
+  });
+
+  test('loads nothing when a file that it reads is broken, and minds none that it does not read', () => {
+    const problem = '"15-x.conflist" cannot be loaded: not JSON';
+    expect(taken('containerd', [BROKEN, C])).toEqual([[], problem]);
+    expect(taken('containerd', [A, BROKEN, C], { maxConfNum: 3 })).toEqual([[], problem]);
+    expect(taken('containerd', [A, BROKEN])).toEqual(['10-a.conflist']);
+  });
+
+  test('does not look for executables', () => {
+    const problem = '"15-x.conflist" is taken, but pods will fail: Cannot find plugin "x"';
+    expect(taken('containerd', [ABSENT, C])).toEqual([['15-x.conflist'], problem]);
+  });
+
+  test('has nothing in an empty directory', () => {
+    expect(taken('containerd', [BAK])).toEqual([[], 'there is no configuration']);
+  });
+});
+
+describe('choose() for CRI-O', () => {
+  test('takes the first usable file, and skips what is broken or whose links are not there', () => {
+    expect(taken('CRI-O', [BAK, BROKEN, C])).toEqual(['30-c.conflist']);
+    expect(taken('CRI-O', [ABSENT, C])).toEqual(['30-c.conflist']);
+    expect(taken('CRI-O', [ABSENT])).toEqual([
+      [],
+      'there is no configuration that loads and whose links are there',
+    ]);
+  });
+
+  test('keeps to the configured network', () => {
+    expect(taken('CRI-O', [A, B, C], { defaultNetwork: '30-c' })).toEqual(['30-c.conflist']);
+    const missing = 'no usable file has network "z" (cni_default_network)';
+    expect(taken('CRI-O', [A], { defaultNetwork: 'z' })).toEqual([[], missing]);
+  });
+
+  test('keeps the first of a name', () => {
+    const second = file('20-z.conflist', { network: '10-a' });
+    const { verdicts } = choose('CRI-O', [A, second]);
+    expect(verdicts[1]).toEqual({
+      file: '20-z.conflist',
+      used: false,
+      why: 'network "10-a" is in "10-a.conflist" already',
+    });
+  });
+});
+
+describe('choose() for podman', () => {
+  test('takes lists only, all of them, each by its name', () => {
+    expect(taken('podman', [A, B, BROKEN, C])).toEqual(['10-a.conflist', '30-c.conflist']);
+    expect(taken('podman', [B])).toEqual([[], 'there is no list that is usable']);
+  });
+});
+
+test.each(['containerd', 'CRI-O', 'podman'] as const)(
+  '%s has a verdict with a reason for every file',
+  runtime => {
+    const { verdicts } = choose(runtime, [BAK, A, BROKEN, B, C]);
+    expect(verdicts.map(({ file: name }) => name)).toEqual([BAK, A, BROKEN, B, C].map(({ name }) => name));
+    expect(verdicts.filter(({ why }) => why === '')).toEqual([]);
+  },
+);
