@@ -18,11 +18,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
 import { buildLibrary } from './build-library.ts';
-import { PLUGIN_NAMES } from './names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
 import { renderSchemas } from './schemas.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
-const MAIN_NAME = 'catena';
 const LOCK_DEADLINE_MS = 120_000;
 
 /** What to build, and where to put it; everything has the repository's own value as default. */
@@ -62,7 +61,7 @@ export async function build(options: BuildOptions = {}): Promise<boolean> {
 }
 
 async function compileExecutables(entry: string, binDir: string): Promise<void> {
-  const fresh = path.join(binDir, `.${MAIN_NAME}-${process.pid}`);
+  const fresh = path.join(binDir, `.${RUNNER_NAME}-${process.pid}`);
   try {
     await Bun.build({
       entrypoints: [entry],
@@ -82,7 +81,7 @@ async function compileExecutables(entry: string, binDir: string): Promise<void> 
         autoloadPackageJson: false,
       },
     });
-    for (const name of [MAIN_NAME, ...PLUGIN_NAMES]) {
+    for (const name of [RUNNER_NAME, ...PLUGIN_NAMES]) {
       const link = `${fresh}-link`;
       fs.linkSync(fresh, link);
       fs.renameSync(link, path.join(binDir, name));
@@ -132,7 +131,7 @@ function execaWithoutStreams(): BunPlugin {
 function isComplete(outDir: string): boolean {
   const library = ['lib/index.js', 'types/index.d.ts', 'schemas/conflist.json'];
   if (!library.every(file => fs.existsSync(path.join(outDir, file)))) return false;
-  const inodes = [MAIN_NAME, ...PLUGIN_NAMES].map(name => {
+  const inodes = [RUNNER_NAME, ...PLUGIN_NAMES].map(name => {
     return fs.statSync(path.join(outDir, 'bin', name), { throwIfNoEntry: false })?.ino;
   });
   return inodes.every(inode => inode !== undefined && inode === inodes[0]);

@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
-import { PLUGIN_NAMES, type PluginName } from './names.ts';
+import { PLUGIN_NAMES, type PluginName, RUNNER_NAME } from './names.ts';
 
 /** Every link, loaded when its name is called; the only list of them besides names.ts. */
 const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
@@ -22,9 +22,10 @@ const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
 };
 
 /** What the tool knows of each link; a link's own start never comes here. */
-const ABOUT: Readonly<Record<PluginName, () => Promise<LinkAbout>>> = {
+const ABOUT: Readonly<Record<PluginName | typeof RUNNER_NAME, () => Promise<LinkAbout>>> = {
   bandwidth: async () => (await import('./bandwidth/about.ts')).about,
   bridge: async () => (await import('./bridge/about.ts')).about,
+  catena: async () => (await import('./catena/about.ts')).about,
   firewall: async () => (await import('./firewall/about.ts')).about,
   flannel: async () => (await import('./flannel/about.ts')).about,
   'host-local': async () => (await import('./host-local/about.ts')).about,
@@ -37,7 +38,7 @@ const ABOUT: Readonly<Record<PluginName, () => Promise<LinkAbout>>> = {
 };
 
 const LINKS: LinkCatalog = {
-  types: PLUGIN_NAMES,
+  types: [...PLUGIN_NAMES, RUNNER_NAME].sort(),
   find: type => (Object.hasOwn(ABOUT, type) ? ABOUT[type as PluginName]() : undefined),
   schemas: async () => (await import('./published-schemas.ts')).SCHEMAS,
 };
@@ -47,7 +48,7 @@ if (args[0] === WORKER_FLAG) {
   const { runWorker } = await import('../src/worker/worker.ts');
   await runWorker(findPlugin);
 }
-const definition = findPlugin(name);
+const definition = findPlugin(name) ?? findRunner(name, args);
 if (definition === undefined) {
   const { runMain } = await import('../src/cli/main.ts');
   process.exit(await runMain(args, { links: LINKS }));
@@ -61,6 +62,13 @@ function calledAs(argv0: string, argv: string[]): { name: string; args: string[]
   return flag === '--as' && as !== undefined
     ? { name: as, args: rest }
     : { name: basename(argv0), args: argv };
+}
+
+/** The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else. */
+function findRunner(type: string, { length }: string[]): Promise<PluginDefinition> | undefined {
+  const called = type === RUNNER_NAME && process.env.CNI_COMMAND && length === 0;
+  if (!called && type !== 'multus') return undefined;
+  return import('./catena/plugin.ts').then(({ catena }) => catena);
 }
 
 function findPlugin(type: string): Promise<PluginDefinition> | undefined {

@@ -17,3 +17,6 @@ export const PLUGIN_NAMES = [
 
 /** One of {@link PLUGIN_NAMES}. */
 export type PluginName = (typeof PLUGIN_NAMES)[number];
+
+/** The command, which is the delegate runner when a runtime calls it; its options are in the folder of that name. */
+export const RUNNER_NAME = 'catena';

@@ -8,22 +8,26 @@ import type { LinkAbout } from '../src/cni/link-about.ts';
 import { SPEC_VERSIONS } from '../src/cni/version.ts';
 import { about as bandwidth } from './bandwidth/about.ts';
 import { about as bridge } from './bridge/about.ts';
+import { about as catena } from './catena/about.ts';
 import { type DocComments, readDocComments } from './doc-comments.ts';
 import { about as firewall } from './firewall/about.ts';
 import { about as flannel } from './flannel/about.ts';
 import { about as hostLocal } from './host-local/about.ts';
 import { about as loopback } from './loopback/about.ts';
-import type { PluginName } from './names.ts';
+import type { PluginName, RUNNER_NAME } from './names.ts';
 import { about as portmap } from './portmap/about.ts';
 import { about as ptp } from './ptp/about.ts';
 import { about as sbr } from './sbr/about.ts';
 import { about as staticIpam } from './static/about.ts';
 import { about as tuning } from './tuning/about.ts';
 
+type LinkName = PluginName | typeof RUNNER_NAME;
+
 /** What tools know of every link. */
-export const LINK_ABOUTS: Readonly<Record<PluginName, LinkAbout>> = {
+export const LINK_ABOUTS: Readonly<Record<LinkName, LinkAbout>> = {
   bandwidth,
   bridge,
+  catena,
   firewall,
   flannel,
   'host-local': hostLocal,
@@ -38,7 +42,10 @@ export const LINK_ABOUTS: Readonly<Record<PluginName, LinkAbout>> = {
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
 /** Sources of what configurations share; the link's own come before. */
-const SHARED_SOURCES = ['../src/cni/plugin-config.ts', '../src/cni/capabilities.ts'];
+const SHARED_SOURCES = [
+  ...['../src/cni/plugin-config.ts', '../src/cni/capabilities.ts'],
+  '../src/delegate/selection.ts',
+];
 
 /**
  * The schemas by name: `conflist`, and each link's type. Every one stands on its own. They describe keys in their
@@ -46,7 +53,7 @@ const SHARED_SOURCES = ['../src/cni/plugin-config.ts', '../src/cni/capabilities.
  * comments of the sources, which no executable carries.
  */
 export function renderSchemas(): Record<string, JsonObject> {
-  const types = Object.keys(LINK_ABOUTS) as PluginName[];
+  const types = Object.keys(LINK_ABOUTS) as LinkName[];
   const ipam = types.filter(type => LINK_ABOUTS[type].kind === 'ipam');
   const links = Object.fromEntries(types.map(type => [type, describeLink(type)]));
   return {
@@ -74,7 +81,7 @@ export function renderSchemas(): Record<string, JsonObject> {
   };
 }
 
-function renderConflist(types: readonly PluginName[], ipam: readonly PluginName[]): JsonObject {
+function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): JsonObject {
   const schema = render(ConflistSchema, readSources('../src/cni/conflist-schema.ts'));
   const { plugins } = schema.properties as { plugins: JsonObject };
   const chained = types.filter(type => !ipam.includes(type));
@@ -92,7 +99,7 @@ function renderConflist(types: readonly PluginName[], ipam: readonly PluginName[
   };
 }
 
-function describeLink(type: PluginName): JsonObject {
+function describeLink(type: LinkName): JsonObject {
   const { config, kind } = LINK_ABOUTS[type];
   const schema = render(config, readSources(`./${type}/config.ts`));
   const properties = schema.properties as Record<string, JsonObject>;

@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../src/cli/commands.ts';
 import { withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -35,7 +35,7 @@ describe('README.md', () => {
     const starts = [
       ...commands,
       ...[...new Set(options)].map(name => `| \`--${name}`),
-      ...PLUGIN_NAMES.map(name => `| [${name}](plugins/${name}/README.md) |`),
+      ...[...PLUGIN_NAMES, RUNNER_NAME].map(name => `| [${name}](plugins/${name}/README.md) |`),
     ];
     expect(starts.filter(start => !rows.some(row => row.startsWith(start)))).toEqual([]);
   });

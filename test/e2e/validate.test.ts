@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -128,7 +128,7 @@ describeNeeding(
 );
 
 describe('catena schema', () => {
-  test.each(['conflist', ...PLUGIN_NAMES])('prints the published schema of %s', async name => {
+  test.each(['conflist', ...PLUGIN_NAMES, RUNNER_NAME])('prints the published schema of %s', async name => {
     const { exitCode, stdout } = await catena('schema', name);
     expect(exitCode).toBe(0);
     expect(stdout).toBe(fs.readFileSync(path.join(ROOT, `dist/schemas/${name}.json`), 'utf8'));

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PLUGIN_NAMES } from '../../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/names.ts';
 
 const PLUGINS = join(import.meta.dir, '../../../plugins');
 
@@ -36,7 +36,7 @@ function oneLine(comment: string): string {
     .trim();
 }
 
-describe.each(PLUGIN_NAMES)('README of %s', plugin => {
+describe.each([...PLUGIN_NAMES, RUNNER_NAME])('README of %s', plugin => {
   const fields = declared(plugin);
 
   test('mentions every option of the schema', () => {

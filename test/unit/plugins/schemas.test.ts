@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { PLUGIN_NAMES } from '../../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/names.ts';
 import { LINK_ABOUTS, renderSchemas } from '../../../plugins/schemas.ts';
 import { isObject, type JsonObject } from '../../../src/cni/json.ts';
 import { ROOT } from '../../helpers/source-tree.ts';
@@ -79,7 +79,7 @@ describe('the schema of lists', () => {
   });
 });
 
-describe.each(PLUGIN_NAMES)('the schema of %s', type => {
+describe.each([...PLUGIN_NAMES, RUNNER_NAME] as const)('the schema of %s', type => {
   const schema = SCHEMAS[type] as { properties: Record<string, JsonObject> };
 
   test('takes its entries in the examples', () => {

@@ -1,0 +1,183 @@
+// Which options does the delegate runner take, and what do they come to?
+import * as z from 'zod/mini';
+import { cniCacheDir, runDir, stateDir } from '../../src/cni/directories.ts';
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { type JsonObject, memberOf } from '../../src/cni/json.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import type { SpecVersion } from '../../src/cni/version.ts';
+import { parseSelections } from '../../src/delegate/annotation.ts';
+import type { RunnerOptions } from '../../src/delegate/options.ts';
+import {
+  NetworkSelection,
+  parseSelection,
+  type Selection,
+  selectByConfig,
+} from '../../src/delegate/selection.ts';
+import { findIfnameProblem } from '../../src/net/ifname.ts';
+
+/**
+ * Options of a `"type": "catena"` entry. The README's table repeats these descriptions. Those that say "Multus:" are
+ * taken as multus has them, so that its configuration needs no change.
+ */
+export const CatenaConf = z.extend(PluginConfig, {
+  /** Networks of every container: configurations of plugins or lists, or objects that name one and say what is asked of it. The first is the default network, unless `network` names one. */
+  delegates: z.optional(z.array(z.looseObject({}))),
+  /** The default network: a name that is looked up in `definitionsDir` and `confDir`, or the path of a file or directory. */
+  network: z.optional(z.string()),
+  /** Names of further networks of every pod that is not in one of `systemNamespaces`. */
+  defaultNetworks: z.optional(z.array(z.string())),
+  /** Further networks of every container, as the pod annotation has them: `name@interface,…`, or an array of objects. */
+  networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a text or an array')),
+  /** Directory of the configurations of networks; `/etc/cni/catena/net.d`, with `multus` for `catena` under that type. */
+  confDir: z.optional(z.string()),
+  /** Directory of NetworkAttachmentDefinitions, as JSON or YAML files. */
+  definitionsDir: z.optional(z.string()),
+  /** Directory of plugins that is looked at before those of CNI_PATH, or several. */
+  binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array')),
+  /** Beginning of the names of interfaces that nobody named; the network's place in the order follows. */
+  interfacePrefix: z._default(z.string(), 'net'),
+  /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Otherwise the first network that sets one has it. */
+  defaultRoute: z.optional(
+    z.union(
+      [z.string(), z.object({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) })],
+      'must be a name, or an object with a name for "ipv4", "ipv6" or both',
+    ),
+  ),
+  /** Who gets what the runtime offers: `default` for the default network, `all`, or names of networks that get it as well. */
+  runtimeConfigFor: z._default(
+    z.union(
+      [z.literal('default'), z.literal('all'), z.array(z.string())],
+      'must be "default", "all" or an array',
+    ),
+    'default',
+  ),
+  /** The default network is ready when this file is there; until then ADD answers 11 and STATUS 50. */
+  readinessFile: z.optional(z.string()),
+  /** Pods may name definitions of their own namespace only, and of `globalNamespaces`. */
+  namespaceIsolation: z._default(z.boolean(), false),
+  /** Namespaces whose definitions every pod may name, joined by commas or as an array. */
+  globalNamespaces: z._default(
+    z.union([z.string(), z.array(z.string())], 'must be a text or an array'),
+    'default',
+  ),
+  /** Namespaces whose pods do not get `defaultNetworks`. */
+  systemNamespaces: z._default(z.array(z.string()), ['kube-system']),
+  /** Namespace of definitions that the configuration names. */
+  definitionNamespace: z.optional(z.string()),
+  /** Directory of what survives a reboot: the records in `delegates`; else CATENA_STATE_DIR, else `/var/lib/catena`. */
+  stateDir: z.optional(z.string()),
+  /** Directory of what need not; else CATENA_RUN_DIR, else `/run/catena`. Delegates get both in their environment. */
+  runDir: z.optional(z.string()),
+  /** Directory of the delegates' result cache; else `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`. */
+  cniCacheDir: z.optional(z.string()),
+  /** Least severe lines that are logged: `error`, `warn`, `info` (a line for each link), `debug`; multus's `panic` and `verbose` are read as `error` and `info`. */
+  logLevel: z.optional(z.string()),
+  /** File to which log lines are appended. */
+  logFile: z.optional(z.string()),
+  /** Log lines go to standard error as well, when there is a file. */
+  logToStderr: z._default(z.boolean(), true),
+  /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */
+  traceFile: z.optional(z.string()),
+  /** Multus: `network`; `delegates` then count for nothing. */
+  clusterNetwork: z.optional(z.string()),
+  /** Multus: `cniCacheDir`. */
+  cniDir: z.optional(z.string()),
+  /** Multus: `readinessFile`. */
+  readinessindicatorfile: z.optional(z.string()),
+  /** Multus: `definitionNamespace`. */
+  multusNamespace: z.optional(z.string()),
+  runtimeConfig: z.optional(z.looseObject({})),
+});
+export type CatenaConf = z.output<typeof CatenaConf>;
+
+/** The name under which the runner is called, and its type in a list. */
+export const RUNNER = 'catena';
+
+/** Under this type the runner takes multus's place. */
+const MULTUS = 'multus';
+
+/**
+ * What the options come to.
+ * @throws CniError 7 for what makes no sense
+ */
+export function optionsOf(conf: CatenaConf, network: string, version: SpecVersion): RunnerOptions {
+  const { clusterNetwork, defaultRoute } = conf;
+  const owners = typeof defaultRoute === 'string' ? { ipv4: defaultRoute, ipv6: defaultRoute } : defaultRoute;
+  const delegates = clusterNetwork ? [] : (conf.delegates ?? []);
+  if (findIfnameProblem(`${conf.interfacePrefix}1`)) {
+    throw invalid(
+      `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which begins no name of an interface`,
+    );
+  }
+  return {
+    network,
+    version,
+    ownTypes: [RUNNER, conf.type],
+    defaultNetwork: conf.network || clusterNetwork || undefined,
+    delegates: delegates.map((one, i) => delegateOf(one, `delegate ${i} of network "${network}"`)),
+    defaultNetworks: conf.defaultNetworks ?? [],
+    networks: networksOf(conf.networks ?? []),
+    places: {
+      confDir: conf.confDir || `/etc/cni/${conf.type === MULTUS ? MULTUS : RUNNER}/net.d`,
+      definitionsDir: conf.definitionsDir || undefined,
+      cniVersion: version,
+    },
+    interfacePrefix: conf.interfacePrefix,
+    runtimeConfigFor: conf.runtimeConfigFor,
+    defaultRoute: { 4: owners?.ipv4 || undefined, 6: owners?.ipv6 || undefined },
+    policy: {
+      isolated: conf.namespaceIsolation,
+      global: listOf(conf.globalNamespaces),
+      system: conf.systemNamespaces,
+      definitions: conf.definitionNamespace || conf.multusNamespace || 'kube-system',
+    },
+    readinessFile: conf.readinessFile || conf.readinessindicatorfile || undefined,
+  };
+}
+
+/** Directories of plugins that go before those of CNI_PATH. */
+export function binDirsOf({ binDir }: CatenaConf): readonly string[] {
+  return typeof binDir === 'string' ? [binDir].filter(Boolean) : (binDir ?? []);
+}
+
+/** Where the runner keeps what it knows, and what delegates find in their environment about it. */
+export interface RunnerPlaces {
+  readonly recordDir: string;
+  readonly cacheDir: string;
+  readonly callerCacheDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Where everything is. The result cache is not the caller's own: its record of us may have the name of a delegate's. */
+export function placesOf(conf: CatenaConf, env: RunnerPlaces['env'] = process.env): RunnerPlaces {
+  const directories = {
+    CATENA_RUN_DIR: conf.runDir || runDir(env),
+    CATENA_STATE_DIR: conf.stateDir || stateDir(env),
+  };
+  return {
+    recordDir: `${directories.CATENA_STATE_DIR}/delegates`,
+    cacheDir: conf.cniCacheDir || conf.cniDir || `${cniCacheDir(env)}/${RUNNER}`,
+    callerCacheDir: cniCacheDir(env),
+    env: { ...env, ...directories },
+  };
+}
+
+/** A configuration has a type or links; anything else says what is asked of a network. */
+function delegateOf(entry: JsonObject, what: string): Selection {
+  const isConfig = memberOf(entry, 'type') !== undefined || memberOf(entry, 'plugins') !== undefined;
+  return isConfig ? selectByConfig(entry) : parseSelection(entry, what);
+}
+
+function networksOf(networks: NonNullable<CatenaConf['networks']>): Selection[] {
+  if (typeof networks === 'string') return parseSelections(networks, '"networks"');
+  return networks.map((one, i) => parseSelection(one, `element ${i} of "networks"`));
+}
+
+function listOf(names: string | readonly string[]): string[] {
+  const list = typeof names === 'string' ? names.split(',') : names;
+  return list.map(name => name.trim()).filter(Boolean);
+}
+
+function invalid(what: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot use catena configuration: ${what}`);
+}

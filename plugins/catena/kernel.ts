@@ -1,0 +1,49 @@
+// How are the default routes of a container seen and changed?
+import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
+import type { Ip } from '../../src/net/ip.ts';
+import { findLink } from '../../src/netlink/rtnl/link.ts';
+import { addRoute, listRoutes, type Route, removeRoute } from '../../src/netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+
+/** linux/rtnetlink.h */
+const RT_TABLE_MAIN = 254;
+
+/** Default routes of the main table, through a socket in the container's namespace that opens when it is needed. */
+export function containerRoutes(socket: () => NetlinkSocket): ContainerRoutes {
+  return {
+    familiesWithDefault(_netns, ifnames) {
+      const routes = defaultsOf(socket(), ifnames);
+      return ([4, 6] as const).filter(family => routes.some(({ dst }) => dst.ip.family === family));
+    },
+    removeDefaults(_netns, ifnames, families) {
+      for (const route of defaultsOf(socket(), ifnames)) {
+        if (families.includes(route.dst.ip.family)) removeRoute(socket(), route);
+      }
+    },
+    addDefaults(_netns, ifname, gateways) {
+      const link = findLink(socket(), ifname);
+      if (link === undefined)
+        throw new Error(`Cannot add a default route to "${ifname}": there is no such interface`);
+      for (const gateway of gateways)
+        addRoute(socket(), { dst: ANY[gateway.family], gateway, oif: link.index });
+    },
+  };
+}
+
+const ANY: Readonly<Record<Family, Route['dst']>> = {
+  4: { ip: { family: 4, value: 0n } satisfies Ip, prefix: 0 },
+  6: { ip: { family: 6, value: 0n } satisfies Ip, prefix: 0 },
+};
+
+/** IPv6 makes one route of those that have the same metric: each way that leaves by the interfaces is one here. */
+function defaultsOf(socket: NetlinkSocket, ifnames: readonly string[]): Route[] {
+  const indexes = ifnames.flatMap(name => findLink(socket, name)?.index ?? []);
+  const defaults = listRoutes(socket).filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN);
+  return defaults.flatMap(route => {
+    const { ways, ...rest } = route;
+    if (ways === undefined) return indexes.includes(route.oif) ? [route] : [];
+    const own = ways.filter(({ oif }) => indexes.includes(oif));
+    if (own.length === ways.length) return [route];
+    return own.map(({ oif, gateway }) => ({ ...rest, oif, gateway }));
+  });
+}

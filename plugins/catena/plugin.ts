@@ -1,0 +1,48 @@
+// What does the delegate runner do for each verb?
+import { parseResult } from '../../src/cni/result.ts';
+import { addPod } from '../../src/delegate/add.ts';
+import { checkPod, runnerStatus } from '../../src/delegate/check.ts';
+import { deletePod } from '../../src/delegate/delete.ts';
+import { collectPods } from '../../src/delegate/garbage.ts';
+import type { Pod } from '../../src/delegate/options.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { CatenaConf, RUNNER } from './config.ts';
+import { keyOf, withRunner } from './runner.ts';
+
+/** Gives a container all of its networks: the default one, and any number of further ones, each a chain of its own. */
+export const catena = definePlugin({
+  name: RUNNER,
+  config: CatenaConf,
+  netns: 'required',
+
+  add(call) {
+    return withRunner(call, async runner => {
+      const result = await addPod(runner, podOf(call));
+      return parseResult(result, call.version, 'result of the default network');
+    });
+  },
+
+  check(call) {
+    return withRunner(call, runner => checkPod(runner, keyOf(call), call.env.netns));
+  },
+
+  del(call) {
+    return withRunner(call, runner => deletePod(runner, keyOf(call), call.env.netns));
+  },
+
+  async gc(call) {
+    const { validAttachments: valid } = call;
+    // Without a list nothing can be told from garbage.
+    if (valid === undefined) return;
+    await withRunner(call, runner => collectPods(runner, valid));
+  },
+
+  status(call) {
+    return withRunner(call, runnerStatus);
+  },
+});
+
+function podOf({ env, args, conf }: Call<CatenaConf>): Pod {
+  const { containerId, netns, ifname } = env;
+  return { containerId, netns, ifname, args, capabilityArgs: conf.runtimeConfig ?? {} };
+}

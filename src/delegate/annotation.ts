@@ -1,0 +1,70 @@
+// Which networks does an annotation of a pod ask for? (Multi-network specification 1.3, section 4.1)
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { findIfnameProblem } from '../net/ifname.ts';
+import { parseSelection, type Selection, selectByName } from './selection.ts';
+
+/** Further networks of a pod. */
+export const NETWORKS_ANNOTATION = 'k8s.v1.cni.cncf.io/networks';
+
+/** The network that takes the place of the default one. */
+export const DEFAULT_NETWORK_ANNOTATION = 'v1.multus-cni.io/default-network';
+
+/** A label of DNS. */
+const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+/** Name of an object of Kubernetes, or of a network on disk, which may be more. */
+const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
+
+/**
+ * Both grammars: `[namespace/]name[@interface],…`, and an array of JSON objects. Empty text asks for none.
+ * @param what names the text in the error (`annotation "k8s.v1.cni.cncf.io/networks"`)
+ * @throws CniError 7 (6 for broken JSON) naming the element
+ */
+export function parseSelections(text: string, what: string): Selection[] {
+  if (/[[{"]/.test(text)) return parseJson(text, what);
+  return text
+    .split(',')
+    .map(item => item.trim())
+    .filter(item => item !== '')
+    .map(item => parseShort(item, what));
+}
+
+function parseJson(text: string, what: string): Selection[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new CniError(ErrorCode.decodingFailure, `Cannot decode ${what}: ${(cause as Error).message}`, {
+      details: text,
+      cause,
+    });
+  }
+  if (!Array.isArray(value)) {
+    throw new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: expected an array of objects`, {
+      details: text,
+    });
+  }
+  return value.map((one, i) => parseSelection(one, `element ${i} of ${what}`));
+}
+
+function parseShort(item: string, what: string): Selection {
+  const [place = '', ifname, ...moreIfnames] = item.split('@');
+  const parts = place.split('/');
+  const name = parts.at(-1) ?? '';
+  const namespace = parts.length > 1 ? parts[0] : undefined;
+  const problem =
+    moreIfnames.length || parts.length > 2
+      ? 'expected [namespace/]name[@interface]'
+      : (findNameProblem(namespace, name) ?? (ifname === undefined ? undefined : findIfnameProblem(ifname)));
+  if (problem !== undefined) {
+    throw new CniError(ErrorCode.invalidConfig, `Cannot use ${JSON.stringify(item)} of ${what}: ${problem}`);
+  }
+  return selectByName(name, namespace, ifname);
+}
+
+function findNameProblem(namespace: string | undefined, name: string): string | undefined {
+  if (namespace !== undefined && !NAMESPACE.test(namespace)) {
+    return `namespace ${JSON.stringify(namespace)} must hold only small letters, digits and "-"`;
+  }
+  if (NAME.test(name)) return undefined;
+  return `network name ${JSON.stringify(name)} must hold only letters, digits, "_", "." and "-"`;
+}

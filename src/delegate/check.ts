@@ -1,0 +1,65 @@
+// Does every network of a pod still stand, and could another pod be attached?
+import { joinErrors } from '../chain/link-errors.ts';
+import { checkNetwork, networkStatus } from '../chain/run.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { atLeast, SINCE } from '../cni/version.ts';
+import { resolveNetwork } from './plan.ts';
+import { type PodKey, readRecord, recall } from './record.ts';
+import { type Runner, refuseUnready } from './runner.ts';
+import { listConfigured } from './wanted.ts';
+
+/**
+ * Asks every network on record, each with what its own ADD had. Networks of a version that has no CHECK are passed by.
+ * @throws CniError 3 when nothing is on record; of the network that objects, or one that joins several
+ */
+export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
+  const record = readRecord(runner.recordDir, key);
+  if (record === undefined) {
+    const { ifname, containerId, network } = key;
+    throw new CniError(
+      ErrorCode.unknownContainer,
+      `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is on record in "${runner.recordDir}"`,
+    );
+  }
+  const errors: unknown[] = [];
+  for (const network of record.networks) {
+    try {
+      const { list, attachment } = recall(record, network, netns);
+      if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runner.runtime);
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length)
+    throw joinErrors(`Cannot confirm the networks of container "${key.containerId}"`, errors);
+}
+
+/**
+ * Asks every network that the configuration names whether it could serve an ADD.
+ * @throws CniError 50 when the default network is not ready; of the network that could not, or one that joins several
+ */
+export async function runnerStatus(runner: Runner): Promise<void> {
+  const { options, runtime } = runner;
+  refuseUnready(options, ErrorCode.unavailable);
+  const errors: unknown[] = [];
+  for (const [index, wanted] of listConfigured(options).entries()) {
+    try {
+      const { list } = await resolveNetwork(options, wanted, index);
+      await networkStatus(list, runtime);
+    } catch (error) {
+      errors.push(asStatus(error));
+    }
+  }
+  if (errors.length) throw joinErrors(`Cannot serve network "${options.network}"`, errors);
+}
+
+/** STATUS has a code of its own for what ADD calls "try again later". */
+function asStatus(error: unknown): unknown {
+  if (!(error instanceof CniError && error.code === ErrorCode.tryAgainLater)) return error;
+  const { message, details, link } = error;
+  return new CniError(ErrorCode.unavailable, message, {
+    ...(details === undefined ? {} : { details }),
+    ...(link ? { link } : {}),
+    cause: error,
+  });
+}

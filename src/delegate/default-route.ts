@@ -1,0 +1,121 @@
+// Which of a pod's networks has the default route?
+
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { convertResult, parseResult, type Result, resultVersionOf } from '../cni/result.ts';
+import { CURRENT_VERSION } from '../cni/version.ts';
+import { findCidr } from '../net/cidr.ts';
+import { findIp, type Ip, renderIp } from '../net/ip.ts';
+import type { RunnerOptions } from './options.ts';
+import type { PlannedNetwork } from './plan.ts';
+
+/** Address family by number. */
+export type Family = 4 | 6;
+
+/** Default routes of a container, as far as the runner changes them. */
+export interface ContainerRoutes {
+  /** Families in which a default route leaves by one of the interfaces. */
+  familiesWithDefault(netns: string, ifnames: readonly string[]): readonly Family[];
+  /** Removes the default routes of the families that leave by one of the interfaces. */
+  removeDefaults(netns: string, ifnames: readonly string[], families: readonly Family[]): void;
+  /** Adds a default route by each gateway. */
+  addDefaults(netns: string, ifname: string, gateways: readonly Ip[]): void;
+}
+
+/** What becomes of the default routes of one network after its ADD. */
+export interface RouteTask {
+  /** Families whose default routes it must not have. */
+  readonly remove: readonly Family[];
+  /** Gateways of the default routes that it gets. */
+  readonly add: readonly Ip[];
+}
+
+const FAMILIES: readonly Family[] = [4, 6];
+
+/** Keeps count of who has the default route while the networks of one pod are attached, in order. */
+export class DefaultRoutes {
+  /** Index of the network that a request or the configuration chose. */
+  readonly #chosen: Readonly<Record<Family, number | undefined>>;
+  readonly #networks: readonly PlannedNetwork[];
+  #found: Record<Family, number | undefined> = { 4: undefined, 6: undefined };
+
+  /** @throws CniError 7 when two networks are asked to have it */
+  constructor(networks: readonly PlannedNetwork[], wanted: RunnerOptions['defaultRoute']) {
+    this.#networks = networks;
+    this.#chosen = { 4: chosenFor(4, networks, wanted), 6: chosenFor(6, networks, wanted) };
+  }
+
+  /** True when there is nothing to do for any network: one alone, of which nothing is asked. */
+  get isIdle(): boolean {
+    return this.#networks.length < 2 && gatewaysOf(this.#networks[0]).length === 0;
+  }
+
+  /** What is to be done once a network is attached, given the families in which it has a default route by now. */
+  after(index: number, present: readonly Family[]): RouteTask {
+    const add = gatewaysOf(this.#networks[index]);
+    for (const family of FAMILIES) {
+      if (present.includes(family)) this.#found[family] ??= index;
+    }
+    const remove = FAMILIES.filter(family => {
+      const isReplaced = add.some(ip => ip.family === family);
+      const owner = this.#chosen[family] ?? this.#found[family];
+      return isReplaced || (present.includes(family) && owner !== index);
+    });
+    return { remove, add };
+  }
+}
+
+/** The result without default routes of the families, and with those by the gateways. */
+export function editRoutes(result: JsonObject, { remove, add }: RouteTask): JsonObject {
+  if (!remove.length && !add.length) return result;
+  const version = resultVersionOf(result, CURRENT_VERSION);
+  const { routes = [], ...rest }: Result = parseResult(result, version);
+  const kept = routes.filter(({ dst }) => {
+    const cidr = findCidr(dst);
+    return cidr === undefined || cidr.prefix > 0 || !remove.includes(cidr.ip.family);
+  });
+  const added = add.map(ip => ({ dst: ip.family === 4 ? '0.0.0.0/0' : '::/0', gw: renderIp(ip) }));
+  const edited = [...kept, ...added];
+  const raised = { ...rest, ...(edited.length ? { routes: edited } : {}), cniVersion: CURRENT_VERSION };
+  return convertResult(raised, version);
+}
+
+/** Interfaces of the container that a result names, the attachment's own included. */
+export function interfacesOf(result: JsonObject, { ifname, netns }: PlannedNetwork['attachment']): string[] {
+  const { interfaces } = result;
+  const named = Array.isArray(interfaces)
+    ? interfaces.filter(isObject).filter(one => one.sandbox === netns && typeof one.name === 'string')
+    : [];
+  return [...new Set([ifname, ...named.map(one => String(one.name))])];
+}
+
+function gatewaysOf(network: PlannedNetwork | undefined): Ip[] {
+  return (network?.selection.defaultRoute ?? []).flatMap(text => findIp(text) ?? []);
+}
+
+/** Requests of the pod go before the configuration; an empty list of gateways is a request for both families. */
+function chosenFor(
+  family: Family,
+  networks: readonly PlannedNetwork[],
+  wanted: RunnerOptions['defaultRoute'],
+): number | undefined {
+  const asked = networks.flatMap((network, index) => {
+    const { defaultRoute } = network.selection;
+    if (defaultRoute === undefined) return [];
+    return !defaultRoute.length || gatewaysOf(network).some(ip => ip.family === family) ? [index] : [];
+  });
+  if (asked.length > 1) {
+    const names = asked.map(index => JSON.stringify(networks[index]?.label)).join(' and ');
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot give the IPv${family} default route to networks ${names}: one only may have it`,
+    );
+  }
+  if (asked.length) return asked[0];
+  const name = wanted[family];
+  if (name === undefined) return undefined;
+  const index = networks.findIndex(
+    ({ attachment, label, list }) => attachment.ifname === name || list.name === name || label === name,
+  );
+  return index < 0 ? undefined : index;
+}

@@ -1,0 +1,69 @@
+// Which network does a name or a path mean?
+import { statSync } from 'node:fs';
+import type { Conflist } from '../chain/conflist.ts';
+import { listNetworks, loadFile, loadNetwork } from '../chain/load.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { parseObject } from '../cni/json.ts';
+import { findDefinition, type NetworkDefinition } from './definition-file.ts';
+import { makeNetwork } from './network.ts';
+
+/** Where networks are looked for. */
+export interface NetworkPlaces {
+  /** Directory of configurations. */
+  readonly confDir: string;
+  /** Directory of NetworkAttachmentDefinitions; none is looked at when undefined. */
+  readonly definitionsDir: string | undefined;
+  /** Asks for a definition elsewhere, before the directories are looked at. */
+  readonly fetchDefinition?: (namespace: string, name: string) => Promise<NetworkDefinition | undefined>;
+  /** Version for a definition whose configuration names none. */
+  readonly cniVersion: string;
+}
+
+/** A network, and what people call it. */
+export interface FoundNetwork {
+  /** `namespace/name` of a definition, else the network's own name. */
+  readonly label: string;
+  readonly list: Conflist;
+}
+
+/**
+ * The network of that name: the configuration in its definition, else the one of that name in the directory
+ * (multi-network specification 1.3, section 3.4.1).
+ * @throws CniError 7 when there is none, or it is broken
+ */
+export async function findNetwork(
+  places: NetworkPlaces,
+  namespace: string,
+  name: string,
+): Promise<FoundNetwork> {
+  const definition =
+    (await places.fetchDefinition?.(namespace, name)) ??
+    (places.definitionsDir === undefined
+      ? undefined
+      : await findDefinition(places.definitionsDir, namespace, name));
+  if (definition === undefined) return { label: name, list: loadNetwork(places.confDir, name) };
+  const label = `${definition.namespace ?? namespace}/${name}`;
+  if (definition.config.trim() === '') return { label, list: loadNetwork(places.confDir, name) };
+  const what = `configuration of NetworkAttachmentDefinition "${label}"`;
+  const config = parseObject(definition.config, what);
+  return { label, list: makeNetwork(config, { name, cniVersion: places.cniVersion }, what) };
+}
+
+/**
+ * The network that a path means: of that file, or the first usable one of that directory.
+ * @throws CniError 5, 6 and 7 as the file is broken; 11 when a directory holds none yet
+ */
+export function loadPath(path: string): FoundNetwork {
+  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return labelled(loadFile(path));
+  const { networks, diagnostics } = listNetworks(path);
+  const [first] = networks;
+  if (first) return labelled(first.list);
+  const details = diagnostics.map(({ error }) => error.message).join('; ');
+  throw new CniError(ErrorCode.tryAgainLater, `Cannot find a network in "${path}": it holds none`, {
+    details,
+  });
+}
+
+function labelled(list: Conflist): FoundNetwork {
+  return { label: list.name, list };
+}

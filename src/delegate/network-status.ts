@@ -1,0 +1,76 @@
+// How is it told which networks a pod got? (Multi-network specification 1.3, section 5)
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { parseResult, type ResultDns, type ResultInterface } from '../cni/result.ts';
+import { CURRENT_VERSION } from '../cni/version.ts';
+import { findCidr } from '../net/cidr.ts';
+import { renderIp } from '../net/ip.ts';
+import type { PlannedNetwork } from './plan.ts';
+
+/** One element of the annotation `k8s.v1.cni.cncf.io/network-status`. */
+export interface NetworkStatus {
+  readonly name: string;
+  readonly interface?: string;
+  /** Without prefix length, as everybody has come to expect. */
+  readonly ips?: readonly string[];
+  readonly mac?: string;
+  /** Bytes. */
+  readonly mtu?: number;
+  /** Exactly one network of a pod is the default one. */
+  readonly default?: true;
+  readonly dns: ResultDns;
+  /** Gateways of its default routes. */
+  readonly gateway?: readonly string[];
+  readonly 'device-info'?: JsonObject;
+}
+
+/**
+ * What a network's result says of the interface in the container. A result without interfaces has an entry as well.
+ * @param isDefault the pod's default network
+ */
+export function statusOf(
+  { label, attachment }: Pick<PlannedNetwork, 'label' | 'attachment'>,
+  result: JsonObject,
+  isDefault: boolean,
+): NetworkStatus {
+  const { interfaces = [], ips = [], routes = [], dns = {} } = parseResult(result, CURRENT_VERSION);
+  const index = indexOfInterface(interfaces, attachment);
+  const own = interfaces[index];
+  const addresses = ips
+    .filter(
+      ip => ip.interface === undefined || ip.interface < 0 || ip.interface === index || own === undefined,
+    )
+    .flatMap(({ address }) => findCidr(address) ?? [])
+    .map(({ ip }) => renderIp(ip));
+  const gateway = routes.flatMap(({ dst, gw }) => (gw && findCidr(dst)?.prefix === 0 ? [gw] : []));
+  const name = own?.name ?? (addresses.length ? attachment.ifname : undefined);
+  return {
+    name: label,
+    ...(name === undefined ? {} : { interface: name }),
+    ...(addresses.length ? { ips: addresses } : {}),
+    ...(own?.mac ? { mac: own.mac } : {}),
+    ...(own?.mtu ? { mtu: own.mtu } : {}),
+    ...(isDefault ? { default: true as const } : {}),
+    dns,
+    ...(gateway.length ? { gateway } : {}),
+    ...deviceInfoOf(own),
+  };
+}
+
+/** The attachment's own interface, else the only one in the container, else the last one there. */
+function indexOfInterface(
+  interfaces: readonly ResultInterface[],
+  { ifname, netns }: PlannedNetwork['attachment'],
+): number {
+  const inside = interfaces.map(({ sandbox }) => sandbox !== undefined && sandbox !== '');
+  const own = interfaces.findIndex(
+    ({ name, sandbox }, i) => name === ifname && (sandbox === netns || inside[i]),
+  );
+  return own >= 0 ? own : inside.lastIndexOf(true);
+}
+
+function deviceInfoOf(one: ResultInterface | undefined): { 'device-info'?: JsonObject } {
+  const { pciID, socketPath } = isObject(one) ? one : {};
+  if (pciID) return { 'device-info': { type: 'pci', version: '1.1.0', pci: { 'pci-address': pciID } } };
+  if (!socketPath) return {};
+  return { 'device-info': { type: 'vhost-user', version: '1.1.0', 'vhost-user': { path: socketPath } } };
+}

@@ -1,0 +1,173 @@
+// What is each network of a pod called with?
+import type { Conflist } from '../chain/conflist.ts';
+import type { Attachment } from '../chain/runtime.ts';
+import type { CniArgs } from '../cni/cni-args.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { type FoundNetwork, findNetwork, loadPath } from './find-network.ts';
+import { inject, makeNetwork, refuseRecursion } from './network.ts';
+import type { Pod, RunnerOptions } from './options.ts';
+import type { Selection } from './selection.ts';
+import { NETWORKS_ARG, type Wanted } from './wanted.ts';
+
+/** One network of a pod, ready to be called. */
+export interface PlannedNetwork {
+  /** What people call it: `namespace/name` of its definition, else its name. */
+  readonly label: string;
+  readonly list: Conflist;
+  readonly attachment: Attachment;
+  readonly selection: Selection;
+}
+
+/** Arguments that are for one interface only. */
+const FOR_ONE = ['IP', 'MAC', 'GATEWAY'];
+
+/**
+ * Resolves what is wanted. Nothing is touched, so that a mistake in the last network leaves nothing to undo.
+ * @throws CniError 7 (a network or capability that is not there, names that collide), 11 (the default network has no
+ *   configuration yet)
+ */
+export async function planNetworks(
+  options: RunnerOptions,
+  pod: Pod,
+  wanted: readonly Wanted[],
+): Promise<PlannedNetwork[]> {
+  const ifnames = nameInterfaces(options, pod, wanted);
+  const planned: PlannedNetwork[] = [];
+  for (const [index, one] of wanted.entries()) {
+    const { selection } = one;
+    const { label, list: found } = await resolveNetwork(options, one, index);
+    const list = inject(found, selection);
+    refuseMissingCapability(list, selection);
+    const attachment = {
+      containerId: pod.containerId,
+      netns: pod.netns,
+      ifname: ifnames[index] as string,
+      args: argsFor(pod, selection, index),
+      capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
+    };
+    planned.push({ label, list, attachment, selection });
+  }
+  return planned;
+}
+
+/**
+ * The network that is meant.
+ * @param index 0 is the default network, whose file may still be on its way
+ * @throws CniError as {@link planNetworks}
+ */
+export async function resolveNetwork(
+  options: RunnerOptions,
+  { selection, namespace }: Wanted,
+  index: number,
+): Promise<FoundNetwork> {
+  const found = await find(options, selection, namespace, index);
+  refuseRecursion(found.list, options.ownTypes);
+  return found;
+}
+
+async function find(
+  { places, network, version }: RunnerOptions,
+  { config, name }: Selection,
+  namespace: string,
+  index: number,
+): Promise<FoundNetwork> {
+  if (config !== undefined) {
+    const missing = { name: name || (index === 0 ? network : `${network}-${index}`), cniVersion: version };
+    const list = makeNetwork(config, missing, `delegate ${index} of network "${network}"`);
+    return { label: list.name, list };
+  }
+  if (name.includes('/')) return loadPath(name);
+  try {
+    return await findNetwork(places, namespace, name);
+  } catch (error) {
+    const absent = error instanceof CniError && error.message.startsWith('Cannot find network');
+    if (!absent || index > 0) throw error;
+    const { message, details } = error;
+    throw new CniError(ErrorCode.tryAgainLater, message, { ...(details ? { details } : {}), cause: error });
+  }
+}
+
+/** The runtime names the default network's interface, selections name theirs, and the others are numbered. */
+function nameInterfaces(
+  { interfacePrefix }: RunnerOptions,
+  pod: Pod,
+  wanted: readonly Wanted[],
+): readonly string[] {
+  const asked = wanted.map(({ selection }, i) => (i === 0 ? pod.ifname : selection.ifname));
+  const first = wanted[0]?.selection;
+  if (first?.ifname !== undefined && first.ifname !== pod.ifname) {
+    throw invalid(
+      `Cannot name the interface of the default network "${first.ifname}": the runtime calls it "${pod.ifname}"`,
+    );
+  }
+  const taken = new Set<string>();
+  for (const name of asked) {
+    if (name === undefined) continue;
+    if (taken.has(name)) throw invalid(`Cannot name two interfaces "${name}": names must differ`);
+    taken.add(name);
+  }
+  return asked.map((name, index) => {
+    if (name !== undefined) return name;
+    let number = index;
+    while (taken.has(`${interfacePrefix}${number}`)) number++;
+    const free = `${interfacePrefix}${number}`;
+    taken.add(free);
+    return free;
+  });
+}
+
+/** Addresses that the runtime names are the default network's: a second interface cannot have them too. */
+function argsFor({ args }: Pod, { capabilityArgs }: Selection, index: number): CniArgs {
+  const { ips, mac } = capabilityArgs as { ips?: readonly string[]; mac?: string };
+  const own: CniArgs = [
+    ...(mac === undefined ? [] : [['MAC', mac] as const]),
+    ...(ips === undefined ? [] : [['IP', ips.join(',')] as const]),
+  ];
+  const replaced = own.map(([key]) => key);
+  const passed = args.filter(
+    ([key]) => key !== NETWORKS_ARG && !replaced.includes(key) && (index === 0 || !FOR_ONE.includes(key)),
+  );
+  // Plugins refuse arguments that they do not know, unless told otherwise.
+  const lenient = !own.length || passed.some(([key]) => key === 'IgnoreUnknown');
+  return [...(lenient ? [] : [['IgnoreUnknown', '1'] as const]), ...passed, ...own];
+}
+
+function capabilityArgsFor(
+  { runtimeConfigFor }: RunnerOptions,
+  pod: Pod,
+  { capabilityArgs, deviceId, getsRuntimeConfig }: Selection,
+  { index, list }: { index: number; list: Conflist },
+): JsonObject {
+  const isNamed = Array.isArray(runtimeConfigFor) && runtimeConfigFor.includes(list.name);
+  const gets = getsRuntimeConfig ?? (index === 0 || runtimeConfigFor === 'all' || isNamed);
+  return {
+    ...(gets ? pod.capabilityArgs : {}),
+    ...capabilityArgs,
+    ...(deviceId === undefined ? {} : { deviceID: deviceId }),
+  };
+}
+
+/** Capabilities that a plugin may also learn of by CNI_ARGS: whether it did, the result shows. */
+const ALSO_BY_ARGS = ['ips', 'mac'];
+
+/** True when some link of the network takes the capability. */
+export function advertises(list: Conflist, capability: string): boolean {
+  return list.plugins.some(({ capabilities }) => capabilities[capability] === true);
+}
+
+function refuseMissingCapability(list: Conflist, { capabilityArgs }: Selection): void {
+  const missing = Object.keys(capabilityArgs).find(
+    key => !ALSO_BY_ARGS.includes(key) && !advertises(list, key),
+  );
+  if (missing === undefined) return;
+  const types = list.plugins.map(({ type }) => `"${type}"`).join(', ');
+  throw invalid(
+    `Cannot give ${JSON.stringify(missing)} to network "${list.name}": none of its plugins (${types}) has that capability`,
+    JSON.stringify(capabilityArgs[missing]),
+  );
+}
+
+function invalid(message: string, details?: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, message, details === undefined ? {} : { details });
+}

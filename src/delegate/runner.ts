@@ -1,0 +1,38 @@
+// What does every verb of the delegate runner work with?
+import { existsSync } from 'node:fs';
+import type { Runtime } from '../chain/runtime.ts';
+import { CniError } from '../cni/errors.ts';
+import type { LogFields } from '../log.ts';
+import type { ContainerRoutes } from './default-route.ts';
+import type { NetworkStatus } from './network-status.ts';
+import type { Pod, RunnerOptions } from './options.ts';
+
+/** A delegate runner: its configuration, and its hands. */
+export interface Runner {
+  readonly options: RunnerOptions;
+  /** How delegates are run. Their result cache is not the one of the runtime that calls us. */
+  readonly runtime: Runtime & { readonly cacheDir: string };
+  /** Directory of the records. */
+  readonly recordDir: string;
+  /** Result cache of the runtime that calls us, which may run the same networks itself. */
+  readonly callerCacheDir: string;
+  readonly routes: ContainerRoutes;
+  /** Tells what did not keep a verb from going on. */
+  warn(message: string, fields?: LogFields): void;
+  /** Annotations of a pod, where the runtime does not pass them. */
+  readonly fetchAnnotations?: (pod: Pod) => Promise<Readonly<Record<string, string>> | undefined>;
+  /** Tells the world which networks a pod got; a failure makes ADD fail. */
+  readonly publish?: (pod: Pod, status: readonly NetworkStatus[]) => Promise<void>;
+}
+
+/**
+ * Refuses to go on while the default network is not ready.
+ * @throws CniError with the code
+ */
+export function refuseUnready({ readinessFile }: RunnerOptions, code: number): void {
+  if (readinessFile === undefined || existsSync(readinessFile)) return;
+  throw new CniError(
+    code,
+    `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
+  );
+}

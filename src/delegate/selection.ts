@@ -1,0 +1,149 @@
+// What may be said about one network that a container is to have? (Multi-network specification 1.3, section 4.1)
+import * as z from 'zod/mini';
+import { Bandwidth, PortMapping } from '../cni/capabilities.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { decode, type JsonObject } from '../cni/json.ts';
+import { findCidr } from '../net/cidr.ts';
+import { findIfnameProblem } from '../net/ifname.ts';
+import { findIp } from '../net/ip.ts';
+
+/** An element of the annotation `k8s.v1.cni.cncf.io/networks`, and of "networks" and "delegates" of the configuration. */
+export const NetworkSelection = z.looseObject({
+  /** Name of the network: of its NetworkAttachmentDefinition, or of its file in `confDir`. */
+  name: z.optional(z.string()),
+  /** Namespace of the definition; the pod's unless given. */
+  namespace: z.optional(z.string()),
+  /** The network's configuration itself, instead of a name: of a plugin or a list. */
+  config: z.optional(z.looseObject({})),
+  /** Name of the interface in the container. */
+  interface: z.optional(z.string()),
+  /** The same as `interface`. */
+  ifname: z.optional(z.string()),
+  /** What `interface` was called once. */
+  interfaceRequest: z.optional(z.string()),
+  /** Addresses, with or without prefix length; the capability `ips` and `IP` of CNI_ARGS. */
+  ips: z.optional(z.array(z.string().check(z.refine(isAddress, 'must be an address')))),
+  /** Hardware address of six bytes; the capability `mac` and `MAC` of CNI_ARGS. */
+  mac: z.optional(
+    z
+      .string()
+      .check(z.regex(/^$|^([0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}$/, 'must be six bytes in hexadecimal')),
+  ),
+  /** GUID of eight bytes; the capability `infinibandGUID`. */
+  'infiniband-guid': z.optional(
+    z
+      .string()
+      .check(z.regex(/^$|^([0-9a-fA-F]{2}[:-]){7}[0-9a-fA-F]{2}$/, 'must be eight bytes in hexadecimal')),
+  ),
+  /** Ports of the host that lead here; the capability `portMappings`. */
+  portMappings: z.optional(z.array(PortMapping)),
+  /** Limits; the capability `bandwidth`. */
+  bandwidth: z.optional(Bandwidth),
+  /** This network has the container's default route: by these gateways, or when empty by what it sets itself. */
+  'default-route': z.optional(
+    z.array(z.string().check(z.refine(text => findIp(text) !== undefined, 'must be an address'))),
+  ),
+  /** Goes into `args.cni` of every plugin. */
+  'cni-args': z.optional(z.looseObject({})),
+  /** Device to use; goes into the configuration as `deviceID` and `pciBusID`, and is the capability `deviceID`. */
+  deviceID: z.optional(z.string()),
+  /** Claim of addresses; not supported. */
+  'ipam-claim-reference': z.optional(z.string()),
+  /** What the runtime offers (`runtimeConfig`) reaches this network: true for the default network, else false. */
+  runtimeConfig: z.optional(z.boolean()),
+});
+export type NetworkSelection = z.output<typeof NetworkSelection>;
+
+/** A network that a container is to have, with what is asked of it. */
+export interface Selection {
+  /** Empty when `config` is given and has none. */
+  readonly name: string;
+  readonly namespace: string | undefined;
+  readonly config: JsonObject | undefined;
+  readonly ifname: string | undefined;
+  /** What is asked of the plugins, by capability. */
+  readonly capabilityArgs: JsonObject;
+  /** Gateways of the default route; empty for those that the network sets itself. */
+  readonly defaultRoute: readonly string[] | undefined;
+  readonly cniArgs: JsonObject | undefined;
+  readonly deviceId: string | undefined;
+  readonly getsRuntimeConfig: boolean | undefined;
+}
+
+/**
+ * Reads one selection, as JSON has it.
+ * @param what names its place in the error
+ * @throws CniError 7 naming the member
+ */
+export function parseSelection(value: unknown, what: string): Selection {
+  const known = decode(NetworkSelection, value, what);
+  const ifname = known.interface || known.ifname || known.interfaceRequest || undefined;
+  const problem = findProblem(known, ifname);
+  if (problem !== undefined) throw new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: ${problem}`);
+  return {
+    name: known.name ?? '',
+    namespace: known.namespace || undefined,
+    config: known.config,
+    ifname,
+    capabilityArgs: capabilityArgsOf(known),
+    defaultRoute: known['default-route'],
+    cniArgs: known['cni-args'],
+    deviceId: known.deviceID || undefined,
+    getsRuntimeConfig: known.runtimeConfig,
+  };
+}
+
+/** A network by name, of which nothing is asked. */
+export function selectByName(name: string, namespace?: string, ifname?: string): Selection {
+  return {
+    ...NOTHING_ASKED,
+    name,
+    namespace,
+    ifname,
+  };
+}
+
+/** A network by its configuration, of which nothing is asked. */
+export function selectByConfig(config: JsonObject): Selection {
+  return { ...NOTHING_ASKED, name: '', config };
+}
+
+const NOTHING_ASKED = {
+  namespace: undefined,
+  config: undefined,
+  ifname: undefined,
+  capabilityArgs: {},
+  defaultRoute: undefined,
+  cniArgs: undefined,
+  deviceId: undefined,
+  getsRuntimeConfig: undefined,
+} as const;
+
+function findProblem(known: NetworkSelection, ifname: string | undefined): string | undefined {
+  if (!known.name && known.config === undefined) return 'it has no "name"';
+  if (known['ipam-claim-reference']) {
+    return `"ipam-claim-reference" ${JSON.stringify(known['ipam-claim-reference'])} is not supported`;
+  }
+  const { ingressRate, ingressBurst, egressRate, egressBurst } = known.bandwidth ?? {};
+  if ((ingressBurst && !ingressRate) || (egressBurst && !egressRate)) {
+    return `"bandwidth" has a burst without its rate, found ${JSON.stringify(known.bandwidth)}`;
+  }
+  const ifnameProblem = ifname && findIfnameProblem(ifname);
+  return ifnameProblem ? `interface name ${JSON.stringify(ifname)}: ${ifnameProblem}` : undefined;
+}
+
+function capabilityArgsOf(known: NetworkSelection): JsonObject {
+  const { ips, mac, portMappings, bandwidth } = known;
+  const guid = known['infiniband-guid'];
+  return {
+    ...(ips?.length ? { ips } : {}),
+    ...(mac ? { mac } : {}),
+    ...(guid ? { infinibandGUID: guid } : {}),
+    ...(portMappings?.length ? { portMappings } : {}),
+    ...(bandwidth ? { bandwidth } : {}),
+  };
+}
+
+function isAddress(text: string): boolean {
+  return findIp(text) !== undefined || findCidr(text) !== undefined;
+}

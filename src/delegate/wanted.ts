@@ -1,0 +1,121 @@
+// Which networks is a pod to have, in which order, and who says so?
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isObject } from '../cni/json.ts';
+import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, parseSelections } from './annotation.ts';
+import { argOf, namespaceOf, type Pod, type RunnerOptions } from './options.ts';
+import { type Selection, selectByName } from './selection.ts';
+
+/** A network that is wanted. */
+export interface Wanted {
+  readonly selection: Selection;
+  /** Namespace of its definition. */
+  readonly namespace: string;
+}
+
+/** The capability under which containerd and CRI-O pass the annotations of a pod. */
+export const ANNOTATIONS_CAPABILITY = 'io.kubernetes.cri.pod-annotations';
+
+/** The argument in which a caller without annotations may name further networks. */
+export const NETWORKS_ARG = 'CATENA_NETWORKS';
+
+/** Namespace of a container that says nothing of one. */
+const NO_NAMESPACE = 'default';
+
+/** Annotations of the pod, as the runtime passes them. */
+export function annotationsOf(pod: Pod): Readonly<Record<string, string>> {
+  const found = pod.capabilityArgs[ANNOTATIONS_CAPABILITY];
+  if (!isObject(found)) return {};
+  return Object.fromEntries(
+    Object.entries(found).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+  );
+}
+
+/**
+ * The networks of a pod. The first is its default network; then come those of the configuration, of CNI_ARGS and of
+ * the annotation, each in its own order.
+ * @param annotations of the pod
+ * @throws CniError 7 when there is no default network, an annotation is wrong, or a namespace may not be used
+ */
+export function listWanted(
+  options: RunnerOptions,
+  pod: Pod,
+  annotations: Readonly<Record<string, string>> = annotationsOf(pod),
+): Wanted[] {
+  const { policy } = options;
+  const own = namespaceOf(pod) ?? NO_NAMESPACE;
+  const byConfiguration = (selection: Selection): Wanted => ({
+    selection,
+    namespace: selection.namespace ?? policy.definitions,
+  });
+  const byPod =
+    (fallback: string) =>
+    (selection: Selection): Wanted => {
+      const namespace = selection.namespace ?? fallback;
+      refuseForeign(options, own, namespace, selection);
+      return { selection, namespace };
+    };
+
+  const [first, ...others] = configured(options).map(byConfiguration);
+  const replacement = replacementOf(annotations).map(byPod(policy.definitions))[0];
+  const everyPod = policy.system.includes(own) ? [] : options.defaultNetworks;
+  const wanted = [
+    replacement ?? first,
+    ...others,
+    ...everyPod.map(name => byConfiguration(selectByName(name))),
+    ...options.networks.map(byPod(own)),
+    ...parseSelections(argOf(pod, NETWORKS_ARG) ?? '', `"${NETWORKS_ARG}" of CNI_ARGS`).map(byPod(own)),
+    ...parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', annotation(NETWORKS_ANNOTATION)).map(
+      byPod(own),
+    ),
+  ];
+  return wanted.filter(one => one !== undefined);
+}
+
+/**
+ * Networks that the configuration alone names: those that STATUS and GC ask besides what is on record.
+ * @throws CniError 7 when there is no default network
+ */
+export function listConfigured(options: RunnerOptions): Wanted[] {
+  const { policy, defaultNetworks, networks } = options;
+  const selections = [
+    ...configured(options),
+    ...defaultNetworks.map(name => selectByName(name)),
+    ...networks,
+  ];
+  return selections.map(selection => ({
+    selection,
+    namespace: selection.namespace ?? policy.definitions,
+  }));
+}
+
+function configured({ defaultNetwork, delegates, network }: RunnerOptions): readonly Selection[] {
+  const first = defaultNetwork === undefined ? [] : [selectByName(defaultNetwork)];
+  if (first.length + delegates.length > 0) return [...first, ...delegates];
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use network "${network}": it has no default network; set "delegates" or "network"`,
+  );
+}
+
+function replacementOf(annotations: Readonly<Record<string, string>>): Selection[] {
+  const what = annotation(DEFAULT_NETWORK_ANNOTATION);
+  const found = parseSelections(annotations[DEFAULT_NETWORK_ANNOTATION] ?? '', what);
+  if (found.length < 2) return found;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use ${what}: it names ${found.length} networks, not one`,
+  );
+}
+
+function refuseForeign({ policy }: RunnerOptions, own: string, namespace: string, { name }: Selection): void {
+  if (!policy.isolated || namespace === own || policy.global.includes(namespace)) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use network "${namespace}/${name}" in a pod of namespace "${own}": "namespaceIsolation" is set`,
+    { details: `namespaces open to all: ${policy.global.join(', ') || 'none'}` },
+  );
+}
+
+function annotation(name: string): string {
+  return `annotation "${name}"`;
+}
