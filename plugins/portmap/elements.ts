@@ -1,6 +1,6 @@
 // Which elements of the maps make up an attachment?
 import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
-import type { Attachment } from '../../src/cni/attachment.ts';
+import { type Attachment, findOwner } from '../../src/cni/attachment.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
@@ -39,6 +39,12 @@ export type Masquerading = 'none' | 'local' | 'all';
 /** Handle and note of an attachment. */
 export function ownerOf(attachment: Attachment): Owner {
   return filterOwnerOf(attachment);
+}
+
+/** Whether the note of an element names the owner's container, perhaps in another network or by another interface. */
+export function isSameContainer(note: string | undefined, owner: Owner): boolean {
+  const holder = findOwner(note);
+  return holder !== undefined && holder.containerId === findOwner(owner.note)?.containerId;
 }
 
 /** Everything that ADD puts into the kernel for one IP version, but for the addresses that are counted. */

@@ -124,6 +124,11 @@ describeRoot(
         expect(await call(lab, 'ADD', neighbour, { ports: on(53, '10.9.0.1', 'udp'), env })).toMatchObject({
           exitCode: 0,
         });
+        // Another network of the container is told of the same ports.
+        const second = { ...neighbour, id: pod.id };
+        const more = { ports: own, env, network: 'second' };
+        expect(await call(lab, 'ADD', second, more)).toMatchObject({ exitCode: 0 });
+        expect(await call(lab, 'DEL', second, more)).toMatchObject({ exitCode: 0 });
         // The same address again: whoever had it is gone.
         const heir = { ...(await fakePod(lab, 2)) };
         expect(await call(lab, 'ADD', heir, { ports: own, env })).toMatchObject({ exitCode: 0 });

@@ -275,6 +275,25 @@ describeRoot(
       expect((await add(lab, neighbour, free)).exitCode).toBe(0);
     });
 
+    test('ADD leaves a port where another network of the same container has it', async () => {
+      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      await startServer(lab, pod, { protocol: 'tcp', port: 80 });
+      const second = { ...neighbour, id: pod.id };
+      await add(lab, pod, WEB);
+      const before = await elementsOf(lab);
+      expect(await add(lab, second, WEB, { network: 'second' })).toMatchObject({ exitCode: 0 });
+      expect((await elementsOf(lab)).wildcard4).toEqual(before.wildcard4);
+      expect(await check(lab, second, WEB, { network: 'second' })).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await answers(lab, lab.host, 'tcp', BRIDGE.v4)).toBe(true);
+      await del(lab, second, { network: 'second' });
+      expect(await elementsOf(lab)).toEqual(before);
+      await add(lab, second, WEB, { network: 'second' });
+      await del(lab, pod);
+      expect((await elementsOf(lab)).wildcard4).toBeUndefined();
+      await del(lab, second, { network: 'second' });
+      expect(await elementsOf(lab)).toEqual({});
+    });
+
     test('ADD evicts whoever had the address of the pod before', async () => {
       const { lab, pod, neighbour } = await podOnBridge(createLab);
       await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);

@@ -13,8 +13,10 @@ import {
   type Claim,
   type Entry,
   forwardPlace,
+  isSameContainer,
   type Masquerading,
   type Owner,
+  type Place,
   planElements,
 } from '../elements.ts';
 import { type FamilyPlan, type Forward, renderHostPort } from '../plan.ts';
@@ -24,7 +26,7 @@ import { removalOf } from './release.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 export const PortmapCode = {
-  /** Another attachment holds a host port. */
+  /** Another container holds a host port. */
   portTaken: 100,
 } as const;
 
@@ -32,7 +34,7 @@ export const PortmapCode = {
  * Puts everything into the kernel in one transaction: the elements of the plan come, and those go that an earlier ADD of
  * this attachment made, or an attachment that had the pod's address before and was never deleted.
  * @returns claims that went
- * @throws CniError 100 when somebody else holds a host port
+ * @throws CniError 100 when another container holds a host port
  */
 export function claimPorts(
   socket: NetlinkSocket,
@@ -47,14 +49,14 @@ export function claimPorts(
   const attempt = (isSkeletonThere: () => boolean) =>
     commitAfterReading(socket, () => {
       const outdated = [owner, ...findFormerOwners(socket, plans, owner)];
-      refuseTaken(socket, plans, outdated);
+      const shared = findShared(socket, plans, outdated, owner);
       const removals = outdated.map(one => removalOf(socket, one));
       gone = removals.flatMap(({ claims }) => claims);
       const skeleton = isSkeletonThere() ? [] : skeletonChanges(pods);
       return [
         ...skeleton,
         ...removals.flatMap(({ changes }) => changes),
-        ...additions(entries),
+        ...additions(entries.filter(entry => !shared.some(place => isAt(place, entry)))),
         ...countHostIps(socket, forwards, gone),
       ];
     });
@@ -93,18 +95,36 @@ function findFormerOwners(socket: NetlinkSocket, plans: readonly FamilyPlan[], o
   return [...former.values()];
 }
 
-function refuseTaken(socket: NetlinkSocket, plans: readonly FamilyPlan[], outdated: readonly Owner[]): void {
-  const isOurs = (element: Element) => outdated.some(({ note }) => note === element.comment);
+/**
+ * The places that another attachment of the same container has already: a runtime passes its mappings to every network
+ * of a container, and the first keeps them.
+ * @throws CniError 100 when another container holds a host port
+ */
+function findShared(
+  socket: NetlinkSocket,
+  plans: readonly FamilyPlan[],
+  outdated: readonly Owner[],
+  owner: Owner,
+): Place[] {
+  const isOutdated = (element: Element) => outdated.some(({ note }) => note === element.comment);
+  const shared: Place[] = [];
   for (const { family, forwards } of plans) {
     const hostIps = forwards.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
     for (const forward of forwards) {
       for (const rival of rivalsOf(forward, hostIps)) {
-        const { set, key } = forwardPlace(family, rival);
-        const holder = findElement(socket, set, key);
-        if (holder && !isOurs(holder)) throw portTaken(forward, rival, holder);
+        const place = forwardPlace(family, rival);
+        const holder = findElement(socket, place.set, place.key);
+        if (holder === undefined || isOutdated(holder)) continue;
+        if (!isSameContainer(holder.comment, owner)) throw portTaken(forward, rival, holder);
+        shared.push(place);
       }
     }
   }
+  return shared;
+}
+
+function isAt({ set, key }: Place, { set: ownSet, element }: Entry): boolean {
+  return set === ownSet && Bun.deepEquals(key, element.key);
 }
 
 /** The host ports that exclude each other with this one: itself, and the same on all addresses or on any of them. */

@@ -44,8 +44,9 @@ export function refuseRivals(
     for (const forward of forwards) {
       for (const rival of held.filter(one => excludes(one, forward))) {
         const holder = findHolder(rules, rival.chain);
-        // Whoever had the pod's address before is gone.
+        // Whoever had the pod's address before is gone; the container's other networks may be told of the same ports.
         if (holder === undefined || sameAddress(rival.to, pod.ip)) continue;
+        if (holder.containerId === owner.containerId) continue;
         throw new CniError(
           PortmapCode.portTaken,
           `Cannot map host port ${renderHostPort(forward)}: container "${holder.containerId}" of network ` +

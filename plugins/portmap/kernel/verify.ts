@@ -5,9 +5,9 @@ import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import type { Expression } from '../../../src/netlink/nft/expr.ts';
 import { listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { listSets } from '../../../src/netlink/nft/set.ts';
+import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { type Entry, type Masquerading, type Owner, planElements } from '../elements.ts';
+import { type Entry, isSameContainer, type Masquerading, type Owner, planElements } from '../elements.ts';
 import type { FamilyPlan } from '../plan.ts';
 import { ALL_SETS, type ChainPlan, planChains, SETS, TABLE } from '../skeleton.ts';
 
@@ -28,7 +28,7 @@ export function checkPorts(
     ...skeletonProblems(socket, plans),
     ...plans
       .flatMap(plan => planElements(plan, owner, masquerading))
-      .flatMap(entry => elementProblem(socket, entry)),
+      .flatMap(entry => elementProblem(socket, entry, owner)),
     ...plans.flatMap(plan => plan.forwards).flatMap(({ ip }) => (ip ? countProblem(socket, ip) : [])),
   ];
   if (problems.length === 0) return;
@@ -85,12 +85,18 @@ function contains(found: unknown, wanted: unknown): boolean {
   });
 }
 
-function elementProblem(socket: NetlinkSocket, { set, element }: Entry): string[] {
+function elementProblem(socket: NetlinkSocket, { set, element }: Entry, owner: Owner): string[] {
   const found = findElement(socket, set, element.key);
   const name = `{ ${renderFields(element.key)} } of "${set.name}"`;
   if (found === undefined) return [`${name} is missing`];
+  // The first network of a container keeps the ports that were passed to all of them.
+  if (found.comment !== owner.note && isForward(set) && isSameContainer(found.comment, owner)) return [];
   if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'nobody'}"`];
   return isSame(found.data, element.data) ? [] : [`${name} leads elsewhere`];
+}
+
+function isForward(set: NftSet): boolean {
+  return Object.values(SETS).some(({ wildcard, specific }) => set === wildcard || set === specific);
 }
 
 /** The count itself is everybody's business: only that there is one matters here. */
