@@ -12,6 +12,7 @@ import { type Finished, run, TEST_PATH } from './helpers/command.ts';
 import { installTestPackages } from './helpers/debian.ts';
 import { parseJunit, type TestOutcome } from './helpers/junit.ts';
 import { sweepLeftovers } from './helpers/namespace.ts';
+import { needsRuntimes, unpackRuntimes } from './helpers/runtimes.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
 const FILE_DEADLINE_MS = 15 * 60_000;
@@ -42,6 +43,8 @@ finish();
 async function main(): Promise<void> {
   const packages = await installTestPackages();
   if (packages !== undefined) say(packages);
+  const runtimes = testFiles().some(needsRuntimes) ? await unpackRuntimes() : undefined;
+  if (runtimes !== undefined) say(`${runtimes}; tests that need them are skipped`);
   const inNamespaces = await namespacePrefix();
   const built = await check('build', [...BUN, 'plugins/build.ts']);
   const files = testFiles().filter(file => built || !needsExecutables(file));

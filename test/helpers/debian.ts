@@ -43,7 +43,8 @@ function missingPackages(): string[] {
   return Object.keys(PACKAGES).filter(name => !isThere(PACKAGES[name] ?? name));
 }
 
-async function aptGet(...args: string[]): Promise<string | undefined> {
+/** Runs apt-get, which asks nothing; returns what it said last when it failed. */
+export async function aptGet(...args: string[]): Promise<string | undefined> {
   const env = { ...process.env, PATH: TEST_PATH, DEBIAN_FRONTEND: 'noninteractive' };
   let finished: Finished;
   try {

@@ -1,0 +1,128 @@
+// Does Podman run containers on our executables, and is nothing left of them, however they ended?
+import { expect, test } from 'bun:test';
+import { type Machine, withMachine } from '../helpers/machine.ts';
+import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
+import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+
+const PUBLISH = ['--publish', '8080:80', '--publish', '5353:53/udp'];
+const REMOVE = ['rm', '--force', '--time', '0'];
+
+async function withPodman(body: (machine: Machine, podman: Podman) => Promise<void>): Promise<void> {
+  await withMachine(async machine => body(machine, await startPodman(machine)));
+}
+
+describeRoot(
+  'Podman',
+  () => {
+    test('its default list: ports are published, also after a restart, and nothing is left', async () => {
+      await withPodman(async (machine, podman) => {
+        const { lab } = machine;
+        const outside = await lab.outside();
+        const before = await machine.traces();
+        const web = await podman.runContainer('web', ...PUBLISH);
+        const other = await podman.runContainer('other');
+        expect(web.addresses.podman?.v4).toBe('10.88.0.2');
+        expect(await podman.run('exec', 'web', 'ping', '-c', '1', '10.88.0.1')).toContain('0% packet loss');
+        const from = { 'another container': machine.netnsOf(other.pid) };
+        expect(await findUnreachable(lab, { container: machine.netnsOf(web.pid), outside, from })).toEqual(
+          [],
+        );
+        expect(await ping(lab, machine.netnsOf(web.pid), outside.address.v4)).toBe(true);
+
+        await podman.run('restart', '--time', '0', 'web');
+        const restarted = await podman.inspect('web');
+        expect(restarted.pid).not.toBe(web.pid);
+        expect(
+          await findUnreachable(lab, { container: machine.netnsOf(restarted.pid), outside, from }),
+        ).toEqual([]);
+
+        await podman.run(...REMOVE, 'web', 'other');
+        expect(await machine.settled(before)).toEqual(before);
+        expect(await findReachable(lab, outside)).toEqual([]);
+      });
+    });
+
+    test.each([
+      ['the container', ['/bin/sleep']],
+      ['the container and its monitor', ['/conmon', '/bin/sleep']],
+    ])('%s killed: the next command cleans up, and the ports are free again', async (_what, programs) => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const before = await machine.traces();
+        const web = await podman.runContainer('web', ...PUBLISH);
+        const pids = machine.processes(...programs);
+        expect(pids).toHaveLength(programs.length);
+        await machine.ok(['kill', '-KILL', ...pids.map(String)]);
+        await podman.run(...REMOVE, 'web');
+        expect(await machine.settled(before)).toEqual(before);
+        const again = await podman.runContainer('web', ...PUBLISH);
+        expect(again.addresses).not.toEqual(web.addresses);
+        const container = machine.netnsOf(again.pid);
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await podman.run(...REMOVE, 'web');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('networks that it makes: two families, a fixed address, one joined and left while it runs', async () => {
+      await withPodman(async (machine, podman) => {
+        const { lab } = machine;
+        const outside = await lab.outside();
+        const before = await machine.traces();
+        const dual = ['--ipv6', '--subnet', '10.90.0.0/24', '--subnet', 'fd00:90::/64'];
+        await podman.run('network', 'create', ...dual, 'dual');
+        await podman.run('network', 'create', '--internal', '--subnet', '10.91.0.0/24', 'inside');
+        const fixed = ['--network', 'dual:ip=10.90.0.77,ip=fd00:90::77,mac=02:00:00:00:90:77'];
+        const web = await podman.runContainer('web', ...fixed, ...PUBLISH);
+        const peer = await podman.runContainer('peer', '--network', 'inside');
+        const container = machine.netnsOf(web.pid);
+        expect(web.addresses.dual).toEqual({ v4: '10.90.0.77', v6: 'fd00:90::77' });
+        const [eth0] = await lab.ip(container, 'link', 'show', 'eth0');
+        expect(eth0?.address).toBe('02:00:00:00:90:77');
+
+        // The ports are passed to each network of a container; they stay with the first.
+        await podman.run('network', 'connect', 'inside', 'web');
+        const { addresses } = await podman.inspect('web');
+        expect(await ping(lab, machine.netnsOf(peer.pid), addresses.inside?.v4 ?? '')).toBe(true);
+        const families = ['v4', 'v6'] as const;
+        expect(await findUnreachable(lab, { container, outside, families })).toEqual([]);
+        await podman.run('network', 'disconnect', 'inside', 'web');
+        expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo', 'eth0']);
+        expect(await findUnreachable(lab, { container, outside, families })).toEqual([]);
+
+        await podman.run(...REMOVE, 'web', 'peer');
+        await podman.run('network', 'rm', 'dual', 'inside');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('two networks at once: the ports lead to the container by one of them', async () => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const before = await machine.traces();
+        await podman.run('network', 'create', '--subnet', '10.92.0.0/24', 'second');
+        const web = await podman.runContainer(
+          'web',
+          '--network',
+          'podman',
+          '--network',
+          'second',
+          ...PUBLISH,
+        );
+        const container = machine.netnsOf(web.pid);
+        expect(Object.keys(web.addresses).sort()).toEqual(['podman', 'second']);
+        // A server of UDP that does not mind addresses answers by the later network, whose default route comes first.
+        const ports = PUBLISHED.filter(({ protocol }) => protocol === 'tcp');
+        expect(await findUnreachable(machine.lab, { container, outside, ports })).toEqual([]);
+        await machine.ok(['kill', '-KILL', String(web.pid)]);
+        await podman.run(...REMOVE, 'web');
+        await podman.run('network', 'rm', 'second');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+  },
+  requires('ip', 'nft'),
+  requiresPodman(),
+);

@@ -1,0 +1,197 @@
+// How does a container runtime get a machine that looks as its manual says, while the real one stays as it is?
+
+import fs from 'node:fs';
+import path from 'node:path';
+import type { Finished, RunOptions } from './command.ts';
+import type { Dump } from './dump.ts';
+import { createLab, type Lab, type Namespace } from './netns.ts';
+import { BIN_DIR } from './plugin.ts';
+import { RUNTIME_ENV } from './runtimes.ts';
+
+/**
+ * A fake host whose processes have namespaces of their own: network, mounts and process ids. In it our executables are
+ * in /opt/cni/bin, /etc is a copy, and /run and /var/lib are empty.
+ */
+export interface Machine {
+  readonly lab: Lab;
+  /** Name for cgroups, gone with the machine. */
+  readonly cgroup: string;
+  /** Runs a program in there, with the programs of the runtimes in its `PATH`. */
+  run(argv: readonly string[], options?: RunOptions): Promise<Finished>;
+  /** Like `run`, but a failure throws what the program wrote; returns its output without the last line's end. */
+  ok(argv: readonly string[], options?: RunOptions): Promise<string>;
+  /** Starts a program in there, killed with the machine at the latest; its output goes to a file. */
+  start(argv: readonly string[], log: string): Bun.Subprocess;
+  /** Writes a file in there; directories on the way are made. */
+  write(file: string, content: string): void;
+  /** The network namespace of a process in there, to be used with the lab. */
+  netnsOf(pid: number | string): Namespace;
+  /** Ids, in there, of the processes whose program's path ends with one of these. */
+  processes(...programs: string[]): string[];
+  /** What is there of containers now. */
+  traces(): Promise<Traces>;
+  /** What is there once it equals `before`, or after ten seconds: runtimes finish their work in the background. */
+  settled(before: Traces): Promise<Traces>;
+}
+
+/** What containers leave traces in: equal before and after they have come and gone. */
+export interface Traces {
+  readonly kernel: Dump;
+  /** Lines with elements of our tables, which themselves may stay. */
+  readonly elements: readonly string[];
+  readonly files: readonly string[];
+  readonly processes: readonly string[];
+}
+
+// Made once by links, and empty without containers.
+const SKELETONS = ['inet catena_masquerade', 'inet catena_portmap', 'inet catena_firewall'];
+// Locks, and what host-local and the reference's keep for the network.
+const KEPT_FILES = /\/(lock|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock)$/;
+
+/** Gives the body a machine and removes it afterwards, whatever happened. */
+export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Promise<T> {
+  const lab = await createLab();
+  let close = async (): Promise<void> => undefined;
+  try {
+    const init = lab.start(lab.host, ['unshare', ...UNSHARE, 'sh', '-c', SETUP, 'sh', PROJECT, lab.tmp]);
+    close = () => end(init);
+    const pid = await initProcess(init);
+    // As on every node with two families. Done here, since it makes routes.
+    await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+    return await body(describeMachine(lab, pid));
+  } finally {
+    await close();
+    removeCgroups(lab.host.name);
+    await lab.close();
+  }
+}
+
+const STATE_DIRS = ['/var/lib/cni', '/run/netns', '/run/cni', '/run/catena', '/run/libpod/exits'];
+const PROJECT = path.resolve(BIN_DIR, '../..');
+const UNSHARE = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
+
+// The project is put back to where it was, in case that is below a directory that was replaced. The shell stays as the
+// first process: it buries the children of processes that have ended.
+const SETUP = `
+set -e
+cd "$1"
+mkdir "$2/etc" && cp -a /etc/. "$2/etc"
+for dir in /run /var/lib /opt; do mount -t tmpfs tmpfs $dir; done
+mount --bind "$2/etc" /etc
+mkdir -p /run/netns /run/lock /run/sys
+mount -t sysfs sysfs /run/sys
+mount --rbind /sys/fs/cgroup /run/sys/fs/cgroup
+mount --move /run/sys /sys
+mkdir -p "$1" && mount --rbind . "$1"
+rm -rf /etc/cni /etc/containers /etc/containerd
+mkdir -p /opt/cni/bin /etc/cni/net.d
+mount --bind "$1/dist/bin" /opt/cni/bin
+echo ready
+sleep infinity & wait
+`;
+
+async function initProcess(init: Bun.Subprocess<'ignore', 'pipe', 'pipe'>): Promise<number> {
+  const { value } = await init.stdout.getReader().read();
+  if (new TextDecoder().decode(value).trim() !== 'ready') {
+    throw new Error(`Cannot make a machine for runtimes: ${await init.stderr.text()}`);
+  }
+  return Number(fs.readFileSync(`/proc/${init.pid}/task/${init.pid}/children`, 'utf8'));
+}
+
+function describeMachine(lab: Lab, init: number): Machine {
+  const root = `/proc/${init}/root`;
+  const inside = (argv: readonly string[]): string[] => {
+    return ['nsenter', `--target=${init}`, '--net', '--mount', '--pid', '--wd=/', '--', ...argv];
+  };
+  const run: Machine['run'] = (argv, options) => {
+    return lab.run(lab.host, inside(argv), { ...options, env: { ...RUNTIME_ENV, ...options?.env } });
+  };
+  const ok: Machine['ok'] = async (argv, options) => {
+    const { exitCode, stdout, stderr } = await run(argv, options);
+    if (exitCode === 0) return stdout.trimEnd();
+    throw new Error(`Cannot run "${argv.join(' ')}": exit code ${exitCode}: ${stderr}${stdout}`);
+  };
+  const traces = async (): Promise<Traces> => ({
+    kernel: await lab.dump(lab.host, { ignoreTables: SKELETONS }),
+    elements: (await ok(['nft', 'list', 'ruleset'])).split('\n').filter(line => line.includes('elements =')),
+    files: STATE_DIRS.flatMap(dir => filesBelow(root, dir)).filter(file => !KEPT_FILES.test(file)),
+    processes: commandLines(root),
+  });
+  return {
+    lab,
+    cgroup: lab.host.name,
+    run,
+    ok,
+    traces,
+    start: (argv, log) =>
+      Bun.spawn(inside(argv), {
+        env: { LC_ALL: 'C', ...RUNTIME_ENV },
+        stdin: 'ignore',
+        stdout: Bun.file(log),
+        stderr: Bun.file(log),
+      }),
+    write(file, content) {
+      fs.mkdirSync(path.dirname(root + file), { recursive: true });
+      fs.writeFileSync(root + file, content);
+    },
+    processes: (...programs) => {
+      const program = (pid: string): string =>
+        readIfThere(`${root}/proc/${pid}/cmdline`).split('\0')[0] ?? '';
+      return pidsIn(root).filter(pid => programs.some(end => program(pid).endsWith(end)));
+    },
+    netnsOf: pid => ({ name: `of process ${pid}`, path: `${root}/proc/${pid}/ns/net` }),
+    async settled(before) {
+      const deadline = Date.now() + 10_000;
+      for (;;) {
+        const now = await traces();
+        if (Bun.deepEquals(now, before) || Date.now() > deadline) return now;
+        await Bun.sleep(200);
+      }
+    },
+  };
+}
+
+function filesBelow(root: string, dir: string): string[] {
+  if (!fs.existsSync(root + dir)) return [];
+  const entries = fs.readdirSync(root + dir, { withFileTypes: true, recursive: true });
+  return entries
+    .filter(entry => !entry.isDirectory())
+    .map(entry => path.join(entry.parentPath, entry.name).slice(root.length))
+    .sort();
+}
+
+// Without the shell that is the first process.
+function pidsIn(root: string): string[] {
+  return fs.readdirSync(`${root}/proc`).filter(name => /^\d+$/.test(name) && name !== '1');
+}
+
+function commandLines(root: string): string[] {
+  return pidsIn(root)
+    .map(pid => readIfThere(`${root}/proc/${pid}/cmdline`).replaceAll('\0', ' '))
+    .sort();
+}
+
+function readIfThere(file: string): string {
+  try {
+    return fs.readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+// The first process takes all others of its namespace with it, and `unshare` waits for it.
+async function end(unshare: Bun.Subprocess): Promise<void> {
+  const children = readIfThere(`/proc/${unshare.pid}/task/${unshare.pid}/children`).trim();
+  if (children === '') unshare.kill('SIGKILL');
+  else process.kill(Number(children), 'SIGKILL');
+  await unshare.exited;
+}
+
+// Deepest first: a cgroup with cgroups in it stays. Each version of cgroups has its own place for them.
+function removeCgroups(name: string): void {
+  const found = fs.globSync(`/sys/fs/cgroup/{,*/}${name}{,/**/}`);
+  for (const dir of found.sort((a, b) => b.length - a.length)) {
+    if (!fs.existsSync(dir) || !fs.statSync(dir).isDirectory()) continue;
+    fs.rmdirSync(dir);
+  }
+}
