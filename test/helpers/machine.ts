@@ -22,6 +22,8 @@ export interface Machine {
   ok(argv: readonly string[], options?: RunOptions): Promise<string>;
   /** Starts a program in there, killed with the machine at the latest; its output goes to a file. */
   start(argv: readonly string[], log: string): Bun.Subprocess;
+  /** Path, seen from outside, of a file or socket in there. */
+  path(file: string): string;
   /** Writes a file in there; directories on the way are made. */
   write(file: string, content: string): void;
   /** The network namespace of a process in there, to be used with the lab. */
@@ -130,6 +132,7 @@ function describeMachine(lab: Lab, init: number): Machine {
         stdout: Bun.file(log),
         stderr: Bun.file(log),
       }),
+    path: file => root + file,
     write(file, content) {
       fs.mkdirSync(path.dirname(root + file), { recursive: true });
       fs.writeFileSync(root + file, content);

@@ -1,0 +1,108 @@
+// How does a test use containerd as its manual says, with our executables?
+
+import { IMAGE, writeImage } from './busybox.ts';
+import { type Cri, connectCri } from './cri.ts';
+import type { Machine } from './machine.ts';
+import { requiresRuntime } from './runtimes.ts';
+import type { Need } from './skip.ts';
+
+/** containerd on a machine. */
+export interface Containerd {
+  /** Runs a command of `ctr`; throws what it wrote when it fails. */
+  ctr(...args: string[]): Promise<string>;
+  /** Starts `ctr run --cni`, which stays until the container ends; see `Machine.start`. */
+  startContainer(name: string): Bun.Subprocess;
+  /** Process id, inside the machine, of a container once it runs. */
+  pidOf(name: string): Promise<number>;
+  /** What kubelet talks to; a new connection. */
+  cri(): Cri;
+  /** Ends the daemon as a crash would; containers go on. */
+  kill(): Promise<void>;
+  /** Starts the daemon, and waits until it answers. */
+  start(): Promise<void>;
+  /** What the daemon has logged. */
+  log(): Promise<string>;
+}
+
+/** Needs containerd with what it starts. */
+export function requiresContainerd(): Need {
+  return requiresRuntime('containerd', 'ctr', 'containerd-shim-runc-v2', 'runc', 'busybox');
+}
+
+// Without layers on top of each other, which not every file system takes, and without what a container may lack.
+const CONFIG = `
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "${IMAGE}"
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "native"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/opt/cni/bin"
+    conf_dir = "/etc/cni/net.d"
+`;
+const SOCKET = '/run/containerd/containerd.sock';
+
+/** Starts containerd on a machine, with an image; networks are those of /etc/cni/net.d, to be written before. */
+export async function startContainerd(machine: Machine): Promise<Containerd> {
+  machine.write('/etc/containerd/config.toml', CONFIG);
+  // Containers of `ctr` have their cgroups under the name of their namespace.
+  const ctr: Containerd['ctr'] = (...args) => {
+    return machine.ok(['ctr', '--namespace', machine.cgroup, ...args], { timeoutMs: 50_000 });
+  };
+  const log = `${machine.lab.tmp}/containerd.log`;
+  let daemon: Bun.Subprocess | undefined;
+  const containerd: Containerd = {
+    ctr,
+    startContainer(name) {
+      const argv = ['ctr', '--namespace', machine.cgroup, 'run', '--cni', '--rm', '--snapshotter', 'native'];
+      return machine.start([...argv, IMAGE, name], `${machine.lab.tmp}/${name}.log`);
+    },
+    pidOf: name =>
+      eventually(`container "${name}"`, async () => {
+        const rows = (await ctr('task', 'ls')).split('\n').map(row => row.split(/\s+/));
+        const [, pid, state] = rows.find(([id]) => id === name) ?? [];
+        return state === 'RUNNING' ? Number(pid) : undefined;
+      }),
+    cri: () => connectCri(machine.path(SOCKET), `/${machine.cgroup}`),
+    async kill() {
+      await machine.ok(['kill', '-KILL', ...machine.processes('containerd')]);
+      await daemon?.exited;
+    },
+    async start() {
+      daemon = machine.start(['containerd'], log);
+      await eventually('containerd', async () => {
+        const { exitCode } = await machine.run(['ctr', '--connect-timeout', '1s', 'version']);
+        return exitCode === 0 ? true : undefined;
+      });
+    },
+    log: () => Bun.file(log).text(),
+  };
+  const archive = await writeImage(machine.lab.tmp);
+  await containerd.start();
+  // One for the containers of `ctr`, one for pods.
+  for (const namespace of [machine.cgroup, 'k8s.io']) {
+    await machine.ok([
+      'ctr',
+      '--namespace',
+      namespace,
+      'image',
+      'import',
+      '--snapshotter',
+      'native',
+      archive,
+    ]);
+  }
+  return containerd;
+}
+
+async function eventually<T>(what: string, find: () => Promise<T | undefined>): Promise<T> {
+  const deadline = Date.now() + 20_000;
+  for (;;) {
+    const found = await find();
+    if (found !== undefined) return found;
+    if (Date.now() > deadline) throw new Error(`Cannot go on: there is no ${what} after 20 s`);
+    await Bun.sleep(100);
+  }
+}
