@@ -19,6 +19,13 @@ const CACHE_DIR: CommandOption = {
   help: 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)',
 };
 
+const INSTALL_BIN_DIR: CommandOption = {
+  type: 'string',
+  multiple: true,
+  placeholder: '<dir>',
+  help: 'directory of plugins, the first gets the executables, repeatable (/opt/cni/bin)',
+};
+
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
   file: {
@@ -239,6 +246,54 @@ export const COMMANDS: readonly Command[] = [
       strict: { type: 'boolean', help: 'fail on warnings too' },
     },
     load: () => import('./commands/validate.ts'),
+  },
+  {
+    name: 'install',
+    summary: 'lay the executables, and a list, where container runtimes look for them',
+    usage: '[<conflist>]',
+    positionals: { min: 0, max: 1 },
+    options: {
+      'bin-dir': INSTALL_BIN_DIR,
+      'conf-dir': CONF_DIR,
+      link: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<type>',
+        help: 'install this link only, repeatable (all of them)',
+      },
+      'conf-name': {
+        type: 'string',
+        placeholder: '<file>',
+        help: 'name of the list in its directory (10-<network>.conflist)',
+      },
+      'as-default': {
+        type: 'boolean',
+        help: 'give the list a name that sorts first, and fail if it is not taken',
+      },
+      force: {
+        type: 'boolean',
+        help: 'replace files of others; they stay beside ours, and uninstall restores them',
+      },
+      'dry-run': { type: 'boolean', help: 'show what would be done and why, and do nothing' },
+      print: {
+        type: 'string',
+        placeholder: '<what>',
+        help: 'print a systemd unit, a daemonset or a containerfile instead',
+      },
+    },
+    load: () => import('./commands/install.ts'),
+  },
+  {
+    name: 'uninstall',
+    summary: 'remove exactly what was installed',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      'bin-dir': INSTALL_BIN_DIR,
+      'conf-dir': CONF_DIR,
+      'dry-run': { type: 'boolean', help: 'show what would be done and why, and do nothing' },
+    },
+    load: () => import('./commands/uninstall.ts'),
   },
   {
     name: 'schema',

@@ -15,7 +15,8 @@ import { openWorker } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
-const DEFAULT_BIN_DIR = '/opt/cni/bin';
+/** Where runtimes look for plugins. */
+export const DEFAULT_BIN_DIR = '/opt/cni/bin';
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {

@@ -43,6 +43,16 @@ export async function readCandidates(dir: string, runtime?: Runtime): Promise<Ca
   return candidates;
 }
 
+/** A list as it would be seen in a file of that name. */
+export function candidateOf(name: string, text: string): Candidate {
+  const file = { name, path: name, extension: '.conflist' } as const;
+  try {
+    return { ...file, list: parseNetwork(text) };
+  } catch (error) {
+    return { ...file, broken: (error as CniError).message };
+  }
+}
+
 function listEntries(dir: string): Dirent[] {
   try {
     const entries = readdirSync(dir, { withFileTypes: true });

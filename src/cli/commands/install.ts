@@ -1,0 +1,134 @@
+// What does `catena install` do?
+import { basename, dirname, resolve } from 'node:path';
+import { loadFile } from '../../chain/load.ts';
+import { checkPick, type Pick } from '../../install/check.ts';
+import { install } from '../../install/lay.ts';
+import { findManifest } from '../../install/manifest.ts';
+import { nameFirst, nameUsually } from '../../install/names.ts';
+import { type InstallPlan, planInstall, type Wanted } from '../../install/plan.ts';
+import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
+import { readCandidates } from '../../runtimes/candidate.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { confDirOf, DEFAULT_BIN_DIR } from '../target.ts';
+import { TOOL_VERSION } from '../tool-version.ts';
+
+/** Lays executables and list down, shows what became of each file, and whether runtimes will take the list. */
+export async function run(call: CommandCall): Promise<number> {
+  const what = call.text('print');
+  if (what !== undefined) return print(call, what);
+  const { wanted, pluginDirs, reason } = await readWanted(call);
+  const dryRun = call.on('dry-run');
+  const plan = dryRun ? planInstall(wanted) : install(wanted, TOOL_VERSION);
+  const { conf, confDir } = wanted;
+  const picks = conf
+    ? await checkPick(confDir, conf.name, dryRun ? undefined : { pluginDirs }, dryRun ? conf.text : undefined)
+    : [];
+  const ok = isGood(plan, picks, call.on('as-default'));
+  if (call.on('json')) call.out(`${JSON.stringify({ ok, steps: plan.steps, reason, picks }, null, 4)}\n`);
+  else call.out(render(plan, picks, reason, call.on('as-default')));
+  return ok ? 0 : 1;
+}
+
+/** Where executables and lists are on this host, for {@link run} and its reverse. */
+export function placesOf(call: CommandCall) {
+  const dirs = call.texts('bin-dir').map(dir => resolve(dir));
+  const pluginDirs = dirs.length ? dirs : [DEFAULT_BIN_DIR];
+  const [binDir = DEFAULT_BIN_DIR] = pluginDirs;
+  if (!(process.argv[1] ?? '').startsWith('/$bunfs/')) {
+    throw new Error('Cannot install: this is not the compiled executable; npm run build makes it');
+  }
+  const names = ['catena', ...call.links.types];
+  return { binDir, pluginDirs, confDir: resolve(confDirOf(call)), source: process.execPath, names };
+}
+
+async function readWanted(call: CommandCall) {
+  const { pluginDirs, names, ...places } = placesOf(call);
+  const links = call.texts('link');
+  const unknown = links.find(link => !names.includes(link));
+  if (unknown !== undefined)
+    throw new UsageError(`Cannot install "${unknown}": there are ${names.join(', ')}`);
+  const [file] = call.positionals;
+  const list = file === undefined ? undefined : loadFile(file);
+  const named = list && (await nameOf(call, list.name, places));
+  const wanted: Wanted = {
+    ...places,
+    names: links.length ? links : names,
+    force: call.on('force'),
+    ...(list && named ? { conf: { name: named.name, text: ending(list.source) } } : {}),
+  };
+  return { wanted, pluginDirs, reason: named?.reason };
+}
+
+async function nameOf(
+  call: CommandCall,
+  network: string,
+  { binDir, confDir }: { binDir: string; confDir: string },
+): Promise<{ name: string; reason?: string }> {
+  const given = call.text('conf-name');
+  if (given !== undefined) {
+    if (basename(given) === given && given.endsWith('.conflist')) return { name: given };
+    throw new UsageError(`Cannot name the list "${given}": it must be a file name that ends in ".conflist"`);
+  }
+  if (!call.on('as-default')) return { name: nameUsually(network) };
+  const ours = Object.keys(findManifest(binDir)?.configurations ?? {});
+  const others = (await readCandidates(confDir))
+    .filter(({ name, extension }) => extension !== undefined && !ours.includes(name))
+    .map(({ name }) => name);
+  const name = nameFirst(network, others);
+  const first = others[0] === undefined ? 'there is no other' : `"${others[0]}" is the first of the others`;
+  return { name, reason: `named "${name}", since runtimes take the first file by name, and ${first}` };
+}
+
+function isGood({ steps }: InstallPlan, picks: readonly Pick[], asDefault: boolean): boolean {
+  const keptList = steps.some(({ place, action }) => place === 'conf' && action === 'keep');
+  return !keptList && (!asDefault || picks.every(({ taken }) => taken));
+}
+
+function render(
+  { wanted, steps }: InstallPlan,
+  picks: readonly Pick[],
+  reason: string | undefined,
+  asDefault: boolean,
+): string {
+  const { binDir, confDir, conf } = wanted;
+  const rows = (place: 'bin' | 'conf') =>
+    steps
+      .filter(step => step.place === place)
+      .map(({ name, action, why }) => `  ${action.padEnd(7)}  ${name}${why ? `: ${why}` : ''}`);
+  const shown = picks.map(({ runtime, taken, why }) => {
+    return `${runtime.padEnd(10)}  ${taken ? 'takes it' : 'does not take it'}: ${why}`;
+  });
+  const hint = picks.some(({ taken }) => !taken) && !asDefault;
+  return [
+    binDir,
+    ...rows('bin'),
+    ...(conf ? [confDir, ...rows('conf')] : []),
+    ...(reason ? [reason] : []),
+    ...shown,
+    ...(hint ? ['--as-default gives the list a name that sorts first; catena networks --why shows all'] : []),
+    '',
+  ].join('\n');
+}
+
+function print(call: CommandCall, what: string): number {
+  const known = PRINTABLE.find(one => one === what);
+  if (known === undefined) throw new UsageError(`Cannot print "${what}": there are ${PRINTABLE.join(', ')}`);
+  const [binDir = DEFAULT_BIN_DIR] = call.texts('bin-dir');
+  const [file] = call.positionals;
+  const list = file === undefined ? undefined : loadFile(file);
+  call.out(
+    printFor(known satisfies Printable, {
+      binDir: resolve(binDir),
+      confDir: resolve(confDirOf(call)),
+      version: TOOL_VERSION,
+      asDefault: call.on('as-default'),
+      ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
+      home: dirname(process.execPath),
+    }),
+  );
+  return 0;
+}
+
+function ending(text: string): string {
+  return text.endsWith('\n') ? text : `${text}\n`;
+}

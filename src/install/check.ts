@@ -1,0 +1,40 @@
+// Will container runtimes really take the configuration that was installed?
+import type { Runtime } from '../chain/runtime.ts';
+import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
+import { choose, type RuntimeName } from '../runtimes/rules.ts';
+
+/** Runtimes that take one file for every pod; the others are told a name each time. */
+const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
+
+/** What one runtime makes of the directory. */
+export interface Pick {
+  readonly runtime: RuntimeName;
+  readonly taken: boolean;
+  /** Why it is taken, or which one is and why ours is not. */
+  readonly why: string;
+}
+
+/**
+ * Reads the directory as each runtime does.
+ * @param runtime where the links are
+ * @param planned text of a file that is not there yet
+ */
+export async function checkPick(
+  confDir: string,
+  name: string,
+  runtime: Runtime | undefined,
+  planned?: string,
+): Promise<Pick[]> {
+  const there = (await readCandidates(confDir, runtime)).filter(
+    file => planned === undefined || file.name !== name,
+  );
+  const files: Candidate[] = planned === undefined ? there : [...there, candidateOf(name, planned)];
+  files.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
+  return BY_ORDER.map(one => {
+    const { files: taken, verdicts, problem } = choose(one, files);
+    const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
+    const isTaken = taken.includes(name) && problem === undefined;
+    const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is taken: `;
+    return { runtime: one, taken: isTaken, why: `${instead}${problem ?? why}` };
+  });
+}

@@ -1,0 +1,67 @@
+// Which steps does an installation take on a file system, one at a time?
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  copyFileSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
+
+/** Everything an installation does to files; between any two steps the machine may lose power. */
+export interface Files {
+  makeDir(path: string): void;
+  /** A copy of an executable, on disk when this returns. */
+  copy(source: string, target: string): void;
+  /** A new file, on disk when this returns. */
+  write(target: string, text: string): void;
+  /** A second name. @throws where the file system has none */
+  link(source: string, target: string): void;
+  /** The one step that others can see: the target is the old file, and then the new one. */
+  rename(source: string, target: string): void;
+  /** An absent file is fine. */
+  remove(path: string): void;
+  /** Makes names of a directory durable. */
+  sync(dir: string): void;
+}
+
+/** The file system of this machine. */
+export const REAL_FILES: Files = {
+  makeDir(path) {
+    mkdirSync(path, { recursive: true, mode: 0o755 });
+  },
+  copy(source, target) {
+    copyFileSync(source, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+    chmodSync(target, 0o755);
+    syncPath(target);
+  },
+  write(target, text) {
+    const fd = openSync(target, 'wx', 0o644);
+    try {
+      writeSync(fd, text);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+  },
+  link: linkSync,
+  rename: renameSync,
+  remove(path) {
+    rmSync(path, { force: true });
+  },
+  sync: syncPath,
+};
+
+function syncPath(path: string): void {
+  const fd = openSync(path, 'r');
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}

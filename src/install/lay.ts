@@ -1,0 +1,142 @@
+// How are our files laid down, so that whoever looks at any moment finds each either old or new?
+import { closeSync, openSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { withOpenFlock } from '../sys/flock.ts';
+import { type Files, REAL_FILES } from './files.ts';
+import { type Manifest, writeManifest } from './manifest.ts';
+import { REPLACED, UNFINISHED } from './names.ts';
+import { type InstallPlan, planInstall, type Step, type Wanted } from './plan.ts';
+
+const LOCK_DEADLINE_MS = 60_000;
+
+/**
+ * Looks at what is there, and lays down what is wanted. Ended at any point, it leaves each file whole, and a note that
+ * knows of every one that may be ours: the next installation finishes the work, and an uninstallation undoes it.
+ * @param version of this tool, for the note
+ * @returns what has been done
+ */
+export function install(wanted: Wanted, version: string, files: Files = REAL_FILES): InstallPlan {
+  const { binDir, confDir, conf } = wanted;
+  files.makeDir(binDir);
+  if (conf) files.makeDir(confDir);
+  return takeTurn(binDir, () => {
+    const plan = planInstall(wanted);
+    sweep(binDir, files);
+    if (conf) sweep(confDir, files);
+    layDown(plan, version, files);
+    return plan;
+  });
+}
+
+/** Runs one installation at a time in a directory. */
+export function takeTurn<T>(binDir: string, work: () => T): T {
+  const fd = openSync(binDir, 'r');
+  try {
+    return withOpenFlock(fd, binDir, LOCK_DEADLINE_MS, work);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Removes what an installation that was ended left unfinished. */
+export function sweep(dir: string, files: Files): void {
+  for (const name of listDir(dir)) {
+    if (name.startsWith(UNFINISHED)) files.remove(join(dir, name));
+  }
+}
+
+function layDown(plan: InstallPlan, version: string, files: Files): void {
+  const { wanted, steps, before } = plan;
+  const { binDir, confDir, source, conf } = wanted;
+  const after = noteOf(plan, version);
+  writeManifest(binDir, before ? union(before, after) : after, files);
+  const written = steps.filter(({ action }) => isWritten(action));
+  const executables = written.filter(({ place }) => place === 'bin');
+  if (executables.length) {
+    const fresh = join(binDir, `${UNFINISHED}executable`);
+    const there = steps.find(({ place, action }) => place === 'bin' && action === 'same');
+    if (there) linkOrCopy(there.path, fresh, files);
+    else files.copy(source, fresh);
+    for (const step of executables) put(step, files, target => linkOrCopy(fresh, target, files));
+    files.remove(fresh);
+    files.sync(binDir);
+  }
+  for (const step of written.filter(({ place }) => place === 'conf'))
+    put(step, files, target => files.write(target, conf?.text ?? ''));
+  for (const { path, action } of steps) if (action === 'retire') files.remove(path);
+  if (conf) files.sync(confDir);
+  if (before) writeManifest(binDir, after, files);
+}
+
+function put({ path, name, action }: Step, files: Files, make: (target: string) => void): void {
+  // Runtimes read files that begin with a dot, but none with this end.
+  const unfinished = join(dirname(path), `${UNFINISHED}${name}.new`);
+  make(unfinished);
+  if (action === 'replace') keepBeside(path, files);
+  files.rename(unfinished, path);
+}
+
+/** The oldest one stays: what lies there already was there before us, too. */
+function keepBeside(path: string, files: Files): void {
+  const beside = `${path}${REPLACED}`;
+  try {
+    files.link(path, beside);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    // Without second names there is a moment without either; the old file is never lost.
+    files.rename(path, beside);
+  }
+}
+
+function linkOrCopy(source: string, target: string, files: Files): void {
+  try {
+    files.link(source, target);
+  } catch {
+    files.copy(source, target);
+  }
+}
+
+function isWritten(action: Step['action']): boolean {
+  return action === 'create' || action === 'update' || action === 'replace';
+}
+
+function isOurs({ action }: Step): boolean {
+  return isWritten(action) || action === 'same';
+}
+
+/** What the note says when all is done: also of files from before that this installation does not name. */
+function noteOf({ steps, digests, before }: InstallPlan, version: string): Manifest {
+  const executables: Record<string, string[]> = { ...before?.executables };
+  const configurations: Record<string, string[]> = { ...before?.configurations };
+  for (const step of steps) {
+    const [list, digest] =
+      step.place === 'bin' ? [executables, digests.source] : [configurations, digests.conf];
+    if (isOurs(step) && digest !== undefined) list[step.name] = [digest];
+    else if (step.action === 'retire') delete list[step.name];
+  }
+  return { catena: version, executables, configurations };
+}
+
+function union(before: Manifest, after: Manifest): Manifest {
+  const both = (a: Manifest['executables'], b: Manifest['executables']) =>
+    Object.fromEntries(
+      [...new Set([...Object.keys(a), ...Object.keys(b)])].map(name => [
+        name,
+        [...new Set([...(a[name] ?? []), ...(b[name] ?? [])])],
+      ]),
+    );
+  return {
+    catena: after.catena,
+    executables: both(before.executables, after.executables),
+    configurations: both(before.configurations, after.configurations),
+  };
+}
+
+function listDir(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,79 @@
+// How is exactly that removed which was installed, and what had to give way put back?
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Files, REAL_FILES } from './files.ts';
+import { Inspector } from './identity.ts';
+import { sweep, takeTurn } from './lay.ts';
+import { findManifest, MANIFEST_NAME, type Manifest } from './manifest.ts';
+import { REPLACED } from './names.ts';
+
+/** What lies where. */
+export interface Installed {
+  readonly binDir: string;
+  readonly confDir: string;
+  /** Where there is no note, files of these names that are this very executable are ours. */
+  readonly source: string;
+  readonly names: readonly string[];
+}
+
+/** What happens to one file. */
+export interface UninstallStep {
+  readonly path: string;
+  /** `restore`: what lay there before comes back. `keep`: it is not ours, or not any more. */
+  readonly action: 'remove' | 'restore' | 'keep';
+  readonly why?: string;
+}
+
+/** Looks at what is there; the configuration comes first, so that no runtime meets one without its links. */
+export function planUninstall({ binDir, confDir, source, names }: Installed): UninstallStep[] {
+  const inspector = new Inspector();
+  const manifest = findManifest(binDir) ?? byContent(inspector, binDir, source, names);
+  const judge = (dir: string, list: Manifest['executables']) =>
+    Object.entries(list).flatMap(([name, digests]) => judgeFile(join(dir, name), digests, inspector));
+  return [...judge(confDir, manifest.configurations), ...judge(binDir, manifest.executables)];
+}
+
+/** Removes what {@link planUninstall} says; ended at any point, it can be repeated. @returns what has been done */
+export function uninstall(installed: Installed, files: Files = REAL_FILES): UninstallStep[] {
+  const { binDir, confDir } = installed;
+  if (!existsSync(binDir)) return [];
+  return takeTurn(binDir, () => {
+    const steps = planUninstall(installed);
+    for (const { path, action } of steps) {
+      if (action === 'restore') files.rename(`${path}${REPLACED}`, path);
+      else if (action === 'remove') files.remove(path);
+    }
+    for (const dir of [confDir, binDir]) {
+      if (!existsSync(dir)) continue;
+      sweep(dir, files);
+      files.sync(dir);
+    }
+    // Last of all: without it nobody would know what to go on with.
+    files.remove(join(binDir, MANIFEST_NAME));
+    return steps;
+  });
+}
+
+function judgeFile(path: string, digests: readonly string[], inspector: Inspector): UninstallStep[] {
+  const beside = `${path}${REPLACED}`;
+  const [found, before] = [inspector.find(path), inspector.find(beside)];
+  if (found === undefined) return before ? [restore(path)] : [];
+  if (found.digest !== undefined && digests.includes(found.digest))
+    return [before ? restore(path) : { path, action: 'remove' }];
+  // An installation that was ended between its two steps: both names are the old file.
+  if (before?.digest !== undefined && before.digest === found.digest)
+    return [{ path: beside, action: 'remove' }];
+  return [{ path, action: 'keep', why: 'it was changed after it was installed' }];
+}
+
+function restore(path: string): UninstallStep {
+  return { path, action: 'restore', why: `it lay there before, and stayed as "${path}${REPLACED}"` };
+}
+
+/** Executables that somebody copied there without this tool. */
+function byContent(inspector: Inspector, binDir: string, source: string, names: readonly string[]): Manifest {
+  const digest = inspector.find(source)?.digest;
+  const same = names.flatMap(name => (inspector.find(join(binDir, name))?.digest === digest ? name : []));
+  const executables = digest ? Object.fromEntries(same.map(name => [name, [digest]])) : {};
+  return { catena: '', executables, configurations: {} };
+}

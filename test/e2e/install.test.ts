@@ -1,0 +1,92 @@
+// Does `catena install` put a node in order, and `catena uninstall` back as it was?
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { run } from '../helpers/command.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+const LIST = join(ROOT, 'conflists/bridge-full.conflist');
+let root: string;
+beforeEach(() => {
+  root = fs.mkdtempSync(join(tmpdir(), 'cat-install-'));
+  fs.mkdirSync(join(root, 'net.d'));
+  fs.writeFileSync(
+    join(root, 'net.d/05-lo.conflist'),
+    JSON.stringify({ cniVersion: '1.0.0', name: 'lo', plugins: [{ type: 'loopback' }] }),
+  );
+});
+afterEach(() => fs.rmSync(root, { recursive: true }));
+
+const catena = (verb: string, ...args: string[]) =>
+  run([
+    `${BIN_DIR}/catena`,
+    verb,
+    ...args,
+    '--bin-dir',
+    join(root, 'bin'),
+    '--conf-dir',
+    join(root, 'net.d'),
+  ]);
+const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
+
+test('catena install lays down every link and the list, and tells that another one wins', async () => {
+  const { exitCode, stdout, stderr } = await catena('install', LIST);
+  expect([exitCode, stderr]).toEqual([0, '']);
+  expect(names('bin')).toEqual(['.catena-install.json', ...[...PLUGIN_NAMES, 'catena'].sort()]);
+  expect(fs.readFileSync(join(root, 'net.d/10-bridge-full.conflist'), 'utf8')).toBe(
+    fs.readFileSync(LIST, 'utf8'),
+  );
+  expect(stdout).toContain('containerd  does not take it: "05-lo.conflist" is taken');
+  expect(stdout).toContain('--as-default gives the list a name that sorts first');
+  const called = await run([join(root, 'bin/bridge')], { env: { CNI_COMMAND: 'VERSION' } });
+  expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
+});
+
+test('catena install --as-default wins, says why, and uninstall takes all of it back', async () => {
+  const installed = await catena('install', LIST, '--as-default', '--json');
+  expect(installed.exitCode).toBe(0);
+  const { ok, picks, reason } = JSON.parse(installed.stdout);
+  expect(ok).toBe(true);
+  expect(picks.map(({ taken }: { taken: boolean }) => taken)).toEqual([true, true]);
+  expect(reason).toContain('"05-bridge-full.conflist", since runtimes take the first file by name');
+  const { exitCode, stderr } = await catena('uninstall');
+  expect([exitCode, stderr]).toEqual([0, '']);
+  expect([names('bin'), names('net.d')]).toEqual([[], ['05-lo.conflist']]);
+});
+
+test('catena install --as-default fails where the list cannot work', async () => {
+  const list = join(root, 'other.conflist');
+  fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'x', plugins: [{ type: 'macvlan' }] }));
+  const { exitCode, stdout } = await catena('install', list, '--as-default', '--link', 'loopback');
+  expect(exitCode).toBe(1);
+  expect(stdout).toMatch(/^containerd {2}does not take it: .*pods will fail: .*"macvlan"/m);
+});
+
+test('catena install --dry-run touches nothing, and knows how it would end', async () => {
+  const { exitCode, stdout } = await catena('install', LIST, '--as-default', '--dry-run');
+  expect(exitCode).toBe(0);
+  expect(stdout).toMatch(/^ {2}create {3}bridge$/m);
+  expect(stdout).toContain('containerd  takes it: it is the first by name');
+  expect([fs.existsSync(join(root, 'bin')), names('net.d')]).toEqual([false, ['05-lo.conflist']]);
+});
+
+test('catena install keeps files of others, and fails when one of them is the list', async () => {
+  fs.mkdirSync(join(root, 'bin'));
+  fs.writeFileSync(join(root, 'bin/bridge'), 'foreign');
+  fs.writeFileSync(join(root, 'net.d/10-bridge-full.conflist'), '{}');
+  const { exitCode, stdout } = await catena('install', LIST);
+  expect(exitCode).toBe(1);
+  expect(stdout).toContain("keep     bridge: it is somebody else's; --force replaces it");
+  expect(fs.readFileSync(join(root, 'bin/bridge'), 'utf8')).toBe('foreign');
+  await catena('uninstall');
+  expect(names('bin')).toEqual(['bridge']);
+});
+
+test('catena install --print prints a unit', async () => {
+  const { exitCode, stdout } = await catena('install', '--print', 'systemd');
+  expect([exitCode, stdout]).toEqual([0, expect.stringContaining(`ExecStart=${root}/bin/catena daemon`)]);
+  expect((await catena('install', '--print', 'rpm')).exitCode).toBe(2);
+});

@@ -1,0 +1,230 @@
+// Is every file whole, old or new, wherever an installation is cut off, and can it be finished or taken back?
+import { afterAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { install } from '../../../src/install/lay.ts';
+import type { Wanted } from '../../../src/install/plan.ts';
+import { uninstall } from '../../../src/install/uninstall.ts';
+import { readCandidates } from '../../../src/runtimes/candidate.ts';
+import { run } from '../../helpers/command.ts';
+
+const KILLED = join(import.meta.dir, '../../fixtures/install-killed.ts');
+const NAMES = ['catena', 'bridge', 'portmap'];
+const MOST_STEPS = 80;
+
+const tmp = fs.mkdtempSync(join(tmpdir(), 'cat-install-'));
+afterAll(() => fs.rmSync(tmp, { recursive: true }));
+
+const LIST = (mtu: number) =>
+  `${JSON.stringify({ cniVersion: '1.0.0', name: 'net', plugins: [{ type: 'bridge', mtu }] })}\n`;
+
+let count = 0;
+
+/** Directories in which others have a `bridge` and a network. */
+function makePlaces() {
+  const root = join(tmp, String(count++));
+  const places = { binDir: join(root, 'bin'), confDir: join(root, 'net.d') };
+  for (const dir of Object.values(places)) fs.mkdirSync(dir, { recursive: true });
+  fs.writeFileSync(join(places.binDir, 'bridge'), 'foreign', { mode: 0o755 });
+  fs.writeFileSync(join(places.confDir, '50-other.conflist'), LIST(1));
+  return places;
+}
+
+function wantedIn(
+  places: { binDir: string; confDir: string },
+  version: number,
+  more: Partial<Wanted> = {},
+): Wanted {
+  const source = join(tmp, `executable-${version}`);
+  fs.writeFileSync(source, `executable ${version}`);
+  return {
+    ...{ source, names: NAMES, ...places, force: true },
+    conf: { name: `${version}0-net.conflist`, text: LIST(version) },
+    ...more,
+  };
+}
+
+/** Everything in both directories: content by name. */
+function contents({ binDir, confDir }: { binDir: string; confDir: string }): Record<string, string> {
+  const files = [binDir, confDir].flatMap(dir => fs.readdirSync(dir).map(name => join(dir, name)));
+  return Object.fromEntries(files.sort().map(file => [file, fs.readFileSync(file, 'utf8')]));
+}
+
+const killed = async (verb: string, step: number, wanted: Wanted) =>
+  (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(wanted)])).exitCode !== 0;
+
+/** What everybody may see at any moment. */
+async function expectWhole(wanted: Wanted, before: Record<string, string>): Promise<void> {
+  const now = contents(wanted);
+  const fresh = fs.readFileSync(wanted.source, 'utf8');
+  for (const name of NAMES) {
+    const path = join(wanted.binDir, name);
+    expect([before[path], fresh]).toContain(now[path]);
+  }
+  const conf = join(wanted.confDir, wanted.conf?.name ?? '');
+  expect([before[conf], wanted.conf?.text]).toContain(now[conf]);
+  // No network without its links.
+  if (now[conf] !== undefined) for (const name of NAMES) expect(now[join(wanted.binDir, name)]).toBe(fresh);
+  const seen = (await readCandidates(wanted.confDir)).filter(({ extension }) => extension);
+  expect(seen.filter(({ broken }) => broken)).toEqual([]);
+  const allowed = [...Object.keys(before), conf].map(path => path.split('/').at(-1));
+  expect(seen.filter(({ name }) => !allowed.includes(name))).toEqual([]);
+}
+
+/** Kills at each step in turn; returns how many there are. */
+async function killEverywhere(
+  verb: 'install' | 'uninstall',
+  prepare: () => Wanted,
+  judge: (wanted: Wanted, before: Record<string, string>) => Promise<void>,
+): Promise<number> {
+  for (let step = 1; step < MOST_STEPS; step++) {
+    const wanted = prepare();
+    const before = contents(wanted);
+    if (!(await killed(verb, step, wanted))) return step - 1;
+    await judge(wanted, before);
+  }
+  throw new Error('Cannot see an end of the steps');
+}
+
+describe('install()', () => {
+  test('lays down one file under all names, then the list; twice is once', () => {
+    const wanted = wantedIn(makePlaces(), 1);
+    const { steps } = install(wanted, '0.0.0');
+    expect(steps.map(({ name, action }) => [name, action])).toEqual([
+      ['catena', 'create'],
+      ['bridge', 'replace'],
+      ['portmap', 'create'],
+      ['10-net.conflist', 'create'],
+    ]);
+    const inodes = NAMES.map(name => fs.statSync(join(wanted.binDir, name)).ino);
+    expect(new Set(inodes).size).toBe(1);
+    expect(fs.statSync(join(wanted.binDir, 'bridge')).mode & 0o777).toBe(0o755);
+    expect(fs.readFileSync(join(wanted.binDir, 'bridge.before-catena'), 'utf8')).toBe('foreign');
+    const again = install(wanted, '0.0.0');
+    expect(new Set(again.steps.map(({ action }) => action))).toEqual(new Set(['same']));
+  });
+
+  test('keeps what others have, unless told otherwise', () => {
+    const wanted = wantedIn(makePlaces(), 1, { force: false });
+    fs.writeFileSync(join(wanted.confDir, '10-net.conflist'), LIST(7));
+    const kept = install(wanted, '0.0.0').steps.filter(({ action }) => action === 'keep');
+    expect(kept.map(({ name, why }) => [name, why])).toEqual([
+      ['bridge', "it is somebody else's; --force replaces it"],
+      ['10-net.conflist', "it is somebody else's; --force replaces it"],
+    ]);
+    expect(contents(wanted)).toMatchObject({ [join(wanted.binDir, 'bridge')]: 'foreign' });
+  });
+
+  test('replaces its own files of before, and takes away a list that has another name now', () => {
+    const places = makePlaces();
+    install(wantedIn(places, 1), '0.0.0');
+    const { steps } = install(wantedIn(places, 2, { force: false }), '0.0.1');
+    expect(steps.map(({ name, action }) => [name, action])).toEqual([
+      ['catena', 'update'],
+      ['bridge', 'update'],
+      ['portmap', 'update'],
+      ['20-net.conflist', 'create'],
+      ['10-net.conflist', 'retire'],
+    ]);
+    expect(fs.readdirSync(places.confDir).sort()).toEqual(['20-net.conflist', '50-other.conflist']);
+  });
+
+  test("a file that was changed since is somebody else's", () => {
+    const places = makePlaces();
+    install(wantedIn(places, 1), '0.0.0');
+    fs.rmSync(join(places.binDir, 'portmap'));
+    fs.writeFileSync(join(places.binDir, 'portmap'), 'swapped');
+    const { steps } = install(wantedIn(places, 2, { force: false }), '0.0.0');
+    expect(steps.find(({ name }) => name === 'portmap')).toMatchObject({
+      action: 'keep',
+      why: 'it was changed after it was installed; --force replaces it',
+    });
+  });
+
+  test('killed before any step, it leaves whole files; again, it finishes; taken back, all is as before', async () => {
+    const pristine = new Map<string, Record<string, string>>();
+    const steps = await killEverywhere(
+      'install',
+      () => {
+        const wanted = wantedIn(makePlaces(), 1);
+        pristine.set(wanted.binDir, contents(wanted));
+        return wanted;
+      },
+      async (wanted, before) => {
+        await expectWhole(wanted, before);
+        const half = join(tmp, `half-${count++}`);
+        fs.cpSync(join(wanted.binDir, '..'), half, { recursive: true });
+        install(wanted, '0.0.0');
+        for (const name of NAMES)
+          expect(fs.readFileSync(join(wanted.binDir, name), 'utf8')).toBe('executable 1');
+        uninstall(wanted);
+        expect(contents(wanted)).toEqual(pristine.get(wanted.binDir) ?? {});
+        const other = { ...wanted, binDir: join(half, 'bin'), confDir: join(half, 'net.d') };
+        uninstall(other);
+        expect(Object.values(contents(other))).toEqual(Object.values(pristine.get(wanted.binDir) ?? {}));
+      },
+    );
+    expect(steps).toBeGreaterThan(15);
+  }, 60_000);
+
+  test('killed while it replaces an older version, it leaves each file old or new', async () => {
+    const steps = await killEverywhere(
+      'install',
+      () => {
+        const places = makePlaces();
+        install(wantedIn(places, 1), '0.0.0');
+        return wantedIn(places, 2);
+      },
+      async (wanted, before) => {
+        await expectWhole(wanted, before);
+        install(wanted, '0.0.1');
+        expect(fs.readdirSync(wanted.confDir).sort()).toEqual(['20-net.conflist', '50-other.conflist']);
+        uninstall(wanted);
+        expect(fs.readdirSync(wanted.binDir)).toEqual(['bridge']);
+      },
+    );
+    expect(steps).toBeGreaterThan(15);
+  }, 60_000);
+});
+
+describe('uninstall()', () => {
+  test('keeps what is not ours any more, and says so', () => {
+    const wanted = wantedIn(makePlaces(), 1);
+    install(wanted, '0.0.0');
+    fs.rmSync(join(wanted.binDir, 'portmap'));
+    fs.writeFileSync(join(wanted.binDir, 'portmap'), 'swapped');
+    const steps = uninstall(wanted);
+    expect(steps.map(({ path, action }) => [path.split('/').at(-1), action])).toEqual([
+      ['10-net.conflist', 'remove'],
+      ['catena', 'remove'],
+      ['bridge', 'restore'],
+      ['portmap', 'keep'],
+    ]);
+    expect(fs.readdirSync(wanted.binDir).sort()).toEqual(['bridge', 'portmap']);
+    expect(uninstall(wanted)).toEqual([]);
+  });
+
+  test('knows executables that were copied by their content', () => {
+    const wanted = wantedIn(makePlaces(), 1);
+    fs.copyFileSync(wanted.source, join(wanted.binDir, 'portmap'));
+    expect(uninstall(wanted)).toEqual([{ path: join(wanted.binDir, 'portmap'), action: 'remove' }]);
+  });
+
+  test('killed before any step, it can be repeated, and all is as before', async () => {
+    const pristine = new Map<string, Record<string, string>>();
+    await killEverywhere(
+      'uninstall',
+      () => {
+        const wanted = wantedIn(makePlaces(), 1);
+        pristine.set(wanted.binDir, contents(wanted));
+        install(wanted, '0.0.0');
+        return wanted;
+      },
+      async wanted => {
+        uninstall(wanted);
+        expect(contents(wanted)).toEqual(pristine.get(wanted.binDir) ?? {});
+      },
+    );
+  }, 60_000);
+});
