@@ -1,11 +1,13 @@
 // What does a call of the runner give its verbs to work with?
 import { appendFileSync, writeSync } from 'node:fs';
-import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { LinkEvent } from '../../src/chain/runtime.ts';
+import { isOwnExecutable, parsePluginDirs } from '../../src/chain/find-plugin.ts';
+import type { LinkEvent, Runtime } from '../../src/chain/runtime.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { openWorker } from '../../src/worker/client.ts';
+import { startForeign } from '../../src/worker/foreign.ts';
 import { binDirsOf, type CatenaConf, optionsOf, placesOf } from './config.ts';
 import { containerRoutes } from './kernel.ts';
 
@@ -34,6 +36,7 @@ export async function withRunner<T>(
         cacheDir,
         env: delegateEnv,
         signal: interrupt.signal,
+        ...throughWorker(),
         onLink: event => {
           log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
           if (conf.traceFile) appendFileSync(conf.traceFile, `${JSON.stringify(traceOf(event))}\n`);
@@ -49,6 +52,16 @@ export async function withRunner<T>(
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
   }
+}
+
+/** One process serves all links that are this very executable; others start as ever. */
+function throughWorker(): Pick<Runtime, 'start' | 'finish'> {
+  const worker = openWorker();
+  return {
+    start: invocation =>
+      isOwnExecutable(invocation.path) ? worker.start(invocation) : startForeign(invocation),
+    finish: worker.finish,
+  };
 }
 
 /** What ends an ADD before its time takes it back. */

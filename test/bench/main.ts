@@ -9,6 +9,7 @@ import { measureLeases } from './leases.ts';
 import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
+import { measureRunner } from './runner.ts';
 import { measureStart } from './start.ts';
 
 const { values } = parseArgs({
@@ -29,6 +30,7 @@ const rows: Row[] = [
   ...startRows(await measureStart(rounds * 2)),
   ...(await linkRows(rounds)),
   ...chainRows(await measureChain(rounds)),
+  ...(await runnerRows(rounds)),
   ...(await burstRows(Number(values.containers))),
   ...portmapRows(await measurePortmap(rounds)),
   ...(await growthRows(Number(values.full))),
@@ -86,6 +88,20 @@ function chainRows(samples: Samples): Row[] {
   return ['ADD', 'CHECK, no port mapping', 'DEL'].map(verb =>
     compare(samples, `chain, cold: ${verb}`, verb, ''),
   );
+}
+
+/** The column of the reference is the bare chain, links of the same makers in both. */
+async function runnerRows(rounds: number): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const links of ['reference', 'ours'] as const) {
+    const samples = await measureRunner(links, rounds);
+    const median = (key: string) => quantile(samples.get(key));
+    for (const verb of ['ADD', 'CHECK', 'DEL']) {
+      const what = `delegate runner, ${links === 'ours' ? 'our' : "the reference's"} links: ${verb}, bare chain`;
+      rows.push(row(what, 'ms', median(`bare ${verb}`), median(`runner ${verb}`)));
+    }
+  }
+  return rows;
 }
 
 async function burstRows(containers: number): Promise<Row[]> {

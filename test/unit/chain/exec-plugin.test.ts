@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { startProcess } from '../../../src/chain/exec-plugin.ts';
+import { startForeign } from '../../../src/worker/foreign.ts';
 import { FIXTURE_PLUGINS } from '../../helpers/noop-chain.ts';
 
 const PATH = process.env.PATH;
@@ -12,16 +13,11 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
-const send = (name: string, env: Record<string, string> = {}, deadlineMs = 30_000, request = '{}') =>
-  startProcess({ path: path.join(FIXTURE_PLUGINS, name), env: { PATH, ...env }, deadlineMs }).send(request);
-
 function script(text: string): string {
   const file = path.join(dir, 'link');
   fs.writeFileSync(file, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
   return file;
 }
-const sendTo = (file: string, request = '', env: Record<string, string | undefined> = { PATH }) =>
-  startProcess({ path: file, env, deadlineMs: 30_000 }).send(request);
 
 const isRunning = (pid: number) => {
   try {
@@ -34,7 +30,16 @@ const gone = async (pids: readonly number[]) => {
   while (pids.some(isRunning)) await Bun.sleep(20);
 };
 
-describe('startProcess()', () => {
+// Two ways to start a link, and the same care.
+describe.each([
+  ['startProcess()', startProcess],
+  ['startForeign()', startForeign],
+])('%s', (_, start) => {
+  const send = (name: string, env: Record<string, string> = {}, deadlineMs = 30_000, request = '{}') =>
+    start({ path: path.join(FIXTURE_PLUGINS, name), env: { PATH, ...env }, deadlineMs }).send(request);
+  const sendTo = (file: string, request = '', env: Record<string, string | undefined> = { PATH }) =>
+    start({ path: file, env, deadlineMs: 30_000 }).send(request);
+
   test('hands over the request and returns output, exit status and time', async () => {
     const outcome = await sendTo(script('cat; echo words >&2; exit 3'), '{"a":"ü"}');
     expect(outcome).toEqual({
@@ -115,7 +120,7 @@ describe('startProcess()', () => {
     const file = path.join(dir, 'busy');
     fs.copyFileSync('/bin/true', file);
     const fd = fs.openSync(file, 'r+');
-    const outcome = await startProcess({ path: file, env: {}, deadlineMs: 300 }).send('');
+    const outcome = await start({ path: file, env: {}, deadlineMs: 300 }).send('');
     fs.closeSync(fd);
     expect(outcome.spawnError).toStartWith('ETXTBSY');
   });
@@ -131,7 +136,9 @@ describe('startProcess()', () => {
     expect(outcome.spawnError).toStartWith(code);
     expect('exitCode' in outcome).toBe(false);
   });
+});
 
+describe('startProcess()', () => {
   test('keeps what a link said that ended before it was asked', async () => {
     const started = startProcess({ path: script('echo early; exit 2'), env: { PATH }, deadlineMs: 5000 });
     await Bun.sleep(200);
