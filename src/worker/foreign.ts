@@ -104,11 +104,7 @@ interface Collector {
 }
 
 /** Keeps the head of a stream and reports the overflow, or, without anyone to report to, keeps its tail. */
-function collect(
-  stream: ReadableStream<Uint8Array>,
-  limit: number,
-  onOverflow: (() => void) | undefined = undefined,
-): Collector {
+function collect(stream: ReadableStream<Uint8Array>, limit: number, onOverflow?: () => void): Collector {
   const reader = stream.getReader();
   let chunks: Uint8Array[] = [];
   let [size, received] = [0, 0];
@@ -117,11 +113,11 @@ function collect(
     if (size > limit && onOverflow) return;
     chunks.push(chunk);
     size += chunk.length;
-    if (size <= limit) return;
-    if (onOverflow) return onOverflow();
-    if (size <= 2 * limit) return;
-    chunks = [Buffer.concat(chunks).subarray(-limit)];
-    size = limit;
+    if (size > limit && onOverflow) onOverflow();
+    else if (size > 2 * limit) {
+      chunks = [Buffer.concat(chunks).subarray(-limit)];
+      size = limit;
+    }
   };
   const read = async (): Promise<void> => {
     for (let next = await reader.read(); !next.done; next = await reader.read()) take(next.value);
