@@ -72,9 +72,12 @@ export async function startContainerd(machine: Machine): Promise<Containerd> {
     },
     async start() {
       daemon = machine.start(['containerd'], log);
+      // The socket is there before the services behind it; pods come last.
       await eventually('containerd', async () => {
-        const { exitCode } = await machine.run(['ctr', '--connect-timeout', '1s', 'version']);
-        return exitCode === 0 ? true : undefined;
+        const cri = containerd.cri();
+        const status = await cri.networkStatus().catch(() => undefined);
+        cri.close();
+        return status;
       });
     },
     log: () => Bun.file(log).text(),

@@ -77,7 +77,8 @@ const UNSHARE = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
 const SETUP = `
 set -e
 cd "$1"
-mkdir "$2/etc" && cp -a /etc/. "$2/etc"
+mkdir "$2/etc"
+cp -a /etc/. "$2/etc" || echo "some files of /etc changed meanwhile" >&2
 for dir in /run /var/lib /opt; do mount -t tmpfs tmpfs $dir; done
 mount --bind "$2/etc" /etc
 mkdir -p /run/netns /run/lock /run/sys

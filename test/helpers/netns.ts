@@ -209,6 +209,7 @@ async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> 
   await batch(side('uplink', address, hostAddress), ns.name);
   await batch(side('outside0', hostAddress, address), host.name);
   await untilUp(host, 'outside0');
+  await untilLocal(host, hostAddress.v6);
   return { ...ns, address, hostAddress };
 }
 
@@ -220,6 +221,16 @@ export async function untilUp(ns: Namespace, device: string): Promise<void> {
     await Bun.sleep(20);
   }
   throw new Error(`Cannot use "${device}": it did not come up`);
+}
+
+/** Waits until the kernel has made the routes of an IPv6 address, which it does in the background. */
+async function untilLocal(ns: Namespace, address: string): Promise<void> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const { stdout } = await runOk(['ip', '-n', ns.name, '-6', 'route', 'show', 'table', 'local']);
+    if (stdout.includes(`local ${address} `)) return;
+    await Bun.sleep(20);
+  }
+  throw new Error(`Cannot use "${address}": the kernel made no route for it`);
 }
 
 async function sysctl(ns: Namespace, key: string, value?: string | number): Promise<string> {
