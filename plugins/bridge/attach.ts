@@ -1,6 +1,7 @@
 // In which steps does ADD connect a container to the bridge, and how is each taken back?
 import { configureContainer } from '../../src/attach/container.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
+import type { Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { getLink, type Link, removeLink, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
@@ -46,6 +47,19 @@ export function attach(
     setLink(call.container, attached.container.index, { up: true });
   }
   return attached;
+}
+
+/** What has to work for packets to pass, from the container on. */
+export function stagesOf(call: Call, attached: Attached, addressing: Addressing | undefined): Stage[] {
+  const { container, host, bridge, gatewayPort } = attached;
+  const own = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  const gateways = (addressing?.gateways ?? []).map(({ ip }) => ip);
+  return [
+    { socket: call.container, link: container, ips: own },
+    { socket: call.host, link: host, ips: [] },
+    { socket: call.host, link: bridge, ips: gatewayPort ? [] : gateways },
+    ...(gatewayPort ? [{ socket: call.host, link: gatewayPort, ips: gateways }] : []),
+  ];
 }
 
 /** Under the bridge's lock, so that nobody of ours removes the bridge between its making and its first port. */

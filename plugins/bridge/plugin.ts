@@ -9,12 +9,13 @@ import {
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
 import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
-import { attach } from './attach.ts';
+import { attach, stagesOf } from './attach.ts';
 import { checkAttachment } from './check.ts';
 import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
@@ -44,6 +45,9 @@ export const bridge = definePlugin({
         backendOf(conf),
         addressing.ips.map(({ cidr }) => cidr),
       );
+    }
+    if (!conf.disableContainerInterface) {
+      await awaitTraffic(call.log, stagesOf(call, attached, addressing));
     }
     if (addressing && conf.enabledad) await settleAddresses(call.container, attached.container);
     ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));

@@ -9,6 +9,7 @@ import {
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
 import { validAttachmentsOf } from '../../src/attach/owner.ts';
+import { awaitTraffic } from '../../src/attach/ready.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { definePlugin } from '../../src/plugin/define.ts';
@@ -34,6 +35,10 @@ export const ptp = definePlugin({
     const pair = connect(call, plan);
     const cidrs = plan.ips.map(({ cidr }) => cidr);
     if (conf.ipMasq) startMasquerading(call, backendOf(conf), cidrs);
+    await awaitTraffic(call.log, [
+      { socket: call.container, link: pair.container, ips: cidrs.map(({ ip }) => ip) },
+      { socket: call.host, link: pair.host, ips: plan.hostAddresses.map(({ ip }) => ip) },
+    ]);
     ensureForwarding(cidrs.map(({ ip }) => ip));
     return renderConnection(call, pair, ipam, plan);
   },

@@ -1,0 +1,84 @@
+// When do packets flow through what ADD connected?
+//
+// Bringing an interface up is not the end of it. The kernel sees the carrier at once, and leaves the rest to a work item of
+// its own: only that lets the interface send, makes the port forward and gives the bridge its carrier. A packet that comes
+// before is dropped, and a neighbour that was asked for in vain is asked for again a second later. Since Linux 6.8 that work
+// is done before a question about the interface is answered, so that asking once is enough; older kernels are asked again.
+// An IPv6 address is there at once, too, but another work item lets the interface hear those who ask for its owner.
+
+import type { Log } from '../log.ts';
+import { type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { getLink, type Link } from '../netlink/rtnl/link.ts';
+import { OPERSTATES } from '../netlink/rtnl/link-header.ts';
+import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+
+/** The work waits for others that change devices, which may take tens of milliseconds each. */
+const READY_DEADLINE_MS = 1_000;
+const POLL_MS = 1;
+
+/** linux/if_bridge.h */
+const BR_STATE_DISABLED = 0;
+const BR_STATE_FORWARDING = 3;
+
+/** RFC 4291, 2.7.1: ff02::1:ff00:0/104 */
+const SOLICITED_NODE = 0xff0200000000000000000001ff000000n;
+
+/** An interface, how to ask for it, and addresses of it that others will ask for. */
+export interface Stage {
+  readonly socket: NetlinkSocket;
+  readonly link: Pick<Link, 'index' | 'name'>;
+  readonly ips: readonly Ip[];
+}
+
+/**
+ * Waits until each interface sends and receives. Usually costs one request for each.
+ * @param stages in the order in which they get a carrier from each other: the container's end, the host's, the bridge
+ */
+export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<void> {
+  const giveUpAt = performance.now() + READY_DEADLINE_MS;
+  for (const stage of stages) {
+    let seen = lookAt(stage);
+    while (seen.problem && performance.now() < giveUpAt) {
+      await Bun.sleep(POLL_MS);
+      seen = lookAt(stage);
+    }
+    if (seen.problem) {
+      const waited = `${READY_DEADLINE_MS / 1000} s`;
+      log.warn(`"${stage.link.name}" may not pass packets yet: ${seen.problem} after ${waited}`);
+      return;
+    }
+    // Spanning tree listens for half a minute first, as whoever turned it on knows.
+    if ((seen.portState ?? BR_STATE_FORWARDING) !== BR_STATE_FORWARDING) return;
+  }
+}
+
+/** What is still missing at a stage, and the state of a port of a bridge. */
+function lookAt({ socket, link, ips }: Stage): {
+  problem?: string | undefined;
+  portState?: number | undefined;
+} {
+  const seen = getLink(socket, link.index);
+  const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
+  if (state !== 'up' && state !== 'unknown') return { problem: `it is "${state}"` };
+  const portState = portStateOf(seen);
+  if (portState === BR_STATE_DISABLED) return { problem: 'the bridge does not use it' };
+  return { problem: findDeafness(socket, link.index, ips), portState };
+}
+
+function findDeafness(socket: NetlinkSocket, index: number, ips: readonly Ip[]): string | undefined {
+  const wanted = ips.filter(({ family }) => family === 6);
+  const groups = wanted.length ? listIpv6Groups(socket, index) : [];
+  const deaf = wanted.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
+  return deaf && `it does not hear who asks for ${renderIp(deaf)}`;
+}
+
+function solicitedNodeOf({ value }: Ip): Ip {
+  return { family: 6, value: SOLICITED_NODE | (value & 0xffffffn) };
+}
+
+/** State of a port of a bridge; undefined for what is none. */
+function portStateOf({ attrs }: Link): number | undefined {
+  const port = attrs.linkinfo?.portData;
+  return port === undefined || port instanceof Uint8Array ? undefined : port.state;
+}

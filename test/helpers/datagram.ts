@@ -1,0 +1,72 @@
+// Does the very first packet arrive that is sent when a link has answered? Sockets are there before the link is called.
+import { closeSync, readFileSync } from 'node:fs';
+import { ipToBytes, parseIp } from '../../src/net/ip.ts';
+import { getLink } from '../../src/netlink/rtnl/link.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
+import { libc, ptr } from '../../src/sys/libc.ts';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
+
+/** bits/socket.h */
+const AF_INET6 = 10;
+const SOCK_DGRAM = 2;
+const MSG_DONTWAIT = 0x40;
+const PORT = 9996;
+const ARRIVAL_DEADLINE_MS = 2_000;
+
+/** A namespace with a socket that is open already. */
+export interface Peer {
+  /** Sends one datagram to whoever is on the interface's link, now: nobody's address is asked for first. */
+  sendToAll(ifname: string): void;
+  /** Whether one has come by then. */
+  receives(): Promise<boolean>;
+  /** IPv6 groups that the interface listens to now, 32 digits each. */
+  groups(ifname: string): string[];
+  close(): void;
+}
+
+/** Opens what is needed in the namespace at a path. */
+export function openPeer(path: string): Peer {
+  const netns = openNetns(path);
+  const socket = inNetns(netns, () => libc().socket(AF_INET6, SOCK_DGRAM, 0));
+  const rtnl = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+  const any = sockaddrOf('::', 0);
+  if (libc().bind(socket, ptr(any), any.length) !== 0) throw new Error('Cannot bind a socket');
+  return {
+    sendToAll(ifname) {
+      const to = sockaddrOf('ff02::1', getLink(rtnl, ifname).index);
+      libc().sendto(socket, ptr(Uint8Array.of(1)), 1, 0, ptr(to), to.length);
+    },
+    async receives() {
+      const buffer = new Uint8Array(16);
+      const giveUpAt = Date.now() + ARRIVAL_DEADLINE_MS;
+      while (Date.now() < giveUpAt) {
+        if (Number(libc().recv(socket, ptr(buffer), buffer.length, MSG_DONTWAIT)) > 0) return true;
+        await Bun.sleep(2);
+      }
+      return false;
+    },
+    groups(ifname) {
+      const lines = inNetns(netns, () => readFileSync('/proc/thread-self/net/igmp6', 'utf8')).split('\n');
+      return lines.flatMap(line => {
+        const [, name, group = ''] = line.trim().split(/\s+/);
+        return name === ifname ? [group] : [];
+      });
+    },
+    close() {
+      rtnl.close();
+      closeSync(socket);
+      closeNetns(netns);
+    },
+  };
+}
+
+/** struct sockaddr_in6 */
+function sockaddrOf(address: string, scope: number): Uint8Array {
+  const bytes = new Uint8Array(28);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, AF_INET6, true);
+  view.setUint16(2, PORT);
+  bytes.set(ipToBytes(parseIp(address)), 8);
+  view.setUint32(24, scope, true);
+  return bytes;
+}
