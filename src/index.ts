@@ -15,7 +15,7 @@ export type {
 } from './chain/exec-plugin.ts';
 export { findPlugin, parsePluginDirs } from './chain/find-plugin.ts';
 export { findCachedResult, findFrozenNetwork } from './chain/frozen.ts';
-export { collectGarbage, type GarbagePlan, type GcScope, planGarbage } from './chain/garbage.ts';
+export { collectGarbage, type Found, type GarbagePlan, type GcScope, planGarbage } from './chain/garbage.ts';
 export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/load.ts';
 export type { Diagnostic, OnDiagnostic } from './chain/network-file.ts';
 export {
@@ -26,6 +26,7 @@ export {
   type ValidNetwork,
   validateNetwork,
 } from './chain/plugin-version.ts';
+export { type Recovery, type RecoveryScope, recover } from './chain/recover.ts';
 export { buildGcRequest, buildRequest, type RequestParts } from './chain/request.ts';
 export {
   type AttachmentFilter,
@@ -70,3 +71,5 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
+export type { AttachmentRecord, LinkOutcome, RecordedError } from './journal/lines.ts';
+export { listRecords, type RecordList, readRecord } from './journal/store.ts';

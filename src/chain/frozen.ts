@@ -4,6 +4,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 import type { AttachmentId, CachedAttachment } from './cache-record.ts';
 import { type Conflist, parseFrozen } from './conflist.ts';
+import { findKnown, type Known } from './known.ts';
 import { cacheFileOf, readAttachment } from './result-cache.ts';
 import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
 
@@ -12,7 +13,7 @@ import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
  * is gone.
  */
 export function findFrozenNetwork(id: AttachmentId, runtime: Runtime): Conflist | undefined {
-  return findFrozen(findCached(id, runtime), runtime);
+  return findFrozen(findKnown(id, runtime), runtime);
 }
 
 /**
@@ -28,27 +29,18 @@ export function findCachedResult(
   return cached?.result && convertResult(cached.result, list.version, 'cached result');
 }
 
-/** Like readAttachment(), but a record that cannot be used is none: the steps that call this must go on. */
-export function findCached(id: AttachmentId, runtime: Runtime): CachedAttachment | undefined {
-  try {
-    return readAttachment(cacheDirOf(runtime), id);
-  } catch (error) {
-    if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    runtime.onWarning?.(error);
-    return undefined;
-  }
-}
-
 /** The list as it was at ADD. One that is not usable is reported, and the caller's stands in for it. */
-export function findFrozen(cached: CachedAttachment | undefined, runtime: Runtime): Conflist | undefined {
-  if (cached?.source === undefined) return undefined;
-  const file = cacheFileOf(cacheDirOf(runtime), cached);
+export function findFrozen(known: Known | undefined, runtime: Runtime): Conflist | undefined {
+  if (known?.source === undefined) return undefined;
+  const place = known.file
+    ? `record "${known.file}"`
+    : `cached result "${cacheFileOf(cacheDirOf(runtime), known)}"`;
   try {
-    const list = parseFrozen(cached.source);
-    if (list.name === cached.network) return list;
-    warn(`Cannot use configuration in cached result "${file}": it is of network "${list.name}"`);
+    const list = parseFrozen(known.source);
+    if (list.name === known.network) return list;
+    warn(`Cannot use configuration in ${place}: it is of network "${list.name}"`);
   } catch (cause) {
-    warn(`Cannot use configuration in cached result "${file}": ${(cause as Error).message}`);
+    warn(`Cannot use configuration in ${place}: ${(cause as Error).message}`);
   }
   return undefined;
 

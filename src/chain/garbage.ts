@@ -3,60 +3,78 @@ import { findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
+import { holderOf } from '../journal/claim.ts';
+import type { AttachmentRecord } from '../journal/lines.ts';
+import { listRecords } from '../journal/store.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
-import type { CachedAttachment } from './cache-record.ts';
+import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
+import { chooseKnown, type Known, toKnown } from './known.ts';
 import { joinErrors } from './link-errors.ts';
 import { IGNORED, openLinks } from './links.ts';
+import { findReason, takeDown } from './recover.ts';
 import { buildGcRequest } from './request.ts';
 import { listAttachments } from './result-cache.ts';
 import { deleteNetwork } from './run.ts';
 import { cacheDirOf, type Runtime } from './runtime.ts';
 import { alone } from './turns.ts';
 
-/** Which attachments GC leaves: those listed, or none at all. Leaving it out is not possible by accident. */
-export type GcScope = { readonly valid: readonly AttachmentKey[] } | { readonly all: true };
+/**
+ * Which attachments GC leaves: those listed, or none at all. Leaving it out is not possible by accident. With an owner,
+ * what the journal says is somebody else's stays too.
+ */
+export type GcScope = ({ readonly valid: readonly AttachmentKey[] } | { readonly all: true }) & {
+  readonly owner?: string;
+};
+
+/** An attachment that GC has found. */
+export interface Found extends Known {
+  /** Why it goes, or stays, whatever the scope says; undefined when the scope decides. */
+  readonly why?: string;
+}
 
 /** What GC does to a network. */
 export interface GarbagePlan {
   readonly network: string;
   /** Why nothing at all is done: the list says `disableGC`. */
   readonly disabled: boolean;
-  /** Attachments on record that get DEL, since the scope does not name them. */
-  readonly stale: readonly CachedAttachment[];
-  /** Attachments on record that stay, since the scope names them. */
-  readonly kept: readonly CachedAttachment[];
+  /** Attachments on record that get DEL: the scope does not name them, or they were cut off. */
+  readonly stale: readonly Found[];
+  /** Attachments on record that stay: the scope names them, somebody works on them, or they are somebody else's. */
+  readonly kept: readonly Found[];
   /** Links that get GC with the list of what is valid, in order; none before 1.1.0. */
   readonly links: readonly string[];
-  /** What GC tells them is valid. */
+  /** What GC tells them is valid: what the scope names, and what else stays. */
   readonly valid: readonly AttachmentKey[];
   /** Records of this network that cannot be read: nobody knows whether they are garbage, so they stay. */
   readonly damaged: readonly CniError[];
 }
 
+/** Where attachments are on record. */
+export type GarbagePlace = Pick<Runtime, 'cacheDir' | 'stateDir' | 'env'>;
+
 /**
  * What {@link collectGarbage} would do now. Nothing is changed and no link is called.
- * @throws CniError 7 without a scope, 5 when the cache cannot be listed
+ * @throws CniError 7 without a scope, 5 when cache or journal cannot be listed
  */
-export function planGarbage(
-  list: Conflist,
-  scope: GcScope,
-  runtime: Pick<Runtime, 'cacheDir' | 'env'>,
-): GarbagePlan {
+export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace): GarbagePlan {
   const valid = validOf(scope);
   if (list.disableGC) {
     return { network: list.name, disabled: true, stale: [], kept: [], links: [], valid, damaged: [] };
   }
-  const { attachments, damaged } = listAttachments(cacheDirOf(runtime), { network: list.name });
-  const isValid = ({ containerId, ifname }: CachedAttachment) =>
-    valid.some(key => key.containerID === containerId && key.ifname === ifname);
+  const { found, damaged } = findAll(list.name, scope, place);
+  const named = new Set(valid.map(keyOf));
+  const stays = ({ stays, containerId, ifname }: Judged) =>
+    stays ?? named.has(keyOf({ containerID: containerId, ifname }));
+  const kept = found.filter(stays);
+  const more = kept.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
   return {
     network: list.name,
     disabled: false,
-    stale: attachments.filter(one => !isValid(one)),
-    kept: attachments.filter(isValid),
+    stale: found.filter(one => !stays(one)),
+    kept,
     links: atLeast(list.version, SINCE.gc) ? list.plugins.map(({ type }) => type) : [],
-    valid,
+    valid: [...valid, ...more.filter(key => !named.has(keyOf(key)))],
     damaged,
   };
 }
@@ -77,7 +95,8 @@ async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promis
   for (const problem of plan.damaged) runtime.onWarning?.(problem);
   const errors: unknown[] = [];
   for (const stale of plan.stale) {
-    await deleteNetwork(list, stale, runtime).catch(error => {
+    const gone = stale.why === undefined ? deleteNetwork(list, stale, runtime) : takeDown(stale, runtime);
+    await gone.catch((error: unknown) => {
       const what = `Cannot delete stale attachment "${stale.containerId}" "${stale.ifname}"`;
       errors.push(new Error(what, { cause: error }));
     });
@@ -91,6 +110,50 @@ async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promis
   }
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
   return plan;
+}
+
+/** An attachment, and whether it stays whatever the scope says. */
+interface Judged extends Found {
+  readonly stays?: boolean;
+}
+
+/** What journal and cache know of, each attachment once. */
+function findAll(
+  network: string,
+  { owner }: GcScope,
+  place: GarbagePlace,
+): { found: readonly Judged[]; damaged: readonly CniError[] } {
+  const { stateDir, env } = place;
+  const cached = listAttachments(cacheDirOf(place), { network });
+  const journal = stateDir === undefined ? { records: [], damaged: [] } : listRecords(stateDir, network);
+  const found = new Map<string, Judged>(cached.attachments.map(one => [idText(one), one]));
+  for (const record of journal.records) {
+    const known = chooseKnown(record, found.get(idText(record)));
+    found.set(idText(record), { ...(known ?? toKnown(record)), ...judge(record, owner, env) });
+  }
+  const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
+  return { found: sorted, damaged: [...cached.damaged, ...journal.damaged] };
+}
+
+function judge(
+  record: AttachmentRecord,
+  owner: string | undefined,
+  env: Runtime['env'],
+): Pick<Judged, 'stays' | 'why'> {
+  const holder = holderOf(record);
+  if (holder) return { stays: true, why: `process ${holder.pid} works on it` };
+  if (owner !== undefined && record.owner !== owner)
+    return { stays: true, why: `it belongs to "${record.owner}"` };
+  const why = findReason(record, env);
+  return why === undefined ? {} : { stays: false, why };
+}
+
+function idText({ containerId, ifname }: AttachmentId): string {
+  return keyOf({ containerID: containerId, ifname });
+}
+
+function keyOf({ containerID, ifname }: AttachmentKey): string {
+  return `${containerID}/${ifname}`;
 }
 
 /** A key with a typing mistake would name nothing, and what it was meant to keep would be deleted. */

@@ -3,17 +3,24 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
+import type { AttachmentRecord } from '../journal/lines.ts';
+import { compareNetns } from '../journal/netns-identity.ts';
 import { acceptResult } from './accept-result.ts';
+import { beginRecord } from './add-record.ts';
 import type { Conflist } from './conflist.ts';
-import { findCached, findFrozen, idOf, toCached, withCachedArgs } from './frozen.ts';
-import { joinErrors, withDetails } from './link-errors.ts';
+import { clearTheWay } from './earlier.ts';
+import { findFrozen, idOf, toCached, withCachedArgs } from './frozen.ts';
+import { chooseKnown, findCached, findRecord } from './known.ts';
+import { withDetails } from './link-errors.ts';
 import { findExecutable, IGNORED, openLinks } from './links.ts';
 import { explainConflict } from './plugin-version.ts';
+import { isOfEarlierBoot, recover } from './recover.ts';
 import { buildRequest } from './request.ts';
 import { cacheFileOf, readAttachment, removeAttachment, writeAttachment } from './result-cache.ts';
 import { type Attachment, cacheDirOf, checkAttachment, type Runtime } from './runtime.ts';
+import { tearDown } from './tear-down.ts';
 import { inTurn } from './turns.ts';
-import { undoLinks, unwind } from './undo.ts';
+import { unwind } from './undo.ts';
 
 /**
  * Attaches a container to a network: every link in order, each with the result of the one before. When one fails,
@@ -27,10 +34,11 @@ export function addNetwork(list: Conflist, attachment: Attachment, runtime: Runt
 
 async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<JsonObject> {
   checkAttachment(attachment, 'ADD', runtime);
-  const id = idOf(list, attachment);
-  const cacheDir = cacheDirOf(runtime);
-  for (const { type } of list.plugins) findExecutable(type, runtime);
-  const earlier = findCached(id, runtime);
+  const executables = list.plugins.map(({ type }) => findExecutable(type, runtime));
+  // First of all: what is taken down gives its addresses back.
+  await recover({ network: list.name }, runtime);
+  const earlier = await clearTheWay(idOf(list, attachment), runtime);
+  const record = beginRecord(list, attachment, runtime, { executables, standing: earlier !== undefined });
 
   const { capabilityArgs } = attachment;
   const order = [...list.plugins.keys()];
@@ -48,17 +56,27 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
     for (const [index, entry] of list.plugins.entries()) {
       reached = index;
       result = await links.call(index, buildRequest(list, entry, { prevResult: result, capabilityArgs }));
+      record.link(index, result);
     }
-    writeAttachment(cacheDir, { ...toCached(list, attachment), result });
+    writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result });
+    record.done();
   } catch (error) {
     links.close();
+    record.linkFailed(reached, error);
     // What stands belongs to the earlier ADD: taking it down would cost a working container its network.
-    if (earlier !== undefined)
+    if (earlier !== undefined) {
+      record.leave();
       throw withDetails(
         error,
-        `an earlier ADD is on record in "${cacheFileOf(cacheDir, id)}": nothing was undone, run DEL first`,
+        `an earlier ADD is on record in "${earlier}": nothing was undone, run DEL first`,
       );
-    const final = await unwind(error, list, reached, attachment, runtime, result);
+    }
+    const { final, failures } = await unwind(error, list, reached, attachment, runtime, result);
+    if (failures.length) record.fail(failures);
+    else {
+      removeAttachment(cacheDirOf(runtime), idOf(list, attachment));
+      record.drop();
+    }
     throw await explainConflict(final, list, runtime);
   }
   return result as JsonObject;
@@ -76,9 +94,13 @@ export function checkNetwork(list: Conflist, attachment: Attachment, runtime: Ru
 async function check(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
   checkAttachment(attachment, 'CHECK', runtime);
   if (list.disableCheck) return;
-  const cacheDir = cacheDirOf(runtime);
   const id = idOf(list, attachment);
-  const cached = readAttachment(cacheDir, id);
+  const record = findRecord(id, runtime);
+  refuseOtherNetns(attachment, record, runtime);
+  const cached = chooseKnown(
+    record,
+    record ? findCached(id, runtime) : readAttachment(cacheDirOf(runtime), id),
+  );
   const frozen = findFrozen(cached, runtime) ?? list;
   if (!atLeast(frozen.version, SINCE.check)) {
     throw new CniError(
@@ -89,7 +111,7 @@ async function check(list: Conflist, attachment: Attachment, runtime: Runtime): 
   if (cached?.result === undefined) {
     throw new CniError(
       ErrorCode.unknownContainer,
-      `Cannot check interface "${id.ifname}" of container "${id.containerId}" on network "${id.network}": no ADD is on record in "${cacheFileOf(cacheDir, id)}"`,
+      `Cannot check interface "${id.ifname}" of container "${id.containerId}" on network "${id.network}": no ADD is on record in "${cacheFileOf(cacheDirOf(runtime), id)}"`,
     );
   }
   const prevResult = convertResult(cached.result, frozen.version, 'cached result');
@@ -110,23 +132,8 @@ export function deleteNetwork(list: Conflist, attachment: Attachment, runtime: R
 
 async function del(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
   checkAttachment(attachment, 'DEL', runtime);
-  const id = idOf(list, attachment);
-  const cached = findCached(id, runtime);
-  const frozen = findFrozen(cached, runtime) ?? list;
-  const errors = await undoLinks(
-    frozen,
-    frozen.plugins.length - 1,
-    withCachedArgs(attachment, cached),
-    runtime,
-    cached?.result,
-  );
-  if (errors.length) {
-    throw joinErrors(
-      `Cannot delete interface "${id.ifname}" of container "${id.containerId}" from network "${id.network}"`,
-      errors,
-    );
-  }
-  removeAttachment(cacheDirOf(runtime), id);
+  await tearDown(list, attachment, runtime);
+  await recover({ network: list.name }, runtime);
 }
 
 /**
@@ -136,6 +143,21 @@ async function del(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
 export async function networkStatus(list: Conflist, runtime: Runtime): Promise<void> {
   if (!atLeast(list.version, SINCE.status)) return;
   await callInOrder(list, 'STATUS', runtime, undefined, entry => buildRequest(list, entry));
+}
+
+/** The path may lead to another container by now, whose network is not ours to judge. */
+function refuseOtherNetns(
+  { netns, containerId }: Attachment,
+  record: AttachmentRecord | undefined,
+  { env }: Runtime,
+): void {
+  if (record === undefined) return;
+  const boot = isOfEarlierBoot(record, env);
+  if (!boot && compareNetns(netns, record.netnsIdentity) !== 'other') return;
+  throw new CniError(
+    ErrorCode.invalidNetns,
+    `Cannot check container "${containerId}": ${boot ? 'its ADD was in an earlier boot of the machine' : `"${netns}" is not the namespace of its ADD any more`}`,
+  );
 }
 
 async function callInOrder(

@@ -52,6 +52,14 @@ export interface Runtime {
   /** Directory of the result cache: `CATENA_CNI_CACHE_DIR`, else `/var/lib/cni`. */
   readonly cacheDir?: string;
   /**
+   * Directory of the journal: what every ADD is about to do and how far it came, so that whatever is cut off can be taken
+   * back. Without one there is no journal, and the result cache alone remembers attachments. `catena` uses
+   * `CATENA_STATE_DIR`, else `/var/lib/catena`.
+   */
+  readonly stateDir?: string | undefined;
+  /** Who runs the chain, as its records say. */
+  readonly owner?: string;
+  /**
    * Environment that links inherit; this process's unless given. A `TRACEPARENT` in it (W3C Trace Context) is passed
    * on with a span of its own for every link, `TRACESTATE` and `BAGGAGE` as they are.
    */

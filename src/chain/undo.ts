@@ -41,7 +41,7 @@ export async function undoLinks(
  * Undoes a failed ADD: DEL of the links that ran, the failing one included.
  * @param reached index of the failing link
  * @param result of the last link that succeeded
- * @returns the error to throw: the given one, with what went wrong meanwhile in its details
+ * @returns the error to throw: the given one, with what went wrong meanwhile in its details; and that by itself
  */
 export async function unwind(
   error: unknown,
@@ -50,12 +50,13 @@ export async function unwind(
   attachment: Attachment,
   runtime: Runtime,
   result: JsonObject | undefined,
-): Promise<unknown> {
+): Promise<{ readonly final: unknown; readonly failures: readonly unknown[] }> {
   // What stopped the ADD must not stop its undoing.
   const undeterred = { ...runtime, signal: undefined };
   const errors = await undoLinks(list, ranLast(error, reached), attachment, undeterred, result);
-  if (!errors.length) return error;
-  return withDetails(error, `undoing failed as well: ${errors.map(describeLinkError).join('; ')}`, errors);
+  if (!errors.length) return { final: error, failures: [] };
+  const text = `undoing failed as well: ${errors.map(describeLinkError).join('; ')}`;
+  return { final: withDetails(error, text, errors), failures: errors };
 }
 
 /** A link whose process did not start has nothing to undo, and could not be started to undo it. */

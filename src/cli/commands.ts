@@ -26,6 +26,12 @@ const INSTALL_BIN_DIR: CommandOption = {
   help: 'directory of plugins, the first gets the executables, repeatable (/opt/cni/bin)',
 };
 
+const STATE_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: 'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)',
+};
+
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
   file: {
@@ -40,6 +46,7 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
     help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
   },
   'cni-cache-dir': CACHE_DIR,
+  'state-dir': STATE_DIR,
   timeout: {
     type: 'string',
     multiple: true,
@@ -123,7 +130,7 @@ export const COMMANDS: readonly Command[] = [
     summary: 'show the networks that are configured and the attachments on record',
     usage: '',
     positionals: { min: 0, max: 0 },
-    options: { 'conf-dir': CONF_DIR, 'cni-cache-dir': CACHE_DIR },
+    options: { 'conf-dir': CONF_DIR, 'cni-cache-dir': CACHE_DIR, 'state-dir': STATE_DIR },
     load: () => import('./commands/list.ts'),
   },
   {

@@ -8,6 +8,7 @@ import type { Diagnostic } from '../chain/network-file.ts';
 import type { Attachment, Deadlines, Runtime } from '../chain/runtime.ts';
 import { startPlugin } from '../chain/start.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
+import { stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
@@ -47,6 +48,8 @@ export function runtimeOf(call: CommandCall): Runtime {
     env: call.env,
     signal: call.signal,
     ...(call.on('separate') ? {} : throughWorker()),
+    stateDir: call.text('state-dir') || stateDir(call.env),
+    owner: 'catena',
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     onLink({ stderr, error }) {

@@ -22,6 +22,11 @@ beforeEach(() => {
 afterEach(() => chain.dispose());
 
 const confDir = () => path.join(chain.dir, 'net.d');
+const stateDir = () => path.join(chain.dir, 'state');
+const directories = () => ({
+  CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir,
+  CATENA_STATE_DIR: stateDir(),
+});
 const results = () => fs.readdirSync(path.join(chain.runtime.cacheDir, 'results'));
 
 function configure(plugins: readonly JsonObject[], more: JsonObject = {}): string {
@@ -41,7 +46,7 @@ function catena(args: readonly string[], env: Record<string, string> = {}): Prom
     env: {
       NETCONFPATH: confDir(),
       CNI_PATH: FIXTURE_PLUGINS,
-      CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir,
+      ...directories(),
       ...env,
     },
   });
@@ -79,7 +84,7 @@ describe('catena add, check, del', () => {
     const options = [
       ...['--file', file, '--bin-dir', '/nonexistent', '--bin-dir', FIXTURE_PLUGINS],
       ...['--cni-cache-dir', elsewhere, '--container-id', 'c9', '--ifname', 'net9', '--args', 'A=b'],
-      ...['--cap', '{"mac":"x"}', '--timeout', '20'],
+      ...['--cap', '{"mac":"x"}', '--timeout', '20', '--state-dir', path.join(elsewhere, 'state')],
     ];
     const env = { NETCONFPATH: '/nonexistent', CNI_PATH: '/nonexistent', CNI_IFNAME: 'unused' };
     expect((await catena(['add', 'testnet', NETNS, ...options], env)).exitCode).toBe(0);
@@ -89,6 +94,8 @@ describe('catena add, check, del', () => {
       CNI_ARGS: 'A=b',
     });
     expect(fs.readdirSync(path.join(elsewhere, 'results'))).toEqual(['testnet-c9-net9']);
+    expect(fs.readdirSync(path.join(elsewhere, 'state/attachments/testnet'))).toEqual(['c9:net9']);
+    expect(fs.existsSync(stateDir())).toBe(false);
   });
 
   test('warn of keys that will not do what they seem to', async () => {
@@ -290,7 +297,7 @@ describe('failure', () => {
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS, '--json'], {
       env: {
         ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS, GARBAGE: 'huge' },
-        CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir,
+        ...directories(),
       },
       stderr: 'pipe',
     });
@@ -331,7 +338,7 @@ describe('failure', () => {
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS], {
       env: {
         ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS },
-        ...{ CATENA_CNI_CACHE_DIR: chain.runtime.cacheDir, HANG_PIDS: pids, HANG_ON: 'ADD' },
+        ...{ ...directories(), HANG_PIDS: pids, HANG_ON: 'ADD' },
       },
       stderr: 'pipe',
     });

@@ -15,7 +15,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/sys': [],
   'src/cni': ['src/net'],
   'src/netlink': ['src/net', 'src/sys'],
-  'src/chain': ['src/cni', 'src/net'],
+  'src/journal': ['src/cni', 'src/net'],
+  'src/chain': ['src/journal', 'src/cni', 'src/net'],
   // A delegate is found as any link is.
   'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/chain/find-plugin'],
   // The runner's side knows how links start, the process's side how they are served.
@@ -33,13 +34,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   // The delegate runner; what it does to the kernel is handed to it.
-  'src/delegate': ['src/chain', 'src/cni', 'src/net'],
+  'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/daemon': ['src/chain', 'src/cni', 'src/net'],
   'src/cli': [
     'src/ipam',
     ...['src/worker/client', 'src/daemon', 'src/lab', 'src/conformance', 'src/validate', 'src/template'],
     ...['src/runtimes', 'src/install'],
-    ...['src/chain', 'src/cni', 'src/net'],
+    ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/cni', 'src/net'],
@@ -47,10 +48,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // Not a link: it runs them.
   'plugins/catena': [
-    ...['src/delegate', 'src/chain', 'src/worker', 'src/plugin', 'src/netlink', 'src/cni', 'src/net'],
+    ...[
+      'src/delegate',
+      'src/chain',
+      'src/journal',
+      'src/worker',
+      'src/plugin',
+      'src/netlink',
+      'src/cni',
+      'src/net',
+    ],
   ],
   // The library: protocol and runner, no kernel.
-  'src/index': ['src/chain', 'src/cni', 'src/net'],
+  'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/log': [],
   'src/version': [],
   'plugins/names': [],
@@ -155,7 +165,9 @@ describe('imports', () => {
 
   test('the library and all that it reaches need nothing of Bun', () => {
     const portable = product.filter(file =>
-      ['src/net', 'src/cni', 'src/chain', 'src/delegate', 'src/index'].includes(rowOf(file) ?? ''),
+      ['src/net', 'src/cni', 'src/journal', 'src/chain', 'src/delegate', 'src/index'].includes(
+        rowOf(file) ?? '',
+      ),
     );
     const wrong = portable.filter(
       file => /\bBun\./.test(file.code) || file.imports.some(i => /^bun(:|$)/.test(i.specifier)),

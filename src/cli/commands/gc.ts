@@ -48,8 +48,8 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
   const onRecord = new Set([...plan.stale, ...plan.kept].map(one => `${one.containerId}/${one.ifname}`));
   const unknown = plan.valid.map(key => `${key.containerID}/${key.ifname}`).filter(key => !onRecord.has(key));
   const rows = [
-    ...plan.stale.map(one => `DEL   ${one.containerId}/${one.ifname}: ${why}`),
-    ...plan.kept.map(one => `keep  ${one.containerId}/${one.ifname}: --valid names it`),
+    ...plan.stale.map(one => `DEL   ${one.containerId}/${one.ifname}: ${one.why ?? why}`),
+    ...plan.kept.map(one => `keep  ${one.containerId}/${one.ifname}: ${one.why ?? '--valid names it'}`),
     ...unknown.map(key => `keep  ${key}: --valid names it; it is not on record`),
     ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not valid`),
     ...(plan.links.length ? [] : ['no GC for the links: the specification has it since 1.1.0']),
@@ -58,9 +58,10 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
 }
 
 function toJson({ network, disabled, stale, kept, links, valid, damaged }: GarbagePlan): object {
-  const key = ({ containerId, ifname }: GarbagePlan['stale'][number]) => ({
+  const key = ({ containerId, ifname, why }: GarbagePlan['stale'][number]) => ({
     containerID: containerId,
     ifname,
+    ...(why === undefined ? {} : { why }),
   });
   const problems = damaged.map(({ message }) => message);
   return {

@@ -1,20 +1,32 @@
 // What does `catena list` do?
 import { listNetworks } from '../../chain/load.ts';
+import { findReason } from '../../chain/recover.ts';
 import { listAttachments } from '../../chain/result-cache.ts';
 import { cacheDirOf } from '../../chain/runtime.ts';
+import { listRecords } from '../../journal/store.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, warn } from '../target.ts';
 
-/** Prints the networks of the configuration directory and the attachments on record, and says which files are wrong. */
+/**
+ * Prints the networks of the configuration directory, the attachments on record and those that wait to be taken down, and
+ * says which files are wrong.
+ */
 export async function run(call: CommandCall): Promise<number> {
   const { networks, diagnostics } = listNetworks(confDirOf(call));
-  const { attachments, damaged } = listAttachments(cacheDirOf(runtimeOf(call)));
+  const runtime = runtimeOf(call);
+  const { attachments, damaged } = listAttachments(cacheDirOf(runtime));
+  const journal = listRecords(runtime.stateDir ?? '');
   const shown = {
     networks: networks.map(({ file, list: { name, version, plugins } }) => {
       return { name, cniVersion: version, plugins: plugins.map(({ type }) => type), file };
     }),
     attachments: attachments.map(({ network, containerId, ifname, netns }) => {
       return { network, containerID: containerId, ifname, netns };
+    }),
+    unsettled: journal.records.flatMap(record => {
+      const { network, containerId, ifname, file } = record;
+      const why = findReason(record, runtime.env);
+      return why === undefined ? [] : [{ network, containerID: containerId, ifname, why, file }];
     }),
   };
   if (call.on('json')) call.out(`${JSON.stringify(shown, null, 4)}\n`);
@@ -23,8 +35,10 @@ export async function run(call: CommandCall): Promise<number> {
       call.out(`network ${one.name} ${one.cniVersion} ${one.plugins.join(',')} ${one.file}\n`);
     for (const one of shown.attachments)
       call.out(`attachment ${one.network} ${one.containerID} ${one.ifname} ${one.netns || '-'}\n`);
+    for (const one of shown.unsettled)
+      call.out(`unsettled ${one.network} ${one.containerID} ${one.ifname}: ${one.why}\n`);
   }
   for (const { error } of diagnostics) warn(call, error);
-  for (const error of damaged) warn(call, error);
+  for (const error of [...damaged, ...journal.damaged]) warn(call, error);
   return 0;
 }

@@ -1,0 +1,149 @@
+// How does an ADD keep its record while it runs?
+import { CniError, toCniError } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { bootId } from '../journal/boot.ts';
+import type { Intent, Line, RecordedError } from '../journal/lines.ts';
+import { settle } from '../journal/marks.ts';
+import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import { endRunner, startRunner } from '../journal/runner.ts';
+import { createRecord, dropRecord, type OpenRecord, replaceRecord } from '../journal/store.ts';
+import type { Conflist } from './conflist.ts';
+import { idOf } from './frozen.ts';
+import type { Attachment, Runtime } from './runtime.ts';
+
+/** The record of an ADD under way. Without a journal it does nothing. */
+export interface AddRecord {
+  /** A link succeeded. @throws CniError 5 */
+  link(index: number, result: JsonObject): void;
+  /** A link failed; what comes now is undoing. */
+  linkFailed(index: number, error: unknown): void;
+  /** All links succeeded. @throws CniError 5 */
+  done(): void;
+  /** Everything was undone: there is nothing to remember. */
+  drop(): void;
+  /** Undoing failed: it is tried again later. */
+  fail(errors: readonly unknown[]): void;
+  /** An ADD over a standing attachment failed: the record stays that of the earlier one. */
+  leave(): void;
+}
+
+/**
+ * Writes down what is about to be done.
+ * @param standing the record on disk is that of an earlier ADD, whose attachment stands: it is replaced when this one
+ *   has succeeded, and not before
+ * @throws CniError 5: nothing must be done then that nobody could take back
+ */
+export function beginRecord(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: Runtime,
+  { executables, standing }: { readonly executables: readonly string[]; readonly standing: boolean },
+): AddRecord {
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return NONE;
+  const intent = intentOf(list, attachment, runtime, executables);
+  try {
+    return standing ? recordAtEnd(stateDir, intent) : recordNow(stateDir, intent);
+  } catch (error) {
+    endRunner(intent.runner);
+    throw error;
+  }
+}
+
+/** What the record keeps of a failure. */
+export function toRecorded(thrown: unknown): RecordedError {
+  const { code, message, details, link } = toCniError(thrown);
+  const place = link ? { link: link.link, index: link.index } : {};
+  return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
+}
+
+const NONE: AddRecord = { link() {}, linkFailed() {}, done() {}, drop() {}, fail() {}, leave() {} };
+
+function intentOf(
+  list: Conflist,
+  attachment: Attachment,
+  { env, owner = '', pluginDirs }: Runtime,
+  executables: readonly string[],
+): Intent {
+  const { netns, args = [], capabilityArgs = {} } = attachment;
+  return {
+    ...idOf(list, attachment),
+    netns,
+    netnsIdentity: findNetnsIdentity(netns),
+    boot: bootId(env),
+    owner,
+    args,
+    capabilityArgs,
+    source: list.source,
+    pluginDirs,
+    executables,
+    runner: startRunner(),
+  };
+}
+
+function recordNow(stateDir: string, intent: Intent): AddRecord {
+  const open = createRecord(stateDir, intent);
+  const lines = linesOf(line => open.append(line));
+  return {
+    ...lines,
+    done() {
+      open.append({ event: 'done', op: intent.runner.op });
+      settle(stateDir, intent);
+      end(open, intent);
+    },
+    drop() {
+      end(open, intent);
+      dropRecord(stateDir, intent);
+    },
+    fail(errors) {
+      const failed = { event: 'failed', verb: 'DEL', attempts: 1 } as const;
+      const time = new Date().toISOString();
+      try {
+        open.append({ ...failed, op: intent.runner.op, time, errors: errors.map(toRecorded) });
+      } finally {
+        end(open, intent);
+      }
+    },
+    leave: () => end(open, intent),
+  };
+}
+
+function recordAtEnd(stateDir: string, intent: Intent): AddRecord {
+  const written: Line[] = [];
+  const leave = () => endRunner(intent.runner);
+  return {
+    ...linesOf(line => written.push(line)),
+    done() {
+      replaceRecord(stateDir, intent, [...written, { event: 'done', op: intent.runner.op }]);
+      leave();
+    },
+    drop: leave,
+    fail: leave,
+    leave,
+  };
+}
+
+function linesOf(write: (line: Line) => void): Pick<AddRecord, 'link' | 'linkFailed'> {
+  let last: string | undefined;
+  return {
+    link(index, result) {
+      const text = JSON.stringify(result);
+      const place = { event: 'link', verb: 'ADD', index } as const;
+      write(text === last ? { ...place, same: true } : { ...place, result });
+      last = text;
+    },
+    linkFailed(index, error) {
+      try {
+        write({ event: 'link', verb: 'ADD', index, error: toRecorded(error) });
+      } catch (thrown) {
+        // Undoing goes on: without the line a recovery would undo the same links.
+        if (!(thrown instanceof CniError)) throw thrown;
+      }
+    },
+  };
+}
+
+function end(open: OpenRecord, { runner }: Intent): void {
+  open.close();
+  endRunner(runner);
+}

@@ -1,0 +1,183 @@
+// Who takes down what a dead runner left behind, and when?
+import { lstatSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { CniError, toCniError } from '../cni/errors.ts';
+import { bootId } from '../journal/boot.ts';
+import { claimRecord, holderOf } from '../journal/claim.ts';
+import type { AttachmentRecord } from '../journal/lines.ts';
+import { listMarked, type Marked, setMark } from '../journal/marks.ts';
+import { listRecords, readFile } from '../journal/store.ts';
+import type { AttachmentId } from './cache-record.ts';
+import type { Runtime } from './runtime.ts';
+import { tearDownClaimed } from './tear-down.ts';
+
+/** What became of one attachment that was not settled. */
+export interface Recovery extends AttachmentId {
+  /** Why it had to be taken down. */
+  readonly why: string;
+  /** Why it could not be; it is tried again later. */
+  readonly error?: CniError;
+}
+
+/** How much is recovered at once. */
+export interface RecoveryScope {
+  readonly network?: string;
+  /** All of it, and at once; otherwise a few, so that the verb which does it on the way is not held up for long. */
+  readonly all?: boolean;
+}
+
+/** On the way: how many, how long until no further one is begun, and how long each link may take. */
+const LIMIT = 4;
+const BUDGET_MS = 5_000;
+const LINK_DEADLINE_MS = 10_000;
+/** From one attempt to the next: doubled each time, from the first of these to the second. */
+const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
+/** Until then a mark may be of something that somebody is just about to write. */
+const MARK_SETTLED_MS = 60_000;
+
+/**
+ * Takes down the attachments that are recorded as begun and not ended, whose runner has died; those whose DEL failed, when
+ * they are due; and those of an earlier boot. Each with the configuration of its own ADD. Never throws: what could not be
+ * done waits in its record.
+ */
+export async function recover(scope: RecoveryScope, runtime: Runtime): Promise<Recovery[]> {
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return [];
+  const { onLink: _, ...quiet } = runtime;
+  const onTheWay: Runtime = { ...quiet, deadlineMs: LINK_DEADLINE_MS };
+  const until = performance.now() + BUDGET_MS;
+  const done: Recovery[] = [];
+  try {
+    markEarlierBoots(stateDir, runtime);
+    for (const marked of listMarked(stateDir, scope.network)) {
+      if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
+      if (runtime.signal?.aborted) break;
+      const recovery = await recoverOne(stateDir, marked, scope.all ? runtime : onTheWay, scope.all);
+      if (recovery) done.push(recovery);
+    }
+  } catch (error) {
+    runtime.onWarning?.(toCniError(error));
+  }
+  return done;
+}
+
+/** Why an attachment has to be taken down; undefined when it stands, or somebody is at work on it. */
+export function findReason(record: AttachmentRecord, env: Runtime['env']): string | undefined {
+  if (holderOf(record)) return undefined;
+  if (isOfEarlierBoot(record, env)) return 'it is of an earlier boot of the machine';
+  const { phase, attempts, lastErrors } = record;
+  if (phase === 'adding') return 'its ADD was cut off';
+  if (phase === 'deleting') return 'its DEL was cut off';
+  if (phase === 'attached') return undefined;
+  return `its DEL failed ${attempts === 1 ? 'once' : `${attempts} times`}: ${lastErrors.map(({ msg }) => msg).join('; ')}`;
+}
+
+/** Whether nothing of the attachment can be in the kernel any more. */
+export function isOfEarlierBoot({ boot }: AttachmentRecord, env: Runtime['env']): boolean {
+  return boot !== bootId(env);
+}
+
+/**
+ * Takes an attachment down that is not settled, with nothing but its record.
+ * @returns whether there was a reason to, and nobody else was at it
+ * @throws CniError of what failed
+ */
+export async function takeDown(id: AttachmentId, runtime: Runtime): Promise<boolean> {
+  const { stateDir, env } = runtime;
+  if (stateDir === undefined) return false;
+  const claim = claimRecord(stateDir, id, record => findReason(record, env) !== undefined);
+  if (claim === undefined || 'holder' in claim) return false;
+  await tearDownClaimed(claim, runtime);
+  return true;
+}
+
+async function recoverOne(
+  stateDir: string,
+  { file, mark }: Marked,
+  runtime: Runtime,
+  now = false,
+): Promise<Recovery | undefined> {
+  let found: AttachmentRecord | undefined;
+  try {
+    found = readFile(file);
+  } catch (error) {
+    runtime.onWarning?.(toCniError(error));
+    return undefined;
+  }
+  const why = found && findReason(found, runtime.env);
+  if (found === undefined || why === undefined) {
+    if (isOld(mark)) unmark(stateDir, file, mark);
+    return undefined;
+  }
+  if (!now && !isDue(found)) return undefined;
+  const { network, containerId, ifname } = found;
+  const outcome = { network, containerId, ifname, why };
+  try {
+    return (await takeDown(found, runtime)) ? outcome : undefined;
+  } catch (thrown) {
+    const error = toCniError(thrown);
+    const text = `Cannot take down interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
+    runtime.onWarning?.(new CniError(error.code, text, { cause: thrown }));
+    return { ...outcome, error };
+  }
+}
+
+/** Unless somebody begins to work on it this very moment. */
+function unmark(stateDir: string, file: string, mark: string): void {
+  const isSettled = (record: AttachmentRecord | undefined) => !record || record.phase === 'attached';
+  if (!isSettled(readFile(file))) return;
+  removeMark(mark);
+  const again = readFile(file);
+  if (again && !isSettled(again)) setMark(stateDir, again);
+}
+
+function isDue({ attempts, lastAttempt }: AttachmentRecord): boolean {
+  if (lastAttempt === undefined) return true;
+  const pause = Math.min(BACKOFF_MS.first * 2 ** (attempts - 1), BACKOFF_MS.last);
+  // A clock that was set back makes no attempt wait for years.
+  return !(Math.abs(Date.now() - Date.parse(lastAttempt)) < pause);
+}
+
+/** Once per boot: what an earlier one left is marked, and recovered like everything else that is. */
+function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime): void {
+  const boot = bootId(env);
+  if (boot === '' || seen.get(stateDir) === boot) return;
+  const stamp = join(stateDir, 'boot');
+  if (readIfThere(stamp) !== boot) {
+    const { records, damaged } = listRecords(stateDir);
+    for (const problem of damaged) onWarning?.(problem);
+    for (const record of records) if (record.boot !== boot) setMark(stateDir, record);
+    if (records.length || damaged.length || readIfThere(stamp) !== undefined) writeStamp(stamp, boot);
+  }
+  seen.set(stateDir, boot);
+}
+
+/** State directories that this process has looked through, and in which boot. */
+const seen = new Map<string, string>();
+
+function writeStamp(stamp: string, boot: string): void {
+  const fresh = `${stamp}.${process.pid}.tmp`;
+  writeFileSync(fresh, boot, { mode: 0o600 });
+  renameSync(fresh, stamp);
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+function isOld(mark: string): boolean {
+  const stat = lstatSync(mark, { throwIfNoEntry: false });
+  return stat !== undefined && Math.abs(Date.now() - stat.mtimeMs) > MARK_SETTLED_MS;
+}
+
+function removeMark(mark: string): void {
+  try {
+    unlinkSync(mark);
+  } catch {
+    // Somebody else did.
+  }
+}

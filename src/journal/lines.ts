@@ -1,0 +1,249 @@
+// Which lines does the record of an attachment hold, and what do they mean together?
+//
+// The first line says what an ADD is about to do. One line follows for the outcome of each link, then `done`. A DEL
+// says `begin`, and `failed` when a link failed; when all succeeded the file is removed. Lines are only ever added, each
+// by one write, so that a line that is cut off means that its writer died there.
+import * as z from 'zod/mini';
+import type { Attachment } from '../cni/attachment.ts';
+import type { CniArgs } from '../cni/cni-args.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { describeIssue, isObject, type JsonObject } from '../cni/json.ts';
+import type { Runner } from './runner.ts';
+
+/** Version of the layout; a record of another one is reported and left alone. */
+export const RECORD_VERSION = 1;
+
+/** What an ADD is about to do. */
+export interface Intent extends Attachment {
+  /** Path of the network namespace. */
+  readonly netns: string;
+  /** Device and inode of the namespace; undefined when the path led nowhere. */
+  readonly netnsIdentity: string | undefined;
+  /** The boot of the machine in which it was written. */
+  readonly boot: string;
+  /** Who runs the chain; empty when he does not say. */
+  readonly owner: string;
+  readonly args: CniArgs;
+  readonly capabilityArgs: JsonObject;
+  /** The list as text, as `Conflist.source` has it. */
+  readonly source: string;
+  /** Directories in which links were looked for, and what was found there for each. */
+  readonly pluginDirs: readonly string[];
+  readonly executables: readonly string[];
+  readonly runner: Runner;
+}
+
+/** A failure as the record keeps it. */
+export interface RecordedError {
+  readonly code: number;
+  readonly msg: string;
+  readonly details?: string;
+  /** Type and index of the link that failed, when one did. */
+  readonly link?: string;
+  readonly index?: number;
+}
+
+/** How a link did on ADD. */
+export interface LinkOutcome {
+  readonly index: number;
+  /** Undefined when it failed. */
+  readonly result: JsonObject | undefined;
+  readonly error: RecordedError | undefined;
+}
+
+/** Every line after the first. */
+export type Line =
+  | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly result: JsonObject }
+  /** The link gave the result of the one before it. */
+  | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly same: true }
+  | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly error: RecordedError }
+  | { readonly event: 'done'; readonly op: string }
+  | { readonly event: 'begin'; readonly verb: 'DEL'; readonly runner: Runner }
+  /** Somebody else was there first. */
+  | { readonly event: 'left'; readonly op: string }
+  | {
+      readonly event: 'failed';
+      readonly verb: 'DEL';
+      readonly op: string;
+      readonly time: string;
+      readonly attempts: number;
+      readonly errors: readonly RecordedError[];
+    };
+
+/** What a record tells. */
+export interface AttachmentRecord extends Intent {
+  readonly file: string;
+  /**
+   * `adding`: an ADD has begun and not ended. `attached`: it succeeded. `deleting`: a DEL has begun. `failed`: a DEL, or
+   * undoing a failed ADD, did not succeed and waits for its next attempt.
+   */
+  readonly phase: 'adding' | 'attached' | 'deleting' | 'failed';
+  /** Whether the ADD succeeded, whatever came after it. */
+  readonly added: boolean;
+  /** In order of the links. */
+  readonly outcomes: readonly LinkOutcome[];
+  /** Of the last link that gave one. */
+  readonly result: JsonObject | undefined;
+  /** Operations that began and have not said that they ended, first come first. */
+  readonly runners: readonly Runner[];
+  /** Attempts of DEL that failed. */
+  readonly attempts: number;
+  readonly lastAttempt: string | undefined;
+  readonly lastErrors: readonly RecordedError[];
+  /** Lines that nobody can read: cut off, or none of ours. */
+  readonly unreadable: number;
+}
+
+/** The first line. */
+export function renderIntent({ args, ...intent }: Intent): string {
+  return `${JSON.stringify({ record: RECORD_VERSION, ...intent, args })}\n`;
+}
+
+/** Any later line. */
+export function renderLine(line: Line): string {
+  return `${JSON.stringify(line)}\n`;
+}
+
+/**
+ * What the lines of a record mean together.
+ * @param without an operation whose lines do not count
+ * @throws CniError 6 when it is damaged or none of ours, naming file and reason
+ */
+export function parseRecord(text: string, file: string, without?: string): AttachmentRecord {
+  const [first = '', ...rest] = text.split('\n');
+  const intent = parseIntent(first, file);
+  const lines: Line[] = [];
+  let unreadable = 0;
+  for (const one of rest.filter(line => line !== '')) {
+    const line = parseLine(one);
+    if (line === undefined) unreadable += 1;
+    else if (without === undefined || opOf(line) !== without) lines.push(line);
+  }
+  return fold(intent, lines, file, unreadable);
+}
+
+/** Index of the last link that may have begun to work: what a recovery has to undo. */
+export function lastBegun({ added, outcomes, unreadable }: AttachmentRecord, links: number): number {
+  const last = outcomes.at(-1);
+  if (added || unreadable > 0) return links - 1;
+  if (last === undefined) return 0;
+  return Math.min(last.error ? last.index : last.index + 1, links - 1);
+}
+
+const RunnerLine = z.object({
+  pid: z.number(),
+  start: z.string(),
+  pidns: z.string(),
+  op: z.string(),
+  time: z.string(),
+});
+
+const AnyObject = z.custom<JsonObject>(isObject, { message: 'must be an object' });
+
+const IntentLine = z.object({
+  network: z.string().check(z.minLength(1)),
+  containerId: z.string().check(z.minLength(1)),
+  ifname: z.string().check(z.minLength(1)),
+  netns: z.string(),
+  netnsIdentity: z.optional(z.string()),
+  boot: z.string(),
+  owner: z.string(),
+  args: z.array(z.tuple([z.string(), z.string()])),
+  capabilityArgs: AnyObject,
+  source: z.string(),
+  pluginDirs: z.array(z.string()),
+  executables: z.array(z.string()),
+  runner: RunnerLine,
+});
+
+const ErrorLine = z.object({
+  code: z.number(),
+  msg: z.string(),
+  details: z.optional(z.string()),
+  link: z.optional(z.string()),
+  index: z.optional(z.number()),
+});
+
+const Index = z.number().check(z.int(), z.gte(0));
+
+const LaterLine = z.union([
+  z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, result: AnyObject }),
+  z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, same: z.literal(true) }),
+  z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, error: ErrorLine }),
+  z.object({ event: z.literal('done'), op: z.string() }),
+  z.object({ event: z.literal('begin'), verb: z.literal('DEL'), runner: RunnerLine }),
+  z.object({ event: z.literal('left'), op: z.string() }),
+  z.object({
+    event: z.literal('failed'),
+    verb: z.literal('DEL'),
+    op: z.string(),
+    time: z.string(),
+    attempts: z.number(),
+    errors: z.array(ErrorLine),
+  }),
+]);
+
+function parseIntent(line: string, file: string): Intent {
+  const object = parseJson(line);
+  if (!isObject(object)) throw damaged(file, 'its first line is not a JSON object');
+  if (object.record !== RECORD_VERSION) {
+    const found = object.record === undefined ? 'none' : JSON.stringify(object.record);
+    throw damaged(file, `expected layout ${RECORD_VERSION} in "record" of its first line, found ${found}`);
+  }
+  const parsed = z.safeParse(IntentLine, object, { reportInput: true });
+  if (!parsed.success) throw damaged(file, parsed.error.issues.map(describeIssue).join('; '));
+  return { ...parsed.data, netnsIdentity: parsed.data.netnsIdentity };
+}
+
+function parseLine(text: string): Line | undefined {
+  const parsed = z.safeParse(LaterLine, parseJson(text));
+  return parsed.success ? (parsed.data as Line) : undefined;
+}
+
+function opOf(line: Line): string | undefined {
+  if (line.event === 'begin') return line.runner.op;
+  return line.event === 'link' ? undefined : line.op;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function damaged(file: string, problem: string): CniError {
+  return new CniError(ErrorCode.decodingFailure, `Cannot read record "${file}": ${problem}`);
+}
+
+function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {
+  const outcomes: LinkOutcome[] = [];
+  let result: JsonObject | undefined;
+  let runners: Runner[] = [intent.runner];
+  let [done, begun, attempts] = [false, 0, 0];
+  let lastAttempt: string | undefined;
+  let lastErrors: readonly RecordedError[] = [];
+  for (const line of lines) {
+    if (line.event === 'link') {
+      const error = 'error' in line ? line.error : undefined;
+      if ('result' in line) result = line.result;
+      outcomes.push({ index: line.index, result: error ? undefined : result, error });
+    } else if (line.event === 'begin') {
+      begun += 1;
+      runners.push(line.runner);
+    } else {
+      runners = runners.filter(({ op }) => op !== line.op);
+      if (line.event === 'done') done = true;
+      if (line.event === 'left') begun -= 1;
+      if (line.event === 'failed') {
+        attempts = Math.max(attempts + 1, line.attempts);
+        lastAttempt = line.time;
+        lastErrors = line.errors;
+      }
+    }
+  }
+  const phase = attempts > 0 ? 'failed' : begun > 0 ? 'deleting' : done ? 'attached' : 'adding';
+  const last = { attempts, lastAttempt, lastErrors };
+  return { ...intent, file, phase, added: done, outcomes, result, runners, ...last, unreadable };
+}

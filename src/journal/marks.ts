@@ -1,0 +1,49 @@
+// Which records need work, without reading all of them?
+import { mkdirSync, symlinkSync, unlinkSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import type { Attachment } from '../cni/attachment.ts';
+import { listNames } from './files.ts';
+import { directoryOf, markFileOf, marksDir, recordFileOf, recordsDir } from './place.ts';
+
+/** Marks a record as in need of work. @throws what the system says */
+export function setMark(stateDir: string, id: Attachment): void {
+  const mark = markFileOf(stateDir, id);
+  const target = relative(dirname(mark), recordFileOf(stateDir, id));
+  try {
+    symlinkSync(target, mark);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    if (code !== 'ENOENT') throw error;
+    mkdirSync(dirname(mark), { recursive: true, mode: 0o700 });
+    symlinkSync(target, mark);
+  }
+}
+
+/** Takes the mark of a record away: nothing is left to do. */
+export function settle(stateDir: string, id: Attachment): void {
+  try {
+    unlinkSync(markFileOf(stateDir, id));
+  } catch {
+    // Whoever finds a mark without need takes it away.
+  }
+}
+
+/** A record that may need work. */
+export interface Marked {
+  /** Its file, which may have gone meanwhile. */
+  readonly file: string;
+  readonly mark: string;
+}
+
+/** What is marked of a network, or of all. @throws CniError 5 */
+export function listMarked(stateDir: string, network?: string): Marked[] {
+  const root = marksDir(stateDir);
+  const names = network === undefined ? listNames(root) : [directoryOf(network)];
+  return names.flatMap(name =>
+    listNames(join(root, name)).map(one => ({
+      file: join(recordsDir(stateDir), name, one),
+      mark: join(root, name, one),
+    })),
+  );
+}

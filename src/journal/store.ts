@@ -1,0 +1,196 @@
+// How do records get onto disk, and back?
+//
+// Nothing is synced: a record is about kernel state, which a loss of power ends as well, and what an earlier boot left
+// is taken down whether its record is whole or not.
+import { closeSync, constants, fstatSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { Attachment } from '../cni/attachment.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { failure, isCutOff, isMissing, listNames, openFresh, writeAll } from './files.ts';
+import {
+  type AttachmentRecord,
+  type Intent,
+  type Line,
+  parseRecord,
+  renderIntent,
+  renderLine,
+} from './lines.ts';
+import { setMark, settle } from './marks.ts';
+import { directoryOf, recordFileOf, recordsDir } from './place.ts';
+
+/** A record that lines are added to. */
+export interface OpenRecord {
+  /** @throws CniError 5; nothing is half written then */
+  append(line: Line): void;
+  close(): void;
+}
+
+/** What a state directory holds. */
+export interface RecordList {
+  /** Sorted by file. */
+  readonly records: readonly AttachmentRecord[];
+  /** Files that are no records, or that nobody can read, with the reason. */
+  readonly damaged: readonly CniError[];
+}
+
+/**
+ * Begins a record: written beside its file, then renamed, and marked as not settled. An older one goes.
+ * @throws CniError 5
+ */
+export function createRecord(stateDir: string, intent: Intent): OpenRecord {
+  const file = recordFileOf(stateDir, intent);
+  const fd = place(file, renderIntent(intent));
+  try {
+    setMark(stateDir, intent);
+  } catch (cause) {
+    closeSync(fd);
+    dropRecord(stateDir, intent);
+    throw failure('mark record', file, cause);
+  }
+  return writerOf(file, fd, true);
+}
+
+/**
+ * Writes a record with all its lines in the place of what is there.
+ * @throws CniError 5
+ */
+export function replaceRecord(stateDir: string, intent: Intent, lines: readonly Line[]): void {
+  closeSync(place(recordFileOf(stateDir, intent), [renderIntent(intent), ...lines.map(renderLine)].join('')));
+}
+
+/**
+ * Opens a record to add lines, and marks it as not settled; undefined when there is none.
+ * @throws CniError 5
+ */
+export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | undefined {
+  const file = recordFileOf(stateDir, id);
+  let fd: number;
+  try {
+    fd = openSync(file, constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw failure('open record', file, cause);
+  }
+  try {
+    setMark(stateDir, id);
+  } catch (cause) {
+    closeSync(fd);
+    throw failure('mark record', file, cause);
+  }
+  return writerOf(file, fd, false);
+}
+
+/**
+ * The record of an attachment, or undefined when there is none.
+ * @param without an operation whose lines do not count
+ * @throws CniError 6 when it is damaged or none of ours, 5 when it cannot be read
+ */
+export function readRecord(stateDir: string, id: Attachment, without?: string): AttachmentRecord | undefined {
+  const file = recordFileOf(stateDir, id);
+  const record = readFile(file, without);
+  if (record === undefined || isSame(record, id)) return record;
+  throw misplaced(record, file);
+}
+
+/**
+ * The records of a network, or of all. One that cannot be used hides no other.
+ * @throws CniError 5 when a directory cannot be read; a missing one is empty
+ */
+export function listRecords(stateDir: string, network?: string): RecordList {
+  const root = recordsDir(stateDir);
+  const names = network === undefined ? listNames(root) : [directoryOf(network)];
+  const records: AttachmentRecord[] = [];
+  const damaged: CniError[] = [];
+  for (const file of names.flatMap(name => listNames(join(root, name)).map(one => join(root, name, one)))) {
+    try {
+      const record = readFile(file);
+      if (record === undefined) continue;
+      if (recordFileOf(stateDir, record) !== file) throw misplaced(record, file);
+      records.push(record);
+    } catch (error) {
+      if (!(error instanceof CniError)) throw error;
+      damaged.push(error);
+    }
+  }
+  return { records, damaged };
+}
+
+/** Removes a record and its mark; what is not there is fine. @throws CniError 5 */
+export function dropRecord(stateDir: string, id: Attachment): void {
+  const file = recordFileOf(stateDir, id);
+  try {
+    rmSync(file, { force: true });
+  } catch (cause) {
+    throw failure('remove record', file, cause);
+  }
+  settle(stateDir, id);
+}
+
+/**
+ * The record in a file, or undefined when there is none.
+ * @throws CniError 6 when it is damaged or none of ours, 5 when it cannot be read
+ */
+export function readFile(file: string, without?: string): AttachmentRecord | undefined {
+  let fd: number;
+  try {
+    fd = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (cause) {
+    if (isMissing(cause)) return undefined;
+    throw failure('read record', file, cause);
+  }
+  try {
+    const stat = fstatSync(fd);
+    if (!stat.isFile()) throw unfit(file, 'it is not a regular file');
+    if (stat.size > MAX_BYTES) throw unfit(file, `it has ${stat.size} bytes, more than any record`);
+    return parseRecord(readFileSync(fd, 'utf8'), file, without);
+  } catch (cause) {
+    throw cause instanceof CniError ? cause : failure('read record', file, cause);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** A result is at most 16 MiB; a record holds one for each link that changed it. */
+const MAX_BYTES = 256 * 1024 * 1024;
+
+/** The file under its name, open for further lines. */
+function place(file: string, text: string): number {
+  const fresh = join(dirname(file), `.${process.pid}-${performance.now()}.tmp`);
+  let fd: number | undefined;
+  try {
+    fd = openFresh(fresh);
+    writeAll(fd, text, fresh);
+    renameSync(fresh, file);
+    return fd;
+  } catch (cause) {
+    if (fd !== undefined) {
+      closeSync(fd);
+      rmSync(fresh, { force: true });
+    }
+    throw cause instanceof CniError ? cause : failure('write record', file, cause);
+  }
+}
+
+/** @param whole whether the last line is known to be so */
+function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
+  let start = whole || !isCutOff(fd) ? '' : '\n';
+  return {
+    append(line) {
+      writeAll(fd, `${start}${renderLine(line)}`, file);
+      start = '';
+    },
+    close: () => closeSync(fd),
+  };
+}
+
+function isSame(a: Attachment, b: Attachment): boolean {
+  return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
+}
+
+function misplaced({ network, containerId, ifname }: Attachment, file: string): CniError {
+  return unfit(file, `it is of interface "${ifname}" of container "${containerId}" on network "${network}"`);
+}
+
+function unfit(file: string, problem: string): CniError {
+  return new CniError(ErrorCode.decodingFailure, `Cannot read record "${file}": ${problem}`);
+}

@@ -1,0 +1,153 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import type { Line } from '../../../src/journal/lines.ts';
+import { listMarked } from '../../../src/journal/marks.ts';
+import { recordFileOf } from '../../../src/journal/place.ts';
+import {
+  createRecord,
+  dropRecord,
+  listRecords,
+  readRecord,
+  reopenRecord,
+  replaceRecord,
+} from '../../../src/journal/store.ts';
+import { filesBelow, intentOf } from '../../helpers/journal.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-journal-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const link = (index: number): Line => ({ event: 'link', verb: 'ADD', index, result: { index } });
+const file = () => recordFileOf(dir, ID);
+
+describe('createRecord()', () => {
+  test('makes a file of its own for the attachment, which nobody else may read, and a mark', () => {
+    createRecord(dir, intentOf()).close();
+    expect(filesBelow(dir)).toEqual(['attachments/testnet/c1:eth0', 'unsettled/testnet/c1:eth0']);
+    const modes = ['.', 'testnet', 'testnet/c1:eth0'].map(
+      name => fs.statSync(path.join(dir, 'attachments', name)).mode & 0o777,
+    );
+    expect(modes).toEqual([0o700, 0o700, 0o600]);
+    expect(fs.realpathSync(path.join(dir, 'unsettled/testnet/c1:eth0'))).toBe(fs.realpathSync(file()));
+  });
+
+  test('adds each line by itself', () => {
+    const open = createRecord(dir, intentOf());
+    open.append(link(0));
+    expect(readRecord(dir, ID)?.outcomes).toHaveLength(1);
+    open.append(link(1));
+    expect(readRecord(dir, ID)?.outcomes).toHaveLength(2);
+    open.close();
+  });
+
+  test('takes the place of an older record', () => {
+    createRecord(dir, intentOf({ owner: 'old' })).close();
+    createRecord(dir, intentOf({ owner: 'new' })).close();
+    expect(readRecord(dir, ID)?.owner).toBe('new');
+  });
+
+  test('says why it cannot', () => {
+    fs.writeFileSync(path.join(dir, 'attachments'), '');
+    expect(() => createRecord(dir, intentOf())).toThrow(`Cannot write record "${file()}": `);
+    expect(filesBelow(dir)).toEqual(['attachments']);
+  });
+
+  test.each([
+    ['a long container id', { containerId: 'c'.repeat(300) }],
+    ['a long network', { network: 'n'.repeat(300) }],
+    ['a network that leads elsewhere', { network: '../../etc' }],
+    ['a container id that leads elsewhere', { containerId: '../x' }],
+    ['an interface that leads elsewhere', { ifname: '../x' }],
+  ])('keeps %s inside its directory', (_, more) => {
+    const id = { ...ID, ...more };
+    createRecord(dir, intentOf(id)).close();
+    expect(readRecord(dir, id)).toMatchObject(id);
+    expect(listRecords(dir).records).toHaveLength(1);
+    expect(filesBelow(path.join(dir, 'attachments'))[0]).toMatch(
+      /^(testnet|~[0-9a-f]{64})\/(c1:eth0|~[0-9a-f]{64})$/,
+    );
+  });
+});
+
+describe('reopenRecord()', () => {
+  test('begins a line of its own after one that was cut off', () => {
+    createRecord(dir, intentOf()).close();
+    fs.appendFileSync(file(), '{"event":"li');
+    const open = reopenRecord(dir, ID);
+    open?.append(link(0));
+    open?.append(link(1));
+    open?.close();
+    expect(readRecord(dir, ID)).toMatchObject({ unreadable: 1, outcomes: [{ index: 0 }, { index: 1 }] });
+  });
+
+  test('makes no record where there is none', () => {
+    expect(reopenRecord(dir, ID)).toBeUndefined();
+    expect(filesBelow(dir)).toEqual([]);
+  });
+});
+
+describe('replaceRecord()', () => {
+  test('writes everything at once, without a mark', () => {
+    const intent = intentOf();
+    replaceRecord(dir, intent, [link(0), { event: 'done', op: intent.runner.op }]);
+    expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', result: { index: 0 } });
+    expect(listMarked(dir)).toEqual([]);
+  });
+});
+
+describe('readRecord()', () => {
+  test('is undefined when there is none', () => expect(readRecord(dir, ID)).toBeUndefined());
+
+  test.each([
+    ['a directory', () => fs.mkdirSync(file()), 'it is not a regular file'],
+    ['a symbolic link', () => fs.symlinkSync('/etc/passwd', file()), 'ELOOP'],
+    ['an empty file', () => fs.writeFileSync(file(), ''), 'its first line is not a JSON object'],
+    [
+      'the record of another attachment',
+      () => {
+        createRecord(dir, intentOf({ containerId: 'c2' })).close();
+        fs.renameSync(recordFileOf(dir, { ...ID, containerId: 'c2' }), file());
+      },
+      'it is of interface "eth0" of container "c2" on network "testnet"',
+    ],
+  ])('refuses %s, and says why', (_, make, reason) => {
+    fs.mkdirSync(path.dirname(file()), { recursive: true });
+    make();
+    expect(() => readRecord(dir, ID)).toThrow(`Cannot read record "${file()}": `);
+    expect(() => readRecord(dir, ID)).toThrow(reason);
+    const { records, damaged } = listRecords(dir);
+    expect(records).toEqual([]);
+    expect(damaged.map(({ message }) => message)).toEqual([expect.stringContaining(reason)]);
+  });
+
+  test('does not wait for a pipe', () => {
+    fs.mkdirSync(path.dirname(file()), { recursive: true });
+    Bun.spawnSync(['mkfifo', file()]);
+    expect(() => readRecord(dir, ID)).toThrow('it is not a regular file');
+  });
+});
+
+describe('listRecords()', () => {
+  test('lists all, or those of one network; what is being written is not there yet', () => {
+    for (const network of ['a', 'b']) createRecord(dir, intentOf({ network })).close();
+    fs.writeFileSync(path.join(dir, 'attachments/a/.1.tmp'), 'half');
+    expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b']);
+    expect(listRecords(dir, 'b').records.map(({ network }) => network)).toEqual(['b']);
+    expect(listRecords(dir, 'c')).toEqual({ records: [], damaged: [] });
+    expect(listRecords(path.join(dir, 'missing'))).toEqual({ records: [], damaged: [] });
+  });
+});
+
+describe('dropRecord()', () => {
+  test('removes record and mark, and minds nothing that is not there', () => {
+    createRecord(dir, intentOf()).close();
+    dropRecord(dir, ID);
+    dropRecord(dir, ID);
+    expect(filesBelow(dir)).toEqual([]);
+  });
+});
