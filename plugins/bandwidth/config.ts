@@ -2,9 +2,12 @@
 import * as z from 'zod/mini';
 import { Bandwidth } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { decode, type JsonObject } from '../../src/cni/json.ts';
+import { decode, isObject, type JsonObject } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { parseAmount } from './amount.ts';
+import { findSubnets, type Subnets } from './subnets.ts';
+
+const LIMIT_KEYS: ReadonlySet<string> = new Set(Object.keys(Bandwidth.shape).map(key => key.toLowerCase()));
 
 /** The kernel counts a bucket's bytes in 32 bits; the reference draws the line one byte below. */
 const BURST_BYTES_MAX = 2 ** 32 - 2;
@@ -22,9 +25,14 @@ export const BandwidthConf = z.extend(PluginConfig, {
   egressRate: z.optional(z.unknown()),
   /** Bits that may leave at once before `egressRate` holds, or text. */
   egressBurst: z.optional(z.unknown()),
+  /** Subnets of either family with which traffic is limited; all other traffic is not. */
+  shapedSubnets: z.optional(z.unknown()),
+  /** Subnets of either family with which traffic is not limited; all other traffic is. Not together with `shapedSubnets`. */
+  unshapedSubnets: z.optional(z.unknown()),
   runtimeConfig: z.optional(
     z.looseObject({
-      /** Capability `bandwidth`: the same four, used when the configuration itself has none of them. */
+      /** Capability `bandwidth`: the same keys. Rates and bursts are used when the configuration itself has none of
+       * the four, subnets when it has neither list. */
       bandwidth: z.optional(z.unknown()),
     }),
   ),
@@ -44,6 +52,8 @@ export interface Limits {
   readonly ingress?: Limit;
   /** From the container. */
   readonly egress?: Limit;
+  /** Absent when the limits hold for all traffic. */
+  readonly subnets?: Subnets;
 }
 
 /**
@@ -53,14 +63,22 @@ export interface Limits {
  * @throws CniError 7
  */
 export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
-  const ours = Object.keys(Bandwidth.shape).map(key => key.toLowerCase());
-  const isStatic = Object.keys(request).some(key => ours.includes(key.toLowerCase()));
+  const isStatic = hasOwnLimits(request);
   const source = isStatic ? conf : (conf.runtimeConfig?.bandwidth ?? {});
   const what = isStatic ? 'bandwidth limits' : '"runtimeConfig.bandwidth"';
   const numbers = decode(Bandwidth, withoutUnits(source), what);
   const ingress = limitOf('ingress', numbers.ingressRate, numbers.ingressBurst);
   const egress = limitOf('egress', numbers.egressRate, numbers.egressBurst);
-  return { ...(ingress ? { ingress } : {}), ...(egress ? { egress } : {}) };
+  if (ingress === undefined && egress === undefined) return {};
+  const subnets = findSubnets([conf, conf.runtimeConfig?.bandwidth]);
+  return { ...(ingress ? { ingress } : {}), ...(egress ? { egress } : {}), ...(subnets ? { subnets } : {}) };
+}
+
+/** True when the runtime has limits for the container, and the configuration's own keep them out. */
+export function ignoresRuntime(conf: BandwidthConf, request: JsonObject): boolean {
+  const asked = conf.runtimeConfig?.bandwidth;
+  if (!hasOwnLimits(request) || !isObject(asked)) return false;
+  return Object.entries(asked).some(([key, value]) => Boolean(value) && LIMIT_KEYS.has(key.toLowerCase()));
 }
 
 /** True when nothing is to be limited. */
@@ -68,23 +86,17 @@ export function isUnlimited({ ingress, egress }: Limits): boolean {
   return ingress === undefined && egress === undefined;
 }
 
-/** Like {@link isUnlimited}; limits that make no sense are no reason to leave anything behind. */
-export function isSurelyUnlimited(conf: BandwidthConf, request: JsonObject): boolean {
-  try {
-    return isUnlimited(limitsOf(conf, request));
-  } catch {
-    return false;
-  }
+function hasOwnLimits(request: JsonObject): boolean {
+  return Object.keys(request).some(key => LIMIT_KEYS.has(key.toLowerCase()));
 }
 
 /** The limits with every text turned into bits; what is no amount is left to the schema. */
 function withoutUnits(source: unknown): unknown {
   if (typeof source !== 'object' || source === null || Array.isArray(source)) return source;
-  const ours = Object.keys(Bandwidth.shape).map(key => key.toLowerCase());
   return Object.fromEntries(
     Object.entries(source).map(([key, value]) => [
       key,
-      typeof value === 'string' && ours.includes(key.toLowerCase()) ? parseAmount(key, value) : value,
+      typeof value === 'string' && LIMIT_KEYS.has(key.toLowerCase()) ? parseAmount(key, value) : value,
     ]),
   );
 }

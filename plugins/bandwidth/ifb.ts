@@ -1,9 +1,15 @@
 // Which IFB device holds the queue of what an attachment sends?
 import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachment.ts';
-import { tolerating } from '../../src/netlink/errors.ts';
-import { createLink, findLink, getLink, type Link, listLinks, setLink } from '../../src/netlink/rtnl/link.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-import { Errno } from '../../src/sys/errno.ts';
+import {
+  findLinks,
+  getLink,
+  type Link,
+  listLinks,
+  makeLink,
+  setLinkRequest,
+} from '../../src/netlink/rtnl/link.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 
 const PREFIX = 'bwp';
 const HEX_DIGITS = 12;
@@ -24,10 +30,9 @@ export function ifbNamesOf({ network, containerId, ifname }: Attachment): readon
 
 /** The attachment's devices; one that names another attachment is left alone. */
 export function findIfbs(host: NetlinkSocket, attachment: Attachment): Link[] {
-  return ifbNamesOf(attachment).flatMap(name => {
-    const link = findLink(host, name);
-    return link && isOwn(link, attachment) ? [link] : [];
-  });
+  return findLinks(host, ifbNamesOf(attachment)).flatMap(link =>
+    link && isOwn(link, attachment) ? [link] : [],
+  );
 }
 
 /** Every device that names an attachment of the network. */
@@ -41,25 +46,44 @@ export function listIfbsOf(
   });
 }
 
+/** The device of an attachment, and what is still to be set on it. */
+export interface Ifb {
+  readonly link: Link;
+  /** True when it was made just now: nothing is on it. */
+  readonly isNew: boolean;
+  readonly settings: readonly Request[];
+}
+
 /**
- * The attachment's device, up and with the given MTU; made if there is none.
- * Same as: `ip link add bwp… type ifb`, `ip link set bwp… up mtu <mtu> txqueuelen 1000 alias catena:…`
+ * The attachment's device, up and with the given MTU once the settings are sent; made if there is none.
+ * Same as: `ip link add bwp… mtu <mtu> txqueuelen 1000 type ifb`, `ip link set bwp… up alias catena:…`
  */
-export function ensureIfb(host: NetlinkSocket, attachment: Attachment, mtu: number): Link {
+export function ensureIfb(host: NetlinkSocket, attachment: Attachment, mtu: number): Ifb {
   const names = ifbNamesOf(attachment);
-  for (const name of names) {
-    if (findLink(host, name) === undefined) {
-      // Somebody may be faster with the same name: then it is theirs.
-      tolerating([Errno.EEXIST], () => createLink(host, { name, kind: 'ifb' }));
-    }
-    const link = getLink(host, name);
+  const present = findLinks(host, names);
+  for (const [i, name] of names.entries()) {
+    // Somebody may be faster with the same name: then it is theirs.
+    const made = present[i] ? undefined : makeLink(host, { name, kind: 'ifb', ...settingsFor(mtu) });
+    const link = present[i] ?? made ?? getLink(host, name);
     if (!isOwn(link, attachment)) continue;
-    const alias = renderOwner(attachment);
-    const note = alias.length <= ALIAS_MAX_BYTES ? { alias } : {};
-    setLink(host, link.index, { up: true, mtu, txqlen: TX_QUEUE_PACKETS, ...note });
-    return link;
+    return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
   }
   throw new Error(`Cannot create link "${names.join('" or "')}": both names are taken by other attachments`);
+}
+
+function settingsFor(mtu: number) {
+  return { up: true, mtu, txqlen: TX_QUEUE_PACKETS };
+}
+
+function settle(link: Link, attachment: Attachment, mtu: number): Request[] {
+  const alias = renderOwner(attachment);
+  const note = alias.length <= ALIAS_MAX_BYTES ? alias : undefined;
+  const isSettled =
+    (link.flags & IFF_UP) !== 0 &&
+    link.mtu === mtu &&
+    link.attrs.txqlen === TX_QUEUE_PACKETS &&
+    link.attrs.alias === note;
+  return isSettled ? [] : [setLinkRequest(link.index, { ...settingsFor(mtu), alias: note })];
 }
 
 /** The reference leaves no note: what has its name and no note is taken for the attachment's. */

@@ -1,115 +1,97 @@
-// How do the planned buckets get onto the host's devices, and what became of them?
+// How do the planned limits get onto the host's devices, and what became of them?
 import type { Attachment } from '../../src/cni/attachment.ts';
-import {
-  addIngressRedirect,
-  listIngressFilters,
-  removeIngressFilters,
-} from '../../src/netlink/rtnl/filter.ts';
+import { isNetlinkError } from '../../src/netlink/errors.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { addIngress, findQdisc, removeQdisc, replaceTbf } from '../../src/netlink/rtnl/qdisc.ts';
-import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
-import { renderTcHandle, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
-import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import { findQdisc, findQdiscs, QDISC_GONE } from '../../src/netlink/rtnl/qdisc.ts';
+import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 import { ensureIfb, findIfbs } from './ifb.ts';
-import type { Bucket } from './plan.ts';
+import type { Shaping } from './plan.ts';
+import { findQueueDifference, queueRemovals, queueRequests } from './queue.ts';
+import { findRedirectDifference, redirectRemovals, redirectRequests } from './redirect.ts';
 
-/** Our redirect looks first. */
-const REDIRECT_PREFERENCE = 1;
-
-/** Limits what the host sends to the container. Same as: `tc qdisc replace dev <veth> root handle 1: tbf …` */
-export function applyIngress(host: NetlinkSocket, veth: Link, bucket: Bucket): void {
-  const root = findQdisc(host, veth.index, 'root');
-  if (root && root.kind !== 'tbf') {
-    throw new Error(
-      `Cannot limit "${veth.name}": somebody put a root qdisc "${root.kind}" ` +
-        `(handle "${renderTcHandle(root.handle)}") on it; remove it first`,
-    );
-  }
-  replaceTbf(host, veth.index, bucket.tbf);
+/** The IFB device through which packets from the container go, and those that nothing leads to any more. */
+export interface Detour {
+  readonly ifb?: Link;
+  readonly unused: readonly Link[];
 }
 
 /**
- * Limits what comes from the container: a device can only shape what it sends, so packets take a detour through an
- * IFB device, which has the bucket before the first packet comes. @returns the IFB device
+ * Limits both directions; one that is not limited (any more) is freed. A device can only hold back what it sends, so
+ * packets from the container take a detour through an IFB device, which has its queue before the first packet comes.
  */
-export function applyEgress(host: NetlinkSocket, veth: Link, attachment: Attachment, bucket: Bucket): Link {
-  const ifb = ensureIfb(host, attachment, veth.mtu);
-  replaceTbf(host, ifb.index, bucket.tbf);
-  // `clsact`, which others use on a veth, takes our filter as well as `ingress` does.
-  if (findQdisc(host, veth.index, 'ingress') === undefined) addIngress(host, veth.index);
-  const filters = listIngressFilters(host, veth.index);
-  if (filters.some(filter => filter.redirectAllTo === ifb.index)) return ifb;
-  // A redirect to a device that is gone drops everything.
-  if (filters.some(filter => filter.redirectAllTo === 0)) {
-    removeIngressFilters(host, veth.index, REDIRECT_PREFERENCE);
+export function applyShaping(
+  host: NetlinkSocket,
+  veth: Link,
+  attachment: Attachment,
+  { ingress, egress }: Shaping,
+): Detour {
+  const [root, hook] = lookAt(host, veth);
+  // Refusals come before anything is touched.
+  const towards = ingress ? queueRequests(host, veth, root, ingress) : queueRemovals(host, root);
+  if (!egress) {
+    const ifbs = findIfbs(host, attachment);
+    host.requestAll(towards);
+    removeAll(host, redirectRemovals(host, veth, hook, ifbs));
+    return { unused: ifbs };
   }
-  addIngressRedirect(host, veth.index, { preference: REDIRECT_PREFERENCE, target: ifb.index });
-  return ifb;
+  const { link: ifb, isNew, settings } = ensureIfb(host, attachment, veth.mtu);
+  const held = isNew ? undefined : findQdisc(host, ifb.index, 'root');
+  host.requestAll([
+    ...towards,
+    ...settings,
+    ...queueRequests(host, ifb, held, egress),
+    ...redirectRequests(host, veth, hook, ifb),
+  ]);
+  return { ifb, unused: [] };
 }
 
-/** Compares the kernel with {@link applyIngress}. @throws Error saying what differs */
-export function verifyIngress(host: NetlinkSocket, veth: Link, bucket: Bucket): void {
-  verifyBucket(host, veth, bucket, 'ingress');
-}
-
-/** Compares the kernel with {@link applyEgress}. @throws Error saying what differs */
-export function verifyEgress(host: NetlinkSocket, veth: Link, attachment: Attachment, bucket: Bucket): void {
+/** Compares the kernel with {@link applyShaping}. @throws Error saying what was expected and what was found */
+export function verifyShaping(
+  host: NetlinkSocket,
+  veth: Link,
+  attachment: Attachment,
+  { ingress, egress }: Shaping,
+): void {
+  const [root, hook] = lookAt(host, veth);
+  if (ingress) refuseIf('ingress', veth, findQueueDifference(host, root, ingress));
+  if (!egress) return;
   const [ifb] = findIfbs(host, attachment);
   if (ifb === undefined) throw differs('egress', veth, 'its IFB device is gone');
-  if (!(ifb.flags & IFF_UP)) throw differs('egress', ifb, 'the device is down');
-  verifyBucket(host, ifb, bucket, 'egress');
-  if (findQdisc(host, veth.index, 'ingress') === undefined) {
-    throw differs('egress', veth, 'it has no ingress qdisc');
-  }
-  const filters = listIngressFilters(host, veth.index);
-  if (filters.some(filter => filter.redirectAllTo === ifb.index)) return;
-  throw differs('egress', veth, `no filter redirects what comes in to "${ifb.name}"`);
-}
-
-/** Takes the limit of {@link applyIngress} away; other qdiscs stay. */
-export function removeIngress(host: NetlinkSocket, veth: Link): void {
-  const root = findQdisc(host, veth.index, 'root');
-  if (root?.kind === 'tbf' && root.handle === tcHandle(1, 0)) removeQdisc(host, root);
+  if (!(ifb.flags & IFF_UP)) refuseIf('egress', ifb, 'the device is down');
+  refuseIf('egress', ifb, findQueueDifference(host, findQdisc(host, ifb.index, 'root'), egress));
+  refuseIf('egress', veth, findRedirectDifference(host, veth, hook, ifb));
 }
 
 /**
- * Takes the redirect of {@link applyEgress} away, whose target may be gone already; other filters stay.
- * @param ifbs devices of ours that it may lead to
+ * Takes away what {@link applyShaping} put on host ends that are still there. The IFB devices themselves may be gone
+ * already, and are the caller's to remove.
  */
-export function removeEgress(host: NetlinkSocket, veths: readonly Link[], ifbs: readonly Link[]): void {
-  const targets = [0, ...ifbs.map(ifb => ifb.index)];
-  for (const veth of veths) {
-    const filters = listIngressFilters(host, veth.index);
-    const others = filters.filter(
-      ({ redirectAllTo }) => redirectAllTo === undefined || !targets.includes(redirectAllTo),
-    );
-    // Without a filter or a device of ours, the qdisc is not ours either.
-    if (others.length === filters.length && ifbs.length === 0) continue;
-    const hook = findQdisc(host, veth.index, 'ingress');
-    if (hook?.kind === 'ingress' && others.length === 0) removeQdisc(host, hook);
-    else if (others.length < filters.length) {
-      removeIngressFilters(host, veth.index, REDIRECT_PREFERENCE);
-    }
+export function removeShaping(host: NetlinkSocket, veths: readonly Link[], ifbs: readonly Link[]): void {
+  const removals = veths.flatMap(veth => {
+    const [root, hook] = lookAt(host, veth);
+    return [...queueRemovals(host, root), ...redirectRemovals(host, veth, hook, ifbs)];
+  });
+  removeAll(host, removals);
+}
+
+/** What is at the root and at the ingress hook of a device. */
+function lookAt(host: NetlinkSocket, { index }: Link) {
+  return findQdiscs(host, [
+    { index, at: 'root' },
+    { index, at: 'ingress' },
+  ]);
+}
+
+/** What is gone by now is fine. */
+function removeAll(host: NetlinkSocket, requests: readonly Request[]): void {
+  for (const outcome of host.attemptAll(requests)) {
+    if (outcome instanceof Error && !isNetlinkError(outcome, ...QDISC_GONE)) throw outcome;
   }
 }
 
-function verifyBucket(host: NetlinkSocket, device: Link, { tbf, accepted }: Bucket, direction: string): void {
-  const root = findQdisc(host, device.index, 'root');
-  const found = root?.tbf;
-  if (found === undefined) {
-    throw differs(
-      direction,
-      device,
-      `its root qdisc is ${root ? `"${root.kind}"` : 'the default'}, not "tbf"`,
-    );
-  }
-  if (accepted.some(other => renderTbf(other) === renderTbf(found))) return;
-  throw differs(direction, device, `expected ${renderTbf(tbf)}, found ${renderTbf(found)}`);
-}
-
-function renderTbf({ rateBytes, limitBytes, bufferTicks }: Tbf): string {
-  return `rate ${rateBytes * 8} bit/s, limit ${limitBytes} bytes, buffer ${bufferTicks} ticks`;
+function refuseIf(direction: string, device: Link, state: string | undefined): void {
+  if (state !== undefined) throw differs(direction, device, state);
 }
 
 function differs(direction: string, device: Link, state: string): Error {

@@ -1,14 +1,13 @@
 // Which token buckets make up the configured limits? Arithmetic only, no kernel.
 import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
+import type { SubnetEnd } from '../../src/netlink/rtnl/tc/u32.ts';
 import type { Limit, Limits } from './config.ts';
+import { FRAME_HEADER_BYTES, planTree, type Tree } from './tree.ts';
 
 /** How long a packet may wait for its turn before the queue counts as full. */
 const LATENCY_US = 25_000;
 const US_PER_S = 1_000_000;
 const NS_PER_S = 1_000_000_000;
-
-/** linux/if_ether.h ETH_HLEN, and a VLAN tag: what a frame has besides its payload. */
-const FRAME_HEADER_BYTES = 14 + 4;
 
 const U32_MAX = 0xffffffff;
 
@@ -28,7 +27,7 @@ export interface Surroundings {
   readonly ticksPerUs: number;
 }
 
-/** One direction: what to set, and what CHECK takes as right. */
+/** A limit for all packets, and what CHECK takes as right. */
 export interface Bucket {
   readonly tbf: Tbf;
   /** `tbf`, and what the reference plugin would have set: a chain may be swapped while containers live. */
@@ -39,17 +38,32 @@ export interface Bucket {
   readonly unlimitedMs: number | undefined;
 }
 
-/** The desired state; absent is unlimited. */
-export interface Shaping {
-  readonly ingress?: Bucket;
-  readonly egress?: Bucket;
+/** One direction. */
+export interface Shaper {
+  readonly bucket: Bucket;
+  /** The bucket as one class of two. */
+  readonly tree: Tree;
+  /** Which of them is to be set: the tree when not all packets are limited. */
+  readonly form: 'bucket' | 'tree';
 }
 
-/** The buckets for both directions. */
-export function planShaping({ ingress, egress }: Limits, surroundings: Surroundings): Shaping {
+/** The desired state; absent is unlimited. */
+export interface Shaping {
+  readonly ingress?: Shaper;
+  readonly egress?: Shaper;
+}
+
+/** What limits both directions. */
+export function planShaping({ ingress, egress, subnets }: Limits, surroundings: Surroundings): Shaping {
+  const plan = (limit: Limit, end: SubnetEnd): Shaper => {
+    const bucket = planBucket(limit, surroundings);
+    const tree = planTree(bucket.tbf, subnets ?? { are: 'unshaped', subnets: [] }, end, surroundings.mtu);
+    return { bucket, tree, form: subnets ? 'tree' : 'bucket' };
+  };
   return {
-    ...(ingress ? { ingress: planBucket(ingress, surroundings) } : {}),
-    ...(egress ? { egress: planBucket(egress, surroundings) } : {}),
+    // The other end of a connection is where packets to the container come from, and where those from it go.
+    ...(ingress ? { ingress: plan(ingress, 'source') } : {}),
+    ...(egress ? { egress: plan(egress, 'destination') } : {}),
   };
 }
 

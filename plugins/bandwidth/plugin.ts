@@ -2,22 +2,15 @@
 import type { Attachment } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import { requireLinkKind, requireTbf } from '../../src/netlink/rtnl/supported.ts';
+import { findLinks, type Link } from '../../src/netlink/rtnl/link.ts';
+import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { BandwidthConf, isSurelyUnlimited, isUnlimited, type Limits, limitsOf } from './config.ts';
+import { BandwidthConf, ignoresRuntime, isUnlimited, type Limits, limitsOf } from './config.ts';
 import { findHostVeths, getHostVeth } from './host-veth.ts';
 import { findIfbs, listIfbsOf } from './ifb.ts';
-import {
-  applyEgress,
-  applyIngress,
-  removeEgress,
-  removeIngress,
-  verifyEgress,
-  verifyIngress,
-} from './kernel.ts';
-import { type Bucket, planShaping, type Shaping } from './plan.ts';
+import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
+import { planShaping, type Shaper, type Shaping } from './plan.ts';
 
 /** Limits how fast packets go to and from a container, on the host's end of its veth. */
 export const bandwidth = definePlugin({
@@ -30,23 +23,20 @@ export const bandwidth = definePlugin({
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
     if (isUnlimited(limits)) return prevResult;
-    const { host } = call;
-    const attachment = attachmentOf(call);
     const veth = getHostVeth(call, prevResult);
-    const { ingress, egress } = planFor(veth, limits);
-    warnOfBurst(call, 'ingress', ingress);
-    warnOfBurst(call, 'egress', egress);
+    const shaping = planFor(veth, limits);
+    warnOf(call, shaping);
+    const attachment = attachmentOf(call);
     call.onFailure('remove the limits', async () => {
-      removeIngress(host, veth);
-      await removeDetour(call, veth);
+      // The redirect goes before its target, so that no packet is led to nowhere.
+      const ifbs = findIfbs(call.host, attachment);
+      removeShaping(call.host, [veth], ifbs);
+      await call.removeLinks(ifbs);
     });
-    if (ingress) applyIngress(host, veth, ingress);
-    else removeIngress(host, veth);
-    if (!egress) {
-      await removeDetour(call, veth);
-      return prevResult;
-    }
-    const { name, mac } = applyEgress(host, veth, attachment, egress);
+    const { ifb, unused } = applyShaping(call.host, veth, attachment, shaping);
+    await call.removeLinks(unused);
+    if (ifb === undefined) return prevResult;
+    const { name, mac } = ifb;
     return {
       ...prevResult,
       interfaces: [...(prevResult.interfaces ?? []), { name, ...(mac ? { mac } : {}) }],
@@ -58,21 +48,22 @@ export const bandwidth = definePlugin({
     const prevResult = requirePrevResult(call);
     if (isUnlimited(limits)) return;
     const veth = getHostVeth(call, prevResult);
-    const { ingress, egress } = planFor(veth, limits);
-    if (ingress) verifyIngress(call.host, veth, ingress);
-    if (egress) verifyEgress(call.host, veth, attachmentOf(call), egress);
+    verifyShaping(call.host, veth, attachmentOf(call), planFor(veth, limits));
   },
 
   async del(call) {
+    // Whatever is configured by now: limits may have been there.
     const { host } = call;
     const ifbs = findIfbs(host, attachmentOf(call));
-    if (isSurelyUnlimited(call.conf, call.request) && ifbs.length === 0) return;
     const veths = findHostVeths(call);
     await call.removeLinks(ifbs, () => {
       // With a main plugin of ours, they have gone together with the IFB device.
-      const left = veths.filter(veth => findLink(host, veth.index)?.name === veth.name);
-      for (const veth of left) removeIngress(host, veth);
-      removeEgress(host, left, ifbs);
+      const present = findLinks(
+        host,
+        veths.map(({ index }) => index),
+      );
+      const left = veths.filter(({ name }, i) => present[i]?.name === name);
+      removeShaping(host, left, ifbs);
     });
   },
 
@@ -90,7 +81,9 @@ export const bandwidth = definePlugin({
   status(call) {
     try {
       requireLinkKind(call.host, 'ifb');
-      requireTbf(call.host);
+      requireQdiscKind(call.host, 'tbf');
+      const { shapedSubnets, unshapedSubnets } = call.conf;
+      if (shapedSubnets || unshapedSubnets) requireQdiscKind(call.host, 'htb');
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, 'Cannot limit bandwidth on this node', {
         details: (cause as Error).message,
@@ -112,24 +105,24 @@ function planFor(veth: Link, limits: Limits): Shaping {
   return planShaping(limits, { mtu: veth.mtu, ticksPerUs: readTicksPerUs() });
 }
 
-function warnOfBurst({ log }: Call, direction: string, bucket: Bucket | undefined): void {
-  if (bucket?.raisedFromBits !== undefined) {
-    log.warn(`${direction}Burst is smaller than a frame and was raised`, {
-      configured: bucket.raisedFromBits,
-    });
+function warnOf(call: Call<BandwidthConf>, { ingress, egress }: Shaping): void {
+  if (ignoresRuntime(call.conf, call.request)) {
+    call.log.warn('the limits of the runtime are not used: the configuration has limits of its own');
   }
-  if (bucket?.unlimitedMs !== undefined) {
-    log.warn(`${direction}Burst lets everything pass for a while: it may be larger than meant`, {
-      milliseconds_at_10_gbit: bucket.unlimitedMs,
-    });
-  }
+  warnOfBurst(call, 'ingress', ingress);
+  warnOfBurst(call, 'egress', egress);
 }
 
-/** The redirect goes before its target, so that no packet is led to nowhere. */
-async function removeDetour(call: Call, veth: Link): Promise<void> {
-  const ifbs = findIfbs(call.host, attachmentOf(call));
-  removeEgress(call.host, [veth], ifbs);
-  await call.removeLinks(ifbs);
+function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {
+  const { raisedFromBits, unlimitedMs } = shaper?.bucket ?? {};
+  if (raisedFromBits !== undefined) {
+    log.warn(`${direction}Burst is smaller than a frame and was raised`, { configured: raisedFromBits });
+  }
+  if (unlimitedMs !== undefined) {
+    log.warn(`${direction}Burst lets everything pass for a while: it may be larger than meant`, {
+      milliseconds_at_10_gbit: unlimitedMs,
+    });
+  }
 }
 
 function attachmentOf({ network, env }: Call): Attachment {

@@ -1,17 +1,12 @@
 // How are requests sent to the kernel, and how do its answers come back?
 import { closeSync } from 'node:fs';
 import { Errno } from '../sys/errno.ts';
-import { faultAt } from '../sys/fault.ts';
 import { checked, errno, libc, ptr, SystemError } from '../sys/libc.ts';
-import { attrs } from './codec/attrs.ts';
-import { str, u32 } from './codec/fields.ts';
 import {
   type Envelope,
   eachMessage,
   encodeMessages,
   NLM_F_ACK,
-  NLM_F_ACK_TLVS,
-  NLM_F_CAPPED,
   NLM_F_DUMP,
   NLM_F_DUMP_INTR,
   NLM_F_MULTI,
@@ -19,10 +14,9 @@ import {
   NLMSG_DONE,
   NLMSG_ERROR,
   nlmsgerr,
-  nlmsghdr,
 } from './codec/message.ts';
-import { align4 } from './codec/writer.ts';
 import { NetlinkError } from './errors.ts';
+import { plannedRefusal, refusalOf } from './refusal.ts';
 import { traceMessages } from './trace.ts';
 
 /** linux/netlink.h, protocols */
@@ -50,11 +44,8 @@ const ANSWER_DEADLINE_S = 30;
 /** A dump is torn when the table changed meanwhile; a busy node does that often, but not forever. */
 const DUMP_ATTEMPTS = 20;
 
-/** linux/netlink.h, enum nlmsgerr_attrs */
-const ackAttrs = attrs('ack', {
-  msg: [1, str],
-  offset: [2, u32],
-});
+/** Acknowledgements wait in the receive buffer until all requests were executed: it must hold them. */
+const MAX_AT_ONCE = 100;
 
 /** A request without an envelope. */
 export interface Request {
@@ -64,6 +55,9 @@ export interface Request {
   readonly flags?: number;
   readonly body: Uint8Array;
 }
+
+/** What became of one of several requests: the bodies that came before its acknowledgement, or the refusal. */
+export type Outcome = readonly Uint8Array[] | NetlinkError;
 
 /**
  * One netlink socket. It belongs to the namespace in which it was opened for as long as it lives. All calls are
@@ -103,17 +97,26 @@ export class NetlinkSocket {
    * after all were answered, so nothing stays unread.
    */
   requestAll(requests: readonly Request[]): Uint8Array[] {
-    const planned = requests.map(({ op }) => plannedRefusal(op));
-    const refusal = planned.find(one => one !== undefined);
-    if (refusal === undefined) return this.#exchange(requests);
-    // The others are executed all the same, since they are independent.
-    const rest = requests.filter((_, i) => planned[i] === undefined);
-    try {
-      if (rest.length) this.#exchange(rest);
-    } catch {
-      // One error is reported, and there is one already.
+    const outcomes = this.attemptAll(requests);
+    for (const outcome of outcomes) if (outcome instanceof NetlinkError) throw outcome;
+    return (outcomes as Uint8Array[][]).flat();
+  }
+
+  /**
+   * Like {@link requestAll}, but a refusal is an outcome like others: for questions of which some have no answer, and
+   * removals of what may be gone.
+   * @returns outcomes in the order of the requests
+   */
+  attemptAll(requests: readonly Request[]): Outcome[] {
+    const outcomes: (Outcome | undefined)[] = requests.map(({ op }) => plannedRefusal(op));
+    // What was planned to be refused is not sent; the others are executed all the same, since they are independent.
+    const sent = requests.map((_, i) => i).filter(i => outcomes[i] === undefined);
+    for (let at = 0; at < sent.length; at += MAX_AT_ONCE) {
+      const indexes = sent.slice(at, at + MAX_AT_ONCE);
+      const answers = this.#exchange(indexes.flatMap(i => requests[i] ?? []));
+      for (const [n, i] of indexes.entries()) outcomes[i] = answers[n];
     }
-    throw refusal;
+    return outcomes.map(outcome => outcome ?? []);
   }
 
   /**
@@ -122,12 +125,14 @@ export class NetlinkSocket {
    * @throws NetlinkError of the first message that the kernel refused
    */
   transaction(begin: Request, requests: readonly Request[], end?: Request): Uint8Array[] {
-    failIfPlanned(requests[0] ?? begin);
+    this.#failIfPlanned(requests[0] ?? begin);
     const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
     this.#send([first, ...envelopes, ...last]);
-    return this.#collectAnswers(envelopes, requests);
+    const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
+    if (refusal) throw refusal;
+    return (outcomes as Uint8Array[][]).flat();
   }
 
   /**
@@ -135,7 +140,7 @@ export class NetlinkSocket {
    * @throws NetlinkError
    */
   dump(request: Request): Uint8Array[] {
-    failIfPlanned(request);
+    this.#failIfPlanned(request);
     for (let attempt = 1; ; attempt++) {
       const envelope = this.#envelope(request, NLM_F_REQUEST | NLM_F_DUMP);
       this.#send([envelope]);
@@ -150,10 +155,15 @@ export class NetlinkSocket {
     closeSync(this.#fd);
   }
 
-  #exchange(requests: readonly Request[]): Uint8Array[] {
+  #failIfPlanned({ op }: Request): void {
+    const refusal = plannedRefusal(op);
+    if (refusal) throw refusal;
+  }
+
+  #exchange(requests: readonly Request[]): Outcome[] {
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
     this.#send(envelopes);
-    return this.#collectAnswers(envelopes, requests);
+    return this.#collectAnswers(envelopes, requests).outcomes;
   }
 
   #envelope(request: Request, flags: number): Envelope {
@@ -167,17 +177,20 @@ export class NetlinkSocket {
     checked(libc().send(this.#fd, ptr(buffer), buffer.length, 0), () => 'send a netlink request');
   }
 
-  #collectAnswers(envelopes: readonly Envelope[], requests: readonly Request[]): Uint8Array[] {
-    const pending = new Map(
-      envelopes.map((envelope, i) => [envelope.seq, requests[i]?.op ?? 'talk to the kernel']),
-    );
+  /** Outcomes in the order of the requests, and the refusal that came first. */
+  #collectAnswers(
+    envelopes: readonly Envelope[],
+    requests: readonly Request[],
+  ): { outcomes: Outcome[]; refusal: NetlinkError | undefined } {
+    const bodies: Uint8Array[][] = requests.map(() => []);
+    const outcomes: Outcome[] = [...bodies];
+    const pending = new Map(envelopes.map(({ seq }, i) => [seq, i]));
     const last = envelopes.at(-1)?.seq;
-    const bodies: Uint8Array[] = [];
     let refusal: NetlinkError | undefined;
     while (pending.size) {
       for (const message of this.#receive()) {
-        const op = pending.get(message.seq);
-        if (op === undefined) {
+        const i = pending.get(message.seq);
+        if (i === undefined) {
           // nf_tables reports what stops a whole transaction against the message that opens it.
           const early =
             message.type === NLMSG_ERROR &&
@@ -188,17 +201,18 @@ export class NetlinkSocket {
           continue;
         }
         if (message.type !== NLMSG_ERROR) {
-          bodies.push(message.body.slice());
+          bodies[i]?.push(message.body.slice());
           continue;
         }
-        refusal ??= refusalOf(message, op);
+        const no = refusalOf(message, requests[i]?.op ?? 'talk to the kernel');
+        if (no) outcomes[i] = no;
+        refusal ??= no;
         pending.delete(message.seq);
         // A refused transaction may leave later messages unanswered once the last has been.
         if (refusal && message.seq === last) pending.clear();
       }
     }
-    if (refusal) throw refusal;
-    return bodies;
+    return { outcomes, refusal };
   }
 
   #collectDump(envelope: Envelope, request: Request): { bodies: Uint8Array[]; torn: boolean } {
@@ -255,26 +269,4 @@ let shared: Uint8Array | undefined;
 function receiveBuffer(): Uint8Array {
   shared ??= new Uint8Array(RECEIVE_BYTES);
   return shared;
-}
-
-function plannedRefusal(op: string): NetlinkError | undefined {
-  const fault = faultAt(op);
-  return fault === undefined ? undefined : new NetlinkError(op, fault);
-}
-
-function failIfPlanned({ op }: Request): void {
-  const refusal = plannedRefusal(op);
-  if (refusal) throw refusal;
-}
-
-/** The refusal in an acknowledgement, or undefined when it says yes. */
-function refusalOf(message: Envelope, op: string): NetlinkError | undefined {
-  const { error, request } = nlmsgerr.decode(message.body);
-  if (error === 0) return undefined;
-  let words: string | undefined;
-  if (message.flags & NLM_F_ACK_TLVS) {
-    const echoed = message.flags & NLM_F_CAPPED ? 0 : align4(request.length - nlmsghdr.size);
-    words = ackAttrs.decode(message.body.subarray(nlmsgerr.size + echoed), {}).msg;
-  }
-  return new NetlinkError(op, -error, words);
 }

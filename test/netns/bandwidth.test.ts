@@ -1,6 +1,7 @@
 // Does the bandwidth link limit what a real kernel sends, and does it take all of it back?
 import { describe, expect, test } from 'bun:test';
-import { type Container, type Lab, type Row, untilUp, withHost } from '../helpers/netns.ts';
+import { connect, type Pod } from '../helpers/connected-pod.ts';
+import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -13,41 +14,6 @@ const BOTH = {
   egressRate: 4 * MBIT,
   egressBurst: 1 * MBIT,
 };
-
-interface Pod {
-  readonly container: Container;
-  readonly ifname: string;
-  /** Name of the host's end. */
-  readonly veth: string;
-  readonly v4: string;
-  readonly v6: string;
-  readonly prevResult: { cniVersion: string; interfaces: Row[]; ips: Row[] };
-}
-
-/** A container on a veth of its own, as a main plugin would leave it; made with `ip`, so that only our link is tested. */
-async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'eth0'): Promise<Pod> {
-  const { host } = lab;
-  const container = existing ?? (await lab.container());
-  const veth = `veth${n}`;
-  await lab.ip(host, 'link', 'add', veth, 'type', 'veth', 'peer', 'name', ifname, 'netns', container.name);
-  for (const [ns, dev, last] of [
-    [host, veth, 1],
-    [container, ifname, 2],
-  ] as const) {
-    await lab.ip(ns, 'addr', 'add', `10.77.${n}.${last}/24`, 'dev', dev);
-    await lab.ip(ns, 'addr', 'add', `fd77:${n}::${last}/64`, 'dev', dev, 'nodad');
-    // No link-local address: its settling would show up as a difference between two dumps.
-    await lab.ip(ns, 'link', 'set', dev, 'addrgenmode', 'none');
-    await lab.ip(ns, 'link', 'set', dev, 'up');
-  }
-  await untilUp(host, veth);
-  const prevResult = {
-    cniVersion: '1.0.0',
-    interfaces: [{ name: veth }, { name: ifname, sandbox: container.path }],
-    ips: [{ address: `10.77.${n}.2/24`, interface: 1 }],
-  };
-  return { container, ifname, veth, v4: `10.77.${n}.2`, v6: `fd77:${n}::2`, prevResult };
-}
 
 function callOf(
   command: string,
@@ -514,6 +480,17 @@ describeKernel('bandwidth DEL', () => {
       await succeed(lab, callOf('DEL', pod));
       expect(await ifbsOf(lab)).toEqual([]);
       await succeed(lab, callOf('DEL', pod, BOTH, { prevResult: undefined }));
+    });
+  });
+
+  test('frees the container although no limits are configured by now', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const before = await lab.dump(lab.host);
+      const { ingressRate, ingressBurst } = BOTH;
+      await succeed(lab, callOf('ADD', pod, { ingressRate, ingressBurst }));
+      await succeed(lab, callOf('DEL', pod, {}));
+      expect(await lab.dump(lab.host)).toEqual(before);
     });
   });
 

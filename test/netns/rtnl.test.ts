@@ -3,10 +3,13 @@ import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../src/net/cidr.ts';
 import { parseIp } from '../../src/net/ip.ts';
 import { addAddress, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
+import { htbClassRequest, listClasses } from '../../src/netlink/rtnl/class.ts';
 import {
-  addIngressRedirect,
+  listFilters,
   listIngressFilters,
+  redirectRequest,
   removeIngressFilters,
+  subnetFilterRequest,
 } from '../../src/netlink/rtnl/filter.ts';
 import {
   createLink,
@@ -19,10 +22,19 @@ import {
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
 import { netnsIdOf } from '../../src/netlink/rtnl/netns-id.ts';
-import { addIngress, findQdisc, listQdiscs, removeQdisc, replaceTbf } from '../../src/netlink/rtnl/qdisc.ts';
+import {
+  bfifoRequest,
+  findQdisc,
+  htbRequest,
+  ingressRequest,
+  listQdiscs,
+  removeQdisc,
+  tbfRequest,
+} from '../../src/netlink/rtnl/qdisc.ts';
 import { addRoute, listRoutes, removeRoute } from '../../src/netlink/rtnl/route.ts';
-import { requireLinkKind, requireTbf } from '../../src/netlink/rtnl/supported.ts';
+import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { TC_H_INGRESS, TC_H_ROOT, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
+import { matchSubnet } from '../../src/netlink/rtnl/tc/u32.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns, openOwnNetns, sameNetns } from '../../src/sys/netns.ts';
 import { type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
@@ -235,14 +247,14 @@ describeRoot('addresses and routes', () => {
 describeRoot(
   'qdiscs and filters',
   () => {
-    test('replaceTbf() puts a bucket on a device, and another one in its place', async () => {
+    test('tbfRequest() puts a bucket on a device, and another one in its place', async () => {
       await withSocket(async (lab, host) => {
         createLink(host, { name: 'q0', kind: 'ifb', up: true });
         const { index } = getLink(host, 'q0');
         expect(findQdisc(host, index, 'root')).toBeUndefined();
         for (const rateBytes of [125_000, 12_500_000_000]) {
           const tbf = { rateBytes, bufferTicks: 31_250_000, limitBytes: 3_000_000_000 };
-          replaceTbf(host, index, tbf);
+          host.request(tbfRequest(index, tbf));
           const [shown] = await lab.tc(lab.host, 'qdisc', 'show', 'dev', 'q0');
           expect(shown).toMatchObject({
             kind: 'tbf',
@@ -264,18 +276,85 @@ describeRoot(
       });
     });
 
-    test('addIngressRedirect() sends everything elsewhere, and its target may vanish', async () => {
+    test('htbClassRequest() and subnetFilterRequest() make a tree that is read as it was written', async () => {
+      await withSocket(async (lab, host) => {
+        createLink(host, { name: 'q0', kind: 'ifb', up: true });
+        const { index } = getLink(host, 'q0');
+        const slow = {
+          rateBytes: 125_000,
+          ceilBytes: 125_000,
+          bufferTicks: 31_250_000,
+          quantumBytes: 12_500,
+        };
+        const fast = { rateBytes: 1e11, ceilBytes: 2e11, bufferTicks: 0xffffffff, quantumBytes: 200_000 };
+        const subnets = ['10.0.0.0/8', '10.9.8.7/32', '0.0.0.0/0', 'fd00:db8:abcd:1234:e000::/68', '::/0'];
+        const filters = subnets.map(parseCidr).flatMap(subnet =>
+          (['source', 'destination'] as const).map(end => {
+            return { preference: subnet.ip.family, subnet, end, classid: tcHandle(1, 0x30) };
+          }),
+        );
+        host.requestAll([
+          htbRequest(index, 0x30),
+          htbClassRequest(index, 1, fast),
+          htbClassRequest(index, 0x30, slow),
+          bfifoRequest(index, { parent: tcHandle(1, 0x30), handle: tcHandle(0x30, 0), limitBytes: 99_000 }),
+          ...filters.map(filter => subnetFilterRequest(index, filter)),
+        ]);
+        const found = listFilters(host, index, tcHandle(1, 0));
+        expect(
+          found.map(({ preference, protocol, classid, selector }) => [
+            preference,
+            protocol,
+            classid,
+            selector,
+          ]),
+        ).toEqual(
+          filters.map(({ preference, subnet, classid, end }) => [
+            ...[preference, preference === 4 ? 0x800 : 0x86dd, classid, matchSubnet(subnet, end)],
+          ]),
+        );
+        expect(listClasses(host, index)).toEqual([
+          { kind: 'htb', handle: tcHandle(1, 1), parent: TC_H_ROOT, htb: fast },
+          { kind: 'htb', handle: tcHandle(1, 0x30), parent: TC_H_ROOT, htb: slow },
+        ]);
+        expect(findQdisc(host, index, 'root')).toMatchObject({ kind: 'htb', defaultClass: 0x30 });
+        expect(findQdisc(host, index, tcHandle(1, 0x30))).toMatchObject({
+          kind: 'bfifo',
+          limitBytes: 99_000,
+        });
+        expect(findQdisc(host, index, tcHandle(1, 1))).toBeUndefined();
+        // The tools agree.
+        const [root, queue] = await lab.tc(lab.host, 'qdisc', 'show', 'dev', 'q0');
+        expect(root).toMatchObject({ kind: 'htb', handle: '1:', options: { r2q: 10, default: '0x30' } });
+        expect(queue).toMatchObject({
+          kind: 'bfifo',
+          handle: '30:',
+          parent: '1:30',
+          options: { limit: 99_000 },
+        });
+        const classes = await lab.run(lab.host, ['tc', '-d', 'class', 'show', 'dev', 'q0']);
+        expect(classes.stdout).toMatch(
+          /class htb 1:30 .*quantum 12500 rate 1Mbit .*ceil 1Mbit .*burst 250000b/,
+        );
+        expect(classes.stdout).toMatch(/class htb 1:1 .*quantum 200000 rate 800Gbit .*ceil 1600Gbit/);
+        const shown = await lab.run(lab.host, ['tc', '-p', 'filter', 'show', 'dev', 'q0']);
+        expect(shown.stdout).toContain('match IP src 10.0.0.0/8');
+        expect(shown.stdout).toContain('match IP dst 10.9.8.7/32');
+      });
+    });
+
+    test('redirectRequest() sends everything elsewhere, and its target may vanish', async () => {
       await withSocket(async (lab, host) => {
         createLink(host, { name: 'q0', kind: 'ifb', up: true });
         createLink(host, { name: 'a', kind: 'veth', peer: { name: 'b' } });
         const [from, target] = [getLink(host, 'a').index, getLink(host, 'q0').index];
         expect(listIngressFilters(host, from)).toEqual([]);
-        expect(() => addIngressRedirect(host, from, { preference: 1, target })).toThrow(
+        expect(() => host.request(redirectRequest(from, { preference: 1, target }))).toThrow(
           `Cannot redirect what comes into link with index ${from} to link with index ${target}: `,
         );
-        addIngress(host, from);
-        expect(() => addIngress(host, from)).toThrow('EEXIST');
-        addIngressRedirect(host, from, { preference: 1, target });
+        host.request(ingressRequest(from));
+        expect(() => host.request(ingressRequest(from))).toThrow('EEXIST');
+        host.request(redirectRequest(from, { preference: 1, target }));
         const filters = await lab.tc(lab.host, 'filter', 'show', 'dev', 'a', 'ingress');
         expect(filters.find(({ options }) => options?.actions)).toMatchObject({
           protocol: 'all',
@@ -313,7 +392,7 @@ describeRoot(
       await withSocket(async (lab, host) => {
         createLink(host, { name: 'a', kind: 'veth', peer: { name: 'b' } });
         const [from, target] = [getLink(host, 'a').index, getLink(host, 'b').index];
-        addIngress(host, from);
+        host.request(ingressRequest(from));
         const redirect = ['action', 'mirred', 'egress', 'redirect', 'dev', 'b'];
         const add = (pref: number, ...rest: string[]) =>
           lab.tc(lab.host, 'filter', 'add', 'dev', 'a', 'ingress', 'pref', String(pref), 'protocol', ...rest);
@@ -348,11 +427,12 @@ describeRoot(
 );
 
 describeRoot('kernel support', () => {
-  test('requireLinkKind() and requireTbf() leave no trace', async () => {
+  test('requireLinkKind() and requireQdiscKind() leave no trace', async () => {
     await withSocket(async (lab, host) => {
       const before = await lab.dump(lab.host);
       for (const kind of ['veth', 'bridge'] as const) requireLinkKind(host, kind);
-      requireTbf(host);
+      requireQdiscKind(host, 'tbf');
+      requireQdiscKind(host, 'htb');
       expect(await lab.dump(lab.host)).toEqual(before);
     });
   });

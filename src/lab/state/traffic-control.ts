@@ -1,5 +1,5 @@
 // Which qdiscs and filters are on the devices of a namespace?
-import { type IngressFilter, listIngressFilters } from '../../netlink/rtnl/filter.ts';
+import { type Filter, listIngressFilters } from '../../netlink/rtnl/filter.ts';
 import { listQdiscs, type Qdisc } from '../../netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import { renderRate } from '../words.ts';
@@ -38,7 +38,7 @@ function describeQdisc({ kind, tbf }: Qdisc): string {
   return tbf === undefined ? kind : `${kind} ${renderRate(tbf.rateBytes * 8)}`;
 }
 
-function describeFilter({ kind, redirectAllTo }: IngressFilter, nameOf: (index: number) => string): string {
+function describeFilter({ kind, redirectAllTo }: Filter, nameOf: (index: number) => string): string {
   if (redirectAllTo === undefined) return `filter ${kind}`;
   return `redirect to ${nameOf(redirectAllTo)}`;
 }

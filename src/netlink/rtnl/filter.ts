@@ -1,22 +1,32 @@
-// How are packets picked out as they come into a device, and sent elsewhere?
+// How are packets picked out, to be sent elsewhere or put into a class?
+import { type Cidr, renderCidr } from '../../net/cidr.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, byKind } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { egressRedirect, redirectTarget } from './tc/mirred.ts';
 import { TC_H_INGRESS_FILTERS, tcHandle, tcmsg } from './tc/tcmsg.ts';
-import { MATCH_ALL, matchesAll, u32Options } from './tc/u32.ts';
+import {
+  MATCH_ALL,
+  matchesAll,
+  matchSubnet,
+  type SubnetEnd,
+  type U32Selector,
+  u32Options,
+} from './tc/u32.ts';
 
 /** linux/rtnetlink.h */
 const RTM_NEWTFILTER = 44;
 const RTM_DELTFILTER = 45;
 const RTM_GETTFILTER = 46;
 
-/** linux/if_ether.h, in network byte order as `tcm_info` has it: every protocol. */
-const ETH_P_ALL_BE = 0x0300;
+/** linux/if_ether.h */
+const ETH_P_ALL = 0x0003;
+const ETH_P_IP = 0x0800;
+const ETH_P_IPV6 = 0x86dd;
 
 /** linux/rtnetlink.h, TCA_* */
 const filterAttrs = attrs('filter', {
@@ -31,8 +41,8 @@ export const filterMessage = traced(
   layout(tcmsg, filterAttrs),
 );
 
-/** A filter on what comes into a device. */
-export interface IngressFilter {
+/** A filter as the kernel describes it. */
+export interface Filter {
   readonly index: number;
   readonly kind: string;
   /** Filters of lower preference look first. */
@@ -43,12 +53,30 @@ export interface IngressFilter {
   readonly matches: boolean;
   /** For redirects of every packet: index of the device they go to, 0 when that is gone. */
   readonly redirectAllTo: number | undefined;
+  /** For kind `u32`: handle of the class into which packets go, 0 for none. */
+  readonly classid: number;
+  /** For kind `u32`: which packets. */
+  readonly selector: U32Selector | undefined;
+}
+
+/** A filter that puts the packets from or to a subnet into a class. */
+export interface SubnetFilter {
+  readonly preference: number;
+  readonly subnet: Cidr;
+  readonly end: SubnetEnd;
+  /** Handle of the class. */
+  readonly classid: number;
 }
 
 /** Filters on what comes into a device, in the order in which they look. Same as: `tc filter show dev <link> ingress` */
-export function listIngressFilters(socket: NetlinkSocket, index: number): IngressFilter[] {
-  const body = filterMessage.encode({ index, parent: TC_H_INGRESS_FILTERS }, {});
-  const op = `list ingress filters of link with index ${index}`;
+export function listIngressFilters(socket: NetlinkSocket, index: number): Filter[] {
+  return listFilters(socket, index, TC_H_INGRESS_FILTERS);
+}
+
+/** Filters of one qdisc, in the order in which they look. Same as: `tc filter show dev <link> parent <handle>` */
+export function listFilters(socket: NetlinkSocket, index: number, parent: number): Filter[] {
+  const body = filterMessage.encode({ index, parent }, {});
+  const op = `list filters of link with index ${index}`;
   const bodies = socket.dump({ op, type: RTM_GETTFILTER, body });
   return bodies.map(decodeFilter).filter(filter => filter.matches);
 }
@@ -59,21 +87,37 @@ export function listIngressFilters(socket: NetlinkSocket, index: number): Ingres
  * Same as: `tc filter add dev <link> ingress pref <preference> protocol all u32 match u32 0 0 classid 1:1
  * action mirred egress redirect dev <target>`
  */
-export function addIngressRedirect(
-  socket: NetlinkSocket,
-  index: number,
-  redirect: { preference: number; target: number },
-): void {
+export function redirectRequest(index: number, redirect: { preference: number; target: number }): Request {
   const { preference, target } = redirect;
   const body = filterMessage.encode(
-    { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference) },
+    { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) },
     {
       kind: 'u32',
       options: { classid: tcHandle(1, 1), actions: [egressRedirect(target)], selector: MATCH_ALL },
     },
   );
   const op = `redirect what comes into link with index ${index} to link with index ${target}`;
-  socket.request({ op, type: RTM_NEWTFILTER, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+  return { op, type: RTM_NEWTFILTER, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+}
+
+/**
+ * Puts the packets from or to a subnet into a class of the qdisc `1:`.
+ * Same as: `tc filter add dev <link> parent 1: pref <preference> protocol ip u32 match ip dst <subnet> flowid <class>`,
+ * or `… protocol ipv6 u32 match ip6 dst …`
+ */
+export function subnetFilterRequest(index: number, filter: SubnetFilter): Request {
+  const { preference, subnet, end, classid } = filter;
+  const body = filterMessage.encode(
+    { index, parent: tcHandle(1, 0), info: filterInfo(preference, protocolOf(subnet)) },
+    { kind: 'u32', options: { classid, selector: matchSubnet(subnet, end) } },
+  );
+  const op = `classify packets of ${renderCidr(subnet)} on link with index ${index}`;
+  return { op, type: RTM_NEWTFILTER, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+}
+
+/** EtherType of a subnet's packets. */
+export function protocolOf({ ip }: Cidr): number {
+  return ip.family === 4 ? ETH_P_IP : ETH_P_IPV6;
 }
 
 /**
@@ -81,22 +125,27 @@ export function addIngressRedirect(
  * Same as: `tc filter del dev <link> ingress pref <preference> protocol all u32`
  */
 export function removeIngressFilters(socket: NetlinkSocket, index: number, preference: number): void {
+  tolerating([Errno.ENOENT, Errno.ENODEV, Errno.EINVAL], () =>
+    socket.request(removeIngressFiltersRequest(index, preference)),
+  );
+}
+
+/** {@link removeIngressFilters}, to be sent with others; what is gone is ENOENT, ENODEV or EINVAL. */
+export function removeIngressFiltersRequest(index: number, preference: number): Request {
   const body = filterMessage.encode(
-    { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference) },
+    { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) },
     { kind: 'u32' },
   );
   const op = `delete ingress filters of preference ${preference} from link with index ${index}`;
-  tolerating([Errno.ENOENT, Errno.ENODEV, Errno.EINVAL], () =>
-    socket.request({ op, type: RTM_DELTFILTER, body }),
-  );
+  return { op, type: RTM_DELTFILTER, body };
 }
 
-/** `tcm_info` of a filter: preference above, EtherType below. */
-function filterInfo(preference: number): number {
-  return ((preference << 16) | ETH_P_ALL_BE) >>> 0;
+/** `tcm_info` of a filter: preference above, EtherType in network byte order below. */
+function filterInfo(preference: number, protocol: number): number {
+  return ((preference << 16) | ((protocol & 0xff) << 8) | (protocol >>> 8)) >>> 0;
 }
 
-function decodeFilter(body: Uint8Array): IngressFilter {
+function decodeFilter(body: Uint8Array): Filter {
   const { header, attrs: own } = filterMessage.decode(body);
   const { kind = '', options } = own;
   const u32 = options instanceof Uint8Array ? undefined : options;
@@ -109,5 +158,7 @@ function decodeFilter(body: Uint8Array): IngressFilter {
     protocol: ((header.info & 0xff) << 8) | ((header.info >>> 8) & 0xff),
     matches: kind !== 'u32' || u32?.selector !== undefined,
     redirectAllTo: all && first !== undefined ? redirectTarget(first) : undefined,
+    classid: u32?.classid ?? 0,
+    selector: u32?.selector,
   };
 }

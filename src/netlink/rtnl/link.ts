@@ -3,7 +3,7 @@ import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
 import { Errno } from '../../sys/errno.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
 import { type linkAttrs, linkMessage } from './link-attrs.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from './link-header.ts';
 
@@ -85,13 +85,20 @@ export function findLink(socket: NetlinkSocket, which: string | number): Link | 
   }
 }
 
+/** Several at once, each as {@link findLink} finds it. */
+export function findLinks(socket: NetlinkSocket, which: readonly (string | number)[]): (Link | undefined)[] {
+  return socket.attemptAll(which.map(linkQuestion)).map(outcome => {
+    if (!(outcome instanceof NetlinkError)) return outcome[0] && decodeLink(outcome[0]);
+    if (outcome.errno === Errno.ENODEV) return undefined;
+    throw outcome;
+  });
+}
+
 /** Like {@link findLink}, but throws a NetlinkError with ENODEV when there is none. */
 export function getLink(socket: NetlinkSocket, which: string | number): Link {
-  const byName = typeof which === 'string';
-  const op = `find link ${byName ? `"${which}"` : `with index ${which}`}`;
-  const body = linkMessage.encode(byName ? {} : { index: which }, byName ? { ifname: which } : {});
-  const [reply] = socket.request({ op, type: RTM_GETLINK, body });
-  if (reply === undefined) throw new NetlinkError(op, Errno.ENODEV);
+  const question = linkQuestion(which);
+  const [reply] = socket.request(question);
+  if (reply === undefined) throw new NetlinkError(question.op, Errno.ENODEV);
   return decodeLink(reply);
 }
 
@@ -108,6 +115,20 @@ export function listLinks(socket: NetlinkSocket): Link[] {
  * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]` or `… type bridge vlan_filtering 1`
  */
 export function createLink(socket: NetlinkSocket, link: NewLink): void {
+  socket.request(newLinkRequest(link));
+}
+
+/** Like {@link createLink}, and asks in the same breath what came of it; undefined when the name is taken. */
+export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined {
+  const [made, found] = socket.attemptAll([newLinkRequest(link), linkQuestion(link.name)]);
+  if (isNetlinkError(made, Errno.EEXIST)) return undefined;
+  for (const outcome of [made, found]) if (outcome instanceof NetlinkError) throw outcome;
+  const [body] = found as Uint8Array[];
+  if (body === undefined) throw new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
+  return decodeLink(body);
+}
+
+function newLinkRequest(link: NewLink): Request {
   const { name, kind, peer, up = false, vlanFiltering } = link;
   const peerAttrs = peer && {
     ifname: peer.name,
@@ -128,11 +149,16 @@ export function createLink(socket: NetlinkSocket, link: NewLink): void {
     },
   );
   const op = `create link "${name}" of kind ${kind}`;
-  socket.request({ op, type: RTM_NEWLINK, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+  return { op, type: RTM_NEWLINK, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
 /** Changes a link in one request. Same as: `ip link set dev <link> …` */
 export function setLink(socket: NetlinkSocket, index: number, change: LinkChange): void {
+  socket.request(setLinkRequest(index, change));
+}
+
+/** {@link setLink}, to be sent with others. */
+export function setLinkRequest(index: number, change: LinkChange): Request {
   const switches: readonly (readonly [boolean | undefined, number])[] = [
     [change.up, IFF_UP],
     [change.promisc, IFF_PROMISC],
@@ -151,7 +177,7 @@ export function setLink(socket: NetlinkSocket, index: number, change: LinkChange
     defined({ address: mac, mtu, txqlen, master, ifname: name, alias }),
   );
   const words = Object.entries(defined(change)).map(([key, value]) => `${key} ${value}`);
-  socket.request({ op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body });
+  return { op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body };
 }
 
 /** Sets switches of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
@@ -168,10 +194,8 @@ export function setBridgePort(
 
 /** Removes a link; one that is gone is fine. Same as: `ip link del` */
 export function removeLink(socket: NetlinkSocket, which: string | number): void {
-  const byName = typeof which === 'string';
-  const body = linkMessage.encode(byName ? {} : { index: which }, byName ? { ifname: which } : {});
-  const op = `delete link ${byName ? `"${which}"` : `with index ${which}`}`;
-  tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
+  const request = { op: `delete ${wordsFor(which)}`, type: RTM_DELLINK, body: bodyFor(which) };
+  tolerating([Errno.ENODEV], () => socket.request(request));
 }
 
 /**
@@ -197,6 +221,20 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
   const body = linkMessage.encode({}, { group });
   const op = `delete links with indexes ${[first, ...others].join(', ')}`;
   tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
+}
+
+function linkQuestion(which: string | number): Request {
+  return { op: `find ${wordsFor(which)}`, type: RTM_GETLINK, body: bodyFor(which) };
+}
+
+function wordsFor(which: string | number): string {
+  return typeof which === 'string' ? `link "${which}"` : `link with index ${which}`;
+}
+
+function bodyFor(which: string | number): Uint8Array {
+  return typeof which === 'string'
+    ? linkMessage.encode({}, { ifname: which })
+    : linkMessage.encode({ index: which }, {});
 }
 
 function decodeLink(body: Uint8Array): Link {

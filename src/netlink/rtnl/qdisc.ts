@@ -1,11 +1,13 @@
 // How are queueing disciplines put on devices, read and taken off?
 import { Errno } from '../../sys/errno.ts';
-import { attrs, byKind } from '../codec/attrs.ts';
+import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import { NetlinkError, tolerating } from '../errors.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
+import { bfifoFromOptions, bfifoToOptions } from './tc/fifo.ts';
+import { defaultClassIn, htbOptions, htbToOptions } from './tc/htb.ts';
 import { ingressOptions } from './tc/ingress.ts';
 import { type Tbf, tbfFromOptions, tbfOptions, tbfToOptions } from './tc/tbf.ts';
 import { renderTcHandle, TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from './tc/tcmsg.ts';
@@ -18,7 +20,10 @@ const RTM_GETQDISC = 38;
 /** linux/rtnetlink.h, TCA_* */
 const qdiscAttrs = attrs('qdisc', {
   kind: [1, str],
-  options: [2, byKind('kind', { tbf: tbfOptions, ingress: ingressOptions, clsact: ingressOptions })],
+  options: [
+    2,
+    byKind('kind', { tbf: tbfOptions, htb: htbOptions, ingress: ingressOptions, clsact: ingressOptions }),
+  ],
 });
 
 /** RTM_NEWQDISC, RTM_DELQDISC and RTM_GETQDISC. */
@@ -42,7 +47,19 @@ export interface Qdisc {
   readonly handle: number;
   readonly parent: number;
   /** For kind `tbf`. */
-  readonly tbf: Tbf | undefined;
+  readonly tbf?: Tbf | undefined;
+  /** For kind `htb`: minor number of the class for packets that no filter picks. */
+  readonly defaultClass?: number | undefined;
+  /** For kind `bfifo`: bytes that may wait. */
+  readonly limitBytes?: number | undefined;
+}
+
+/** A place for a qdisc. */
+export interface QdiscPlace {
+  /** Of the device. */
+  readonly index: number;
+  /** A hook, or the handle of a class. */
+  readonly at: Hook | number;
 }
 
 /** Qdiscs of the namespace, or of one device. Same as: `tc qdisc show [dev <link>]` */
@@ -57,61 +74,118 @@ export function listQdiscs(socket: NetlinkSocket, index?: number): Qdisc[] {
  * only for all devices at once, and a node has hundreds.
  * Same as: `tc qdisc show dev <link> root` / `… ingress`
  */
-export function findQdisc(socket: NetlinkSocket, index: number, hook: Hook): Qdisc | undefined {
-  const op = `find ${hook} qdisc of link with index ${index}`;
-  const body = qdiscMessage.encode({ index, parent: PARENTS[hook] }, {});
-  const reply = tolerating([Errno.ENOENT, Errno.ENODEV], () =>
+export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | number): Qdisc | undefined {
+  return findQdiscs(socket, [{ index, at }])[0];
+}
+
+/** Several at once, each as {@link findQdisc} finds it. */
+export function findQdiscs(socket: NetlinkSocket, places: readonly QdiscPlace[]): (Qdisc | undefined)[] {
+  const questions = places.map(({ index, at }) => ({
+    op: `find ${typeof at === 'number' ? renderTcHandle(at) : at} qdisc of link with index ${index}`,
+    type: RTM_GETQDISC,
     // The answer is a notification, and the asker gets it only as an echo.
-    socket.request({ op, type: RTM_GETQDISC, flags: NLM_F_ECHO, body }),
-  );
-  const qdisc = reply?.[0] && decodeQdisc(reply[0]);
-  return qdisc?.handle ? qdisc : undefined;
+    flags: NLM_F_ECHO,
+    body: qdiscMessage.encode({ index, parent: typeof at === 'number' ? at : PARENTS[at] }, {}),
+  }));
+  return socket.attemptAll(questions).map(outcome => {
+    if (outcome instanceof NetlinkError) {
+      if ([Errno.ENOENT, Errno.ENODEV].some(errno => errno === outcome.errno)) return undefined;
+      throw outcome;
+    }
+    const qdisc = outcome[0] && decodeQdisc(outcome[0]);
+    return qdisc?.handle ? qdisc : undefined;
+  });
 }
 
 /**
  * Limits what leaves a device, in place of a token bucket with handle `1:` or of the kernel's default.
  * Same as: `tc qdisc replace dev <link> root handle 1: tbf rate … burst … limit …`
  */
-export function replaceTbf(socket: NetlinkSocket, index: number, tbf: Tbf): void {
+export function tbfRequest(index: number, tbf: Tbf): Request {
   const body = qdiscMessage.encode(
     { index, handle: tcHandle(1, 0), parent: TC_H_ROOT },
     { kind: 'tbf', options: tbfToOptions(tbf) },
   );
   const op = `put a token bucket on link with index ${index}`;
-  socket.request({ op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_REPLACE, body });
+  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_REPLACE, body };
+}
+
+/**
+ * Sorts what leaves a device into classes, in place of the kernel's default.
+ * Same as: `tc qdisc add dev <link> root handle 1: htb default <class>`
+ */
+export function htbRequest(index: number, defaultClass: number): Request {
+  const body = qdiscMessage.encode(
+    { index, handle: tcHandle(1, 0), parent: TC_H_ROOT },
+    { kind: 'htb', options: htbToOptions(defaultClass) },
+  );
+  const op = `put a tree of classes on link with index ${index}`;
+  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
+}
+
+/**
+ * Bounds how many bytes of a class may wait.
+ * Same as: `tc qdisc add dev <link> parent <class> handle <handle> bfifo limit <bytes>`
+ */
+export function bfifoRequest(
+  index: number,
+  { parent, handle, limitBytes }: { parent: number; handle: number; limitBytes: number },
+): Request {
+  const body = qdiscMessage.encode(
+    { index, handle, parent },
+    { kind: 'bfifo', options: bfifoToOptions(limitBytes) },
+  );
+  const op = `bound the queue of class ${renderTcHandle(parent)} on link with index ${index}`;
+  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
 /**
  * Makes room for filters on what comes into a device; one of kind `ingress` or `clsact` that is there already is EEXIST.
  * Same as: `tc qdisc add dev <link> ingress`
  */
-export function addIngress(socket: NetlinkSocket, index: number): void {
+export function ingressRequest(index: number): Request {
   const body = qdiscMessage.encode(
     { index, handle: tcHandle(0xffff, 0), parent: TC_H_INGRESS },
     { kind: 'ingress', options: {} },
   );
   const op = `put an ingress qdisc on link with index ${index}`;
-  socket.request({ op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+  return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
+/** Refusals that mean that a qdisc was gone before: EINVAL is another handle, or none, at that place. */
+export const QDISC_GONE: readonly number[] = [Errno.ENOENT, Errno.ENODEV, Errno.EINVAL];
+
 /**
- * Takes a qdisc off its device, with its filters; one that is gone is fine.
+ * Takes a qdisc off its device, with its classes and filters; {@link QDISC_GONE} is fine.
  * Same as: `tc qdisc del dev <link> root` / `… ingress`
  */
 export function removeQdisc(socket: NetlinkSocket, qdisc: Pick<Qdisc, 'index' | 'handle' | 'parent'>): void {
-  const { index, handle, parent } = qdisc;
+  tolerating(QDISC_GONE, () => socket.request(removeQdiscRequest(qdisc)));
+}
+
+/** {@link removeQdisc}, to be sent with others. */
+export function removeQdiscRequest({
+  index,
+  handle,
+  parent,
+}: Pick<Qdisc, 'index' | 'handle' | 'parent'>): Request {
   const body = qdiscMessage.encode({ index, handle, parent }, {});
   const op = `delete qdisc "${renderTcHandle(handle)}" from link with index ${index}`;
-  // The kernel says EINVAL when another handle, or none, is at that place by now.
-  tolerating([Errno.ENOENT, Errno.ENODEV, Errno.EINVAL], () =>
-    socket.request({ op, type: RTM_DELQDISC, body }),
-  );
+  return { op, type: RTM_DELQDISC, body };
 }
 
 function decodeQdisc(body: Uint8Array): Qdisc {
   const { header, attrs: own } = qdiscMessage.decode(body);
   const { index, handle, parent } = header;
   const { kind = '', options } = own;
-  const isTbf = kind === 'tbf' && options !== undefined && !(options instanceof Uint8Array);
-  return { index, kind, handle, parent, tbf: isTbf ? tbfFromOptions(options) : undefined };
+  const place = { index, kind, handle, parent };
+  if (options === undefined) return place;
+  if (options instanceof Uint8Array) {
+    return kind === 'bfifo' ? { ...place, limitBytes: bfifoFromOptions(options) } : place;
+  }
+  if (kind === 'tbf') return { ...place, tbf: tbfFromOptions(options as ValuesOf<typeof tbfOptions>) };
+  if (kind === 'htb') {
+    return { ...place, defaultClass: defaultClassIn(options as ValuesOf<typeof htbOptions>) };
+  }
+  return place;
 }

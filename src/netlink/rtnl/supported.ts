@@ -32,15 +32,15 @@ export function requireLinkKind(socket: NetlinkSocket, kind: 'veth' | 'bridge' |
 }
 
 /**
- * Makes sure that the kernel knows token buckets, loading their module as using one would.
+ * Makes sure that the kernel knows a kind of token bucket, loading its module as using one would.
  * @throws NetlinkError when it does not, or when we may not ask
  */
-export function requireTbf(socket: NetlinkSocket): void {
-  const body = qdiscMessage.encode({ index: LOOPBACK_INDEX, parent: TC_H_ROOT }, { kind: 'tbf' });
+export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): void {
+  const body = qdiscMessage.encode({ index: LOOPBACK_INDEX, parent: TC_H_ROOT }, { kind });
   // A token bucket without parameters is refused, but only after its kind was found; EEXIST tells nothing.
   tolerating([Errno.EINVAL, Errno.EEXIST], () =>
     socket.request({
-      op: 'use token bucket qdiscs',
+      op: `use qdiscs of kind ${kind}`,
       type: RTM_NEWQDISC,
       flags: NLM_F_CREATE | NLM_F_EXCL,
       body,

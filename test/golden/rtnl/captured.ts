@@ -6,7 +6,8 @@ import {
   NLM_F_ACK,
   NLM_F_REQUEST,
 } from '../../../src/netlink/codec/message.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import { NetlinkError } from '../../../src/netlink/errors.ts';
+import type { NetlinkSocket, Outcome, Request } from '../../../src/netlink/socket.ts';
 
 /**
  * The bytes of a listing: one field per line, bytes in hexadecimal, two spaces, then what they mean. Braces mark
@@ -50,7 +51,18 @@ export function answering<T>(
 ): T {
   const socket = {
     request: (request: Request) => answer(request),
+    requestAll: (requests: readonly Request[]) => requests.flatMap(answer),
+    attemptAll: (requests: readonly Request[]) => requests.map(request => attempt(() => answer(request))),
     dump: (request: Request) => answer(request),
   };
   return operation(socket as unknown as NetlinkSocket);
+}
+
+function attempt(request: () => Outcome): Outcome {
+  try {
+    return request();
+  } catch (thrown) {
+    if (thrown instanceof NetlinkError) return thrown;
+    throw thrown;
+  }
 }

@@ -1,13 +1,17 @@
 // Are filters and their redirects described to the kernel, and read from it, byte for byte?
 import { expect, test } from 'bun:test';
+import { parseCidr } from '../../../src/net/cidr.ts';
 import {
-  addIngressRedirect,
   filterMessage,
+  listFilters,
   listIngressFilters,
+  redirectRequest,
   removeIngressFilters,
+  subnetFilterRequest,
 } from '../../../src/netlink/rtnl/filter.ts';
 import { tcMirred } from '../../../src/netlink/rtnl/tc/mirred.ts';
-import { tcU32Key, tcU32Sel } from '../../../src/netlink/rtnl/tc/u32.ts';
+import { tcHandle } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
+import { MATCH_ALL, matchSubnet, tcU32Key, tcU32Sel } from '../../../src/netlink/rtnl/tc/u32.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('the structs are as large as in linux/pkt_cls.h and linux/tc_act/tc_mirred.h', () => {
@@ -68,9 +72,9 @@ const ADD = `
   }
 `;
 
-test('addIngressRedirect() matches everything and redirects it', () => {
+test('redirectRequest() matches everything and redirects it', () => {
   const redirect = { preference: 1, target: 4 };
-  expect(sentBy(socket => addIngressRedirect(socket, 3, redirect))).toEqual(bytesOf(ADD));
+  expect(sentBy(socket => socket.request(redirectRequest(3, redirect)))).toEqual(bytesOf(ADD));
   expect(filterMessage.decode(bodyOf(ADD)).attrs).toEqual({
     kind: 'u32',
     options: {
@@ -137,6 +141,103 @@ const THEIRS = `
 
 test('filterMessage.decode() reads what `tc` sends', () => {
   expect(filterMessage.decode(bodyOf(THEIRS))).toEqual(filterMessage.decode(bodyOf(ADD)));
+});
+
+// tc filter add dev veth0 parent 1: pref 16 protocol ip u32 match ip src 10.0.0.0/8 flowid 1:1
+// `tc` sends the same without NLA_F_NESTED.
+const SUBNET = `
+  5c 00 00 00  nlmsg_len 92
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 00  tcm_handle 0
+  00 00 01 00  tcm_parent 0x10000
+  08 00 10 00  tcm_info 0x100008
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  30 00 02 80  TCA_OPTIONS (NLA_F_NESTED) {
+    08 00 01 00  TCA_U32_CLASSID
+      01 00 01 00  65537
+    24 00 05 00  TCA_U32_SEL
+      01  flags 1
+      00  offshift 0
+      01  nkeys 1
+      00  padding
+      00 00  offmask 0
+      00 00  off 0
+      00 00  offoff 0
+      00 00  hoff 0
+      00 00 00 00  hmask 0
+      ff 00 00 00  keys[0].mask 0xff000000
+      0a 00 00 00  keys[0].val 0x0a000000
+      0c 00 00 00  keys[0].off 12
+      00 00 00 00  keys[0].offmask 0
+  }
+`;
+
+// tc filter add dev veth0 parent 1: pref 15 protocol ipv6 u32 match ip6 dst fd00:db8:abcd:1234:e000::/68 flowid 1:1
+// `tc` sends the same without NLA_F_NESTED.
+const SUBNET_6 = `
+  7c 00 00 00  nlmsg_len 124
+  2c 00  nlmsg_type RTM_NEWTFILTER
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 00 00  tcm_handle 0
+  00 00 01 00  tcm_parent 0x10000
+  86 dd 0f 00  tcm_info 0xfdd86
+  08 00 01 00  TCA_KIND
+    75 33 32 00  "u32"
+  50 00 02 80  TCA_OPTIONS (NLA_F_NESTED) {
+    08 00 01 00  TCA_U32_CLASSID
+      01 00 01 00  65537
+    44 00 05 00  TCA_U32_SEL
+      01  flags 1
+      00  offshift 0
+      03  nkeys 3
+      00  padding
+      00 00  offmask 0
+      00 00  off 0
+      00 00  offoff 0
+      00 00  hoff 0
+      00 00 00 00  hmask 0
+      ff ff ff ff  keys[0].mask
+      fd 00 0d b8  keys[0].val
+      18 00 00 00  keys[0].off 24
+      00 00 00 00  keys[0].offmask 0
+      ff ff ff ff  keys[1].mask
+      ab cd 12 34  keys[1].val
+      1c 00 00 00  keys[1].off 28
+      00 00 00 00  keys[1].offmask 0
+      f0 00 00 00  keys[2].mask
+      e0 00 00 00  keys[2].val
+      20 00 00 00  keys[2].off 32
+      00 00 00 00  keys[2].offmask 0
+  }
+`;
+
+test('subnetFilterRequest() has a key for each word that the prefix covers', () => {
+  const classid = tcHandle(1, 1);
+  const four = { preference: 16, subnet: parseCidr('10.0.0.0/8'), end: 'source', classid } as const;
+  const subnet = parseCidr('fd00:db8:abcd:1234:e000::/68');
+  const six = { preference: 15, subnet, end: 'destination', classid } as const;
+  expect(sentBy(socket => socket.request(subnetFilterRequest(3, four)))).toEqual(bytesOf(SUBNET));
+  expect(sentBy(socket => socket.request(subnetFilterRequest(3, six)))).toEqual(bytesOf(SUBNET_6));
+  const found = answering(
+    () => [SUBNET, SUBNET_6].map(bodyOf),
+    socket => listFilters(socket, 3, tcHandle(1, 0)),
+  );
+  expect(found).toMatchObject([
+    { preference: 16, protocol: 0x800, classid, selector: matchSubnet(four.subnet, 'source') },
+    { preference: 15, protocol: 0x86dd, classid, selector: matchSubnet(six.subnet, 'destination') },
+  ]);
 });
 
 // tc filter del dev veth0 ingress pref 1 protocol all u32
@@ -272,7 +373,10 @@ test('listIngressFilters() reads the filter and leaves out what only leads to it
     socket => listIngressFilters(socket, 3),
   );
   expect(filters).toEqual([
-    { index: 3, kind: 'u32', preference: 1, protocol: 3, matches: true, redirectAllTo: 4 },
+    {
+      ...{ index: 3, kind: 'u32', preference: 1, protocol: 3, matches: true, redirectAllTo: 4 },
+      ...{ classid: 0x10001, selector: MATCH_ALL },
+    },
   ]);
 });
 

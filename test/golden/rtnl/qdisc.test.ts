@@ -1,22 +1,28 @@
 // Are qdiscs described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
 import {
-  addIngress,
+  bfifoRequest,
   findQdisc,
+  htbRequest,
+  ingressRequest,
   listQdiscs,
   qdiscMessage,
   removeQdisc,
-  replaceTbf,
+  tbfRequest,
 } from '../../../src/netlink/rtnl/qdisc.ts';
-import { tcRatespec, tcTbfQopt } from '../../../src/netlink/rtnl/tc/tbf.ts';
+import { tcFifoQopt } from '../../../src/netlink/rtnl/tc/fifo.ts';
+import { tcHtbGlob } from '../../../src/netlink/rtnl/tc/htb.ts';
+import { tcRatespec } from '../../../src/netlink/rtnl/tc/ratespec.ts';
+import { tcTbfQopt } from '../../../src/netlink/rtnl/tc/tbf.ts';
 import { TC_H_INGRESS, TC_H_ROOT, tcHandle, tcmsg } from '../../../src/netlink/rtnl/tc/tcmsg.ts';
 import { answering, bodyOf, bytesOf, sentBy } from './captured.ts';
 
 test('the structs are as large as in linux/rtnetlink.h and linux/pkt_sched.h', () => {
   expect([tcmsg.size, tcRatespec.size, tcTbfQopt.size]).toEqual([20, 12, 36]);
+  expect([tcHtbGlob.size, tcFifoQopt.size]).toEqual([20, 4]);
 });
 
-describe('replaceTbf()', () => {
+describe('tbfRequest()', () => {
   // tc qdisc replace dev veth0 root handle 1: tbf rate 1mbit burst 250000 limit 253125
   // `tc` adds TCA_TBF_RTAB, TCA_TBF_BURST and a link layer, and leaves out NLA_F_NESTED.
   const TBF = `
@@ -50,7 +56,7 @@ describe('replaceTbf()', () => {
 
   test('sends rate, limit and buffer', () => {
     const tbf = { rateBytes: 125_000, bufferTicks: 31_250_000, limitBytes: 253_125 };
-    expect(sentBy(socket => replaceTbf(socket, 3, tbf))).toEqual(bytesOf(TBF));
+    expect(sentBy(socket => socket.request(tbfRequest(3, tbf)))).toEqual(bytesOf(TBF));
     expect(qdiscMessage.decode(bodyOf(TBF))).toEqual({
       header: { ...tcmsg.zero, index: 3, handle: tcHandle(1, 0), parent: TC_H_ROOT },
       attrs: {
@@ -101,13 +107,82 @@ describe('replaceTbf()', () => {
 
   test('sends a rate beyond 32 bits as TCA_TBF_RATE64', () => {
     const tbf = { rateBytes: 12_500_000_000, bufferTicks: 335_515, limitBytes: 312_768_435 };
-    expect(sentBy(socket => replaceTbf(socket, 3, tbf))).toEqual(bytesOf(TBF_64));
+    expect(sentBy(socket => socket.request(tbfRequest(3, tbf)))).toEqual(bytesOf(TBF_64));
     const found = answering(
       () => [bodyOf(TBF_64)],
       socket => findQdisc(socket, 3, 'root'),
     );
     expect(found?.tbf).toEqual(tbf);
   });
+});
+
+// tc qdisc add dev veth0 root handle 1: htb default 30
+// `tc` sends the same without NLA_F_NESTED.
+const HTB = `
+  48 00 00 00  nlmsg_len 72
+  24 00  nlmsg_type RTM_NEWQDISC
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 01 00  tcm_handle 0x10000
+  ff ff ff ff  tcm_parent 0xffffffff
+  00 00 00 00  tcm_info 0
+  08 00 01 00  TCA_KIND
+    68 74 62 00  "htb"
+  1c 00 02 80  TCA_OPTIONS (NLA_F_NESTED) {
+    18 00 02 00  TCA_HTB_INIT
+      03 00 00 00  version 3
+      0a 00 00 00  rate2quantum 10
+      30 00 00 00  defcls 0x30
+      00 00 00 00  debug 0
+      00 00 00 00  direct_pkts 0
+  }
+`;
+
+test('htbRequest() sends the default class', () => {
+  expect(sentBy(socket => socket.request(htbRequest(3, 0x30)))).toEqual(bytesOf(HTB));
+  const found = answering(
+    () => [bodyOf(HTB)],
+    socket => findQdisc(socket, 3, 'root'),
+  );
+  expect(found).toEqual({
+    ...{ index: 3, kind: 'htb', handle: tcHandle(1, 0), parent: TC_H_ROOT },
+    defaultClass: 0x30,
+  });
+});
+
+// tc qdisc add dev veth0 parent 1:30 handle 30: bfifo limit 253125
+// `tc` sends exactly this, sequence number apart.
+const BFIFO = `
+  38 00 00 00  nlmsg_len 56
+  24 00  nlmsg_type RTM_NEWQDISC
+  05 06  nlmsg_flags REQUEST|ACK|EXCL|CREATE
+  00 00 00 00  nlmsg_seq
+  00 00 00 00  nlmsg_pid
+  00  tcm_family 0
+  00 00 00  padding
+  03 00 00 00  tcm_ifindex 3
+  00 00 30 00  tcm_handle 0x300000
+  30 00 01 00  tcm_parent 0x10030
+  00 00 00 00  tcm_info 0
+  0a 00 01 00  TCA_KIND
+    62 66 69 66 6f 00  "bfifo"
+  00 00  padding
+  08 00 02 00  TCA_OPTIONS
+    c5 dc 03 00  limit 253125
+`;
+
+test('bfifoRequest() sends the struct by itself', () => {
+  const queue = { parent: tcHandle(1, 0x30), handle: tcHandle(0x30, 0), limitBytes: 253_125 };
+  expect(sentBy(socket => socket.request(bfifoRequest(3, queue)))).toEqual(bytesOf(BFIFO));
+  const found = answering(
+    () => [bodyOf(BFIFO)],
+    socket => findQdisc(socket, 3, tcHandle(1, 0x30)),
+  );
+  expect(found).toEqual({ index: 3, kind: 'bfifo', ...queue });
 });
 
 // tc qdisc add dev veth0 ingress
@@ -130,8 +205,8 @@ const INGRESS = `
   }
 `;
 
-test('addIngress() sends no options', () => {
-  expect(sentBy(socket => addIngress(socket, 3))).toEqual(bytesOf(INGRESS));
+test('ingressRequest() sends no options', () => {
+  expect(sentBy(socket => socket.request(ingressRequest(3)))).toEqual(bytesOf(INGRESS));
 });
 
 // tc qdisc del dev veth0 ingress

@@ -1,7 +1,7 @@
 // Are questions about kernel support asked so that nothing can come of them?
 import { expect, test } from 'bun:test';
 import { NetlinkError } from '../../../src/netlink/errors.ts';
-import { requireLinkKind, requireTbf } from '../../../src/netlink/rtnl/supported.ts';
+import { requireLinkKind, requireQdiscKind } from '../../../src/netlink/rtnl/supported.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import { answering, bytesOf, sentBy } from './captured.ts';
 
@@ -47,8 +47,8 @@ const TBF = `
     74 62 66 00  "tbf"
 `;
 
-test('requireTbf() asks for a bucket without parameters', () => {
-  expect(sentBy(requireTbf)).toEqual(bytesOf(TBF));
+test('requireQdiscKind() asks for a bucket without parameters', () => {
+  expect(sentBy(socket => requireQdiscKind(socket, 'tbf'))).toEqual(bytesOf(TBF));
 });
 
 test('requireLinkKind() takes EINVAL for support and EOPNOTSUPP for none', () => {

@@ -60,6 +60,15 @@ describe('NetlinkSocket', () => {
     expect(socket.requestAll([ask('lo'), ask('lo')])).toHaveLength(2);
   });
 
+  test('attemptAll() hands over answers and refusals in order, however many', () => {
+    const many = Array.from({ length: 250 }, (_, i) => ask(i % 2 ? 'nosuchlink' : 'lo'));
+    const outcomes = socket.attemptAll(many);
+    expect(
+      outcomes.map(outcome => (outcome instanceof NetlinkError ? outcome.errno : outcome.length)),
+    ).toEqual(many.map((_, i) => (i % 2 ? Errno.ENODEV : 1)));
+    expect(socket.attemptAll([])).toEqual([]);
+  });
+
   test('dump() throws what the kernel refuses', () => {
     const strange = { op: 'dump nothing', type: 0x7f0, body: new Uint8Array(16) };
     try {

@@ -1,20 +1,8 @@
 // What does a token bucket filter take, and what does the kernel say about one?
 import { attrs } from '../../codec/attrs.ts';
-import { s16, u8, u16, u32, u64 } from '../../codec/fields.ts';
+import { u32, u64 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
-
-/**
- * linux/pkt_sched.h: struct tc_ratespec { unsigned char cell_log; __u8 linklayer; unsigned short overhead;
- * short cell_align; unsigned short mpu; __u32 rate; }
- */
-export const tcRatespec = struct('tc_ratespec', [
-  ['cellLog', u8],
-  ['linklayer', u8],
-  ['overhead', u16],
-  ['cellAlign', s16],
-  ['mpu', u16],
-  ['rate', u32], // bytes per second
-]);
+import { rate64Of, rateOf, rateSpec, tcRatespec } from './ratespec.ts';
 
 /**
  * linux/pkt_sched.h: struct tc_tbf_qopt { struct tc_ratespec rate; struct tc_ratespec peakrate; __u32 limit;
@@ -47,19 +35,18 @@ export interface Tbf {
   readonly limitBytes: number;
 }
 
-const U32_MAX = 0xffffffff;
-
 /** The options that make a qdisc such a bucket. */
 export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOptions {
+  const rate64 = rate64Of(rateBytes);
   return {
     parms: {
-      rate: { ...tcRatespec.zero, rate: rateBytes % (U32_MAX + 1) },
+      rate: rateSpec(rateBytes),
       peakrate: tcRatespec.zero,
       limit: limitBytes,
       buffer: bufferTicks,
       mtu: 0,
     },
-    ...(rateBytes > U32_MAX ? { rate64: BigInt(rateBytes) } : {}),
+    ...(rate64 === undefined ? {} : { rate64 }),
   };
 }
 
@@ -67,7 +54,7 @@ export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOp
 export function tbfFromOptions({ parms, rate64 }: TbfOptions): Tbf {
   if (parms === undefined) throw new Error('Cannot decode tbf: it has no TCA_TBF_PARMS');
   return {
-    rateBytes: rate64 === undefined ? parms.rate.rate : Number(rate64),
+    rateBytes: rateOf(parms.rate, rate64),
     bufferTicks: parms.buffer,
     limitBytes: parms.limit,
   };

@@ -1,4 +1,6 @@
 // How does a u32 filter say which packets it means and what becomes of them?
+import { type Cidr, networkOf } from '../../../net/cidr.ts';
+import { ipToBytes } from '../../../net/ip.ts';
 import { attrs, listOf } from '../../codec/attrs.ts';
 import { type Field, s16, s32, u8, u16, u16be, u32, u32be } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
@@ -69,4 +71,38 @@ export const MATCH_ALL: U32Selector = { flags: TC_U32_TERMINAL, keys: [tcU32Key.
 /** Whether a selector lets every packet through. */
 export function matchesAll({ flags, keys }: U32Selector): boolean {
   return (flags & TC_U32_TERMINAL) !== 0 && keys.every(key => key.mask === 0 && key.val === 0);
+}
+
+/** Which address of a packet a subnet is about. */
+export type SubnetEnd = 'source' | 'destination';
+
+/** Bytes from the start of the network header to the addresses (RFC 791, RFC 8200). */
+const ADDRESS_OFFSET = { 4: { source: 12, destination: 16 }, 6: { source: 8, destination: 24 } } as const;
+const WORD_BITS = 32;
+
+/**
+ * Matches packets with an address in the subnet: one key for each 32-bit word of which the prefix covers something.
+ * Same as: `match ip src <subnet>`, `match ip6 dst <subnet>`
+ */
+export function matchSubnet(subnet: Cidr, end: SubnetEnd): U32Selector {
+  const { family } = subnet.ip;
+  const words = new DataView(ipToBytes(networkOf(subnet)).buffer);
+  const keys = Array.from({ length: Math.ceil(subnet.prefix / WORD_BITS) }, (_, i) => {
+    const free = Math.max(0, WORD_BITS - (subnet.prefix - i * WORD_BITS));
+    const mask = (0xffffffff << free) >>> 0;
+    return { mask, val: words.getUint32(i * 4), off: ADDRESS_OFFSET[family][end] + i * 4, offmask: 0 };
+  });
+  return keys.length ? { flags: TC_U32_TERMINAL, keys } : MATCH_ALL;
+}
+
+/** Whether two selectors pick the same packets by the same means. */
+export function sameSelector(a: U32Selector, b: U32Selector): boolean {
+  return (
+    (a.flags & TC_U32_TERMINAL) === (b.flags & TC_U32_TERMINAL) &&
+    a.keys.length === b.keys.length &&
+    a.keys.every((key, i) => {
+      const other = b.keys[i];
+      return key.mask === other?.mask && key.val === other.val && key.off === other.off;
+    })
+  );
 }

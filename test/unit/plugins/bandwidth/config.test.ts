@@ -2,11 +2,12 @@
 import { describe, expect, test } from 'bun:test';
 import {
   BandwidthConf,
-  isSurelyUnlimited,
+  ignoresRuntime,
   isUnlimited,
   limitsOf,
 } from '../../../../plugins/bandwidth/config.ts';
 import { decode, type JsonObject } from '../../../../src/cni/json.ts';
+import { parseCidr } from '../../../../src/net/cidr.ts';
 
 function limitsIn(keys: JsonObject) {
   const request = { type: 'bandwidth', ...keys };
@@ -14,6 +15,18 @@ function limitsIn(keys: JsonObject) {
 }
 
 const RUNTIME = { runtimeConfig: { bandwidth: { egressRate: 16, egressBurst: 24 } } };
+
+test.each([
+  [{ ...RUNTIME, ingressRate: 8 }, true],
+  [{ ...RUNTIME, ingressRate: null }, true],
+  [RUNTIME, false],
+  [{ ...RUNTIME, unshapedSubnets: [] }, false],
+  [{ ingressRate: 8, runtimeConfig: { bandwidth: { egressRate: 0 } } }, false],
+  [{ ingressRate: 8 }, false],
+])('ignoresRuntime() of %j is %j', (keys, expected) => {
+  const request = { type: 'bandwidth', ...keys };
+  expect(ignoresRuntime(decode(BandwidthConf, request, 'configuration'), request)).toBe(expected);
+});
 
 describe('limitsOf()', () => {
   test('has nothing for nothing', () => {
@@ -45,6 +58,24 @@ describe('limitsOf()', () => {
     expect(limitsIn({ ...RUNTIME, ingressRate: 8, ingressBurst: 8 })).toEqual({
       ingress: { rateBits: 8, burstBits: 8 },
     });
+  });
+
+  test('takes subnets from the configuration or the runtime, whoever has the limits', () => {
+    const limits = { egress: { rateBits: 16, burstBits: 24 } };
+    const subnets = { are: 'unshaped', subnets: [parseCidr('10.0.0.0/8')] } as const;
+    const list = { unshapedSubnets: ['10.0.0.0/8'] };
+    expect(limitsIn({ ...RUNTIME, ...list })).toEqual({ ...limits, subnets });
+    expect(limitsIn({ egressRate: 16, egressBurst: 24, runtimeConfig: { bandwidth: list } })).toEqual({
+      ...limits,
+      subnets,
+    });
+    const both = { runtimeConfig: { bandwidth: { ...RUNTIME.runtimeConfig.bandwidth, ...list } } };
+    expect(limitsIn(both)).toEqual({ ...limits, subnets });
+    expect(limitsIn({ ...both, unshapedSubnets: [] })).toEqual(limits);
+  });
+
+  test('does not look at subnets when nothing is limited', () => {
+    expect(limitsIn({ unshapedSubnets: ['nonsense'], shapedSubnets: 5 })).toEqual({});
   });
 
   test('folds the letter case of keys', () => {
@@ -93,11 +124,4 @@ describe('limitsOf()', () => {
 test('isUnlimited() asks for both directions', () => {
   expect(isUnlimited({})).toBe(true);
   expect(isUnlimited({ egress: { rateBits: 8, burstBits: 8 } })).toBe(false);
-});
-
-test('isSurelyUnlimited() is false for limits that make no sense', () => {
-  const ask = (request: JsonObject) => isSurelyUnlimited({ type: 'bandwidth', ...request }, request);
-  expect(ask({})).toBe(true);
-  expect(ask({ ingressRate: 8, ingressBurst: 8 })).toBe(false);
-  expect(ask({ ingressRate: -8 })).toBe(false);
 });

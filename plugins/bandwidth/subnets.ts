@@ -1,0 +1,74 @@
+// Whose traffic is limited, when not everybody's?
+import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { isObject, memberOf } from '../../src/cni/json.ts';
+import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
+
+/** Subnets of the other end of a connection, and what holds for them; the rest has it the other way. */
+export interface Subnets {
+  readonly are: 'shaped' | 'unshaped';
+  /** Without host bits, each once; at least one. */
+  readonly subnets: readonly Cidr[];
+}
+
+/** Keys of the two lists. */
+export const SUBNET_KEYS = { shaped: 'shapedSubnets', unshaped: 'unshapedSubnets' } as const;
+
+/** A filter's number has twelve bits in the kernel, and there is one table of them for each family. */
+const MAX_PER_FAMILY = 4_000;
+
+/**
+ * The lists of the configuration, or the runtime's if it has none; undefined when everything is limited.
+ * @param sources objects that may have the lists, the one that counts first
+ * @throws CniError 7
+ */
+export function findSubnets(sources: readonly unknown[]): Subnets | undefined {
+  for (const source of sources) {
+    if (!isObject(source)) continue;
+    const [shaped, unshaped] = [memberOf(source, SUBNET_KEYS.shaped), memberOf(source, SUBNET_KEYS.unshaped)];
+    if ((shaped ?? unshaped ?? undefined) === undefined) continue;
+    return planSubnets(
+      parseSubnets(SUBNET_KEYS.shaped, shaped),
+      parseSubnets(SUBNET_KEYS.unshaped, unshaped),
+    );
+  }
+  return undefined;
+}
+
+function planSubnets(shaped: readonly Cidr[], unshaped: readonly Cidr[]): Subnets | undefined {
+  if (shaped.length && unshaped.length) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      'Cannot use "shapedSubnets": unshapedSubnets and shapedSubnets cannot be both specified; ' +
+        'what the one does not name is the other',
+    );
+  }
+  if (shaped.length) return { are: 'shaped', subnets: shaped };
+  return unshaped.length ? { are: 'unshaped', subnets: unshaped } : undefined;
+}
+
+function parseSubnets(key: string, list: unknown): Cidr[] {
+  if (list === undefined || list === null) return [];
+  if (!Array.isArray(list)) throw refuse(key, `it must be a list of subnets, found ${JSON.stringify(list)}`);
+  const subnets = new Map<string, Cidr>();
+  for (const text of list) {
+    const cidr = typeof text === 'string' ? findCidr(text) : undefined;
+    if (cidr === undefined) {
+      const expected = 'expected one such as "10.0.0.0/8" or "fd00::/8"';
+      throw refuse(key, `bad subnet ${JSON.stringify(text)} provided, ${expected}`);
+    }
+    const subnet = subnetOf(cidr);
+    subnets.set(renderCidr(subnet), subnet);
+  }
+  const all = [...subnets.values()];
+  for (const family of [4, 6]) {
+    const { length } = all.filter(({ ip }) => ip.family === family);
+    if (length > MAX_PER_FAMILY) {
+      throw refuse(key, `it has ${length} subnets of IPv${family}, the kernel takes ${MAX_PER_FAMILY}`);
+    }
+  }
+  return all;
+}
+
+function refuse(key: string, state: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": ${state}`);
+}

@@ -1,0 +1,39 @@
+// What does a chained link find: a container on a veth, and the result that says so?
+
+import { type Container, type Lab, type Row, untilUp } from './netns.ts';
+
+/** A container on a veth of its own. */
+export interface Pod {
+  readonly container: Container;
+  readonly ifname: string;
+  /** Name of the host's end. */
+  readonly veth: string;
+  readonly v4: string;
+  readonly v6: string;
+  readonly prevResult: { cniVersion: string; interfaces: Row[]; ips: Row[] };
+}
+
+/** Connects a container as a main plugin would; made with `ip`, so that only the link after it is tested. */
+export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'eth0'): Promise<Pod> {
+  const { host } = lab;
+  const container = existing ?? (await lab.container());
+  const veth = `veth${n}`;
+  await lab.ip(host, 'link', 'add', veth, 'type', 'veth', 'peer', 'name', ifname, 'netns', container.name);
+  for (const [ns, dev, last] of [
+    [host, veth, 1],
+    [container, ifname, 2],
+  ] as const) {
+    await lab.ip(ns, 'addr', 'add', `10.77.${n}.${last}/24`, 'dev', dev);
+    await lab.ip(ns, 'addr', 'add', `fd77:${n}::${last}/64`, 'dev', dev, 'nodad');
+    // No link-local address: its settling would show up as a difference between two dumps.
+    await lab.ip(ns, 'link', 'set', dev, 'addrgenmode', 'none');
+    await lab.ip(ns, 'link', 'set', dev, 'up');
+  }
+  await untilUp(host, veth);
+  const prevResult = {
+    cniVersion: '1.0.0',
+    interfaces: [{ name: veth }, { name: ifname, sandbox: container.path }],
+    ips: [{ address: `10.77.${n}.2/24`, interface: 1 }],
+  };
+  return { container, ifname, veth, v4: `10.77.${n}.2`, v6: `fd77:${n}::2`, prevResult };
+}
