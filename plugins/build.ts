@@ -63,24 +63,7 @@ export async function build(options: BuildOptions = {}): Promise<boolean> {
 async function compileExecutables(entry: string, binDir: string): Promise<void> {
   const fresh = path.join(binDir, `.${RUNNER_NAME}-${process.pid}`);
   try {
-    await Bun.build({
-      entrypoints: [entry],
-      target: 'bun',
-      format: 'esm',
-      minify: true,
-      splitting: true,
-      bytecode: true,
-      plugins: [finishedSchemas, execaWithoutStreams()],
-      compile: {
-        outfile: fresh,
-        jitPolicy: 100,
-        // Links run as root in a directory they do not choose: nothing found there may change what they do.
-        autoloadDotenv: false,
-        autoloadBunfig: false,
-        autoloadTsconfig: false,
-        autoloadPackageJson: false,
-      },
-    });
+    await compile(entry, fresh);
     for (const name of [RUNNER_NAME, ...PLUGIN_NAMES]) {
       const link = `${fresh}-link`;
       fs.linkSync(fresh, link);
@@ -89,6 +72,32 @@ async function compileExecutables(entry: string, binDir: string): Promise<void> 
   } finally {
     fs.rmSync(fresh, { force: true });
   }
+}
+
+/**
+ * Compiles one executable.
+ * @param runtime the Bun executable that it is to carry; this process's own unless given
+ */
+export async function compile(entry: string, outfile: string, runtime?: string): Promise<void> {
+  await Bun.build({
+    entrypoints: [entry],
+    target: 'bun',
+    format: 'esm',
+    minify: true,
+    splitting: true,
+    bytecode: true,
+    plugins: [finishedSchemas, execaWithoutStreams()],
+    compile: {
+      outfile,
+      ...(runtime === undefined ? {} : { executablePath: runtime }),
+      jitPolicy: 100,
+      // Links run as root in a directory they do not choose: nothing found there may change what they do.
+      autoloadDotenv: false,
+      autoloadBunfig: false,
+      autoloadTsconfig: false,
+      autoloadPackageJson: false,
+    },
+  });
 }
 
 /** Schemas take their words from the sources' comments, which are not in the executable. */

@@ -67,6 +67,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/build': ['plugins/names', 'plugins/build-library', 'plugins/schemas'],
   'plugins/build-library': ['plugins/schemas'],
   'plugins/doc-comments': [],
+  'plugins/package': ['plugins'],
+  'plugins/archive': [],
+  'plugins/targets': ['package-lock.json'],
+  'plugins/inspect-release': ['plugins/names', 'plugins/targets'],
   // What tools know of the links, without a link's own code.
   'plugins/schemas': ['src/cni', 'plugins'],
   'plugins/published-schemas': ['src/cni', 'plugins/schemas'],

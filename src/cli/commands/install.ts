@@ -37,7 +37,7 @@ export function placesOf(call: CommandCall) {
   if (!(process.argv[1] ?? '').startsWith('/$bunfs/')) {
     throw new Error('Cannot install: this is not the compiled executable; npm run build makes it');
   }
-  const names = ['catena', ...call.links.types];
+  const names = [...new Set(['catena', ...call.links.types])];
   return { binDir, pluginDirs, confDir: resolve(confDirOf(call)), source: process.execPath, names };
 }
 

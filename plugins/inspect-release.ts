@@ -1,0 +1,101 @@
+// Is an archive what its name says, and does what is in it run?
+import fs from 'node:fs';
+import path from 'node:path';
+import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
+import type { Target } from './targets.ts';
+
+/** Where Debian's packages for other architectures have their C library. */
+const SYSROOTS = { arm64: '/usr/aarch64-linux-gnu', x64: '/usr/x86_64-linux-gnu' } as const;
+const EMULATORS = { arm64: 'qemu-aarch64', x64: 'qemu-x86_64' } as const;
+const PT_INTERP = 3;
+
+/** What was seen of a release. */
+export interface Inspection {
+  /** What it answered, or why it was not run. */
+  readonly run: { readonly version: string } | { readonly skipped: string };
+}
+
+/**
+ * Looks at an unpacked release: names, machine, loader; and runs it where this machine can.
+ * @throws Error when anything is not as it should be
+ */
+export function inspectRelease(dir: string, target: Target, version: string): Inspection {
+  const names = [RUNNER_NAME, ...PLUGIN_NAMES].sort();
+  const found = fs.readdirSync(path.join(dir, 'bin')).sort();
+  if (found.join() !== names.join()) throw wrong(target, `it has ${found.join(', ')}`);
+  const inodes = new Set(names.map(name => fs.statSync(path.join(dir, 'bin', name)).ino));
+  if (inodes.size !== 1) throw wrong(target, 'its executables are not one file');
+  const { machine, loader } = readElf(path.join(dir, 'bin', RUNNER_NAME));
+  if (machine !== target.machine || loader !== target.loader)
+    throw wrong(target, `it is for machine ${machine} with loader "${loader}"`);
+  const way = findWay(target);
+  if ('skipped' in way) return { run: way };
+  const told = call(way.argv, path.join(dir, 'bin', RUNNER_NAME), ['--version'], {});
+  if (told !== `catena ${version}\n`) throw wrong(target, `it says ${JSON.stringify(told)}`);
+  const reply = call(way.argv, path.join(dir, 'bin/bridge'), [], { CNI_COMMAND: 'VERSION' });
+  if (!reply.includes('"supportedVersions"')) throw wrong(target, `VERSION says ${JSON.stringify(reply)}`);
+  return { run: { version: told.trim() } };
+}
+
+/** Machine and dynamic loader of an executable (elf.h: Elf64_Ehdr, Elf64_Phdr; little endian). */
+export function readElf(file: string): { machine: number; loader: string } {
+  const fd = fs.openSync(file, 'r');
+  try {
+    const head = Buffer.alloc(4096);
+    fs.readSync(fd, head, 0, head.length, 0);
+    if (head.toString('latin1', 0, 4) !== '\x7fELF')
+      throw new Error(`Cannot read "${file}": it is no ELF file`);
+    const [at, size, count] = [
+      Number(head.readBigUInt64LE(32)),
+      head.readUInt16LE(54),
+      head.readUInt16LE(56),
+    ];
+    for (let i = 0; i < count; i++) {
+      const header = at + i * size;
+      if (head.readUInt32LE(header) !== PT_INTERP) continue;
+      const text = Buffer.alloc(Number(head.readBigUInt64LE(header + 32)));
+      fs.readSync(fd, text, 0, text.length, Number(head.readBigUInt64LE(header + 8)));
+      return { machine: head.readUInt16LE(18), loader: text.toString('latin1').replace(/\0.*/s, '') };
+    }
+    return { machine: head.readUInt16LE(18), loader: '' };
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+type Way = { readonly argv: (file: string) => readonly string[] } | { readonly skipped: string };
+
+function findWay({ arch, loader }: Target): Way {
+  const native = arch === process.arch;
+  if (native && fs.existsSync(loader)) {
+    // Bun for musl takes its C++ library from the system.
+    if (loader.includes('musl') && !hasCxxForMusl()) return { skipped: 'no libstdc++ for musl here' };
+    return { argv: file => [file] };
+  }
+  if (native) return { skipped: `no ${loader} here` };
+  const emulator = Bun.which(`${EMULATORS[arch]}-static`) ?? Bun.which(EMULATORS[arch]);
+  if (emulator === null) return { skipped: `no ${EMULATORS[arch]} here` };
+  const root = SYSROOTS[arch];
+  if (!fs.existsSync(path.join(root, loader)))
+    return { skipped: `no ${root}${loader} for ${EMULATORS[arch]}` };
+  return { argv: file => [emulator, '-L', root, '-0', file, file] };
+}
+
+function hasCxxForMusl(): boolean {
+  return ['/usr/lib', '/lib'].some(dir => fs.existsSync(`${dir}/libstdc++.so.6`));
+}
+
+function call(
+  argv: (file: string) => readonly string[],
+  file: string,
+  args: readonly string[],
+  env: Record<string, string>,
+): string {
+  const { exitCode, stdout, stderr } = Bun.spawnSync([...argv(file), ...args], { env, timeout: 60_000 });
+  if (exitCode === 0) return stdout.toString();
+  throw new Error(`Cannot run "${file}": exit code ${exitCode}: ${stderr.toString().trim()}`);
+}
+
+function wrong({ name }: Target, problem: string): Error {
+  return new Error(`Cannot release for ${name}: ${problem}`);
+}
