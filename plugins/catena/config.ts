@@ -2,7 +2,7 @@
 import * as z from 'zod/mini';
 import { cniCacheDir, runDir, stateDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { type JsonObject, memberOf } from '../../src/cni/json.ts';
+import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { SpecVersion } from '../../src/cni/version.ts';
 import { parseSelections } from '../../src/delegate/annotation.ts';
@@ -114,9 +114,9 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
     version,
     ownTypes: [RUNNER, conf.type],
     defaultNetwork: conf.network || clusterNetwork || undefined,
-    delegates: delegates.map((one, i) => delegateOf(one, `delegate ${i} of network "${network}"`)),
+    delegates: delegates.map((one, i) => delegateOf(one, i === 0 ? network : `${network}-${i}`)),
     defaultNetworks: conf.defaultNetworks ?? [],
-    networks: networksOf(conf.networks ?? []),
+    networks: networksOf(conf.networks ?? [], network),
     places: {
       confDir: conf.confDir || `/etc/cni/${conf.type === MULTUS ? MULTUS : RUNNER}/net.d`,
       definitionsDir: conf.definitionsDir || undefined,
@@ -133,6 +133,23 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
     },
     readinessFile: conf.readinessFile || conf.readinessindicatorfile || undefined,
   };
+}
+
+/**
+ * The options, without those that make no sense: DEL must work whatever has become of the configuration.
+ * @returns the options, and what is wrong with the others
+ */
+export function lenientConf(request: JsonObject): { conf: CatenaConf; problems: string[] } {
+  const folded = foldKeys(CatenaConf, request) as JsonObject;
+  const problems: string[] = [];
+  const usable = Object.entries(folded).filter(([key, value]) => {
+    const option = CatenaConf.shape[key as keyof typeof CatenaConf.shape];
+    const parsed = option && z.safeParse(option as z.core.$ZodType, value, { reportInput: true });
+    if (parsed && !parsed.success)
+      problems.push(`"${key}" ${parsed.error.issues.map(describeIssue).join('; ')}`);
+    return !parsed || parsed.success;
+  });
+  return { conf: z.parse(CatenaConf, { type: RUNNER, ...Object.fromEntries(usable) }), problems };
 }
 
 /** Directories of plugins that go before those of CNI_PATH. */
@@ -162,15 +179,25 @@ export function placesOf(conf: CatenaConf, env: RunnerPlaces['env'] = process.en
   };
 }
 
-/** A configuration has a type or links; anything else says what is asked of a network. */
-function delegateOf(entry: JsonObject, what: string): Selection {
+/**
+ * A configuration has a type or links; anything else says what is asked of a network.
+ * @param name that a configuration gets which has none
+ */
+function delegateOf(entry: JsonObject, name: string): Selection {
   const isConfig = memberOf(entry, 'type') !== undefined || memberOf(entry, 'plugins') !== undefined;
-  return isConfig ? selectByConfig(entry) : parseSelection(entry, what);
+  if (isConfig) return selectByConfig(entry, name);
+  return withName(parseSelection(entry, 'an element of "delegates"', 'configuration'), name);
 }
 
-function networksOf(networks: NonNullable<CatenaConf['networks']>): Selection[] {
+function networksOf(networks: NonNullable<CatenaConf['networks']>, network: string): Selection[] {
   if (typeof networks === 'string') return parseSelections(networks, '"networks"');
-  return networks.map((one, i) => parseSelection(one, `element ${i} of "networks"`));
+  return networks.map((one, i) =>
+    withName(parseSelection(one, `element ${i} of "networks"`, 'configuration'), `${network}-further-${i}`),
+  );
+}
+
+function withName(selection: Selection, name: string): Selection {
+  return { ...selection, name: selection.name || name };
 }
 
 function listOf(names: string | readonly string[]): string[] {

@@ -1,4 +1,6 @@
 // What does the delegate runner do for each verb?
+import { isObject, memberOf } from '../../src/cni/json.ts';
+import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { parseResult } from '../../src/cni/result.ts';
 import { addPod } from '../../src/delegate/add.ts';
 import { checkPod, runnerStatus } from '../../src/delegate/check.ts';
@@ -6,13 +8,14 @@ import { deletePod } from '../../src/delegate/delete.ts';
 import { collectPods } from '../../src/delegate/garbage.ts';
 import type { Pod } from '../../src/delegate/options.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { CatenaConf, RUNNER } from './config.ts';
+import { RUNNER } from './config.ts';
 import { keyOf, withRunner } from './runner.ts';
 
 /** Gives a container all of its networks: the default one, and any number of further ones, each a chain of its own. */
 export const catena = definePlugin({
   name: RUNNER,
-  config: CatenaConf,
+  // Its options are read by `withRunner()`: DEL must not be kept from working by one that went bad.
+  config: PluginConfig,
   netns: 'required',
 
   add(call) {
@@ -42,7 +45,8 @@ export const catena = definePlugin({
   },
 });
 
-function podOf({ env, args, conf }: Call<CatenaConf>): Pod {
+function podOf({ env, args, request }: Call<PluginConfig>): Pod {
+  const offered = memberOf(request, 'runtimeConfig');
   const { containerId, netns, ifname } = env;
-  return { containerId, netns, ifname, args, capabilityArgs: conf.runtimeConfig ?? {} };
+  return { containerId, netns, ifname, args, capabilityArgs: isObject(offered) ? offered : {} };
 }

@@ -2,35 +2,44 @@
 import { appendFileSync, writeSync } from 'node:fs';
 import { isOwnExecutable, parsePluginDirs } from '../../src/chain/find-plugin.ts';
 import type { LinkEvent, Runtime } from '../../src/chain/runtime.ts';
+import { decode } from '../../src/cni/json.ts';
+import type { PluginConfig } from '../../src/cni/plugin-config.ts';
+import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { openWorker } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
-import { binDirsOf, type CatenaConf, optionsOf, placesOf } from './config.ts';
+import { binDirsOf, CatenaConf, lenientConf, optionsOf, placesOf, RUNNER } from './config.ts';
 import { containerRoutes } from './kernel.ts';
 
 /** What names the pod's record. */
-export function keyOf({ env, network }: Call<CatenaConf>): PodKey & { readonly netns: string } {
+export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly netns: string } {
   const { containerId, ifname, netns } = env;
   return { network, containerId, ifname, netns };
 }
 
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function withRunner<T>(
-  call: Call<CatenaConf>,
+  call: Call<PluginConfig>,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
-  const { conf, env, network, version } = call;
-  const log = logOf(call);
+  const { env, network, version } = call;
+  const { conf, problems } = confOf(call);
+  const log = logOf(call, conf);
+  for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
   const { cacheDir, callerCacheDir, recordDir, env: delegateEnv } = placesOf(conf);
+  let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
   for (const name of SIGNALS) process.once(name, onSignal);
   try {
     return await work({
-      options: optionsOf(conf, network, version),
+      get options() {
+        options ??= optionsOf(conf, network, version);
+        return options;
+      },
       runtime: {
         pluginDirs: [...binDirsOf(conf), ...parsePluginDirs(env.path)],
         cacheDir,
@@ -64,6 +73,15 @@ function throughWorker(): Pick<Runtime, 'start' | 'finish'> {
   };
 }
 
+/** DEL takes what it can get. */
+function confOf({ env, request, network }: Call<PluginConfig>): { conf: CatenaConf; problems: string[] } {
+  if (env.command === 'DEL') return lenientConf(request);
+  return {
+    conf: decode(CatenaConf, request, `configuration of "${RUNNER}" in network "${network}"`),
+    problems: [],
+  };
+}
+
 /** What ends an ADD before its time takes it back. */
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
@@ -71,8 +89,10 @@ const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 const FOREIGN_LEVELS: Readonly<Record<string, LogLevel>> = { panic: 'error', verbose: 'info' };
 
 /** The call's own log, unless the configuration says otherwise. */
-function logOf({ conf, env, args, log, network }: Call<CatenaConf>): Log {
-  const { logFile, logLevel, logToStderr } = conf;
+function logOf(
+  { env, args, log, network }: Call<PluginConfig>,
+  { logFile, logLevel, logToStderr }: CatenaConf,
+): Log {
   if (!logFile && !logLevel) return log;
   const level = LOG_LEVELS.find(known => known === logLevel) ?? FOREIGN_LEVELS[logLevel ?? ''];
   const arg = (key: string) => args.findLast(([name]) => name === key)?.[1];

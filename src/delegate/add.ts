@@ -29,7 +29,8 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await clearEarlier(runner, key);
-  const record = toRecord(key, networks);
+  const { pluginDirs, cacheDir } = runner.runtime;
+  const record = toRecord(key, networks, { pluginDirs: [...pluginDirs], cacheDir });
   writeRecord(runner.recordDir, record);
   return attachAll(runner, pod, networks, defaults, record);
 }

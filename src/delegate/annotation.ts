@@ -1,18 +1,13 @@
 // Which networks does an annotation of a pod ask for? (Multi-network specification 1.3, section 4.1)
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
-import { parseSelection, type Selection, selectByName } from './selection.ts';
+import { findNameProblem, parseSelection, type Selection, selectByName } from './selection.ts';
 
 /** Further networks of a pod. */
 export const NETWORKS_ANNOTATION = 'k8s.v1.cni.cncf.io/networks';
 
 /** The network that takes the place of the default one. */
 export const DEFAULT_NETWORK_ANNOTATION = 'v1.multus-cni.io/default-network';
-
-/** A label of DNS. */
-const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-/** Name of an object of Kubernetes, or of a network on disk, which may be more. */
-const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
 /**
  * Both grammars: `[namespace/]name[@interface],…`, and an array of JSON objects. Empty text asks for none.
@@ -43,7 +38,7 @@ function parseJson(text: string, what: string): Selection[] {
       details: text,
     });
   }
-  return value.map((one, i) => parseSelection(one, `element ${i} of ${what}`));
+  return value.map((one, i) => parseSelection(one, `element ${i} of ${what}`, 'pod'));
 }
 
 function parseShort(item: string, what: string): Selection {
@@ -59,12 +54,4 @@ function parseShort(item: string, what: string): Selection {
     throw new CniError(ErrorCode.invalidConfig, `Cannot use ${JSON.stringify(item)} of ${what}: ${problem}`);
   }
   return selectByName(name, namespace, ifname);
-}
-
-function findNameProblem(namespace: string | undefined, name: string): string | undefined {
-  if (namespace !== undefined && !NAMESPACE.test(namespace)) {
-    return `namespace ${JSON.stringify(namespace)} must hold only small letters, digits and "-"`;
-  }
-  if (NAME.test(name)) return undefined;
-  return `network name ${JSON.stringify(name)} must hold only letters, digits, "_", "." and "-"`;
 }

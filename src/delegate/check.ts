@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { resolveNetwork } from './plan.ts';
 import { type PodKey, readRecord, recall } from './record.ts';
-import { type Runner, refuseUnready } from './runner.ts';
+import { type Runner, refuseUnready, runtimeOf } from './runner.ts';
 import { listConfigured } from './wanted.ts';
 
 /**
@@ -25,7 +25,9 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
   for (const network of record.networks) {
     try {
       const { list, attachment } = recall(record, network, netns);
-      if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runner.runtime);
+      if (atLeast(list.version, SINCE.check)) {
+        await checkNetwork(list, attachment, runtimeOf(runner, record));
+      }
     } catch (error) {
       errors.push(error);
     }

@@ -16,7 +16,7 @@ import {
   removeRecord,
   writeRecord,
 } from './record.ts';
-import type { Runner } from './runner.ts';
+import { type Runner, runtimeOf } from './runner.ts';
 
 /**
  * Detaches a pod from every network on record, last first, whatever happens to the others. Each leaves the record
@@ -43,11 +43,12 @@ export async function deletePod(runner: Runner, key: PodKey, netns: string): Pro
  */
 export async function deleteRecorded(runner: Runner, record: PodRecord, netns: string): Promise<unknown[]> {
   const errors: unknown[] = [];
+  const runtime = runtimeOf(runner, record);
   let left = record.networks;
   for (const network of record.networks.toReversed()) {
     try {
       const { list, attachment } = recall(record, network, netns);
-      await deleteNetwork(list, attachment, runner.runtime);
+      await deleteNetwork(list, attachment, runtime);
       left = left.filter(one => one !== network);
       if (left.length) writeRecord(runner.recordDir, { ...record, networks: left });
     } catch (error) {

@@ -28,7 +28,7 @@ export async function collectPods(runner: Runner, valid: readonly AttachmentKey[
     errors.push(...(await deleteRecorded(runner, record, netns)));
   }
   // Whose networks a damaged record keeps, nobody knows: nothing is collected then.
-  if (!damaged.length) errors.push(...(await collectNetworks(runner, records)));
+  if (!damaged.length) errors.push(...(await collectNetworks(runner, records).catch(error => [error])));
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${options.network}"`, errors);
 }
 

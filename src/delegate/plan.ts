@@ -73,8 +73,7 @@ async function find(
   index: number,
 ): Promise<FoundNetwork> {
   if (config !== undefined) {
-    const missing = { name: name || (index === 0 ? network : `${network}-${index}`), cniVersion: version };
-    const list = makeNetwork(config, missing, `delegate ${index} of network "${network}"`);
+    const list = makeNetwork(config, { name, cniVersion: version }, `delegate of network "${network}"`);
     return { label: list.name, list };
   }
   if (name.includes('/')) return loadPath(name);

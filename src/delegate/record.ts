@@ -36,6 +36,9 @@ const PodRecord = z.object({
   netns: z.string(),
   /** Device and inode of the namespace: the same path may lead to another one later. */
   netnsId: z.string(),
+  /** Where ADD found the plugins, and what their results are kept in. */
+  pluginDirs: z.array(z.string()),
+  cacheDir: z.string(),
   /** In order of ADD. */
   networks: z.array(RecordedNetwork),
 });
@@ -50,6 +53,7 @@ export type PodKey = Pick<PodRecord, 'network' | 'containerId' | 'ifname'>;
 export function toRecord(
   key: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
+  { pluginDirs, cacheDir }: Pick<PodRecord, 'pluginDirs' | 'cacheDir'>,
 ): PodRecord {
   const { network, containerId, ifname, netns } = key;
   return {
@@ -59,6 +63,8 @@ export function toRecord(
     ifname,
     netns,
     netnsId: netnsIdOf(netns),
+    pluginDirs: [...pluginDirs],
+    cacheDir,
     networks: networks.map(({ label, list, attachment }) => ({
       label,
       network: list.name,

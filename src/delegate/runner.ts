@@ -6,6 +6,7 @@ import type { LogFields } from '../log.ts';
 import type { ContainerRoutes } from './default-route.ts';
 import type { NetworkStatus } from './network-status.ts';
 import type { Pod, RunnerOptions } from './options.ts';
+import type { PodRecord } from './record.ts';
 
 /** A delegate runner: its configuration, and its hands. */
 export interface Runner {
@@ -35,4 +36,12 @@ export function refuseUnready({ readinessFile }: RunnerOptions, code: number): v
     code,
     `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
   );
+}
+
+/** The runtime of the record's ADD, as far as it is of use today: plugins of today go before those of then. */
+export function runtimeOf(
+  { runtime }: Pick<Runner, 'runtime'>,
+  { pluginDirs, cacheDir }: Pick<PodRecord, 'pluginDirs' | 'cacheDir'>,
+): Runner['runtime'] {
+  return { ...runtime, cacheDir, pluginDirs: [...new Set([...runtime.pluginDirs, ...pluginDirs])] };
 }

@@ -56,7 +56,7 @@ export type NetworkSelection = z.output<typeof NetworkSelection>;
 
 /** A network that a container is to have, with what is asked of it. */
 export interface Selection {
-  /** Empty when `config` is given and has none. */
+  /** With `config`: the name that the network gets when that has none. */
   readonly name: string;
   readonly namespace: string | undefined;
   readonly config: JsonObject | undefined;
@@ -70,15 +70,30 @@ export interface Selection {
   readonly getsRuntimeConfig: boolean | undefined;
 }
 
+/** A label of DNS. */
+const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+/** Name of an object of Kubernetes, or of a network on disk, which may be more. */
+const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
+
+/** What is wrong with the name of a network or of its namespace, or undefined. */
+export function findNameProblem(namespace: string | undefined, name: string): string | undefined {
+  if (namespace !== undefined && !NAMESPACE.test(namespace)) {
+    return `namespace ${JSON.stringify(namespace)} must hold only small letters, digits and "-"`;
+  }
+  if (NAME.test(name)) return undefined;
+  return `network name ${JSON.stringify(name)} must hold only letters, digits, "_", "." and "-"`;
+}
+
 /**
  * Reads one selection, as JSON has it.
  * @param what names its place in the error
+ * @param from who says it: a pod must not bring a configuration of its own, which would be run as root
  * @throws CniError 7 naming the member
  */
-export function parseSelection(value: unknown, what: string): Selection {
+export function parseSelection(value: unknown, what: string, from: 'pod' | 'configuration'): Selection {
   const known = decode(NetworkSelection, value, what);
   const ifname = known.interface || known.ifname || known.interfaceRequest || undefined;
-  const problem = findProblem(known, ifname);
+  const problem = findProblem(known, ifname, from);
   if (problem !== undefined) throw new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: ${problem}`);
   return {
     name: known.name ?? '',
@@ -103,9 +118,12 @@ export function selectByName(name: string, namespace?: string, ifname?: string):
   };
 }
 
-/** A network by its configuration, of which nothing is asked. */
-export function selectByConfig(config: JsonObject): Selection {
-  return { ...NOTHING_ASKED, name: '', config };
+/**
+ * A network by its configuration, of which nothing is asked.
+ * @param name that it gets when the configuration has none
+ */
+export function selectByConfig(config: JsonObject, name: string): Selection {
+  return { ...NOTHING_ASKED, name, config };
 }
 
 const NOTHING_ASKED = {
@@ -119,8 +137,18 @@ const NOTHING_ASKED = {
   getsRuntimeConfig: undefined,
 } as const;
 
-function findProblem(known: NetworkSelection, ifname: string | undefined): string | undefined {
+function findProblem(
+  known: NetworkSelection,
+  ifname: string | undefined,
+  from: 'pod' | 'configuration',
+): string | undefined {
   if (!known.name && known.config === undefined) return 'it has no "name"';
+  if (known.config !== undefined && from === 'pod')
+    return 'it has "config", which only the runner\'s own may have';
+  const nameProblem = known.config
+    ? undefined
+    : findNameProblem(known.namespace || undefined, known.name ?? '');
+  if (nameProblem) return nameProblem;
   if (known['ipam-claim-reference']) {
     return `"ipam-claim-reference" ${JSON.stringify(known['ipam-claim-reference'])} is not supported`;
   }

@@ -1,7 +1,8 @@
 // Does the delegate runner give a container all of its networks, or none, and take them all away again?
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import type { PluginReply } from '../helpers/plugin.ts';
+import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
@@ -89,6 +90,277 @@ describeRoot('the delegate runner', () => {
       expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
       expect(await ifnames(lab, one)).toEqual(['lo']);
       expect(await files(lab)).toEqual([]);
+    });
+  });
+
+  test('[1.1.0] a failure in the middle leaves nothing: no interface, route, lease, record', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const bad = bridged(lab, 'bad', 43, {}, [{ type: 'tuning', sysctl: { 'net.core.no_such_key': '1' } }]);
+      const delegates = [
+        bridged(lab, 'red', 41, { isDefaultGateway: true }),
+        bridged(lab, 'blue', 42),
+        bad,
+        bridged(lab, 'green', 44),
+      ];
+      const before = await lab.dump(lab.host, SKELETON);
+      const inside = await lab.dump(container);
+      const { exitCode, error, stderr } = await call(lab, 'ADD', runner(lab, { delegates }), container);
+      expect(exitCode).toBe(1);
+      expect(error).toMatchObject({ cniVersion: '1.1.0', code: expect.any(Number) });
+      expect(error?.msg).toContain('no_such_key');
+      expect(JSON.parse(stderr)).toMatchObject({ level: 'warn', delegate: 'bad', delegate_ifname: 'net2' });
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+      expect(await lab.dump(container)).toEqual(inside);
+      expect(await files(lab)).toEqual([]);
+    });
+  });
+
+  test('[1.1.0] DEL needs the record alone: the configuration has changed, its files and the namespace are gone', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const dir = `${lab.tmp}/net.d`;
+      fs.mkdirSync(dir);
+      fs.writeFileSync(`${dir}/blue.conflist`, JSON.stringify(bridged(lab, 'blue', 42)));
+      const delegates = [bridged(lab, 'red', 41, { ipMasq: true }), { name: 'blue' }];
+      const before = await lab.dump(lab.host, SKELETON);
+      expect(await call(lab, 'ADD', runner(lab, { delegates }), container)).toMatchObject({ exitCode: 0 });
+      fs.rmSync(dir, { recursive: true });
+      await lab.remove(container);
+      const changed = runner(lab, {
+        delegates: 'none',
+        network: 5,
+        interfacePrefix: 'much-too-long-a-prefix',
+      });
+      expect(await call(lab, 'DEL', changed, container)).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+      expect(await files(lab)).toEqual([]);
+    });
+  });
+
+  test.each<[string, Row, Record<string, string>]>([
+    ['the first network', {}, { v4: 'eth0', v6: 'eth0' }],
+    ['another one', { defaultRoute: 'blue' }, { v4: 'net1', v6: 'net1' }],
+    ['one for each family', { defaultRoute: { ipv6: 'net1' } }, { v4: 'eth0', v6: 'net1' }],
+  ])('[1.1.0] the default route is that of %s', async (_, conf, owner) => {
+    await withHost(async lab => {
+      const [container, outside] = [await lab.container(), await lab.outside()];
+      await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+      const more = { isDefaultGateway: true, ipMasq: true };
+      const delegates = [bridged(lab, 'red', 41, more), bridged(lab, 'blue', 42, more)];
+      const { result, ...added } = await call(lab, 'ADD', runner(lab, { delegates, ...conf }), container);
+      expect(added).toMatchObject({ exitCode: 0 });
+      const defaults = async (family: string) =>
+        (await lab.ip(container, family, 'route', 'show', 'default')).map(({ dev }) => dev);
+      expect({ v4: await defaults('-4'), v6: await defaults('-6') }).toEqual({
+        v4: [owner.v4],
+        v6: [owner.v6],
+      });
+      const returned = result.routes?.map(({ dst }: Row) => dst) ?? [];
+      expect(returned).toEqual([
+        ...(owner.v4 === 'eth0' ? ['0.0.0.0/0'] : []),
+        ...(owner.v6 === 'eth0' ? ['::/0'] : []),
+      ]);
+      for (const address of Object.values(outside.address))
+        expect([address, await ping(lab, container, address)]).toEqual([address, true]);
+      expect(
+        await call(lab, 'CHECK', runner(lab, { delegates }), container, { prevResult: result }),
+      ).toMatchObject({
+        exitCode: 0,
+        stdout: '',
+      });
+      expect(await call(lab, 'DEL', runner(lab, { delegates }), container)).toMatchObject({ exitCode: 0 });
+    });
+  });
+
+  test('[1.1.0] a pod asks for gateways, addresses and names by its annotation', async () => {
+    await withHost(async lab => {
+      const [container, outside] = [await lab.container(), await lab.outside()];
+      const dir = `${lab.tmp}/net.d`;
+      fs.mkdirSync(dir);
+      const blue = bridged(lab, 'blue', 42, { ipMasq: true, ipam: { type: 'host-local' } });
+      blue.plugins[0].ipam = { type: 'static' };
+      blue.plugins[0].capabilities = { ips: true, mac: true };
+      fs.writeFileSync(`${dir}/blue.conflist`, JSON.stringify(blue));
+      await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+      const asked = { name: 'blue', interface: 'lan0', ips: ['10.42.0.7/24'], mac: '02:00:00:00:00:77' };
+      const annotations = {
+        'k8s.v1.cni.cncf.io/networks': JSON.stringify([{ ...asked, 'default-route': ['10.42.0.1'] }]),
+      };
+      const conf = runner(lab, {
+        delegates: [bridged(lab, 'red', 41, { isDefaultGateway: true })],
+        capabilities: { 'io.kubernetes.cri.pod-annotations': true },
+        runtimeConfig: { 'io.kubernetes.cri.pod-annotations': annotations },
+      });
+      const { result, ...added } = await call(lab, 'ADD', conf, container);
+      expect(added).toMatchObject({ exitCode: 0 });
+      const [lan] = await lab.ip(container, 'address', 'show', 'dev', 'lan0');
+      expect(lan).toMatchObject({ address: '02:00:00:00:00:77' });
+      expect(lan?.addr_info[0]).toMatchObject({ local: '10.42.0.7', prefixlen: 24 });
+      const routes = await lab.ip(container, '-4', 'route', 'show', 'default');
+      expect(routes.map(({ gateway, dev }) => [gateway, dev])).toEqual([['10.42.0.1', 'lan0']]);
+      expect(await ping(lab, container, outside.address.v4)).toBe(true);
+      expect(await call(lab, 'CHECK', conf, container, { prevResult: result })).toMatchObject({
+        exitCode: 0,
+      });
+      expect(await call(lab, 'DEL', conf, container)).toMatchObject({ exitCode: 0 });
+      expect(await ifnames(lab, container)).toEqual(['lo']);
+    });
+  });
+
+  test('[1.1.0] GC takes what a lost container left, in every network, and leaves the others', async () => {
+    await withHost(async lab => {
+      const [lost, kept] = [await lab.container(), await lab.container()];
+      const conf = runner(lab, { delegates: [bridged(lab, 'red', 41), bridged(lab, 'blue', 42)] });
+      expect(await call(lab, 'ADD', conf, kept)).toMatchObject({ exitCode: 0 });
+      const before = await lab.dump(lab.host);
+      const filesBefore = await files(lab);
+      expect(await call(lab, 'ADD', conf, lost)).toMatchObject({ exitCode: 0 });
+      await lab.remove(lost);
+      const valid = { ...conf, 'cni.dev/valid-attachments': [{ containerID: kept.id, ifname: 'eth0' }] };
+      expect(await lab.plugin('catena', { command: 'GC', conf: valid })).toMatchObject({
+        exitCode: 0,
+        stdout: '',
+      });
+      expect(await lab.dump(lab.host)).toEqual(before);
+      expect((await files(lab)).sort()).toEqual(filesBefore.sort());
+      expect(await call(lab, 'CHECK', conf, kept)).toMatchObject({ exitCode: 0 });
+      for (const address of ['10.41.0.1', '10.42.0.1']) expect(await ping(lab, kept, address)).toBe(true);
+    });
+  });
+
+  test('[1.1.0] is not ready until its file is there: ADD 11, STATUS 50', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const conf = runner(lab, {
+        delegates: [bridged(lab, 'red', 41)],
+        readinessFile: `${lab.tmp}/net.d/ready`,
+      });
+      expect((await call(lab, 'ADD', conf, container)).error).toMatchObject({ code: 11 });
+      expect((await lab.plugin('catena', { command: 'STATUS', conf })).error).toMatchObject({ code: 50 });
+      fs.mkdirSync(`${lab.tmp}/net.d`);
+      fs.writeFileSync(`${lab.tmp}/net.d/ready`, '');
+      expect(await lab.plugin('catena', { command: 'STATUS', conf })).toMatchObject({
+        exitCode: 0,
+        stdout: '',
+      });
+      expect(await call(lab, 'ADD', conf, container)).toMatchObject({ exitCode: 0 });
+      expect(await call(lab, 'DEL', conf, container)).toMatchObject({ exitCode: 0 });
+    });
+  });
+
+  test('[1.0.0] logs and traces each link where it is told', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const [logFile, traceFile] = [`${lab.tmp}/log`, `${lab.tmp}/trace`];
+      const more = { logFile, logLevel: 'verbose', logToStderr: false, traceFile };
+      const conf = { ...runner(lab, { delegates: [bridged(lab, 'red', 41)], ...more }), cniVersion: '1.0.0' };
+      const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
+      const args = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web';
+      expect(await call(lab, 'ADD', conf, container, { env: { TRACEPARENT }, args })).toMatchObject({
+        exitCode: 0,
+        stderr: '',
+      });
+      const lines = (file: string) =>
+        fs
+          .readFileSync(file, 'utf8')
+          .trim()
+          .split('\n')
+          .map(line => JSON.parse(line));
+      expect(lines(logFile)).toEqual([
+        expect.objectContaining({
+          ...{
+            level: 'info',
+            network: 'pods',
+            container_id: container.id,
+            pod_namespace: 'ns',
+            pod_name: 'web',
+          },
+          ...{
+            delegate: 'red',
+            link: 'bridge',
+            link_index: 0,
+            command: 'ADD',
+            duration_ms: expect.any(Number),
+          },
+        }),
+      ]);
+      expect(lines(traceFile)).toEqual([
+        expect.objectContaining({
+          link: 'bridge',
+          traceId: '0af7651916cd43dd8448eb211c80319c',
+          parentSpanId: 'b7ad6b7169203331',
+        }),
+      ]);
+      expect(await call(lab, 'DEL', conf, container)).toMatchObject({ exitCode: 0 });
+    });
+  });
+});
+
+describeRoot('the delegate runner in the place of multus', () => {
+  test.each<[string, Row]>([
+    ['delegates', {}],
+    ['clusterNetwork by name', { clusterNetwork: 'red', delegates: [] }],
+    ['clusterNetwork by file', { clusterNetwork: 'net.d/red.conflist' }],
+    ['clusterNetwork by directory', { clusterNetwork: 'net.d' }],
+  ])('[0.4.0] runs a configuration with %s', async (_, more) => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const dir = `${lab.tmp}/net.d`;
+      fs.mkdirSync(dir);
+      const red = { ...bridged(lab, 'red', 41), cniVersion: '0.3.1' };
+      fs.writeFileSync(`${dir}/red.conflist`, JSON.stringify(red));
+      fs.writeFileSync(`${dir}/x-blue.conflist`, JSON.stringify(bridged(lab, 'blue', 42)));
+      const bin = `${lab.tmp}/bin`;
+      fs.mkdirSync(bin);
+      fs.linkSync(`${BIN_DIR}/catena`, `${bin}/multus`);
+      const cluster = more.clusterNetwork?.includes('net.d')
+        ? { clusterNetwork: `${lab.tmp}/${more.clusterNetwork}` }
+        : {};
+      const conf = {
+        cniVersion: '0.4.0',
+        name: 'multus-cni-network',
+        type: 'multus',
+        capabilities: { portMappings: true },
+        confDir: dir,
+        cniDir: `${lab.tmp}/multus`,
+        binDir: BIN_DIR,
+        readinessindicatorfile: `${dir}/red.conflist`,
+        logLevel: 'error',
+        logFile: `${lab.tmp}/net.d/multus.log`,
+        logOptions: { maxAge: 5, maxSize: 100, maxBackups: 5, compress: true },
+        namespaceIsolation: false,
+        systemNamespaces: ['kube-system'],
+        multusNamespace: 'kube-system',
+        retryDeleteOnError: true,
+        delegates: [red],
+        ...more,
+        ...cluster,
+        ...(more.clusterNetwork ? { defaultNetworks: ['blue'] } : {}),
+      };
+      const asMultus = { binDir: bin, cniPath: bin };
+      const call = (command: string, prevResult?: Row) =>
+        lab.plugin('multus', {
+          command,
+          conf,
+          container,
+          ...asMultus,
+          ...(prevResult ? { prevResult } : {}),
+        });
+      const before = await lab.dump(lab.host, SKELETON);
+      const { result, ...added } = await call('ADD');
+      expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(result).toMatchObject({
+        cniVersion: '0.4.0',
+        ips: [{ version: '4', address: '10.41.0.2/24' }, { version: '6' }],
+      });
+      expect(await ifnames(lab, container)).toEqual(['lo', 'eth0', ...(more.clusterNetwork ? ['net1'] : [])]);
+      expect(fs.readdirSync(`${lab.tmp}/multus/results`).sort()[more.clusterNetwork ? 1 : 0]).toBe(
+        `red-${container.id}-eth0`,
+      );
+      expect(await call('CHECK', result)).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await call('DEL', result)).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
     });
   });
 });

@@ -1,0 +1,67 @@
+// How does a test run the delegate runner's verbs over networks that only do what they are told?
+import path from 'node:path';
+import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
+import { parseCniArgs } from '../../src/cni/cni-args.ts';
+import { decode, type JsonObject } from '../../src/cni/json.ts';
+import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
+import type { NetworkStatus } from '../../src/delegate/network-status.ts';
+import type { Pod } from '../../src/delegate/options.ts';
+import type { Runner } from '../../src/delegate/runner.ts';
+import { renderIp } from '../../src/net/ip.ts';
+import type { NoopChain } from './noop-chain.ts';
+
+/** A runner over a {@link NoopChain}, and what it did besides calling links. */
+export interface TestRunner extends Runner {
+  /** `remove 4 eth0`, `add 10.0.0.1 net1`: changes of default routes, in order. */
+  readonly changes: string[];
+  readonly warnings: string[];
+  readonly published: NetworkStatus[][];
+  /** Families in which an interface has a default route; the caller sets them. */
+  readonly present: Map<string, Family[]>;
+}
+
+/** Makes the runner; its networks are in `<chain.dir>/net.d`. */
+export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Runner> = {}): TestRunner {
+  const request = { type: 'catena', confDir: path.join(chain.dir, 'net.d'), ...conf };
+  const changes: string[] = [];
+  const warnings: string[] = [];
+  const published: NetworkStatus[][] = [];
+  const present = new Map<string, Family[]>();
+  const routes: ContainerRoutes = {
+    familiesWithDefault: (_netns, ifnames) => ifnames.flatMap(name => present.get(name) ?? []),
+    removeDefaults: (_netns, ifnames, families) =>
+      void changes.push(...families.map(family => `remove ${family} ${ifnames.join('+')}`)),
+    addDefaults: (_netns, ifname, gateways) =>
+      void changes.push(...gateways.map(ip => `add ${renderIp(ip)} ${ifname}`)),
+  };
+  return {
+    options: optionsOf(decode(CatenaConf, request, 'configuration'), 'outer', '1.1.0'),
+    runtime: chain.runtime,
+    recordDir: path.join(chain.dir, 'state/delegates'),
+    callerCacheDir: path.join(chain.dir, 'callers'),
+    routes,
+    warn: message => void warnings.push(message),
+    publish: async (_pod, status) => void published.push([...status]),
+    changes,
+    warnings,
+    published,
+    present,
+    ...more,
+  };
+}
+
+/** The pod that tests use unless it matters. */
+export function makePod(more: Partial<Omit<Pod, 'args'>> & { readonly args?: string } = {}): Pod {
+  const { args = '', ...rest } = more;
+  return {
+    containerId: 'c1',
+    netns: '/proc/self/ns/net',
+    ifname: 'eth0',
+    capabilityArgs: {},
+    ...rest,
+    args: parseCniArgs(args),
+  };
+}
+
+/** What names the record of {@link makePod}. */
+export const KEY = { network: 'outer', containerId: 'c1', ifname: 'eth0' } as const;

@@ -1,0 +1,269 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { readAttachment } from '../../../src/chain/result-cache.ts';
+import type { LinkEvent } from '../../../src/chain/runtime.ts';
+import type { JsonObject } from '../../../src/cni/json.ts';
+import { addPod } from '../../../src/delegate/add.ts';
+import { readRecord } from '../../../src/delegate/record.ts';
+import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
+import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+beforeEach(() => {
+  chain = makeNoopChain();
+});
+afterEach(() => chain.dispose());
+
+const result = (ifname: string, address: string, routes: object[] = []) => ({
+  cniVersion: '1.1.0',
+  interfaces: [{ name: ifname, mac: '02:00:00:00:00:01', sandbox: '/proc/self/ns/net' }],
+  ips: [{ address, interface: 0 }],
+  routes,
+});
+
+/** A network of one link that answers as told. */
+function network(name: string, script: JsonObject = {}, more: JsonObject = {}): JsonObject {
+  return { cniVersion: '1.1.0', name, plugins: [chain.noop(name, script, more)] };
+}
+
+/** A runtime in which links do otherwise once one has failed. */
+const failing = (name: string, then: JsonObject, others: readonly string[] = []) => ({
+  ...chain.runtime,
+  onLink({ network: failed, error }: LinkEvent) {
+    if (failed !== name || error === undefined) return;
+    chain.rescript(name, then);
+    for (const other of others) chain.rescript(other, { ReportError: 'busy' });
+  },
+});
+
+const recordFiles = () => {
+  const dir = path.join(chain.dir, 'state/delegates');
+  return fs.existsSync(dir) ? fs.readdirSync(dir) : [];
+};
+
+describe('addPod()', () => {
+  test('attaches in order, returns the default result, and keeps a record with the status of each', async () => {
+    const [one, two] = [result('eth0', '10.0.0.2/24'), result('net1', '10.1.0.2/24')];
+    const delegates = [network('one', { ReportResult: one }), network('two', { ReportResult: two })];
+    const runner = makeRunner(chain, { delegates });
+    expect(await addPod(runner, makePod())).toEqual(one as never);
+    expect(chain.order()).toEqual(['ADD one', 'ADD two']);
+    expect(chain.calls().map(({ env }) => env.CNI_IFNAME)).toEqual(['eth0', 'net1']);
+
+    const record = readRecord(runner.recordDir, KEY);
+    expect(
+      record?.networks.map(({ network: name, ifname, source }) => [name, ifname, JSON.parse(source)]),
+    ).toEqual([
+      ['one', 'eth0', delegates[0] as never],
+      ['two', 'net1', delegates[1] as never],
+    ]);
+    const dns = {};
+    const mac = '02:00:00:00:00:01';
+    const status = [
+      { name: 'one', interface: 'eth0', ips: ['10.0.0.2'], mac, default: true as const, dns },
+      { name: 'two', interface: 'net1', ips: ['10.1.0.2'], mac, dns },
+    ];
+    expect(record?.networks.map(one => one.status)).toEqual(status);
+    expect(runner.published).toEqual([status]);
+  });
+
+  test('the record is there before the first link is called', async () => {
+    const seen: string[][] = [];
+    const runtime = { ...chain.runtime, onLink: () => void seen.push(recordFiles()) };
+    const runner = makeRunner(chain, { delegates: [network('one')] }, { runtime });
+    await addPod(runner, makePod());
+    expect(seen).toEqual([['outer,c1,eth0.json']]);
+  });
+
+  test('a failure in the middle takes back all, last first, and is passed on as it came', async () => {
+    const delegates = [
+      network('one', { ReportResult: result('eth0', '10.0.0.2/24') }),
+      network('two'),
+      network('three', { ReportError: 'no more', ReportErrorCode: 112 }),
+      network('four'),
+    ];
+    const runner = makeRunner(chain, { delegates }, { runtime: failing('three', {}) });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 112, message: 'no more' });
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three', 'DEL three', 'DEL two', 'DEL one']);
+    expect(recordFiles()).toEqual([]);
+  });
+
+  test('what cannot be taken back stays on record', async () => {
+    const delegates = [network('one'), network('two'), network('three', { ReportError: 'no' })];
+    // Once three has failed, two refuses its DEL.
+    const runner = makeRunner(chain, { delegates }, { runtime: failing('three', {}, ['two']) });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(runner.warnings).toContain('a network could not be removed again');
+    const left = readRecord(runner.recordDir, KEY)?.networks.map(one => one.network);
+    expect(left).toEqual(['two']);
+  });
+
+  test('a network whose own undoing failed is asked again', async () => {
+    const delegates = [network('one'), network('two', { ReportError: 'no' })];
+    const runner = makeRunner(chain, { delegates });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
+    expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL two', 'DEL one']);
+    expect(readRecord(runner.recordDir, KEY)?.networks.map(one => one.network)).toEqual(['two']);
+  });
+
+  test('a status that cannot be published takes back all', async () => {
+    const publish = async () => {
+      throw new Error('no API server');
+    };
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { publish });
+    await expect(addPod(runner, makePod())).rejects.toThrow('no API server');
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+    expect(recordFiles()).toEqual([]);
+  });
+
+  test('a mistake in the last network is found before the first is attached', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one')], networks: 'gone' });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 7 });
+    expect(chain.order()).toEqual([]);
+    expect(recordFiles()).toEqual([]);
+  });
+
+  test('is told to come back while the default network is not ready', async () => {
+    const readinessFile = path.join(chain.dir, 'ready');
+    const runner = makeRunner(chain, { delegates: [network('one')], readinessFile });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 11 });
+    fs.writeFileSync(readinessFile, '');
+    await addPod(runner, makePod());
+    expect(chain.order()).toEqual(['ADD one']);
+  });
+
+  test('ADD twice in one namespace is refused and the first stays', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one')] });
+    await addPod(runner, makePod());
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({
+      code: 7,
+      message: expect.stringContaining('it is attached already; run DEL first'),
+    });
+    expect(chain.order()).toEqual(['ADD one']);
+    expect(recordFiles()).toHaveLength(1);
+  });
+
+  test('an ADD on record of another namespace is made up for', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one')] });
+    await addPod(runner, makePod());
+    await addPod(runner, makePod({ netns: '/proc/self/ns/uts' }));
+    expect(chain.order()).toEqual(['ADD one', 'DEL one', 'ADD one']);
+    expect(chain.calls()[1]?.env.CNI_NETNS).toBe('');
+    expect(readRecord(runner.recordDir, KEY)?.netns).toBe('/proc/self/ns/uts');
+  });
+
+  test('an address that nobody took is refused', async () => {
+    const ips = ['10.0.0.9'];
+    const delegates = [network('one'), { name: 'two', ips }];
+    fs.mkdirSync(path.join(chain.dir, 'net.d'));
+    const write = (list: object) =>
+      fs.writeFileSync(path.join(chain.dir, 'net.d/two.conflist'), JSON.stringify(list));
+    write(network('two', { ReportResult: result('net1', '10.0.0.8/24') }));
+    const runner = makeRunner(chain, { delegates });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({
+      code: 7,
+      message: 'Cannot give "10.0.0.9" to network "two": none of its plugins took it',
+    });
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+    write(network('two', { ReportResult: result('net1', '10.0.0.9/24') }));
+    await addPod(runner, makePod());
+  });
+
+  test('links find the directories of the runner in their environment, and CNI_PATH of both', async () => {
+    const runtime = { ...chain.runtime, env: { ...process.env, CATENA_STATE_DIR: '/elsewhere' } };
+    await addPod(
+      makeRunner(chain, { delegates: [network('one')] }, { runtime }),
+      makePod({ args: 'A=1;B=2' }),
+    );
+    expect(chain.calls()[0]?.env).toMatchObject({
+      CNI_ARGS: 'A=1;B=2',
+      CNI_PATH: chain.runtime.pluginDirs[0] as string,
+    });
+  });
+});
+
+describe('addPod(), default routes', () => {
+  const v4 = { dst: '0.0.0.0/0', gw: '10.0.0.1' };
+  const v6 = { dst: '::/0', gw: 'fd00::1' };
+  const other = { dst: '10.9.0.0/16' };
+  const both = (conf: JsonObject = {}) => {
+    const delegates = [
+      network('one', { ReportResult: result('eth0', '10.0.0.2/24', [v4, v6, other]) }),
+      network('two', { ReportResult: result('net1', '10.1.0.2/24', [v4, v6, other]) }),
+    ];
+    const runner = makeRunner(chain, { delegates, ...conf });
+    runner.present.set('eth0', [4, 6]).set('net1', [4, 6]);
+    return runner;
+  };
+  const cachedRoutes = (name: string, ifname: string) =>
+    readAttachment(chain.runtime.cacheDir, { network: name, containerId: 'c1', ifname })?.result?.routes;
+
+  test('the first network that sets one has it', async () => {
+    const runner = both();
+    expect((await addPod(runner, makePod())).routes).toEqual([v4, v6, other]);
+    expect(runner.changes).toEqual(['remove 4 net1', 'remove 6 net1']);
+    expect(cachedRoutes('two', 'net1')).toEqual([other]);
+  });
+
+  test('the configuration chooses one per family', async () => {
+    const runner = both({ defaultRoute: { ipv6: 'two' } });
+    expect((await addPod(runner, makePod())).routes).toEqual([v4, other]);
+    expect(runner.changes).toEqual(['remove 6 eth0', 'remove 4 net1']);
+    expect(cachedRoutes('one', 'eth0')).toEqual([v4, other]);
+    expect(cachedRoutes('two', 'net1')).toEqual([v6, other]);
+  });
+
+  test('an owner that this pod does not have counts for nothing', async () => {
+    const runner = both({ defaultRoute: 'storage' });
+    await addPod(runner, makePod());
+    expect(runner.changes).toEqual(['remove 4 net1', 'remove 6 net1']);
+  });
+
+  test('a request names the gateways', async () => {
+    fs.mkdirSync(path.join(chain.dir, 'net.d'));
+    fs.writeFileSync(
+      path.join(chain.dir, 'net.d/three.conflist'),
+      JSON.stringify(network('three', { ReportResult: result('net2', '10.2.0.2/24') })),
+    );
+    const runner = both({ networks: [{ name: 'three', 'default-route': ['10.2.0.1'] }] });
+    expect((await addPod(runner, makePod())).routes).toEqual([v6, other]);
+    expect(runner.changes).toEqual([
+      'remove 4 eth0',
+      'remove 4 net1',
+      'remove 6 net1',
+      'remove 4 net2',
+      'add 10.2.0.1 net2',
+    ]);
+    expect(cachedRoutes('three', 'net2')).toEqual([{ dst: '0.0.0.0/0', gw: '10.2.0.1' }]);
+    expect(runner.published[0]?.[2]?.gateway).toEqual(['10.2.0.1']);
+  });
+
+  test('an empty request keeps what the network sets', async () => {
+    const runner = both({ networks: [] });
+    const delegates = [runner.options.delegates[0], { ...runner.options.delegates[1], defaultRoute: [] }];
+    const asking = { ...runner, options: { ...runner.options, delegates: delegates as never } };
+    expect((await addPod(asking, makePod())).routes).toEqual([other]);
+    expect(runner.changes).toEqual(['remove 4 eth0', 'remove 6 eth0']);
+  });
+
+  test('two requests for one family are refused', async () => {
+    const runner = both();
+    const delegates = runner.options.delegates.map(one => ({ ...one, defaultRoute: ['10.0.0.1'] }));
+    const asking = { ...runner, options: { ...runner.options, delegates } };
+    await expect(addPod(asking, makePod())).rejects.toMatchObject({
+      code: 7,
+      message: 'Cannot give the IPv4 default route to networks "one" and "two": one only may have it',
+    });
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('a network alone is left as it is', async () => {
+    const delegates = [network('one', { ReportResult: result('eth0', '10.0.0.2/24', [v4]) })];
+    const runner = makeRunner(chain, { delegates });
+    runner.present.set('eth0', [4]);
+    expect((await addPod(runner, makePod())).routes).toEqual([v4]);
+    expect(runner.changes).toEqual([]);
+  });
+});

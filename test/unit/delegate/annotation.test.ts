@@ -1,0 +1,105 @@
+import { describe, expect, test } from 'bun:test';
+import { parseSelections } from '../../../src/delegate/annotation.ts';
+
+const parse = (text: string) => parseSelections(text, 'annotation "x"');
+const names = (text: string) =>
+  parse(text).map(({ namespace, name, ifname }) => `${namespace ?? ''}/${name}@${ifname ?? ''}`);
+
+describe('parseSelections()', () => {
+  test.each([
+    ['', []],
+    ['  ', []],
+    ['a', ['/a@']],
+    ['a,b', ['/a@', '/b@']],
+    [' a , b ', ['/a@', '/b@']],
+    ['a,', ['/a@']],
+    ['ns/a', ['ns/a@']],
+    ['ns/a@net1', ['ns/a@net1']],
+    ['a@Eth_0', ['/a@Eth_0']],
+    ['a,a,a', ['/a@', '/a@', '/a@']],
+    ['my.net-1', ['/my.net-1@']],
+    ['[]', []],
+    ['[{"name":"a"}]', ['/a@']],
+    ['[{"name":"a","namespace":"ns","interface":"net1"}]', ['ns/a@net1']],
+    ['[{"name":"a","interfaceRequest":"old"}]', ['/a@old']],
+    ['[{"name":"a","interface":"new","interfaceRequest":"old"}]', ['/a@new']],
+    ['[{"Name":"a","Namespace":"ns"}]', ['ns/a@']],
+    ['[{"name":"a","unknown.example.com/key":1}]', ['/a@']],
+  ])('%j asks for %j', (text, expected) => {
+    expect(names(text)).toEqual(expected);
+  });
+
+  test.each([
+    ['a@b@c', 'expected [namespace/]name[@interface]'],
+    ['a/b/c', 'expected [namespace/]name[@interface]'],
+    ['NS/a', 'namespace "NS" must hold only small letters'],
+    ['ns/', 'network name "" must hold only'],
+    ['a@', 'interface name is empty'],
+    ['a@much-too-long-a-name', 'longer than 15 bytes'],
+    ['a@b c', 'must not hold "/", ":" or white space'],
+    ['a b', 'network name "a b" must hold only'],
+    ['..', 'network name ".." must hold only'],
+    ['{"name":"a"}', 'expected an array of objects'],
+    ['[{}]', 'element 0 of annotation "x": it has no "name"'],
+    ['[{"name":"a"},{"name":5}]', 'element 1 of annotation "x": "name" must be of type string, found 5'],
+    ['[{"name":"/etc/cni/net.d/x.conflist"}]', 'network name "/etc/cni/net.d/x.conflist" must hold only'],
+    ['[{"name":"a","namespace":"../x"}]', 'namespace "../x" must hold only'],
+    ['[{"config":{"type":"host-device"}}]', 'it has "config", which only the runner\'s own may have'],
+    ['[{"name":"a","interface":"a/b"}]', 'must not hold "/"'],
+    ['[{"name":"a","ips":["10.0.0.300"]}]', '"ips[0]" must be an address'],
+    ['[{"name":"a","mac":"00:11"}]', '"mac" must be six bytes'],
+    ['[{"name":"a","infiniband-guid":"00:11:22:33:44:55"}]', '"infiniband-guid" must be eight bytes'],
+    [
+      '[{"name":"a","portMappings":[{"hostPort":0,"containerPort":80}]}]',
+      '"portMappings[0].hostPort" must be at least 1',
+    ],
+    ['[{"name":"a","portMappings":[{"hostPort":80,"containerPort":65536}]}]', 'must be at most 65535'],
+    ['[{"name":"a","bandwidth":{"ingressBurst":5}}]', 'has a burst without its rate'],
+    ['[{"name":"a","default-route":["gateway"]}]', '"default-route[0]" must be an address'],
+    ['[{"name":"a","ipam-claim-reference":"claim"}]', '"ipam-claim-reference" "claim" is not supported'],
+  ])('%j is refused: %s', (text, problem) => {
+    expect(() => parse(text)).toThrow(problem);
+  });
+
+  test('text that is no JSON is code 6, everything else code 7', () => {
+    expect(() => parse('[{]')).toThrow(expect.objectContaining({ code: 6, details: '[{]' }));
+    expect(() => parse('a@b@c')).toThrow(expect.objectContaining({ code: 7 }));
+  });
+
+  test('takes every member of the specification', () => {
+    const [one] = parse(
+      JSON.stringify([
+        {
+          name: 'a',
+          namespace: 'ns',
+          interface: 'net7',
+          ips: ['10.1.2.3/24', 'fd00::5'],
+          mac: '02:00:00:00:00:01',
+          'infiniband-guid': '00:11:22:33:44:55:66:77',
+          portMappings: [{ hostPort: 80, containerPort: 8080, protocol: 'tcp' }],
+          bandwidth: { ingressRate: 5, ingressBurst: 6 },
+          'default-route': ['10.1.2.1'],
+          'cni-args': { hint: 1 },
+          deviceID: '0000:01:00.0',
+        },
+      ]),
+    );
+    expect(one).toEqual({
+      name: 'a',
+      namespace: 'ns',
+      config: undefined,
+      ifname: 'net7',
+      capabilityArgs: {
+        ips: ['10.1.2.3/24', 'fd00::5'],
+        mac: '02:00:00:00:00:01',
+        infinibandGUID: '00:11:22:33:44:55:66:77',
+        portMappings: [{ hostPort: 80, containerPort: 8080, protocol: 'tcp' }],
+        bandwidth: { ingressRate: 5, ingressBurst: 6 },
+      },
+      defaultRoute: ['10.1.2.1'],
+      cniArgs: { hint: 1 },
+      deviceId: '0000:01:00.0',
+      getsRuntimeConfig: undefined,
+    });
+  });
+});

@@ -1,0 +1,76 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import type { JsonObject } from '../../../src/cni/json.ts';
+import { addPod } from '../../../src/delegate/add.ts';
+import { checkPod, runnerStatus } from '../../../src/delegate/check.ts';
+import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
+import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+beforeEach(() => {
+  chain = makeNoopChain();
+});
+afterEach(() => chain.dispose());
+
+const network = (name: string, more: JsonObject = {}): JsonObject => ({
+  cniVersion: '1.1.0',
+  name,
+  plugins: [chain.noop(name)],
+  ...more,
+});
+
+describe('checkPod()', () => {
+  const NETNS = '/proc/self/ns/net';
+
+  test('asks every network on record, whatever the configuration says by now', async () => {
+    const delegates = [network('one'), network('two', { cniVersion: '0.4.0' })];
+    await addPod(makeRunner(chain, { delegates }), makePod());
+    await checkPod(makeRunner(chain, { network: 'gone' }), KEY, NETNS);
+    expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
+  });
+
+  test('passes by a network that has no CHECK', async () => {
+    const delegates = [network('one', { cniVersion: '0.3.1' }), network('two', { disableCheck: true })];
+    const runner = makeRunner(chain, { delegates });
+    await addPod(runner, makePod());
+    await checkPod(runner, KEY, NETNS);
+    expect(chain.order().slice(2)).toEqual([]);
+  });
+
+  test('goes on after an objection, and passes a single one on as it came', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
+    await addPod(runner, makePod());
+    chain.rescript('one', { ReportError: 'gone', ReportErrorCode: 105 });
+    await expect(checkPod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 105, message: 'gone' });
+    expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
+  });
+
+  test('without an ADD on record is code 3', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one')] });
+    await expect(checkPod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 3 });
+  });
+});
+
+describe('runnerStatus()', () => {
+  test('asks every network of the configuration, and passes codes on', async () => {
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
+    await runnerStatus(runner);
+    expect(chain.order()).toEqual(['STATUS one', 'STATUS two']);
+    chain.rescript('one', { ReportError: 'no addresses', ReportErrorCode: 51 });
+    await expect(runnerStatus(runner)).rejects.toMatchObject({ code: 51, message: 'no addresses' });
+    expect(chain.order().slice(2)).toEqual(['STATUS one', 'STATUS two']);
+  });
+
+  test('is 50 while the default network has no configuration, or is not ready', async () => {
+    await expect(runnerStatus(makeRunner(chain, { network: 'gone' }))).rejects.toMatchObject({ code: 50 });
+    const readinessFile = path.join(chain.dir, 'ready');
+    const runner = makeRunner(chain, { delegates: [network('one')], readinessFile });
+    await expect(runnerStatus(runner)).rejects.toMatchObject({
+      code: 50,
+      message: `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
+    });
+    fs.writeFileSync(readinessFile, '');
+    await runnerStatus(runner);
+  });
+});

@@ -1,0 +1,91 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { writeAttachment } from '../../../src/chain/result-cache.ts';
+import type { JsonObject } from '../../../src/cni/json.ts';
+import { addPod } from '../../../src/delegate/add.ts';
+import { collectPods } from '../../../src/delegate/garbage.ts';
+import { listRecords } from '../../../src/delegate/record.ts';
+import { makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+let runner: TestRunner;
+beforeEach(async () => {
+  chain = makeNoopChain();
+  runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
+  for (const containerId of ['c1', 'c2']) await addPod(runner, makePod({ containerId }));
+});
+afterEach(() => chain.dispose());
+
+const network = (name: string, more: JsonObject = {}): JsonObject => ({
+  cniVersion: '1.1.0',
+  name,
+  plugins: [chain.noop(name)],
+  ...more,
+});
+const key = (containerID: string, ifname = 'eth0') => ({ containerID, ifname });
+const calls = () => chain.calls().slice(4);
+const order = () =>
+  calls().map(({ command, env, request }) => `${command} ${request.label} ${env.CNI_CONTAINERID}`.trim());
+const validOf = (label: string) =>
+  calls().find(({ command, request }) => command === 'GC' && request.label === label)?.request[
+    'cni.dev/valid-attachments'
+  ];
+
+describe('collectPods()', () => {
+  test('deletes whom the runtime does not list, and tells every network who is left', async () => {
+    await collectPods(runner, [key('c2')]);
+    expect(order()).toEqual(['DEL two c1', 'DEL one c1', 'GC one', 'GC two']);
+    expect(validOf('one')).toEqual([key('c2')]);
+    expect(validOf('two')).toEqual([key('c2', 'net1')]);
+    expect(listRecords(runner.recordDir).records.map(({ containerId }) => containerId)).toEqual(['c2']);
+  });
+
+  test('keeps what belongs to others: their records, and what a runtime attached by itself', async () => {
+    const others = { ...runner, options: { ...runner.options, network: 'others' } };
+    await addPod(others, makePod({ containerId: 'c3' }));
+    const foreign = {
+      network: 'one',
+      containerId: 'c4',
+      ifname: 'eth0',
+      netns: '',
+      args: [],
+      capabilityArgs: {},
+    };
+    writeAttachment(runner.callerCacheDir, { ...foreign, source: '{}', result: {} });
+    await collectPods(runner, [key('c1'), key('c2')]);
+    expect(order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    expect(validOf('one')).toEqual([key('c3'), key('c1'), key('c2'), key('c4')]);
+  });
+
+  test('reaches networks that are only on record any more', async () => {
+    await collectPods(makeRunner(chain, { delegates: [network('three')] }), [key('c1'), key('c2')]);
+    expect(order()).toEqual(['GC three', 'GC one', 'GC two']);
+  });
+
+  test('goes on after a failure, and keeps what could not be deleted', async () => {
+    chain.rescript('two', { ReportError: 'busy', ReportErrorCode: 101 });
+    await expect(collectPods(runner, [])).rejects.toMatchObject({ code: 101 });
+    expect(order().filter(call => call.startsWith('DEL'))).toEqual([
+      'DEL two c1',
+      'DEL one c1',
+      'DEL two c2',
+      'DEL one c2',
+    ]);
+    expect(
+      listRecords(runner.recordDir).records.map(({ networks }) => networks.map(one => one.network)),
+    ).toEqual([['two'], ['two']]);
+    expect(validOf('two')).toEqual([key('c1', 'net1'), key('c2', 'net1')]);
+  });
+
+  test('collects nothing while a record is damaged, and names it', async () => {
+    const file = path.join(runner.recordDir, 'outer,c1,eth0.json');
+    fs.writeFileSync(file, '{');
+    await expect(collectPods(runner, [key('c1')])).rejects.toMatchObject({
+      code: 6,
+      message: expect.stringContaining(file),
+    });
+    expect(order()).toEqual(['DEL two c2', 'DEL one c2']);
+  });
+});

@@ -1,0 +1,253 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { CatenaConf, optionsOf } from '../../../plugins/catena/config.ts';
+import { parseCniArgs, renderCniArgs } from '../../../src/cni/cni-args.ts';
+import { decode, type JsonObject } from '../../../src/cni/json.ts';
+import { planNetworks } from '../../../src/delegate/plan.ts';
+import { listWanted } from '../../../src/delegate/wanted.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-plan-'));
+  network('storage');
+  network('data', { capabilities: { ips: true, portMappings: true, mac: true } });
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+function network(name: string, plugin: object = {}): void {
+  const list = { cniVersion: '1.0.0', name, plugins: [{ type: 'noop', ...plugin }] };
+  fs.writeFileSync(path.join(dir, `${name}.conflist`), JSON.stringify(list));
+}
+
+const PODS = { name: 'pods', plugins: [{ type: 'noop', capabilities: { portMappings: true } }] };
+const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
+const DEFAULT = 'v1.multus-cni.io/default-network';
+
+interface Asked {
+  readonly conf?: JsonObject;
+  readonly args?: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly runtimeConfig?: JsonObject;
+}
+
+function plan({ conf = {}, args = '', annotations = {}, runtimeConfig = {} }: Asked) {
+  const request = { type: 'catena', confDir: dir, delegates: [PODS], ...conf };
+  const options = optionsOf(decode(CatenaConf, request, 'configuration'), 'outer', '1.1.0');
+  const pod = {
+    containerId: 'c1',
+    netns: '/run/netns/x',
+    ifname: 'eth0',
+    args: parseCniArgs(args),
+    capabilityArgs: { ...runtimeConfig, 'io.kubernetes.cri.pod-annotations': annotations },
+  };
+  return planNetworks(options, pod, listWanted(options, pod));
+}
+
+const shown = async (asked: Asked) =>
+  (await plan(asked)).map(({ label, attachment }) => `${label} ${attachment.ifname}`);
+
+describe('planNetworks()', () => {
+  test.each<[string, Asked, string[]]>([
+    ['the default network alone', {}, ['pods eth0']],
+    [
+      'delegates by configuration and by name',
+      { conf: { delegates: [PODS, { name: 'storage' }, { name: 'data', ifname: 'd0' }] } },
+      ['pods eth0', 'storage net1', 'data d0'],
+    ],
+    ['network before delegates', { conf: { network: 'data' } }, ['data eth0', 'pods net1']],
+    ['clusterNetwork instead of delegates', { conf: { clusterNetwork: 'data' } }, ['data eth0']],
+    [
+      'everything in its order',
+      {
+        conf: { defaultNetworks: ['data'], networks: 'storage@s0' },
+        args: 'IgnoreUnknown=1;CATENA_NETWORKS=storage,data@d9',
+        annotations: { [NETWORKS]: 'data,storage' },
+      },
+      ['pods eth0', 'data net1', 'storage s0', 'storage net3', 'data d9', 'data net5', 'storage net6'],
+    ],
+    [
+      'no defaultNetworks for pods of the system',
+      { conf: { defaultNetworks: ['data'] }, args: 'K8S_POD_NAMESPACE=kube-system' },
+      ['pods eth0'],
+    ],
+    [
+      'a number that is taken is passed by',
+      { annotations: { [NETWORKS]: 'data,storage@net1' } },
+      ['pods eth0', 'data net2', 'storage net1'],
+    ],
+    [
+      'another default network',
+      { annotations: { [DEFAULT]: 'data', [NETWORKS]: 'storage' } },
+      ['data eth0', 'storage net1'],
+    ],
+    ['another prefix', { conf: { interfacePrefix: 'lan', networks: 'data' } }, ['pods eth0', 'data lan1']],
+  ])('%s', async (_, asked, expected) => {
+    expect(await shown(asked)).toEqual(expected);
+  });
+
+  test.each<[string, Asked, number, string]>([
+    [
+      'no default network',
+      { conf: { delegates: [] } },
+      7,
+      'it has no default network; set "delegates" or "network"',
+    ],
+    [
+      'a further network that is not there',
+      { annotations: { [NETWORKS]: 'gone' } },
+      7,
+      'Cannot find network "gone"',
+    ],
+    [
+      'a default network that is not there yet',
+      { conf: { network: 'gone' } },
+      11,
+      'Cannot find network "gone"',
+    ],
+    ['a directory without networks', { conf: { network: '/proc/self/fdinfo' } }, 11, 'it holds none'],
+    [
+      'two interfaces of one name',
+      { conf: { networks: 'data@eth0' } },
+      7,
+      'Cannot name two interfaces "eth0"',
+    ],
+    [
+      'another name for the first interface',
+      { annotations: { [DEFAULT]: 'data@net0' } },
+      7,
+      'Cannot name the interface of the default network "net0": the runtime calls it "eth0"',
+    ],
+    [
+      'two default networks',
+      { annotations: { [DEFAULT]: 'data,storage' } },
+      7,
+      'it names 2 networks, not one',
+    ],
+    [
+      'itself',
+      { conf: { delegates: [{ name: 'x', type: 'catena' }] } },
+      7,
+      'its plugin "catena" is the one that delegates',
+    ],
+    [
+      'a capability that no plugin has',
+      {
+        annotations: { [NETWORKS]: '[{"name":"storage","portMappings":[{"hostPort":1,"containerPort":1}]}]' },
+      },
+      7,
+      'Cannot give "portMappings" to network "storage": none of its plugins ("noop") has that capability',
+    ],
+    [
+      'a namespace of others',
+      {
+        conf: { namespaceIsolation: true },
+        args: 'K8S_POD_NAMESPACE=a',
+        annotations: { [NETWORKS]: 'b/data' },
+      },
+      7,
+      'Cannot use network "b/data" in a pod of namespace "a": "namespaceIsolation" is set',
+    ],
+    [
+      'a namespace of others for the default network',
+      {
+        conf: { namespaceIsolation: true },
+        args: 'K8S_POD_NAMESPACE=a',
+        annotations: { [DEFAULT]: 'b/data' },
+      },
+      7,
+      'in a pod of namespace "a"',
+    ],
+  ])('refuses %s', async (_, asked, code, problem) => {
+    await expect((async () => plan(asked))()).rejects.toMatchObject({
+      code,
+      message: expect.stringContaining(problem),
+    });
+  });
+
+  test.each(['b', 'default'])('namespaceIsolation lets pods name what is in %s', async namespace => {
+    const conf = { namespaceIsolation: true, globalNamespaces: 'default, b' };
+    const annotations = { [NETWORKS]: `${namespace}/data` };
+    expect(await shown({ conf, args: 'K8S_POD_NAMESPACE=a', annotations })).toHaveLength(2);
+  });
+
+  test('what the runtime offers is for the default network', async () => {
+    const runtimeConfig = { portMappings: [{ hostPort: 80 }] };
+    const args = 'IgnoreUnknown=1;K8S_POD_NAME=p;IP=10.0.0.9;MAC=02:00:00:00:00:01';
+    const [first, second] = await plan({ runtimeConfig, args, annotations: { [NETWORKS]: 'data' } });
+    expect(first?.attachment.capabilityArgs).toMatchObject(runtimeConfig);
+    expect(renderCniArgs(first?.attachment.args ?? [])).toBe(args);
+    expect(second?.attachment.capabilityArgs).toEqual({});
+    expect(renderCniArgs(second?.attachment.args ?? [])).toBe('IgnoreUnknown=1;K8S_POD_NAME=p');
+  });
+
+  test.each<[string, JsonObject, boolean]>([
+    ['all', { runtimeConfigFor: 'all' }, true],
+    ['those named', { runtimeConfigFor: ['data'] }, true],
+    ['others', { runtimeConfigFor: ['storage'] }, false],
+    ['one that asks for it', { networks: [{ name: 'data', runtimeConfig: true }] }, true],
+  ])('what the runtime offers is for %s', async (_, conf, gets) => {
+    const runtimeConfig = { portMappings: [{ hostPort: 80 }] };
+    const [, data] = await plan({ runtimeConfig, conf: { networks: 'data', ...conf } });
+    expect('portMappings' in (data?.attachment.capabilityArgs ?? {})).toBe(gets);
+  });
+
+  test('what a pod asks for reaches its network by capability and by argument', async () => {
+    const asked = {
+      name: 'data',
+      ips: ['10.9.0.5/24', 'fd09::5/64'],
+      mac: '02:00:00:00:00:05',
+      'cni-args': { hint: 1 },
+    };
+    const [, data] = await plan({ annotations: { [NETWORKS]: JSON.stringify([asked]) } });
+    expect(data?.attachment.capabilityArgs).toEqual({ ips: asked.ips, mac: asked.mac });
+    expect(renderCniArgs(data?.attachment.args ?? [])).toBe(
+      'IgnoreUnknown=1;MAC=02:00:00:00:00:05;IP=10.9.0.5/24,fd09::5/64',
+    );
+    expect(data?.list.plugins[0]?.conf.args).toEqual({ cni: { hint: 1 } });
+  });
+
+  test('a device goes into the first plugin and is a capability', async () => {
+    const annotations = { [NETWORKS]: '[{"name":"data","deviceID":"0000:01:00.0"}]' };
+    const [, data] = await plan({ annotations });
+    expect(data?.list.plugins[0]?.conf).toMatchObject({ deviceID: '0000:01:00.0', pciBusID: '0000:01:00.0' });
+    expect(data?.attachment.capabilityArgs).toEqual({ deviceID: '0000:01:00.0' });
+  });
+
+  test('a configuration without name and version gets those of the list it stands in', async () => {
+    const plugin = { type: 'noop' };
+    const planned = await plan({
+      conf: { delegates: [plugin, { plugins: [plugin] }, { name: 'x', cniVersion: '0.4.0', ...plugin }] },
+    });
+    expect(planned.map(({ list }) => `${list.name} ${list.version}`)).toEqual([
+      'outer 1.1.0',
+      'outer-1 1.1.0',
+      'x 0.4.0',
+    ]);
+  });
+
+  test('a definition goes before a file, and one without configuration means the file', async () => {
+    const definitionsDir = path.join(dir, 'definitions');
+    fs.mkdirSync(definitionsDir);
+    const write = (name: string, config: string) =>
+      fs.writeFileSync(
+        path.join(definitionsDir, `${name}.json`),
+        JSON.stringify({
+          kind: 'NetworkAttachmentDefinition',
+          metadata: { name, namespace: 'ns' },
+          spec: { config },
+        }),
+      );
+    write('data', '{"cniVersion":"0.4.0","type":"noop"}');
+    write('storage', '');
+    const annotations = { [NETWORKS]: 'data,storage,other/data' };
+    const planned = await plan({ conf: { definitionsDir }, args: 'K8S_POD_NAMESPACE=ns', annotations });
+    expect(planned.map(({ label, list }) => `${label} ${list.name} ${list.version}`)).toEqual([
+      'pods pods 1.1.0',
+      'ns/data data 0.4.0',
+      'ns/storage storage 1.0.0',
+      'data data 1.0.0',
+    ]);
+  });
+});
