@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Containerd, requiresContainerd, startContainerd } from '../helpers/containerd.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
-import type { Outside, Row } from '../helpers/netns.ts';
+import type { Namespace, Outside, Row } from '../helpers/netns.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -14,19 +14,21 @@ interface Node {
   readonly outside: Outside;
 }
 
-const PODS = {
+/** A bridge with both families, whose second number is `net`. */
+const bridged = (bridge: string, net: number): Row => ({
   type: 'bridge',
-  bridge: 'cni0',
+  bridge,
   isDefaultGateway: true,
   ipMasq: true,
   hairpinMode: true,
-  ipam: { type: 'host-local', ranges: [[{ subnet: '10.22.0.0/16' }], [{ subnet: 'fd00:22::/64' }]] },
-};
+  ipam: { type: 'host-local', ranges: [[{ subnet: `10.${net}.0.0/16` }], [{ subnet: `fd00:${net}::/64` }]] },
+});
+
 const LIST = {
   cniVersion: '1.0.0',
   name: 'pods',
   plugins: [
-    PODS,
+    bridged('cni0', 22),
     { type: 'portmap', capabilities: { portMappings: true } },
     { type: 'bandwidth', capabilities: { bandwidth: true } },
     { type: 'firewall' },
@@ -34,11 +36,40 @@ const LIST = {
   ],
 };
 
-async function withContainerd(list: Row, body: (node: Node) => Promise<void>): Promise<void> {
+/** A network that pods may ask for, with an address and a hardware address of their choice. */
+const STORAGE = {
+  cniVersion: '1.0.0',
+  name: 'storage',
+  plugins: [
+    {
+      type: 'bridge',
+      bridge: 'storage0',
+      isGateway: true,
+      capabilities: { ips: true, mac: true },
+      ipam: { type: 'host-local', subnet: '10.99.0.0/24' },
+    },
+  ],
+};
+
+/** One link, which has the pods' network and finds others by itself. */
+const DELEGATING = {
+  cniVersion: '1.0.0',
+  name: 'catena',
+  plugins: [
+    {
+      type: 'catena',
+      capabilities: { portMappings: true, bandwidth: true, 'io.kubernetes.cri.pod-annotations': true },
+      delegates: [LIST],
+    },
+  ],
+};
+
+/** The networks of each pod are all that are given. */
+async function withContainerd(lists: Row[], body: (node: Node) => Promise<void>): Promise<void> {
   await withMachine(async machine => {
-    machine.write('/etc/cni/net.d/10-pods.conflist', JSON.stringify(list));
+    for (const list of lists) machine.write(`/etc/cni/net.d/${list.name}.conflist`, JSON.stringify(list));
     const outside = await machine.lab.outside();
-    await body({ machine, containerd: await startContainerd(machine), outside });
+    await body({ machine, containerd: await startContainerd(machine, lists.length), outside });
   });
 }
 
@@ -49,7 +80,7 @@ describeRoot(
       ['killed', false],
       ['killed, after containerd was restarted', true],
     ])('a container %s leaves nothing', async (_how, restart) => {
-      await withContainerd(LIST, async ({ machine, containerd, outside }) => {
+      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const run = containerd.startContainer('web');
         const pid = await containerd.pidOf('web');
@@ -80,7 +111,7 @@ describeRoot(
   'pods of containerd',
   () => {
     test('have networks, ports and rates, and leave nothing', async () => {
-      await withContainerd(LIST, async ({ machine, containerd, outside }) => {
+      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
         const { lab } = machine;
         const before = await machine.traces();
         const cri = containerd.cri();
@@ -105,7 +136,7 @@ describeRoot(
     });
 
     test('leave nothing when they were killed and containerd was restarted', async () => {
-      await withContainerd(LIST, async ({ machine, containerd, outside }) => {
+      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const first = containerd.cri();
         const web = await first.runPod({ name: 'web', ports: PUBLISHED });
@@ -131,7 +162,7 @@ describeRoot(
     });
 
     test('are refused a port that another one has, with its name, and nothing is left of them', async () => {
-      await withContainerd(LIST, async ({ machine, containerd }) => {
+      await withContainerd([LIST], async ({ machine, containerd }) => {
         const before = await machine.traces();
         const cri = containerd.cri();
         const web = await cri.runPod({ name: 'web', ports: PUBLISHED });
@@ -149,10 +180,109 @@ describeRoot(
         expect(await machine.settled(before)).toEqual(before);
       });
     });
+
+    test('have two networks that are made at the same time, and their ports by one of them', async () => {
+      const second = {
+        ...LIST,
+        name: 'second',
+        plugins: [bridged('second', 23), ...LIST.plugins.slice(1, 2)],
+      };
+      await withContainerd([LIST, second], async ({ machine, containerd, outside }) => {
+        const before = await machine.traces();
+        const cri = containerd.cri();
+        const web = await cri.runPod({ name: 'web', ports: PUBLISHED });
+        const container = machine.netnsOf(web.pid);
+        expect((await linksOf(machine, container)).sort()).toEqual(['eth0', 'eth1', 'lo']);
+        // A server of UDP that does not mind addresses answers by the later network, whose default route comes first.
+        const ports = PUBLISHED.filter(({ protocol }) => protocol === 'tcp');
+        expect(await findUnreachable(machine.lab, { container, outside, ports })).toEqual([]);
+        await cri.stopPod(web.id);
+        await cri.removePod(web.id);
+        cri.close();
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
   },
   requires('ip', 'nft', 'tc'),
   requiresContainerd(),
 );
+
+describeRoot(
+  'pods of containerd whose whole networking is Catena’s',
+  () => {
+    test.each([
+      ['short', 'storage@st0'],
+      [
+        'JSON',
+        JSON.stringify([
+          { name: 'storage', interface: 'st0', ips: ['10.99.0.77/24'], mac: '02:00:00:00:99:77' },
+        ]),
+      ],
+    ])('have the networks that their annotation names in its %s form', async (form, networks) => {
+      await withContainerd([DELEGATING], async ({ machine, containerd, outside }) => {
+        const { lab } = machine;
+        machine.write('/etc/cni/catena/net.d/storage.conflist', JSON.stringify(STORAGE));
+        const before = await machine.traces();
+        const cri = containerd.cri();
+        expect(await cri.networkStatus()).toEqual({ ready: true, message: '' });
+        const annotations = { 'k8s.v1.cni.cncf.io/networks': networks };
+        const web = await cri.runPod({ name: 'web', annotations, ports: PUBLISHED });
+        const peer = await cri.runPod({
+          name: 'peer',
+          annotations: { 'k8s.v1.cni.cncf.io/networks': 'storage' },
+        });
+        const plain = await cri.runPod({ name: 'plain' });
+        const [container, other] = [machine.netnsOf(web.pid), machine.netnsOf(peer.pid)];
+        expect(await linksOf(machine, container)).toEqual(['lo', 'eth0', 'st0']);
+        expect(await linksOf(machine, other)).toEqual(['lo', 'eth0', 'net1']);
+        expect(await linksOf(machine, machine.netnsOf(plain.pid))).toEqual(['lo', 'eth0']);
+        expect(web.ips).toEqual(['10.22.0.2', 'fd00:22::2']);
+        expect(await findUnreachable(lab, { container, outside, families: ['v4', 'v6'] })).toEqual([]);
+
+        const [st0] = await lab.ip(container, 'addr', 'show', 'st0');
+        const storage = st0?.addr_info.find(({ family }: Row) => family === 'inet').local;
+        if (form === 'JSON') expect([storage, st0?.address]).toEqual(['10.99.0.77', '02:00:00:00:99:77']);
+        expect(await ping(lab, other, storage, '-I', 'net1')).toBe(true);
+        expect(await ping(lab, container, '10.99.0.1', '-I', 'st0')).toBe(true);
+
+        for (const { id } of [web, peer, plain]) await cri.stopPod(id);
+        for (const { id } of [web, peer, plain]) await cri.removePod(id);
+        cri.close();
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('leave nothing when they were killed, containerd was restarted and a network is not configured any more', async () => {
+      await withContainerd([DELEGATING], async ({ machine, containerd }) => {
+        const definition = '/etc/cni/catena/net.d/storage.conflist';
+        machine.write(definition, JSON.stringify(STORAGE));
+        const before = await machine.traces();
+        const first = containerd.cri();
+        const annotations = { 'k8s.v1.cni.cncf.io/networks': 'storage' };
+        const web = await first.runPod({ name: 'web', annotations, ports: PUBLISHED });
+        first.close();
+        await containerd.kill();
+        await machine.ok(['kill', '-KILL', String(web.pid)]);
+        fs.rmSync(machine.path(definition));
+        await containerd.start();
+        const cri = containerd.cri();
+        await cri.stopPod(web.id);
+        await cri.removePod(web.id);
+        expect(await machine.settled(before)).toEqual(before);
+        const refused = await cri.runPod({ name: 'web', annotations }).catch(String);
+        expect(refused).toContain('storage');
+        cri.close();
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+  },
+  requires('ip', 'nft'),
+  requiresContainerd(),
+);
+
+async function linksOf(machine: Machine, container: Namespace): Promise<string[]> {
+  return (await machine.lab.ip(container, 'link')).map(({ ifname }) => ifname);
+}
 
 /** The container runs before its network is there. */
 async function untilAttached(machine: Machine, pid: number): Promise<void> {

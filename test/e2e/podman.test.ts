@@ -1,5 +1,7 @@
 // Does Podman run containers on our executables, and is nothing left of them, however they ended?
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
@@ -119,6 +121,32 @@ describeRoot(
         await machine.ok(['kill', '-KILL', String(web.pid)]);
         await podman.run(...REMOVE, 'web');
         await podman.run('network', 'rm', 'second');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test.each([
+      ['bridge-full', ['v4', 'v6'], ['lo', 'eth0']],
+      ['two-networks', ['v4'], ['lo', 'eth0', 'net1']],
+    ] as const)('our conflist %s, as it is', async (name, families, links) => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const conflist = fs.readFileSync(
+          path.resolve(import.meta.dir, `../../conflists/${name}.conflist`),
+          'utf8',
+        );
+        machine.write(`/etc/cni/net.d/10-${name}.conflist`, conflist);
+        const before = await machine.traces();
+        const web = await podman.runContainer('web', '--network', name, ...PUBLISH);
+        const peer = await podman.runContainer('peer', '--network', name);
+        const container = machine.netnsOf(web.pid);
+        expect((await machine.lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual([...links]);
+        const from = { 'another container': machine.netnsOf(peer.pid) };
+        expect(await findUnreachable(machine.lab, { container, outside, from, families })).toEqual([]);
+        // What was configured when a container started counts until it is gone.
+        fs.rmSync(machine.path(`/etc/cni/net.d/10-${name}.conflist`));
+        await machine.ok(['kill', '-KILL', String(web.pid)]);
+        await podman.run(...REMOVE, 'web', 'peer');
         expect(await machine.settled(before)).toEqual(before);
       });
     });

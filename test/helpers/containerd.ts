@@ -30,7 +30,7 @@ export function requiresContainerd(): Need {
 }
 
 // Without layers on top of each other, which not every file system takes, and without what a container may lack.
-const CONFIG = `
+const config = (networks: number) => `
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "${IMAGE}"
@@ -41,12 +41,16 @@ version = 2
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/opt/cni/bin"
     conf_dir = "/etc/cni/net.d"
+    max_conf_num = ${networks}
 `;
 const SOCKET = '/run/containerd/containerd.sock';
 
-/** Starts containerd on a machine, with an image; networks are those of /etc/cni/net.d, to be written before. */
-export async function startContainerd(machine: Machine): Promise<Containerd> {
-  machine.write('/etc/containerd/config.toml', CONFIG);
+/**
+ * Starts containerd on a machine, with an image. The networks of each pod are so many of /etc/cni/net.d, where they must
+ * have been written before.
+ */
+export async function startContainerd(machine: Machine, networks = 1): Promise<Containerd> {
+  machine.write('/etc/containerd/config.toml', config(networks));
   // Containers of `ctr` have their cgroups under the name of their namespace.
   const ctr: Containerd['ctr'] = (...args) => {
     return machine.ok(['ctr', '--namespace', machine.cgroup, ...args], { timeoutMs: 50_000 });

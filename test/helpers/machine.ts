@@ -68,7 +68,14 @@ export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Pr
   }
 }
 
-const STATE_DIRS = ['/var/lib/cni', '/run/netns', '/run/cni', '/run/catena', '/run/libpod/exits'];
+const STATE_DIRS = [
+  '/var/lib/cni',
+  '/var/lib/catena',
+  '/run/netns',
+  '/run/cni',
+  '/run/catena',
+  '/run/libpod/exits',
+];
 const PROJECT = path.resolve(BIN_DIR, '../..');
 const UNSHARE = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
 
