@@ -1,6 +1,7 @@
 // Which sysctls does the node's owner let a configuration set?
 import { readFileSync } from 'node:fs';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { parseRe2 } from './re2.ts';
 import type { Sysctl } from './sysctl-key.ts';
 
 /** One regular expression per line; the place is the reference's. */
@@ -22,7 +23,8 @@ export function readAllowlist(path = ALLOWLIST): AllowRule[] | undefined {
     text = readFileSync(path, 'utf8');
   } catch (cause) {
     if (['ENOENT', 'ENOTDIR'].includes((cause as { code?: string }).code ?? '')) return undefined;
-    throw new Error(`Cannot read the sysctls that are allowed: ${(cause as Error).message}`, { cause });
+    const state = `${(cause as Error).message}; none is until "${path}" can be read, or is gone`;
+    throw new Error(`Cannot read the sysctls that are allowed: ${state}`, { cause });
   }
   return parseAllowlist(text, path);
 }
@@ -34,11 +36,10 @@ export function parseAllowlist(text: string, path = ALLOWLIST): AllowRule[] {
     .filter(line => line.text !== '')
     .map(line => {
       try {
-        return { text: line.text, pattern: parsePattern(line.text) };
+        return { text: line.text, pattern: parseRe2(line.text) };
       } catch (cause) {
-        throw new Error(`Cannot use "${path}": line ${line.number} is no regular expression: ${line.text}`, {
-          cause,
-        });
+        const state = `line ${line.number} is no regular expression: ${line.text} (${(cause as Error).message})`;
+        throw new Error(`Cannot use "${path}": ${state}; no sysctl is allowed until it is right`, { cause });
       }
     });
 }
@@ -53,16 +54,11 @@ export function refuseUnlisted(sysctls: readonly Sysctl[], rules: readonly Allow
   if (refused === undefined) return;
   const allowed =
     rules.length === 0
-      ? `"${ALLOWLIST}" is there and has no line, which allows none; without the file all are allowed`
-      : `only the following sysctls are allowed: ${JSON.stringify(rules.map(rule => rule.text))}`;
+      ? `"${ALLOWLIST}" is there and has no line, which allows none; add lines, or remove the file to allow all`
+      : `"${ALLOWLIST}" has no line for it, only the following sysctls are allowed: ` +
+        JSON.stringify(rules.map(rule => rule.text));
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot set sysctl "${refused.key}": it is not allowed, ${allowed}`,
   );
-}
-
-/** Flags at the start, `(?i)`, are RE2's way of writing what is an argument here. */
-function parsePattern(text: string): RegExp {
-  const [, flags = '', source = text] = /^\(\?([ims]+)\)(.*)$/s.exec(text) ?? [];
-  return new RegExp(source, flags);
 }

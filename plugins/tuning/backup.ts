@@ -1,5 +1,14 @@
 // How is what was there before tuning kept until DEL?
-import { closeSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { DEFAULT_DATA_DIR } from './config.ts';
@@ -11,6 +20,8 @@ export const Backup = z.looseObject({
   mtu: z.optional(z.int()),
   allmulti: z.optional(z.boolean()),
   txQLen: z.optional(z.int()),
+  /** Ours alone: name of the network, by which GC knows whose file it is. The reference passes it by. */
+  network: z.optional(z.string()),
   /** Ours alone, and absent when no sysctl was set: value by path below /proc/sys. The reference passes it by. */
   sysctl: z.optional(z.record(z.string(), z.string())),
 });
@@ -31,7 +42,7 @@ export function findBackup(path: string): Backup | undefined {
   }
 }
 
-/** Writes the file, in one step and byte for byte as the reference would. */
+/** Writes the file, in one step; what the reference knows is byte for byte as it would write it. */
 export function writeBackup(path: string, backup: Backup): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const unfinished = `${path}.new`;
@@ -45,21 +56,42 @@ export function writeBackup(path: string, backup: Backup): void {
   renameSync(unfinished, path);
 }
 
+/**
+ * Files of attachments to a network that are not valid any more, in a directory that may not exist. Those that name no
+ * network are nobody's that could be known: the reference made them, or a release of ours before the key.
+ * @param valid paths that stay
+ */
+export function findStaleBackups(
+  dataDir: string | undefined,
+  network: string,
+  valid: ReadonlySet<string>,
+): string[] {
+  const directory = dataDir || DEFAULT_DATA_DIR;
+  const paths = namesIn(directory).flatMap(name => {
+    // What an ADD could not finish counts as that attachment's.
+    const [, finished] = /^(.+_.+\.json)(?:\.new)?$/.exec(name) ?? [];
+    return finished === undefined || valid.has(join(directory, finished)) ? [] : [join(directory, name)];
+  });
+  return paths.filter(path => findBackup(path)?.network === network);
+}
+
 /** Takes the file away; an absent one is fine. */
 export function removeBackup(path: string): void {
   rmSync(path, { force: true });
 }
 
-/** The older values win: an ADD that is repeated finds the first one's work, not the original. */
+/** The older values win, but for the network: an ADD that is repeated finds the first one's work, not the original. */
 export function mergeBackups(older: Backup, newer: Backup): Backup {
   const sysctls = { ...newer.sysctl, ...older.sysctl };
-  const { mac, promisc, mtu, allmulti, txQLen, sysctl: _, ...unknown } = { ...newer, ...older };
+  const { mac, promisc, mtu, allmulti, txQLen, network: _n, sysctl: _s, ...unknown } = { ...newer, ...older };
+  const network = newer.network ?? older.network;
   return {
     ...(mac === undefined ? {} : { mac }),
     ...(promisc === undefined ? {} : { promisc }),
     ...(mtu === undefined ? {} : { mtu }),
     ...(allmulti === undefined ? {} : { allmulti }),
     ...(txQLen === undefined ? {} : { txQLen }),
+    ...(network === undefined ? {} : { network }),
     ...unknown,
     ...(Object.keys(sysctls).length ? { sysctl: sysctls } : {}),
   };
@@ -68,4 +100,13 @@ export function mergeBackups(older: Backup, newer: Backup): Backup {
 /** JSON with an indent of one space; keys in the order of the schema. */
 export function renderBackup(backup: Backup): string {
   return JSON.stringify(mergeBackups({}, backup), null, 1);
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch (cause) {
+    if ((cause as { code?: string }).code === 'ENOENT') return [];
+    throw new Error(`Cannot look for backups: ${(cause as Error).message}`, { cause });
+  }
 }

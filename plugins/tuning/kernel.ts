@@ -1,7 +1,13 @@
 // How are attributes and sysctls of the container read and set?
 import { existsSync } from 'node:fs';
 import { describeError } from '../../src/cni/errors.ts';
-import { findLink, getLink, type Link, type LinkChange, setLink } from '../../src/netlink/rtnl/link.ts';
+import {
+  findLink,
+  getLink,
+  type Link,
+  type LinkChange,
+  setLinkRequest,
+} from '../../src/netlink/rtnl/link.ts';
 import { IFF_ALLMULTI, IFF_PROMISC } from '../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
@@ -22,13 +28,14 @@ export interface Target {
  * @throws NetlinkError when there is no such interface
  */
 export function readState({ socket, netns, ifname }: Target, plan: TuningPlan): TuningState {
-  const link = readLink(getLink(socket, ifname), plan.link);
+  const found = getLink(socket, ifname);
+  const state = { index: found.index, link: readLink(found, plan.link) };
   const paths = plan.sysctls.flatMap(sysctl => sysctl.paths);
-  if (paths.length === 0) return { link, sysctls: new Map() };
+  if (paths.length === 0) return { ...state, sysctls: new Map() };
   const known = inNetns(netns, () =>
     paths.filter(path => existsSync(`/proc/sys/${path}`)).map(path => [path, findSysctl(path)] as const),
   );
-  return { link, sysctls: new Map(known) };
+  return { ...state, sysctls: new Map(known) };
 }
 
 /** Sets the sysctls in their order. Same as: `sysctl -w <key>=<value>` in the container */
@@ -40,12 +47,11 @@ export function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], stat
 }
 
 /**
- * Sets the attributes one after the other, so that a refusal names the one it is about.
+ * Sets the attributes: a request for each, so that a refusal names the one it is about, all sent at once.
  * Same as: `ip link set dev <ifname> address … promisc … mtu … allmulticast … txqueuelen …`
  */
-export function applyLink({ socket, ifname }: Target, link: LinkTuning): void {
-  const { index } = getLink(socket, ifname);
-  for (const change of changesOf(link)) setLink(socket, index, change);
+export function applyLink({ socket }: Target, link: LinkTuning, { index }: TuningState): void {
+  socket.requestAll(changesOf(link).map(change => setLinkRequest(index, change)));
 }
 
 /** The backup of a state: what a plan is about to change, and how it is now. */
@@ -66,7 +72,8 @@ export function restore({ socket, netns, ifname }: Target, backup: Backup): stri
   const { sysctl = {}, mtu, mac, promisc, allmulti, txQLen } = backup;
   const link = findLink(socket, ifname);
   const changes = link ? changesOf({ mtu, mac, promisc, allmulti, txQLen }) : [];
-  const problems = changes.flatMap(change => attempt(() => setLink(socket, link?.index ?? 0, change)));
+  const outcomes = socket.attemptAll(changes.map(change => setLinkRequest(link?.index ?? 0, change)));
+  const problems = outcomes.flatMap(outcome => (outcome instanceof Error ? [outcome.message] : []));
   const entries = Object.entries(sysctl).reverse();
   if (entries.length === 0) return problems;
   return inNetns(netns, () => [

@@ -24,6 +24,8 @@ export interface TuningPlan {
 
 /** What is set at the moment. */
 export interface TuningState {
+  /** Of the interface. */
+  readonly index: number;
   /** By path, those that exist; without a value those that cannot be read. */
   readonly sysctls: ReadonlyMap<string, string | undefined>;
   /** The attributes that a plan names. */

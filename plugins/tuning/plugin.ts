@@ -1,14 +1,22 @@
 // What does tuning do for each verb?
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { readAllowlist, refuseUnlisted } from './allowlist.ts';
-import { type Backup, backupPathOf, findBackup, mergeBackups, removeBackup, writeBackup } from './backup.ts';
+import {
+  type Backup,
+  backupPathOf,
+  findBackup,
+  findStaleBackups,
+  mergeBackups,
+  removeBackup,
+  writeBackup,
+} from './backup.ts';
 import { TuningConf } from './config.ts';
 import { applyLink, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
 import { findDifferences, planResult, planTuning } from './plan.ts';
 import { findRepeatedKey } from './repeated-keys.ts';
-import { planSysctls } from './sysctl-key.ts';
+import { probeTuning } from './status.ts';
 
 /** Sets sysctls and attributes of an interface that earlier links made. */
 export const tuning = definePlugin({
@@ -26,10 +34,10 @@ export const tuning = definePlugin({
     const target = targetOf(call);
     const state = readState(target, plan);
     const backup = backupOf(plan, state);
-    if (Object.keys(backup).length > 0) keep(call, backup);
+    if (Object.keys(backup).length > 0) keep(call, { ...backup, network: call.network });
     call.onFailure('restore what was there before', () => restoreAll(target, backup));
     applySysctls(target, plan.sysctls, state);
-    applyLink(target, plan.link);
+    applyLink(target, plan.link, state);
     return planResult(prevResult, plan.link, ifname, netns);
   },
 
@@ -54,11 +62,18 @@ export const tuning = definePlugin({
     if (problems.length === 0) removeBackup(path);
   },
 
-  gc: nothingToDo('backups name no network, so one of another network could be taken for an orphan'),
+  gc(call) {
+    const { validAttachments, conf, network } = call;
+    if (validAttachments === undefined) return;
+    const valid = validAttachments.map(({ containerID, ifname }) =>
+      backupPathOf(conf.dataDir, containerID, ifname),
+    );
+    for (const path of findStaleBackups(conf.dataDir, network, new Set(valid))) removeBackup(path);
+  },
 
   status(call) {
     try {
-      refuseUnlisted(planSysctls([call.conf.sysctl], 'eth0'), readAllowlist());
+      probeTuning(call);
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, describeError(cause), { cause });
     }

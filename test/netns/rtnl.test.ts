@@ -32,7 +32,7 @@ import {
   tbfRequest,
 } from '../../src/netlink/rtnl/qdisc.ts';
 import { addRoute, listRoutes, removeRoute } from '../../src/netlink/rtnl/route.ts';
-import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
+import { requireLinkChanges, requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { TC_H_INGRESS, TC_H_ROOT, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
 import { matchSubnet } from '../../src/netlink/rtnl/tc/u32.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
@@ -427,12 +427,13 @@ describeRoot(
 );
 
 describeRoot('kernel support', () => {
-  test('requireLinkKind() and requireQdiscKind() leave no trace', async () => {
+  test('requireLinkKind(), requireQdiscKind() and requireLinkChanges() leave no trace', async () => {
     await withSocket(async (lab, host) => {
       const before = await lab.dump(lab.host);
       for (const kind of ['veth', 'bridge'] as const) requireLinkKind(host, kind);
       requireQdiscKind(host, 'tbf');
       requireQdiscKind(host, 'htb');
+      requireLinkChanges(host);
       expect(await lab.dump(lab.host)).toEqual(before);
     });
   });

@@ -104,11 +104,11 @@ describeRoot('tuning', () => {
   }
 
   const single: [attribute: keyof typeof wanted, backup: string][] = [
-    ['mac', `{\n "mac": "${OLD_MAC}"\n}`],
-    ['promisc', '{\n "promisc": false\n}'],
-    ['mtu', '{\n "mtu": 1500\n}'],
-    ['allmulti', '{\n "allmulti": false\n}'],
-    ['txQLen', '{\n "txQLen": 1000\n}'],
+    ['mac', `"mac": "${OLD_MAC}"`],
+    ['promisc', '"promisc": false'],
+    ['mtu', '"mtu": 1500'],
+    ['allmulti', '"allmulti": false'],
+    ['txQLen', '"txQLen": 1000'],
   ];
   for (const [attribute, bytes] of single) {
     test(`ADD with ${attribute} alone, from args.cni, changes and keeps nothing else`, async () => {
@@ -116,7 +116,7 @@ describeRoot('tuning', () => {
       const change = { [attribute]: wanted[attribute] };
       expect((await call('ADD', { args: { cni: change } })).exitCode).toBe(0);
       expect(await linkOf(lab, container)).toEqual({ ...untouched, ...change });
-      expect(readFileSync(backup, 'utf8')).toBe(bytes);
+      expect(readFileSync(backup, 'utf8')).toBe(`{\n ${bytes},\n "network": "tuned"\n}`);
       expect((await call('CHECK', { args: { cni: change } })).exitCode).toBe(0);
       await call('DEL', {});
       expect(await linkOf(lab, container)).toEqual(untouched);
@@ -254,7 +254,7 @@ describeRoot('tuning', () => {
     const status = await add({ 'net.ipv4.conf.IFNAME.arp_filter': '1' }, 'STATUS');
     expect(JSON.parse(status.stdout).code).toBe(50);
     for (const [list, words] of [
-      ['', 'has no line, which allows none'],
+      ['', 'has no line, which allows none; add lines, or remove the file to allow all'],
       ['net\n(\n', 'line 2 is no regular expression: ('],
     ] as const) {
       writeFileSync(rules, list);
@@ -316,6 +316,74 @@ describeRoot('tuning', () => {
     expect(await linkOf(lab, container)).toEqual(untouched);
   });
 
+  test('GC removes backups of attachments to its network that are gone, and nothing else', async () => {
+    const { lab, container, call, dataDir } = await attachment();
+    const kept = await lab.container();
+    const others = [await lab.container(), await lab.container()];
+    for (const one of [kept, ...others]) {
+      const pair = ['ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', `v${one.id.slice(-8)}`, 'netns'];
+      expect((await lab.run(one, [...pair, lab.host.name])).exitCode).toBe(0);
+    }
+    await call('ADD', wanted);
+    await call('ADD', wanted, { container: kept });
+    const [foreign, old] = others;
+    await call('ADD', { ...wanted, name: 'othernet' }, foreign ? { container: foreign } : {});
+    // As the reference writes it, and we did before there was a key.
+    writeFileSync(join(dataDir, `${old?.id}_eth0.json`), '{\n "mtu": 1500\n}');
+    expect(readdirSync(dataDir)).toHaveLength(4);
+    const gc = (valid?: object[]) => {
+      const conf = { cniVersion: '1.1.0', name: 'tuned', type: 'tuning', dataDir };
+      const list = valid ? { 'cni.dev/valid-attachments': valid } : {};
+      return lab.plugin('tuning', { command: 'GC', conf: { ...conf, ...list } });
+    };
+    expect((await gc()).exitCode).toBe(0);
+    expect(readdirSync(dataDir)).toHaveLength(4);
+    expect((await gc([{ containerID: kept.id, ifname: 'eth0' }])).exitCode).toBe(0);
+    expect(readdirSync(dataDir).sort()).toEqual([kept, ...others].map(({ id }) => `${id}_eth0.json`).sort());
+    // What GC left is still good for a DEL.
+    expect((await call('DEL', {}, { container: kept })).exitCode).toBe(0);
+    expect((await linkOf(lab, kept)).mtu).toBe(1500);
+    expect((await linkOf(lab, container)).mtu).toBe(1400);
+  });
+
+  test('STATUS says whether ADD could do what is configured, and changes nothing', async () => {
+    const { lab, call, dataDir } = await attachment();
+    const before = await lab.dump(lab.host);
+    for (const conf of [{}, wanted, { sysctl }, { ...wanted, sysctl }]) {
+      expect(await call('STATUS', conf)).toMatchObject({ exitCode: 0, stdout: '' });
+    }
+    expect(await lab.dump(lab.host)).toEqual(before);
+    expect(existsSync(dataDir)).toBe(false);
+    const file = join(lab.tmp, 'file');
+    writeFileSync(file, '');
+    for (const [conf, words] of [
+      [{ mtu: 1400, dataDir: file }, `"${file}" is no directory`],
+      [{ mtu: 1400, dataDir: join(file, 'backups') }, 'ENOTDIR'],
+      [{ mtu: 1400, dataDir: '/proc/none' }, 'Cannot keep backups in "/proc/none"'],
+      [{ mac: 'zz' }, '"zz"'],
+      [{ sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],
+    ] as const) {
+      expect((await call('STATUS', conf)).error).toMatchObject({
+        code: 50,
+        msg: expect.stringContaining(words),
+      });
+    }
+    const run = (conf: object, ...wrapper: string[]) =>
+      lab.run(lab.host, [...wrapper, join(BIN_DIR, 'tuning')], {
+        stdin: JSON.stringify({ cniVersion: '1.1.0', name: 'n', type: 'tuning', dataDir, ...conf }),
+        env: { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR },
+      });
+    const unprivileged = ['setpriv', '--bounding-set=-all', '--inh-caps=-all', '--no-new-privs'];
+    expect((await run({ mtu: 1400 }, ...unprivileged)).stdout).toContain('EPERM');
+    const readOnly = 'mount -o bind,ro /proc/sys /proc/sys && exec "$0"';
+    const refused = await run({ sysctl }, 'unshare', '-m', 'sh', '-c', readOnly);
+    expect(JSON.parse(refused.stdout)).toMatchObject({
+      code: 50,
+      msg: expect.stringContaining('"/proc/sys/net/core/somaxconn" cannot be written'),
+    });
+    expect((await run({ mtu: 1400 }, 'unshare', '-m', 'sh', '-c', readOnly)).exitCode).toBe(0);
+  });
+
   // Debian's package is older than txQLen.
   const known = { mac: NEW_MAC, mtu: 1400, promisc: true, allmulti: true };
   for (const [mine, other, title] of [
@@ -341,13 +409,15 @@ describeRoot('tuning', () => {
   }
 
   testNeeding(
-    "backups are the reference's byte for byte",
+    "backups are the reference's byte for byte, and the name of the network",
     async () => {
       const ours = await attachment('1.0.0');
       const theirs = await attachment('1.0.0');
       await ours.call('ADD', known);
       await theirs.call('ADD', known, { binDir: REFERENCE_BIN_DIR });
-      expect(readFileSync(ours.backup, 'utf8')).toBe(readFileSync(theirs.backup, 'utf8'));
+      expect(readFileSync(ours.backup, 'utf8').replace(',\n "network": "tuned"', '')).toBe(
+        readFileSync(theirs.backup, 'utf8'),
+      );
     },
     requiresReference('tuning'),
   );

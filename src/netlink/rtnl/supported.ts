@@ -47,3 +47,12 @@ export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): vo
     }),
   );
 }
+
+/**
+ * Makes sure that we may change devices, by changing nothing of one.
+ * @throws NetlinkError when we may not
+ */
+export function requireLinkChanges(socket: NetlinkSocket): void {
+  const body = linkMessage.encode({ index: LOOPBACK_INDEX }, {});
+  socket.request({ op: 'change devices', type: RTM_NEWLINK, body });
+}

@@ -13,13 +13,14 @@ describe('parseAllowlist()', () => {
 
   test('names the line that is no regular expression', () => {
     expect(() => parseAllowlist('ok\n(\n', '/x')).toThrow(
-      'Cannot use "/x": line 2 is no regular expression: (',
+      'Cannot use "/x": line 2 is no regular expression: ( (',
     );
   });
 });
 
 test('readAllowlist() says what it cannot read', () => {
   expect(() => readAllowlist('/')).toThrow('Cannot read the sysctls that are allowed: ');
+  expect(() => readAllowlist('/')).toThrow('none is until "/" can be read, or is gone');
 });
 
 describe('refuseUnlisted()', () => {
@@ -34,6 +35,11 @@ describe('refuseUnlisted()', () => {
       '"net.core.somaxconn": it is not allowed, "/etc/cni/tuning/allowlist.conf" is there and has no line',
     );
     expect(() => refuseUnlisted([], [])).not.toThrow();
+  });
+
+  test('understands classes as RE2 writes them', () => {
+    const rules = parseAllowlist('^net\\.ipv4\\.conf\\.[[:alnum:]]+\\.arp_filter$');
+    expect(() => refuseUnlisted(sysctls('net.ipv4.conf.IFNAME.arp_filter'), rules)).not.toThrow();
   });
 
   test('judges every name as it was written, anywhere in it', () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import {
   backupPathOf,
   findBackup,
+  findStaleBackups,
   mergeBackups,
   removeBackup,
   renderBackup,
@@ -26,7 +27,9 @@ describe('renderBackup()', () => {
     expect(renderBackup({ mtu: 1500 })).toBe('{\n "mtu": 1500\n}');
   });
 
-  test('adds sysctls behind', () => {
+  test('adds the network behind, and sysctls', () => {
+    expect(renderBackup({ network: 'podnet', mtu: 1500 })).toBe('{\n "mtu": 1500,\n "network": "podnet"\n}');
+
     expect(renderBackup({ sysctl: { 'net/a': '1' }, mtu: 1500 })).toBe(
       '{\n "mtu": 1500,\n "sysctl": {\n  "net/a": "1"\n }\n}',
     );
@@ -42,6 +45,39 @@ describe('mergeBackups()', () => {
       mtu: 1500,
       sysctl: { 'net/a': '0', 'net/b': '1' },
     });
+  });
+
+  test('takes the network of the newer, which may be the first that names one', () => {
+    expect(mergeBackups({ mtu: 1500 }, { network: 'a' })).toEqual({ mtu: 1500, network: 'a' });
+    expect(mergeBackups({ network: 'a' }, { mtu: 1500 })).toEqual({ mtu: 1500, network: 'a' });
+    expect(mergeBackups({ network: 'a' }, { network: 'b' })).toEqual({ network: 'b' });
+  });
+});
+
+describe('findStaleBackups()', () => {
+  test('finds those of the network that are not valid, however far ADD came', () => {
+    const keep = (id: string, backup: object, end = '') =>
+      writeFileSync(`${backupPathOf(dir, id, 'eth0')}${end}`, JSON.stringify(backup));
+    keep('valid', { mtu: 1, network: 'podnet' });
+    keep('valid', { mtu: 1, network: 'podnet' }, '.new');
+    keep('stale', { mtu: 1, network: 'podnet' });
+    keep('half', { mtu: 1, network: 'podnet' }, '.new');
+    keep('foreign', { mtu: 1, network: 'othernet' });
+    keep('old', { mtu: 1 });
+    keep('notes', { network: 'podnet' }, '.txt');
+    writeFileSync(join(dir, 'torn_eth0.json'), '{"network": "podnet"');
+    writeFileSync(join(dir, 'other.json'), '{"network": "podnet"}');
+    const valid = new Set([backupPathOf(dir, 'valid', 'eth0')]);
+    const names = findStaleBackups(dir, 'podnet', valid).map(path => path.slice(dir.length + 1));
+    expect(names.sort()).toEqual(['half_eth0.json.new', 'stale_eth0.json']);
+  });
+
+  test('finds none without a directory, and says when it cannot look', () => {
+    expect(findStaleBackups(join(dir, 'none'), 'podnet', new Set())).toEqual([]);
+    writeFileSync(join(dir, 'file'), '');
+    expect(() => findStaleBackups(join(dir, 'file'), 'podnet', new Set())).toThrow(
+      'Cannot look for backups: ENOTDIR',
+    );
   });
 });
 

@@ -96,7 +96,7 @@ describe('findDifferences()', () => {
       ['net/x', '1'],
       ['net/w', undefined],
     ]);
-    expect(findDifferences(wanted, { sysctls, link: { mtu: 1400, promisc: true } })).toEqual([]);
+    expect(findDifferences(wanted, { index: 2, sysctls, link: { mtu: 1400, promisc: true } })).toEqual([]);
   });
 
   test('names every difference with both values', () => {
@@ -104,7 +104,7 @@ describe('findDifferences()', () => {
       ['net/ipv4/tcp_rmem', '1 2 4'],
       ['net/w', '1'],
     ]);
-    expect(findDifferences(wanted, { sysctls, link: { mtu: 1500, promisc: false } })).toEqual([
+    expect(findDifferences(wanted, { index: 2, sysctls, link: { mtu: 1500, promisc: false } })).toEqual([
       'sysctl "net/ipv4/tcp_rmem" is "1 2 4" instead of "1 2 3"',
       'sysctl "net.x" does not exist',
       'promisc is false instead of true',
