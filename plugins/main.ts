@@ -46,7 +46,7 @@ const LINKS: LinkCatalog = {
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));
 if (args[0] === WORKER_FLAG) {
   const { runWorker } = await import('../src/worker/worker.ts');
-  await runWorker(findPlugin);
+  await runWorker(type => findPlugin(type) ?? (type === RUNNER_NAME ? loadRunner() : undefined));
 }
 const definition = findPlugin(name) ?? findRunner(name, args);
 if (definition === undefined) {
@@ -67,7 +67,10 @@ function calledAs(argv0: string, argv: string[]): { name: string; args: string[]
 /** The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else. */
 function findRunner(type: string, { length }: string[]): Promise<PluginDefinition> | undefined {
   const called = type === RUNNER_NAME && process.env.CNI_COMMAND && length === 0;
-  if (!called && type !== 'multus') return undefined;
+  return called || type === 'multus' ? loadRunner() : undefined;
+}
+
+function loadRunner(): Promise<PluginDefinition> {
   return import('./catena/plugin.ts').then(({ catena }) => catena);
 }
 
