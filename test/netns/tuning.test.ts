@@ -359,7 +359,7 @@ describeRoot('tuning', () => {
     for (const [conf, words] of [
       [{ mtu: 1400, dataDir: file }, `"${file}" is no directory`],
       [{ mtu: 1400, dataDir: join(file, 'backups') }, 'ENOTDIR'],
-      [{ mtu: 1400, dataDir: '/proc/none' }, 'Cannot keep backups in "/proc/none"'],
+      [{ mtu: 1400, dataDir: '/proc/sys/none' }, 'Cannot keep backups in "/proc/sys/none"'],
       [{ mac: 'zz' }, '"zz"'],
       [{ sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],
     ] as const) {
