@@ -12,7 +12,7 @@ import { stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { openWorker } from '../worker/client.ts';
+import { type OwnLinks, ownWorker, serveThrough } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
@@ -60,12 +60,11 @@ export function runtimeOf(call: CommandCall): Runtime {
 }
 
 /** One process serves all links that are this very executable, others start as ever: see `worker/`. */
-function throughWorker(): Pick<Runtime, 'start' | 'finish'> {
-  const worker = openWorker();
+function throughWorker(): OwnLinks {
+  const own = serveThrough(ownWorker());
   return {
-    start: invocation =>
-      isOwnExecutable(invocation.path) ? worker.start(invocation) : startPlugin(invocation),
-    finish: worker.finish,
+    ...own,
+    start: invocation => (isOwnExecutable(invocation.path) ? own.start(invocation) : startPlugin(invocation)),
   };
 }
 

@@ -27,31 +27,37 @@ export class Removals {
     return this.#waiting.length > 0;
   }
 
+  /** Indexes of the devices that are to go. */
+  get indexes(): number[] {
+    return this.#waiting.flatMap(({ links }) => links.map(({ index }) => index));
+  }
+
   add(removal: Removal): void {
     this.#waiting.push(removal);
   }
 
   /**
    * Removes all devices that are waiting, then does what waited for them, in the order of the calls.
+   * @param host where they are
+   * @param removed somebody has removed them already
    * @throws CniError of the first failure, with the words of all; everything was tried
    */
-  async settle(host: () => NetlinkSocket): Promise<void> {
+  async settle(host: () => NetlinkSocket, removed = false): Promise<void> {
     const problems: unknown[] = [];
     // What waited may ask for more to be removed.
-    while (this.#waiting.length) {
-      await settleAll(this.#waiting.splice(0), host).catch(thrown => problems.push(thrown));
+    for (let done = removed; this.waiting; done = false) {
+      const indexes = done ? [] : this.indexes;
+      const removals = this.#waiting.splice(0);
+      const remove = (): void => (indexes.length ? removeLinks(host(), indexes) : undefined);
+      await settleAll(removals, remove).catch(thrown => problems.push(thrown));
     }
     await tryAll(problems.map(problem => () => Promise.reject(problem)));
   }
 }
 
-async function settleAll(removals: readonly Removal[], host: () => NetlinkSocket): Promise<void> {
-  const indexes = removals.flatMap(({ links }) => links.map(({ index }) => index));
+async function settleAll(removals: readonly Removal[], remove: () => void): Promise<void> {
   try {
-    await tryAll([
-      () => (indexes.length ? removeLinks(host(), indexes) : undefined),
-      ...removals.map(removal => () => finish(removal)),
-    ]);
+    await tryAll([remove, ...removals.map(removal => () => finish(removal))]);
   } finally {
     for (const { close } of removals) close();
   }

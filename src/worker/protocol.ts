@@ -7,14 +7,21 @@
 export const WORKER_FLAG = '--worker';
 
 /** What a runner asks of a worker. */
-export type WorkerRequest = CallRequest | 'finish';
+export type WorkerRequest =
+  | { readonly call: LinkCall }
+  /** Deletes devices of the host, those that are gone already excepted. */
+  | { readonly remove: readonly number[] }
+  /** Does what the links of a chain have put off; their devices are deleted here unless they are gone. */
+  | { readonly finish: string; readonly removed: boolean };
 
-/** One call of a link: what its own process would get. DEL and GC may put removals of devices off until `finish`. */
-export interface CallRequest {
+/** One call of a link: what its own process would get. */
+export interface LinkCall {
   readonly link: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Standard input. */
   readonly request: string;
+  /** Names the run of a chain that it belongs to: what its links put off is finished together. */
+  readonly chain: string;
 }
 
 /** What a process of its own would leave behind. */
@@ -23,8 +30,8 @@ export interface WorkerReply {
   readonly stdout: string;
   /** Log lines; what is written to standard error past the log comes there. */
   readonly stderr: string;
-  /** Something was put off: the call is not done before `finish` is. */
-  readonly unfinished?: boolean;
+  /** Indexes of the host's devices that the chain wants gone before what it has put off is done; DEL and GC only. */
+  readonly removals?: readonly number[];
 }
 
 /** A message as a line. JSON escapes every line break, so that one ends a message and nothing else does. */

@@ -1,11 +1,13 @@
 // How does a process serve one call of a link after the other?
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
+import { removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import type { Done } from '../plugin/define.ts';
 import type { HostSockets, Siblings, Workplace } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
-import { type CallRequest, LineSplitter, toLine, type WorkerReply, type WorkerRequest } from './protocol.ts';
+import { LineSplitter, type LinkCall, toLine, type WorkerReply, type WorkerRequest } from './protocol.ts';
 
 /**
  * Serves calls until standard input ends, one at a time: a link has the process, its environment and its namespaces to
@@ -15,35 +17,50 @@ import { type CallRequest, LineSplitter, toLine, type WorkerReply, type WorkerRe
 export async function runWorker(links: Siblings): Promise<never> {
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
-  const workplace: Workplace = { sockets: openWhenAsked(), removals: new Removals() };
+  const sockets = openWhenAsked();
+  const chains = new Map<string, Removals>();
   const lines = new LineSplitter();
   const chunk = new Uint8Array(1 << 16);
   for (let length = readChunk(chunk); length > 0; length = readChunk(chunk)) {
     for (const line of lines.push(chunk.subarray(0, length))) {
-      const request = JSON.parse(line) as WorkerRequest;
-      const reply = request === 'finish' ? await finish(workplace) : await call(request, links, workplace);
-      writeAll(1, toLine(reply));
+      writeAll(1, toLine(await answer(JSON.parse(line), links, sockets, chains)));
     }
   }
   // Whoever asked is gone; what was promised is done all the same.
-  await finish(workplace);
+  for (const removals of chains.values()) await finish(removals, false, sockets);
   process.exit(0);
 }
 
+async function answer(
+  request: WorkerRequest,
+  links: Siblings,
+  sockets: HostSockets,
+  chains: Map<string, Removals>,
+): Promise<WorkerReply> {
+  if ('call' in request) {
+    const { chain } = request.call;
+    const removals = chains.get(chain) ?? new Removals();
+    const reply = await call(request.call, links, { sockets, removals });
+    if (!removals.waiting) return reply;
+    chains.set(chain, removals);
+    return { ...reply, removals: removals.indexes };
+  }
+  if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
+  const removals = chains.get(request.finish);
+  chains.delete(request.finish);
+  return removals ? finish(removals, request.removed, sockets) : DONE;
+}
+
 async function call(
-  { link, env, request }: CallRequest,
+  { link, env, request }: LinkCall,
   links: Siblings,
   workplace: Workplace,
 ): Promise<WorkerReply> {
   takeEnvironment(env);
   const definition = await links(link);
   if (definition === undefined) {
-    return failed(
-      new CniError(
-        ErrorCode.internal,
-        `Cannot call link "${link}": this executable has none of that name; call it by a name it was installed with`,
-      ),
-    );
+    const reason = 'this executable has none of that name; call it by a name it was installed with';
+    return failed(new CniError(ErrorCode.internal, `Cannot call link "${link}": ${reason}`));
   }
   const invocation = { env, readRequest: () => request, workplace };
   const { exitCode, stdout, log } = await serve(definition, invocation, links);
@@ -51,17 +68,23 @@ async function call(
   await log.flush(text => {
     stderr += text;
   });
-  return { exitCode, stdout, stderr, ...(workplace.removals.waiting ? { unfinished: true } : {}) };
+  return { exitCode, stdout, stderr };
 }
 
-async function finish({ removals, sockets }: Workplace): Promise<WorkerReply> {
+function finish(removals: Removals, removed: boolean, sockets: HostSockets): Promise<WorkerReply> {
+  return reporting(() => removals.settle(() => sockets.route, removed));
+}
+
+async function reporting(step: () => Done): Promise<WorkerReply> {
   try {
-    await removals.settle(() => sockets.route);
-    return { exitCode: 0, stdout: '', stderr: '' };
+    await step();
+    return DONE;
   } catch (thrown) {
     return failed(toCniError(thrown));
   }
 }
+
+const DONE: WorkerReply = { exitCode: 0, stdout: '', stderr: '' };
 
 function failed(error: CniError): WorkerReply {
   return { exitCode: 1, stdout: JSON.stringify(error.toReply()), stderr: '' };
@@ -87,7 +110,7 @@ function openWhenAsked(): HostSockets {
 }
 
 /** Some things are looked up far below a call, such as the directory of locks. */
-function takeEnvironment(env: CallRequest['env']): void {
+function takeEnvironment(env: LinkCall['env']): void {
   for (const name of Object.keys(process.env)) if (env[name] === undefined) delete process.env[name];
   for (const [name, value] of Object.entries(env)) {
     if (value !== undefined && process.env[name] !== value) process.env[name] = value;

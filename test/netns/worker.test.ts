@@ -82,12 +82,13 @@ describeRoot('worker', () => {
         CNI_PATH: BIN_DIR,
       },
       request: JSON.stringify(request),
+      chain: 'a',
     };
     const { stdout } = await lab.run(lab.host, [`${BIN_DIR}/bridge`, '--worker'], {
-      stdin: `${JSON.stringify(call)}\n`,
+      stdin: `${JSON.stringify({ call })}\n`,
       timeoutMs: 30_000,
     });
-    expect(JSON.parse(stdout)).toEqual({ exitCode: 0, stdout: '', stderr: '', unfinished: true });
+    expect(JSON.parse(stdout)).toMatchObject({ exitCode: 0, stdout: '', removals: [expect.any(Number)] });
     expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
     expect(await chain.leases()).toEqual([]);
   });

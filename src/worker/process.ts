@@ -1,0 +1,136 @@
+// How is one worker started, asked and ended?
+import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
+import { LineSplitter, toLine, WORKER_FLAG, type WorkerReply, type WorkerRequest } from './protocol.ts';
+
+/** Time between SIGTERM and SIGKILL. */
+const GRACE_MS = 2_000;
+/** Standard error of one call that is kept. */
+const MAX_STDERR_BYTES = 1024 * 1024;
+
+/** How long an answer may take. */
+export type Limits = Pick<Invocation, 'deadlineMs' | 'signal'>;
+
+/** How a call went, and what it has put off. */
+export type WorkerOutcome = ExecOutcome & Pick<WorkerReply, 'removals'>;
+
+/** A running worker; it answers one request at a time. It ends with its standard input. */
+export class WorkerProcess {
+  readonly #child: Bun.Subprocess<'pipe', 'pipe', 'pipe'> | undefined;
+  readonly #spawnError: string = '';
+  #answer: ((reply: WorkerReply | undefined) => void) | undefined;
+  #stderr = '';
+  #ended: ExecOutcome['ended'];
+  #over = false;
+
+  /** @param path our executable, by any of its names */
+  constructor(path: string, env: Invocation['env']) {
+    try {
+      this.#child = Bun.spawn([path, WORKER_FLAG], {
+        env: { ...env },
+        stdin: 'pipe',
+        stdout: 'pipe',
+        stderr: 'pipe',
+        detached: true,
+      });
+    } catch (error) {
+      const { code = '', message } = error as NodeJS.ErrnoException;
+      this.#spawnError = message.startsWith(code) ? message : `${code}: ${message}`;
+      this.#over = true;
+      return;
+    }
+    void this.#readReplies(this.#child.stdout);
+    void this.#readErrors(this.#child.stderr);
+  }
+
+  /** False once it has ended or is being ended. */
+  get usable(): boolean {
+    return !this.#over;
+  }
+
+  /** Asks one thing; never rejects. When the time is up or the signal fires, the worker is ended. */
+  async ask({ deadlineMs, signal }: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
+    const started = performance.now();
+    const child = this.#child;
+    if (child === undefined) return { stdout: '', stderr: '', spawnError: this.#spawnError, durationMs: 0 };
+    this.#stderr = '';
+    const deadline = setTimeout(() => this.#end('deadline'), Math.max(deadlineMs, 0));
+    const interrupt = (): void => this.#end('interrupt');
+    signal?.addEventListener('abort', interrupt);
+    const reply = await this.#exchange(child, request);
+    clearTimeout(deadline);
+    signal?.removeEventListener('abort', interrupt);
+    const durationMs = performance.now() - started;
+    if (reply === undefined) return { ...(await this.#endOf(child)), durationMs };
+    return { ...reply, stderr: this.#stderr + reply.stderr, durationMs };
+  }
+
+  #exchange(
+    child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>,
+    request: WorkerRequest,
+  ): Promise<WorkerReply | undefined> {
+    return new Promise(resolve => {
+      if (this.#over) return resolve(undefined);
+      this.#answer = resolve;
+      child.stdin.write(toLine(request));
+      child.stdin.flush();
+    });
+  }
+
+  /** How a worker that gave no answer has ended. */
+  async #endOf(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<Omit<ExecOutcome, 'durationMs'>> {
+    await child.exited;
+    const how =
+      child.signalCode === null ? { exitCode: child.exitCode || 1 } : { signal: String(child.signalCode) };
+    const ended = this.#ended === undefined ? {} : { ended: this.#ended };
+    return { ...how, ...ended, stdout: '', stderr: this.#stderr };
+  }
+
+  async #readReplies(stdout: ReadableStream<Uint8Array>): Promise<void> {
+    const lines = new LineSplitter();
+    for await (const chunk of stdout) {
+      for (const line of lines.push(chunk)) this.#answer?.(JSON.parse(line) as WorkerReply);
+    }
+    this.#over = true;
+    this.#answer?.(undefined);
+  }
+
+  async #readErrors(stderr: ReadableStream<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder();
+    for await (const chunk of stderr) {
+      this.#stderr = (this.#stderr + decoder.decode(chunk, { stream: true })).slice(-MAX_STDERR_BYTES);
+    }
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Lets it go: it ends when it has answered what it was asked. */
+  close(): void {
+    this.#over = true;
+    this.#child?.stdin.end();
+  }
+
+  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
+  #end(reason: NonNullable<ExecOutcome['ended']>): void {
+    const { pid } = this.#child ?? {};
+    if (pid === undefined || this.#ended !== undefined) return;
+    this.#ended = reason;
+    this.#over = true;
+    killGroup(pid, 'SIGTERM');
+    const kill = setTimeout(() => killGroup(pid, 'SIGKILL'), GRACE_MS);
+    // Children that ignored SIGTERM must not outlive the worker.
+    void this.#child?.exited.then(() => {
+      clearTimeout(kill);
+      killGroup(pid, 'SIGKILL');
+    });
+  }
+}
+
+function killGroup(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-pid, signal);
+  } catch {
+    // Nobody of the group is left.
+  }
+}
