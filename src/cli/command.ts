@@ -1,5 +1,6 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
 import type { LinkCatalog } from '../cni/link-about.ts';
+import type { WorkerSource } from '../worker/client.ts';
 
 /** An option as the table declares it; names are without the leading dashes. */
 export interface CommandOption {
@@ -40,6 +41,10 @@ export interface CommandCall {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The links that come with this executable. */
   readonly links: LinkCatalog;
+  /** The directory that relative paths start from. */
+  readonly cwd: string;
+  /** Workers that serve our own links; a process of this command's own unless given. */
+  readonly workers?: WorkerSource | undefined;
   /** Fires when the user or the system ends the tool: what was begun is then undone. */
   readonly signal: AbortSignal;
   /** Writes to standard output, adding nothing. */

@@ -1,8 +1,10 @@
 // What does the tool do with its command line, and how does it report failure?
 import { writeSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
+import type { WorkerSource } from '../worker/client.ts';
 import { type Command, type CommandCall, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
@@ -18,6 +20,14 @@ export interface Surroundings {
   readonly links: LinkCatalog;
   /** This process's environment unless given. */
   readonly env?: CommandCall['env'];
+  /** Where somebody else's relative paths start from; paths are left as they are unless given. */
+  readonly cwd?: string;
+  /** Fires when the command is to end; by default that is a signal to this process. */
+  readonly signal?: AbortSignal;
+  /** Where our own links are served, for a process that runs many commands. */
+  readonly workers?: WorkerSource;
+  /** Takes what would be written to descriptor 1 or 2. */
+  readonly write?: (fd: 1 | 2, text: string) => void;
 }
 
 /**
@@ -29,6 +39,7 @@ export async function runMain(args: readonly string[], surroundings: Surrounding
   try {
     return await dispatch(args, surroundings);
   } catch (error) {
+    const { write = writeOut } = surroundings;
     const usage = error instanceof UsageError;
     if (args.includes('--json')) {
       const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
@@ -41,6 +52,10 @@ export async function runMain(args: readonly string[], surroundings: Surrounding
 
 async function dispatch(args: readonly string[], surroundings: Surroundings): Promise<number> {
   const [name, ...rest] = args;
+  const show = (text: string): number => {
+    (surroundings.write ?? writeOut)(1, text);
+    return ExitCode.success;
+  };
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
   if (name === undefined)
     throw new UsageError(`Cannot run: no command is given\n\n${renderUsage().trimEnd()}`);
@@ -56,7 +71,7 @@ async function dispatch(args: readonly string[], surroundings: Surroundings): Pr
     );
   }
   const { run } = await command.load();
-  return run(toCall(values, positionals, surroundings));
+  return run(toCall(command, values, positionals, surroundings));
 }
 
 type Values = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
@@ -84,24 +99,33 @@ function find(name: string): Command {
 }
 
 function toCall(
+  command: Command,
   values: Values,
   positionals: readonly string[],
-  { env = process.env, links }: Surroundings,
+  surroundings: Surroundings,
 ): CommandCall {
-  let signal: AbortSignal | undefined;
+  const { env = process.env, links, cwd, workers, write = writeOut } = surroundings;
+  let signal = surroundings.signal;
+  const place = (option: string, text: string): string => {
+    const { placeholder = '' } = command.options[option] ?? {};
+    return cwd !== undefined && PATHS.includes(placeholder) ? resolve(cwd, text) : text;
+  };
   return {
     positionals,
     text(option) {
       const value = values[option];
-      return typeof value === 'string' ? value : undefined;
+      return typeof value === 'string' ? place(option, value) : undefined;
     },
     texts(option) {
       const value = values[option];
-      return Array.isArray(value) ? value.filter(one => typeof one === 'string') : [];
+      const texts = Array.isArray(value) ? value.filter(one => typeof one === 'string') : [];
+      return texts.map(text => place(option, text));
     },
     on: option => values[option] === true,
     env,
     links,
+    cwd: cwd ?? process.cwd(),
+    workers,
     // Only who asks for it gives up that a signal ends the tool at once.
     get signal() {
       signal ??= onSignal();
@@ -112,6 +136,9 @@ function toCall(
   };
 }
 
+/** What stands for a path in the usage text. */
+const PATHS: readonly string[] = ['<dir>', '<file>', '<conflist>'];
+
 /** The first signal asks for an orderly end, the next one is the end. */
 function onSignal(): AbortSignal {
   const controller = new AbortController();
@@ -119,13 +146,8 @@ function onSignal(): AbortSignal {
   return controller.signal;
 }
 
-function show(text: string): number {
-  write(1, text);
-  return ExitCode.success;
-}
-
 /** The descriptor, not the process's stream: the streams cost 9 ms. */
-function write(fd: 1 | 2, text: string): void {
+function writeOut(fd: 1 | 2, text: string): void {
   let rest = Buffer.from(text);
   while (rest.length) {
     try {

@@ -12,7 +12,7 @@ import { stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { type OwnLinks, ownWorker, serveThrough } from '../worker/client.ts';
+import { type OwnLinks, ownWorker, serveThrough, type WorkerSource } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
@@ -47,9 +47,9 @@ export function runtimeOf(call: CommandCall): Runtime {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
-    ...(call.on('separate') ? {} : throughWorker()),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
+    ...(call.on('separate') ? {} : throughWorkers(call.workers ?? ownWorker())),
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     onLink({ stderr, error }) {
@@ -60,8 +60,8 @@ export function runtimeOf(call: CommandCall): Runtime {
 }
 
 /** One process serves all links that are this very executable, others start as ever: see `worker/`. */
-function throughWorker(): OwnLinks {
-  const own = serveThrough(ownWorker());
+function throughWorkers(workers: WorkerSource): OwnLinks {
+  const own = serveThrough(workers);
   return {
     ...own,
     start: invocation => (isOwnExecutable(invocation.path) ? own.start(invocation) : startPlugin(invocation)),
@@ -76,7 +76,7 @@ export function warn(call: CommandCall, { message }: CniError): void {
 /** The container's side: the second argument, and the options with their variables as cnitool reads them. */
 export function attachmentOf(call: CommandCall): Attachment {
   const path = call.positionals[1] ?? '';
-  const netns = path === '' ? '' : resolve(path);
+  const netns = path === '' ? '' : resolve(call.cwd, path);
   const containerId = call.text('container-id') || (netns === '' ? '' : deriveContainerId(netns));
   if (containerId === '') {
     throw new UsageError('Cannot name the container: without a namespace, --container-id is needed');

@@ -21,6 +21,8 @@ export class WorkerProcess {
   #stderr = '';
   #ended: ExecOutcome['ended'];
   #over = false;
+  #turn: Promise<unknown> = Promise.resolve();
+  readonly #chains = new Set<string>();
 
   /** @param path our executable, by any of its names */
   constructor(path: string, env: Invocation['env']) {
@@ -47,8 +49,22 @@ export class WorkerProcess {
     return !this.#over;
   }
 
-  /** Asks one thing; never rejects. When the time is up or the signal fires, the worker is ended. */
-  async ask({ deadlineMs, signal }: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
+  /** Whether chains have put something off in it. */
+  get holds(): boolean {
+    return this.#chains.size > 0;
+  }
+
+  /**
+   * Asks one thing, after what was asked before; never rejects. When the time is up or the signal fires, the worker is
+   * ended.
+   */
+  ask(limits: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
+    const turn = this.#turn.then(() => this.#askNow(limits, request));
+    this.#turn = turn;
+    return turn;
+  }
+
+  async #askNow({ deadlineMs, signal }: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
     const started = performance.now();
     const child = this.#child;
     if (child === undefined) return { stdout: '', stderr: '', spawnError: this.#spawnError, durationMs: 0 };
@@ -61,6 +77,8 @@ export class WorkerProcess {
     signal?.removeEventListener('abort', interrupt);
     const durationMs = performance.now() - started;
     if (reply === undefined) return { ...(await this.#endOf(child)), durationMs };
+    if ('call' in request && reply.removals) this.#chains.add(request.call.chain);
+    if ('finish' in request) this.#chains.delete(request.finish);
     return { ...reply, stderr: this.#stderr + reply.stderr, durationMs };
   }
 

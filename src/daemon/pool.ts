@@ -1,0 +1,174 @@
+// Which worker serves the next call?
+import { readFileSync } from 'node:fs';
+import type { Invocation } from '../chain/exec-plugin.ts';
+import type { WorkerSource } from '../worker/client.ts';
+import { type Limits, WorkerProcess } from '../worker/process.ts';
+import { Reaper } from './reaper.ts';
+
+/** How large a pool may grow, and when a worker has served long enough. */
+export interface PoolLimits {
+  /** Workers at most, besides the one that deletes devices. */
+  readonly workers: number;
+  /** Calls after which a worker is replaced. */
+  readonly calls: number;
+  /** Resident bytes above which a worker is replaced. */
+  readonly bytes: number;
+  /** Milliseconds after which a worker without work goes; one always stays. */
+  readonly idleMs: number;
+}
+
+/** Limits that hold unless told otherwise. */
+export const POOL_LIMITS: PoolLimits = { workers: 4, calls: 5_000, bytes: 192 * 1024 * 1024, idleMs: 30_000 };
+
+/** A pool in numbers. */
+export interface PoolState {
+  readonly workers: number;
+  readonly busy: number;
+  /** Calls that wait for a worker. */
+  readonly waiting: number;
+}
+
+/** Path of the program that runs now, also after another one took its name. */
+const OWN_PROGRAM = '/proc/self/exe';
+/** How often memory is looked at, in calls. */
+const LOOK_EVERY = 50;
+const READY_DEADLINE_MS = 10_000;
+/** Longer than a netlink socket waits for its answer. */
+const REMOVE_DEADLINE_MS = 40_000;
+const PAGE_BYTES = 4096;
+
+interface Member {
+  readonly process: WorkerProcess;
+  calls: number;
+  idleSince: number;
+}
+
+/** Workers that serve calls of any chain, one at a time each. A worker that ends is replaced when it is missed. */
+export class WorkerPool implements WorkerSource {
+  readonly #env: Invocation['env'];
+  readonly #reaper: Reaper;
+  readonly #sweep: ReturnType<typeof setInterval>;
+  #limits: PoolLimits;
+  #idle: Member[] = [];
+  #busy = new Set<Member>();
+  #waiting: ((member: Member) => void)[] = [];
+  #reaping: WorkerProcess | undefined;
+
+  constructor(env: Invocation['env'], limits: PoolLimits = POOL_LIMITS) {
+    this.#env = env;
+    this.#limits = limits;
+    this.#reaper = new Reaper(indexes => this.#removeNow(indexes));
+    this.#sweep = setInterval(() => this.#shrink(), 1_000);
+    this.#sweep.unref();
+    this.#idle.push(this.#start());
+  }
+
+  get state(): PoolState {
+    const busy = this.#busy.size;
+    return { workers: busy + this.#idle.length, busy, waiting: this.#waiting.length };
+  }
+
+  set limits(limits: PoolLimits) {
+    this.#limits = limits;
+  }
+
+  async use<T>(
+    _invocation: Invocation,
+    work: (worker: WorkerProcess) => Promise<T>,
+    which?: WorkerProcess,
+  ): Promise<T> {
+    // It answers in turn, whoever else uses it.
+    if (which) return work(which);
+    const member = await this.#take();
+    try {
+      return await work(member.process);
+    } finally {
+      member.calls += 1;
+      this.#giveBack(member);
+    }
+  }
+
+  remove(indexes: readonly number[], _limits: Limits): Promise<boolean> {
+    return this.#reaper.remove(indexes);
+  }
+
+  /** Whether a worker answers. */
+  async ready(): Promise<boolean> {
+    const limits = { deadlineMs: READY_DEADLINE_MS };
+    const outcome = await this.use(limits as Invocation, worker => worker.ask(limits, { remove: [] }));
+    return outcome.exitCode === 0;
+  }
+
+  /** Lets all workers go; those that work finish first. */
+  close(): void {
+    clearInterval(this.#sweep);
+    for (const { process } of [...this.#idle, ...this.#busy]) process.close();
+    this.#reaping?.close();
+  }
+
+  #start(): Member {
+    const process = new WorkerProcess(OWN_PROGRAM, this.#env);
+    return { process, calls: 0, idleSince: performance.now() };
+  }
+
+  /** The one that rested least, so that the others may go; a new one while there may be more. */
+  #take(): Promise<Member> {
+    this.#idle = this.#idle.filter(({ process }) => process.usable);
+    const free = this.#idle.pop() ?? (this.#busy.size < this.#limits.workers ? this.#start() : undefined);
+    if (free === undefined) return new Promise(resolve => this.#waiting.push(resolve));
+    this.#busy.add(free);
+    return Promise.resolve(free);
+  }
+
+  #giveBack(member: Member): void {
+    const fit = member.process.usable && !this.#hasServedLongEnough(member);
+    if (!fit) this.#dismiss(member);
+    const next = this.#waiting.shift();
+    if (next && fit) return next(member);
+    this.#busy.delete(member);
+    if (next) {
+      const fresh = this.#start();
+      this.#busy.add(fresh);
+      return next(fresh);
+    }
+    if (!fit) return;
+    member.idleSince = performance.now();
+    this.#idle.push(member);
+  }
+
+  #hasServedLongEnough({ calls, process: { holds, pid } }: Member): boolean {
+    if (holds) return false;
+    if (calls >= this.#limits.calls) return true;
+    return calls % LOOK_EVERY === 0 && residentBytes(pid) > this.#limits.bytes;
+  }
+
+  #dismiss({ process }: Member): void {
+    process.close();
+  }
+
+  #shrink(): void {
+    const rested = performance.now() - this.#limits.idleMs;
+    while (this.state.workers > 1) {
+      const [oldest] = this.#idle;
+      if (oldest === undefined || oldest.idleSince > rested || oldest.process.holds) return;
+      this.#idle.shift();
+      this.#dismiss(oldest);
+    }
+  }
+
+  async #removeNow(indexes: readonly number[]): Promise<boolean> {
+    if (indexes.length === 0) return true;
+    if (!this.#reaping?.usable) this.#reaping = new WorkerProcess(OWN_PROGRAM, this.#env);
+    const outcome = await this.#reaping.ask({ deadlineMs: REMOVE_DEADLINE_MS }, { remove: indexes });
+    return outcome.exitCode === 0;
+  }
+}
+
+/** /proc/<pid>/statm, second column: pages in memory. */
+function residentBytes(pid: number | undefined): number {
+  try {
+    return Number(readFileSync(`/proc/${pid}/statm`, 'utf8').split(' ')[1]) * PAGE_BYTES;
+  } catch {
+    return 0;
+  }
+}

@@ -1,0 +1,132 @@
+// How does the daemon listen, decline, and stop?
+import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { ErrorCode } from '../cni/errors.ts';
+import { ownPlace, RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
+
+/** What the server stands in front of. */
+export interface Backend {
+  /** Runs a command as its own process would; never rejects. The signal fires when nobody waits any more. */
+  run(request: RunRequest, signal: AbortSignal): Promise<RunReply>;
+  /** Answers everything else that is asked over HTTP; undefined for what it does not know. */
+  answer(request: Request): Promise<Response | undefined>;
+}
+
+/** How much the daemon takes on. */
+export interface ServerLimits {
+  /** Requests that run at the same time. */
+  readonly requests: number;
+  /** Requests that wait for their turn; more are told to try again later. */
+  readonly queue: number;
+  /** Bytes of one request. */
+  readonly bytes: number;
+}
+
+/** Limits that hold unless told otherwise. */
+export const SERVER_LIMITS: ServerLimits = { requests: 64, queue: 1_024, bytes: 32 * 1024 * 1024 };
+
+/** A listening daemon. */
+export interface Server {
+  readonly state: { readonly running: number; readonly queued: number };
+  /** Takes no new requests, answers those that it has, and ends. New clients run their chains themselves. */
+  stop(): Promise<void>;
+}
+
+/** Seconds that a connection may say nothing without a request under way. */
+const IDLE_SECONDS = 10;
+
+/**
+ * Listens on a unix socket that only its owner may open. The name appears when the socket listens already, in place of
+ * an earlier daemon's: no client meets a socket without a daemon behind it while one is replaced by another.
+ */
+export function startServer(socketPath: string, backend: Backend, limits = SERVER_LIMITS): Server {
+  mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
+  const place = ownPlace();
+  const gate = new Gate(limits);
+  const fresh = `${socketPath}.${process.pid}`;
+  rmSync(fresh, { force: true });
+  const before = process.umask(0o177);
+  const server = Bun.serve({
+    unix: fresh,
+    maxRequestBodySize: limits.bytes,
+    idleTimeout: IDLE_SECONDS,
+    async fetch(request, self) {
+      if (request.method !== 'POST' || new URL(request.url).pathname !== RUN_PATH) {
+        return (await backend.answer(request)) ?? problem(404, 'there is nothing under this path');
+      }
+      // A chain takes as long as its links do.
+      self.timeout(request, 0);
+      return runCommand(request);
+    },
+    error: error => problem(500, error.message),
+  });
+  process.umask(before);
+  renameSync(fresh, socketPath);
+  const { ino } = statSync(socketPath);
+
+  async function runCommand(http: Request): Promise<Response> {
+    const request = (await http.json()) as RunRequest;
+    const same = JSON.stringify(request.place) === JSON.stringify(place);
+    if (!same) return problem(409, 'the daemon is another program, or in another namespace');
+    const enter = gate.enter();
+    if (enter === undefined) return Response.json(OVERLOADED);
+    const leave = await enter;
+    try {
+      return Response.json(await backend.run(request, http.signal));
+    } finally {
+      leave();
+    }
+  }
+
+  return {
+    get state() {
+      return { running: gate.running, queued: gate.queued };
+    },
+    async stop() {
+      if (existsSync(socketPath) && statSync(socketPath).ino === ino) rmSync(socketPath, { force: true });
+      await server.stop();
+    },
+  };
+}
+
+/** Lets a number of requests through, and a number wait. */
+class Gate {
+  readonly #limits: ServerLimits;
+  readonly #waiting: (() => void)[] = [];
+  running = 0;
+
+  constructor(limits: ServerLimits) {
+    this.#limits = limits;
+  }
+
+  get queued(): number {
+    return this.#waiting.length;
+  }
+
+  /** @returns a promise of the turn, to be ended by calling what it resolves to; undefined when too many wait */
+  enter(): Promise<() => void> | undefined {
+    const leave = (): void => {
+      this.running -= 1;
+      this.#waiting.shift()?.();
+    };
+    const begin = (): (() => void) => {
+      this.running += 1;
+      return leave;
+    };
+    if (this.running < this.#limits.requests) return Promise.resolve(begin());
+    if (this.queued >= this.#limits.queue) return undefined;
+    return new Promise(resolve => this.#waiting.push(() => resolve(begin())));
+  }
+}
+
+const BUSY = 'Cannot take the request: the daemon has too many that wait already; try again later';
+
+const OVERLOADED: RunReply = {
+  exitCode: 1,
+  stdout: JSON.stringify({ code: ErrorCode.tryAgainLater, msg: BUSY }),
+  stderr: `catena: ${BUSY}\n`,
+};
+
+function problem(status: number, reason: string): Response {
+  return Response.json({ error: reason }, { status });
+}
