@@ -1,9 +1,14 @@
 #!/usr/bin/env bun
 // Which of our executables was called? One binary, many names.
+import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
+import type { AsPlugin } from '../src/cli/command.ts';
+import { runDir } from '../src/cni/directories.ts';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
+import { DAEMON_COMMANDS, socketPathOf } from '../src/daemon/protocol.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
+import type { RunnerSurroundings } from './catena/runner.ts';
 import { PLUGIN_NAMES, type PluginName, RUNNER_NAME } from './names.ts';
 
 /** Every link, loaded when its name is called; the only list of them besides names.ts. */
@@ -48,13 +53,14 @@ if (args[0] === WORKER_FLAG) {
   const { runWorker } = await import('../src/worker/worker.ts');
   await runWorker(type => findPlugin(type) ?? (type === RUNNER_NAME ? loadRunner() : undefined));
 }
-const definition = findPlugin(name) ?? findRunner(name, args);
-if (definition === undefined) {
-  const { runMain } = await import('../src/cli/main.ts');
-  process.exit(await runMain(args, { links: LINKS }));
-}
-const { runPlugin } = await import('../src/plugin/run.ts');
-await runPlugin(await definition, findPlugin);
+const link = findPlugin(name);
+if (link) await runAsPlugin(link);
+// The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else.
+const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
+if (isRunner) await runAsRunner();
+if (DAEMON_COMMANDS.includes(args[0] ?? '')) await tryDaemon({ args });
+const { runMain } = await import('../src/cli/main.ts');
+process.exit(await runMain(args, { links: LINKS, asPlugin }));
 
 /** `bun plugins/main.ts --as bridge` calls a link without having been compiled. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
@@ -64,16 +70,58 @@ function calledAs(argv0: string, argv: string[]): { name: string; args: string[]
     : { name: basename(argv0), args: argv };
 }
 
-/** The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else. */
-function findRunner(type: string, { length }: string[]): Promise<PluginDefinition> | undefined {
-  const called = type === RUNNER_NAME && process.env.CNI_COMMAND && length === 0;
-  return called || type === 'multus' ? loadRunner() : undefined;
-}
-
-function loadRunner(): Promise<PluginDefinition> {
-  return import('./catena/plugin.ts').then(({ catena }) => catena);
+async function loadRunner(surroundings?: RunnerSurroundings): Promise<PluginDefinition> {
+  const { runnerIn } = await import('./catena/plugin.ts');
+  return runnerIn(surroundings);
 }
 
 function findPlugin(type: string): Promise<PluginDefinition> | undefined {
   return Object.hasOwn(PLUGINS, type) ? PLUGINS[type as PluginName]() : undefined;
+}
+
+async function runAsPlugin(definition: Promise<PluginDefinition>, stdin?: string): Promise<never> {
+  const { runPlugin } = await import('../src/plugin/run.ts');
+  return runPlugin(await definition, findPlugin, stdin);
+}
+
+async function runAsRunner(): Promise<never> {
+  const { CNI_COMMAND } = process.env;
+  let stdin: string | undefined;
+  // VERSION must not wait for standard input.
+  if (CNI_COMMAND && CNI_COMMAND !== 'VERSION' && mayHaveDaemon()) {
+    const { readStdin } = await import('../src/plugin/stdio.ts');
+    stdin = readStdin();
+    await tryDaemon({ args: [], stdin });
+  }
+  return runAsPlugin(loadRunner(), stdin);
+}
+
+function mayHaveDaemon(): boolean {
+  return existsSync(socketPathOf(runDir()));
+}
+
+/** Ends this process with what the daemon made of the call; returns where there is none that would do it. */
+async function tryDaemon(call: { args: string[]; stdin?: string }): Promise<void> {
+  const { askDaemon } = await import('../src/daemon/client.ts');
+  const reply = await askDaemon(runDir(), { ...call, env: process.env });
+  if (reply === undefined) return;
+  const { writeAll } = await import('../src/plugin/stdio.ts');
+  if (reply.stdout) writeAll(1, reply.stdout);
+  if (reply.stderr) writeAll(2, reply.stderr);
+  process.exit(reply.exitCode);
+}
+
+/** The delegate runner inside the daemon. */
+async function asPlugin(...[{ env, stdin }, surroundings]: Parameters<AsPlugin>): ReturnType<AsPlugin> {
+  const { serve } = await import('../src/plugin/serve.ts');
+  const { exitCode, stdout, log } = await serve(
+    await loadRunner(surroundings),
+    { env, readRequest: () => stdin },
+    findPlugin,
+  );
+  let stderr = '';
+  await log.flush(text => {
+    stderr += text;
+  });
+  return { exitCode, stdout, stderr };
 }

@@ -1,5 +1,5 @@
 // Run catena as a plugin on its own, for anyone who wants a single-purpose executable.
 import { runPlugin } from '../../src/plugin/run.ts';
-import { catena } from './plugin.ts';
+import { runnerIn } from './plugin.ts';
 
-await runPlugin(catena);
+await runPlugin(runnerIn());

@@ -7,43 +7,51 @@ import { checkPod, runnerStatus } from '../../src/delegate/check.ts';
 import { deletePod } from '../../src/delegate/delete.ts';
 import { collectPods } from '../../src/delegate/garbage.ts';
 import type { Pod } from '../../src/delegate/options.ts';
+import type { Runner } from '../../src/delegate/runner.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { RUNNER } from './config.ts';
-import { keyOf, withRunner } from './runner.ts';
+import { keyOf, prepareRunner, type RunnerSurroundings } from './runner.ts';
 
-/** Gives a container all of its networks: the default one, and any number of further ones, each a chain of its own. */
-export const catena = definePlugin({
-  name: RUNNER,
-  // Its options are read by `withRunner()`: DEL must not be kept from working by one that went bad.
-  config: PluginConfig,
-  netns: 'required',
+/**
+ * Gives a container all of its networks: the default one, and any number of further ones, each a chain of its own.
+ * @param surroundings of the process that runs it; those of a process for one call unless given
+ */
+export function runnerIn(surroundings: RunnerSurroundings = {}) {
+  const withRunner = <T>(call: Call<PluginConfig>, work: (runner: Runner) => Promise<T>): Promise<T> =>
+    prepareRunner(call, surroundings, work);
+  return definePlugin({
+    name: RUNNER,
+    // Its options are read by `prepareRunner()`: DEL must not be kept from working by one that went bad.
+    config: PluginConfig,
+    netns: 'required',
 
-  add(call) {
-    return withRunner(call, async runner => {
-      const result = await addPod(runner, podOf(call));
-      return parseResult(result, call.version, 'result of the default network');
-    });
-  },
+    add(call) {
+      return withRunner(call, async runner => {
+        const result = await addPod(runner, podOf(call));
+        return parseResult(result, call.version, 'result of the default network');
+      });
+    },
 
-  check(call) {
-    return withRunner(call, runner => checkPod(runner, keyOf(call), call.env.netns));
-  },
+    check(call) {
+      return withRunner(call, runner => checkPod(runner, keyOf(call), call.env.netns));
+    },
 
-  del(call) {
-    return withRunner(call, runner => deletePod(runner, keyOf(call), call.env.netns));
-  },
+    del(call) {
+      return withRunner(call, runner => deletePod(runner, keyOf(call), call.env.netns));
+    },
 
-  async gc(call) {
-    const { validAttachments: valid } = call;
-    // Without a list nothing can be told from garbage.
-    if (valid === undefined) return;
-    await withRunner(call, runner => collectPods(runner, valid));
-  },
+    async gc(call) {
+      const { validAttachments: valid } = call;
+      // Without a list nothing can be told from garbage.
+      if (valid === undefined) return;
+      await withRunner(call, runner => collectPods(runner, valid));
+    },
 
-  status(call) {
-    return withRunner(call, runnerStatus);
-  },
-});
+    status(call) {
+      return withRunner(call, runnerStatus);
+    },
+  });
+}
 
 function podOf({ env, args, request }: Call<PluginConfig>): Pod {
   const offered = memberOf(request, 'runtimeConfig');

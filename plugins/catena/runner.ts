@@ -1,7 +1,7 @@
 // What does a call of the runner give its verbs to work with?
 import { appendFileSync, writeSync } from 'node:fs';
-import { isOwnExecutable, parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { LinkEvent, Runtime } from '../../src/chain/runtime.ts';
+import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
+import type { LinkEvent } from '../../src/chain/runtime.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
@@ -9,7 +9,7 @@ import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { openWorker } from '../../src/worker/client.ts';
+import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
 import { binDirsOf, CatenaConf, lenientConf, optionsOf, placesOf, RUNNER } from './config.ts';
 import { containerRoutes } from './kernel.ts';
@@ -20,9 +20,18 @@ export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly
   return { network, containerId, ifname, netns };
 }
 
+/** What a process that runs many calls shares between them. */
+export interface RunnerSurroundings {
+  /** Workers for our own links; one of this call's own unless given. */
+  readonly workers?: WorkerSource;
+  /** Ends the call in an orderly way; by default a signal to this process does. */
+  readonly signal?: AbortSignal;
+}
+
 /** Does the work with a runner, and writes down what it had to tell. */
-export async function withRunner<T>(
+export async function prepareRunner<T>(
   call: Call<PluginConfig>,
+  { workers = ownWorker(), signal }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { env, network, version } = call;
@@ -33,7 +42,8 @@ export async function withRunner<T>(
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
-  for (const name of SIGNALS) process.once(name, onSignal);
+  if (signal) signal.addEventListener('abort', onSignal);
+  else for (const name of SIGNALS) process.once(name, onSignal);
   try {
     return await work({
       get options() {
@@ -45,7 +55,7 @@ export async function withRunner<T>(
         cacheDir,
         env: delegateEnv,
         signal: interrupt.signal,
-        ...throughWorker(),
+        ...runThrough(workers, startForeign),
         onLink: event => {
           log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
           if (conf.traceFile) appendFileSync(conf.traceFile, `${JSON.stringify(traceOf(event))}\n`);
@@ -61,16 +71,6 @@ export async function withRunner<T>(
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
   }
-}
-
-/** One process serves all links that are this very executable; others start as ever. */
-function throughWorker(): Pick<Runtime, 'start' | 'finish'> {
-  const worker = openWorker();
-  return {
-    start: invocation =>
-      isOwnExecutable(invocation.path) ? worker.start(invocation) : startForeign(invocation),
-    finish: worker.finish,
-  };
 }
 
 /** DEL takes what it can get. */

@@ -29,6 +29,12 @@ export interface CommandModule {
   run(call: CommandCall): Promise<number>;
 }
 
+/** A call of this executable as a plugin: what a process gets, and what it leaves behind. */
+export type AsPlugin = (
+  call: { readonly env: CommandCall['env']; readonly stdin: string },
+  surroundings: { readonly workers: WorkerSource; readonly signal: AbortSignal },
+) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
+
 /** One invocation of a command. */
 export interface CommandCall {
   readonly positionals: readonly string[];
@@ -45,6 +51,8 @@ export interface CommandCall {
   readonly cwd: string;
   /** Workers that serve our own links; a process of this command's own unless given. */
   readonly workers?: WorkerSource | undefined;
+  /** Calls this executable as a plugin; undefined where the links are not at hand. */
+  readonly asPlugin?: AsPlugin | undefined;
   /** Fires when the user or the system ends the tool: what was begun is then undone. */
   readonly signal: AbortSignal;
   /** Writes to standard output, adding nothing. */

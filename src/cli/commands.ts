@@ -180,6 +180,22 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/version.ts'),
   },
   {
+    name: 'daemon',
+    summary: 'keep links warm and run commands and plugin calls for others',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      'run-dir': {
+        type: 'string',
+        placeholder: '<dir>',
+        help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
+      },
+      workers: { type: 'string', placeholder: '<n>', help: 'processes that serve links, at most (4)' },
+      requests: { type: 'string', placeholder: '<n>', help: 'requests at the same time, at most (64)' },
+    },
+    load: () => import('./commands/daemon.ts'),
+  },
+  {
     name: 'try',
     summary: 'run a list in throwaway namespaces and show what each link does',
     usage: '<conflist>',

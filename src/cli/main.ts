@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
 import type { WorkerSource } from '../worker/client.ts';
-import { type Command, type CommandCall, UsageError } from './command.ts';
+import { type AsPlugin, type Command, type CommandCall, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
 import { TOOL_VERSION } from './tool-version.ts';
@@ -26,6 +26,8 @@ export interface Surroundings {
   readonly signal?: AbortSignal;
   /** Where our own links are served, for a process that runs many commands. */
   readonly workers?: WorkerSource;
+  /** Calls this executable as a plugin. */
+  readonly asPlugin?: AsPlugin;
   /** Takes what would be written to descriptor 1 or 2. */
   readonly write?: (fd: 1 | 2, text: string) => void;
 }
@@ -104,7 +106,7 @@ function toCall(
   positionals: readonly string[],
   surroundings: Surroundings,
 ): CommandCall {
-  const { env = process.env, links, cwd, workers, write = writeOut } = surroundings;
+  const { env = process.env, links, cwd, workers, asPlugin, write = writeOut } = surroundings;
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
@@ -126,6 +128,7 @@ function toCall(
     links,
     cwd: cwd ?? process.cwd(),
     workers,
+    asPlugin,
     // Only who asks for it gives up that a signal ends the tool at once.
     get signal() {
       signal ??= onSignal();

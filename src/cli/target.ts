@@ -2,17 +2,16 @@
 import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Conflist } from '../chain/conflist.ts';
-import { isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
+import { parsePluginDirs } from '../chain/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/load.ts';
 import type { Diagnostic } from '../chain/network-file.ts';
 import type { Attachment, Deadlines, Runtime } from '../chain/runtime.ts';
-import { startPlugin } from '../chain/start.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { type OwnLinks, ownWorker, serveThrough, type WorkerSource } from '../worker/client.ts';
+import { ownWorker, runThrough } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
@@ -47,24 +46,15 @@ export function runtimeOf(call: CommandCall): Runtime {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
+    ...(call.on('separate') ? {} : runThrough(call.workers ?? ownWorker())),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
-    ...(call.on('separate') ? {} : throughWorkers(call.workers ?? ownWorker())),
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     onLink({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
     onWarning: warning => warn(call, warning),
-  };
-}
-
-/** One process serves all links that are this very executable, others start as ever: see `worker/`. */
-function throughWorkers(workers: WorkerSource): OwnLinks {
-  const own = serveThrough(workers);
-  return {
-    ...own,
-    start: invocation => (isOwnExecutable(invocation.path) ? own.start(invocation) : startPlugin(invocation)),
   };
 }
 

@@ -40,7 +40,7 @@ const PAGE_BYTES = 4096;
 interface Member {
   readonly process: WorkerProcess;
   calls: number;
-  idleSince: number;
+  readonly idleSince: number;
 }
 
 /** Workers that serve calls of any chain, one at a time each. A worker that ends is replaced when it is missed. */
@@ -121,19 +121,17 @@ export class WorkerPool implements WorkerSource {
   }
 
   #giveBack(member: Member): void {
-    const fit = member.process.usable && !this.#hasServedLongEnough(member);
-    if (!fit) this.#dismiss(member);
-    const next = this.#waiting.shift();
-    if (next && fit) return next(member);
     this.#busy.delete(member);
-    if (next) {
-      const fresh = this.#start();
-      this.#busy.add(fresh);
-      return next(fresh);
+    const fit = member.process.usable && !this.#hasServedLongEnough(member);
+    if (!fit) member.process.close();
+    const next = this.#waiting.shift();
+    if (next === undefined) {
+      if (fit) this.#idle.push({ ...member, idleSince: performance.now() });
+      return;
     }
-    if (!fit) return;
-    member.idleSince = performance.now();
-    this.#idle.push(member);
+    const successor = fit ? member : this.#start();
+    this.#busy.add(successor);
+    next(successor);
   }
 
   #hasServedLongEnough({ calls, process: { holds, pid } }: Member): boolean {
@@ -142,17 +140,13 @@ export class WorkerPool implements WorkerSource {
     return calls % LOOK_EVERY === 0 && residentBytes(pid) > this.#limits.bytes;
   }
 
-  #dismiss({ process }: Member): void {
-    process.close();
-  }
-
   #shrink(): void {
     const rested = performance.now() - this.#limits.idleMs;
     while (this.state.workers > 1) {
       const [oldest] = this.#idle;
       if (oldest === undefined || oldest.idleSince > rested || oldest.process.holds) return;
       this.#idle.shift();
-      this.#dismiss(oldest);
+      oldest.process.close();
     }
   }
 

@@ -9,7 +9,7 @@ export interface Backend {
   /** Runs a command as its own process would; never rejects. The signal fires when nobody waits any more. */
   run(request: RunRequest, signal: AbortSignal): Promise<RunReply>;
   /** Answers everything else that is asked over HTTP; undefined for what it does not know. */
-  answer(request: Request): Promise<Response | undefined>;
+  answer(request: Request, state: ServerState): Promise<Response | undefined>;
 }
 
 /** How much the daemon takes on. */
@@ -25,15 +25,20 @@ export interface ServerLimits {
 /** Limits that hold unless told otherwise. */
 export const SERVER_LIMITS: ServerLimits = { requests: 64, queue: 1_024, bytes: 32 * 1024 * 1024 };
 
+/** A server in numbers. */
+export interface ServerState {
+  /** Requests under way, those that wait for their turn, and those that were answered. */
+  readonly running: number;
+  readonly queued: number;
+  readonly served: number;
+}
+
 /** A listening daemon. */
 export interface Server {
-  readonly state: { readonly running: number; readonly queued: number };
+  readonly state: ServerState;
   /** Takes no new requests, answers those that it has, and ends. New clients run their chains themselves. */
   stop(): Promise<void>;
 }
-
-/** Seconds that a connection may say nothing without a request under way. */
-const IDLE_SECONDS = 10;
 
 /**
  * Listens on a unix socket that only its owner may open. The name appears when the socket listens already, in place of
@@ -49,10 +54,11 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
   const server = Bun.serve({
     unix: fresh,
     maxRequestBodySize: limits.bytes,
-    idleTimeout: IDLE_SECONDS,
     async fetch(request, self) {
       if (request.method !== 'POST' || new URL(request.url).pathname !== RUN_PATH) {
-        return (await backend.answer(request)) ?? problem(404, 'there is nothing under this path');
+        return (
+          (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path')
+        );
       }
       // A chain takes as long as its links do.
       self.timeout(request, 0);
@@ -65,7 +71,8 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
   const { ino } = statSync(socketPath);
 
   async function runCommand(http: Request): Promise<Response> {
-    const request = (await http.json()) as RunRequest;
+    const request = (await http.json().catch(() => undefined)) as RunRequest | undefined;
+    if (!Array.isArray(request?.args)) return problem(400, 'the body is not a request of a client');
     const same = JSON.stringify(request.place) === JSON.stringify(place);
     if (!same) return problem(409, 'the daemon is another program, or in another namespace');
     const enter = gate.enter();
@@ -80,7 +87,7 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
 
   return {
     get state() {
-      return { running: gate.running, queued: gate.queued };
+      return gate.state;
     },
     async stop() {
       if (existsSync(socketPath) && statSync(socketPath).ino === ino) rmSync(socketPath, { force: true });
@@ -93,28 +100,30 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
 class Gate {
   readonly #limits: ServerLimits;
   readonly #waiting: (() => void)[] = [];
-  running = 0;
+  #running = 0;
+  #served = 0;
 
   constructor(limits: ServerLimits) {
     this.#limits = limits;
   }
 
-  get queued(): number {
-    return this.#waiting.length;
+  get state(): ServerState {
+    return { running: this.#running, queued: this.#waiting.length, served: this.#served };
   }
 
   /** @returns a promise of the turn, to be ended by calling what it resolves to; undefined when too many wait */
   enter(): Promise<() => void> | undefined {
     const leave = (): void => {
-      this.running -= 1;
+      this.#running -= 1;
+      this.#served += 1;
       this.#waiting.shift()?.();
     };
     const begin = (): (() => void) => {
-      this.running += 1;
+      this.#running += 1;
       return leave;
     };
-    if (this.running < this.#limits.requests) return Promise.resolve(begin());
-    if (this.queued >= this.#limits.queue) return undefined;
+    if (this.#running < this.#limits.requests) return Promise.resolve(begin());
+    if (this.#waiting.length >= this.#limits.queue) return undefined;
     return new Promise(resolve => this.#waiting.push(() => resolve(begin())));
   }
 }

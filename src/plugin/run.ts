@@ -8,8 +8,13 @@ import { readStdin, writeAll } from './stdio.ts';
 /**
  * Serves the invocation this process was started for and exits. Without `CNI_COMMAND` it tells a person what it is.
  * @param siblings other links of this executable, for delegation without a process
+ * @param stdin what was on standard input, when it was read already
  */
-export async function runPlugin(definition: PluginDefinition, siblings?: Siblings): Promise<never> {
+export async function runPlugin(
+  definition: PluginDefinition,
+  siblings?: Siblings,
+  stdin?: string,
+): Promise<never> {
   if (!process.env.CNI_COMMAND) {
     writeAll(2, aboutText(definition));
     process.exit(0);
@@ -17,7 +22,11 @@ export async function runPlugin(definition: PluginDefinition, siblings?: Sibling
   // A promise that nobody waits for must not cost the caller its answer.
   process.on('uncaughtException', thrown => endWith(toCniError(thrown), thrown));
   process.on('unhandledRejection', thrown => endWith(toCniError(thrown), thrown));
-  const reply = await serve(definition, { env: process.env, readRequest: readStdin }, siblings);
+  const reply = await serve(
+    definition,
+    { env: process.env, readRequest: () => stdin ?? readStdin() },
+    siblings,
+  );
   if (reply.stdout) writeAll(1, reply.stdout);
   await reply.log.flush();
   process.exit(reply.exitCode);

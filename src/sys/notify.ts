@@ -13,7 +13,10 @@ const PATH_MAX_BYTES = 108;
  * minds when it cannot be reached. Same as: `systemd-notify READY=1`
  * @param socket `NOTIFY_SOCKET`: a path, or a name in the abstract namespace that starts with `@`
  */
-export function notifyServiceManager(state: string, socket: string | undefined = process.env.NOTIFY_SOCKET): void {
+export function notifyServiceManager(
+  state: string,
+  socket: string | undefined = process.env.NOTIFY_SOCKET,
+): void {
   const name = Buffer.from(socket ?? '');
   if (name.length === 0 || name.length >= PATH_MAX_BYTES) return;
   if (name[0] === '@'.charCodeAt(0)) name[0] = 0;

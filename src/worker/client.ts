@@ -1,7 +1,9 @@
 // How does a runner have its own links served by workers?
 import { basename } from 'node:path';
-import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
+import type { ExecOutcome, Invocation, StartPlugin } from '../chain/exec-plugin.ts';
+import { isOwnExecutable } from '../chain/find-plugin.ts';
 import type { Runtime } from '../chain/runtime.ts';
+import { startPlugin } from '../chain/start.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/reply.ts';
 import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';
@@ -72,6 +74,18 @@ export function serveThrough(source: WorkerSource): OwnLinks {
     lost = false;
     return outcome;
   }
+}
+
+/**
+ * Serves our own links with workers and starts everybody else's as ever. Which is which is decided for each call by the
+ * file that was found (design: "ours is decided by device and inode").
+ */
+export function runThrough(source: WorkerSource, startOther: StartPlugin = startPlugin): OwnLinks {
+  const own = serveThrough(source);
+  return {
+    ...own,
+    start: invocation => (isOwnExecutable(invocation.path) ? own.start(invocation) : startOther(invocation)),
+  };
 }
 
 /** One worker for one chain, started when the first of our links is called, and again after one had to be ended. */

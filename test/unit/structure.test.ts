@@ -35,10 +35,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   // The delegate runner; what it does to the kernel is handed to it.
   'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
-  'src/daemon': ['src/chain', 'src/cni', 'src/net'],
+  'src/daemon': ['src/worker/client', 'src/worker/process', 'src/chain', 'src/cni', 'src/net'],
   'src/cli': [
-    'src/ipam',
-    ...['src/worker/client', 'src/daemon', 'src/lab', 'src/conformance', 'src/validate', 'src/template'],
+    ...['src/ipam', 'src/worker/client', 'src/daemon', 'src/sys/notify'],
+    ...['src/lab', 'src/conformance', 'src/validate', 'src/template'],
     ...['src/runtimes', 'src/install'],
     ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
   ],

@@ -11,6 +11,7 @@ function call(
   const said: string[] = [];
   return {
     positionals,
+    cwd: '/somewhere',
     text: name => (typeof options[name] === 'string' ? options[name] : undefined),
     texts: name => (Array.isArray(options[name]) ? options[name] : []),
     on: name => name in options,
@@ -63,7 +64,7 @@ describe('attachmentOf()', () => {
   });
 
   test('makes the path of the namespace absolute, and takes none with a container id', () => {
-    expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe(`${process.cwd()}/ns`);
+    expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe('/somewhere/ns');
     expect(attachmentOf(call({ 'container-id': 'c' }, {}, ['net', ''])).netns).toBe('');
     expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is needed');
   });

@@ -1,0 +1,74 @@
+// How does the daemon run what clients send it?
+import { resolve } from 'node:path';
+import type { WorkerPool } from './pool.ts';
+import type { RunReply, RunRequest } from './protocol.ts';
+import type { Backend } from './server.ts';
+
+/** A command line, run as its own process would, with its writing collected. */
+export type RunCommand = (
+  call: Pick<RunRequest, 'args' | 'env' | 'cwd'>,
+  write: (fd: 1 | 2, text: string) => void,
+  signal: AbortSignal,
+) => Promise<number>;
+
+/** A call of this executable as a plugin. */
+export type RunAsPlugin = (
+  call: { readonly env: RunRequest['env']; readonly stdin: string },
+  signal: AbortSignal,
+) => Promise<RunReply>;
+
+/** Runs commands and calls as a plugin; tells over HTTP how the daemon is. */
+export function makeBackend(pool: WorkerPool, runCommand: RunCommand, runAsPlugin: RunAsPlugin): Backend {
+  const active = new Map<string, Promise<RunReply>>();
+  const begin = (request: RunRequest, signal: AbortSignal): Promise<RunReply> => {
+    const { stdin } = request;
+    const env = withAbsolutePaths(request);
+    if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal);
+    return collect(write => runCommand({ ...request, env }, write, signal));
+  };
+  return {
+    run(request, signal) {
+      const running = active.get(request.key) ?? begin(request, signal);
+      active.set(request.key, running);
+      const forget = (): void => void active.delete(request.key);
+      running.then(forget, forget);
+      return running;
+    },
+    async answer(request, state) {
+      const { pathname } = new URL(request.url);
+      if (pathname === '/healthz') return new Response('ok\n');
+      if (pathname === '/readyz') {
+        const ready = await pool.ready();
+        return new Response(ready ? 'ok\n' : 'no worker answers\n', { status: ready ? 200 : 503 });
+      }
+      if (pathname === '/v1/state') return Response.json({ pid: process.pid, ...state, pool: pool.state });
+      return undefined;
+    },
+  };
+}
+
+async function collect(
+  run: (write: (fd: 1 | 2, text: string) => void) => Promise<number>,
+): Promise<RunReply> {
+  const written = { 1: '', 2: '' };
+  const exitCode = await run((fd, text) => {
+    written[fd] += text;
+  });
+  return { exitCode, stdout: written[1], stderr: written[2] };
+}
+
+/** Directories in the environment mean those of the client. */
+function withAbsolutePaths({ env, cwd }: RunRequest): RunRequest['env'] {
+  const { CNI_PATH, NETCONFPATH } = env;
+  return {
+    ...env,
+    ...(CNI_PATH
+      ? {
+          CNI_PATH: CNI_PATH.split(':')
+            .map(dir => resolve(cwd, dir))
+            .join(':'),
+        }
+      : {}),
+    ...(NETCONFPATH ? { NETCONFPATH: resolve(cwd, NETCONFPATH) } : {}),
+  };
+}

@@ -1,0 +1,185 @@
+// Does a daemon change anything but the time it takes, and is it missed when it is gone?
+
+import { expect, test } from 'bun:test';
+import { existsSync, mkdirSync } from 'node:fs';
+import net from 'node:net';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { ping } from '../helpers/traffic.ts';
+
+const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
+
+describeRoot('daemon', () => {
+  const makeLab = useLabs();
+
+  test('runs add, check and del as the command does, and leaves nothing', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab, { rate: 80_000_000 }));
+    const container = await lab.container();
+    // Forwarding and the fixed tables stay after the first attachment.
+    const cold = await chain.add(container, { cap: CAP });
+    expect((await chain.run('del', container)).stderr).toBe('');
+    const before = await lab.dump(lab.host);
+    const daemon = await startDaemon(lab);
+    const warm = await chain.add(container, { cap: CAP });
+    expect(warm.ips.length).toBe(cold.ips.length);
+    expect(warm.interfaces.length).toBe(cold.interfaces.length);
+    expect(await ping(lab, container, '10.88.0.1')).toBe(true);
+    expect(await chain.run('check', container)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await lab.dump(lab.host)).toEqual(before);
+    expect(await chain.leases()).toEqual([]);
+    expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({
+      served: 3,
+      running: 0,
+      queued: 0,
+    });
+    expect(await daemon.stop()).toBe(0);
+    expect(existsSync(daemon.socket)).toBe(false);
+  });
+
+  test('reports failures with the words and the exit code of the command', async () => {
+    const lab = await makeLab();
+    const list = fullChain(lab);
+    list.plugins[0].mtu = -1;
+    const chain = writeChain(lab, list);
+    const container = await lab.container();
+    const cold = await chain.run('add', container, { args: ['--json'] });
+    await startDaemon(lab);
+    const warm = await chain.run('add', container, { args: ['--json'] });
+    expect(warm.exitCode).toBe(cold.exitCode);
+    expect(JSON.parse(warm.stderr)).toMatchObject({
+      code: JSON.parse(cold.stderr).code,
+      msg: JSON.parse(cold.stderr).msg,
+    });
+    expect((await chain.run('add', container, { args: ['--nonsense'] })).exitCode).toBe(2);
+  });
+
+  test('attaches many containers at once, and detaches them together', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab, { rate: 80_000_000 }));
+    await chain.add(await lab.container());
+    await startDaemon(lab);
+    const containers: Container[] = [];
+    for (let i = 0; i < 24; i++) containers.push(await lab.container());
+    const results = await Promise.all(containers.map(one => chain.add(one)));
+    const addresses = new Set(results.flatMap(({ ips }) => ips.map((ip: { address: string }) => ip.address)));
+    expect(addresses.size).toBe(2 * containers.length);
+    const deleted = await Promise.all(containers.map(one => chain.run('del', one)));
+    expect(deleted.map(({ exitCode, stderr }) => `${exitCode}${stderr}`)).toEqual(containers.map(() => '0'));
+    expect(await chain.leases()).toHaveLength(2);
+    expect((await lab.ip(lab.host, 'link', 'show', 'type', 'ifb')).length).toBe(1);
+  });
+
+  test('is no dependency: without it, and in another namespace, the command does the work', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const [first, second] = [await lab.container(), await lab.container()];
+    const daemon = await startDaemon(lab);
+    await chain.add(first);
+    process.kill(daemon.pid, 'SIGKILL');
+    expect(existsSync(daemon.socket)).toBe(true);
+    await chain.add(second);
+    expect(await chain.run('del', first)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await chain.run('del', second)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await chain.leases()).toEqual([]);
+  });
+
+  test('finishes what it has begun when it is to end, and gives way to its successor', async () => {
+    const lab = await makeLab();
+    const { chain, container, release } = await holdLeases(lab);
+    const daemon = await startDaemon(lab);
+    const adding = chain.add(container);
+    await until(async () => (await runningRequests(lab)) > 0);
+    const stopped = daemon.stop();
+    await until(async () => !existsSync(daemon.socket));
+    const successor = await startDaemon(lab);
+    release();
+    expect((await adding).ips).toHaveLength(2);
+    expect(await stopped).toBe(0);
+    expect(existsSync(successor.socket)).toBe(true);
+    expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
+  });
+
+  test('survives a client that says nothing, one that talks nonsense, and one that never stops', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const container = await lab.container();
+    const daemon = await startDaemon(lab);
+    const silent = net.connect(daemon.socket);
+    const garbage = net.connect(daemon.socket);
+    garbage.write('\0\xff'.repeat(1000));
+    const large = await daemon.fetch('/v1/run', { method: 'POST', body: 'x'.repeat(40 * 1024 * 1024) }).then(
+      ({ status }) => status,
+      () => 0,
+    );
+    expect([0, 400, 413, 500]).toContain(large);
+    expect((await daemon.fetch('/v1/run', { method: 'POST', body: '{"a":' })).status).toBe(400);
+    expect((await daemon.fetch('/nowhere')).status).toBe(404);
+    expect((await daemon.fetch('/readyz')).status).toBe(200);
+    await chain.add(container);
+    for (const socket of [silent, garbage]) socket.destroy();
+  });
+
+  test('replaces a worker that is killed; the request that it served is undone', async () => {
+    const lab = await makeLab();
+    const { chain, container, release } = await holdLeases(lab);
+    const daemon = await startDaemon(lab, '--workers', '1');
+    const adding = chain.run('add', container);
+    await until(async () => (await runningRequests(lab)) > 0);
+    for (const pid of childrenOf(daemon.pid)) process.kill(pid, 'SIGKILL');
+    release();
+    const { exitCode, stderr } = await adding;
+    expect(exitCode).toBe(1);
+    expect(stderr).toContain('SIGKILL');
+    expect(await chain.leases()).toEqual([]);
+    await chain.add(container);
+  });
+});
+
+/** A bridge whose addresses cannot be had: somebody holds the lock of the leases. */
+async function holdLeases(lab: Lab) {
+  const list = fullChain(lab);
+  const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
+  const dir = `${lab.tmp}/leases/${list.name}`;
+  mkdirSync(dir, { recursive: true });
+  const holder = lab.start(lab.host, ['flock', `${dir}/lock`, '-c', `touch ${dir}/../held; sleep 60`]);
+  await until(async () => existsSync(`${dir}/../held`));
+  const release = () => {
+    for (const pid of childrenOf(holder.pid)) process.kill(pid, 'SIGKILL');
+    holder.kill('SIGKILL');
+  };
+  return { chain, container: await lab.container(), release };
+}
+
+/** Clients that wait for the daemon: their command lines. */
+async function runningRequests(lab: Lab): Promise<number> {
+  const { stdout } = await lab.run(lab.host, ['ip', 'netns', 'pids', lab.host.name]);
+  const lines = await Promise.all(
+    stdout
+      .split('\n')
+      .filter(Boolean)
+      .map(pid =>
+        Bun.file(`/proc/${pid}/cmdline`)
+          .text()
+          .catch(() => ''),
+      ),
+  );
+  return lines.filter(line => line.includes('catena\0add\0')).length;
+}
+
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  for (let i = 0; i < 1000; i++) {
+    if (await condition()) return;
+    await Bun.sleep(20);
+  }
+  throw new Error('Cannot go on: what the test waits for did not happen within 20 s');
+}
+
+function childrenOf(pid: number): number[] {
+  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
+  const direct = stdout.toString().split('\n').filter(Boolean).map(Number);
+  return direct.flatMap(child => [child, ...childrenOf(child)]);
+}
