@@ -1,12 +1,15 @@
 // How does a runner have its own links served by workers?
 import { basename } from 'node:path';
-import type { ExecOutcome, Invocation, StartPlugin } from '../chain/exec-plugin.ts';
+import type { Invocation, StartPlugin } from '../chain/exec-plugin.ts';
 import { isOwnExecutable } from '../chain/find-plugin.ts';
 import type { Runtime } from '../chain/runtime.ts';
 import { startPlugin } from '../chain/start.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/reply.ts';
 import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';
+
+/** Workers that may turn out to have ended when they are asked. */
+const ATTEMPTS = 3;
 
 /** Where workers come from. */
 export interface WorkerSource {
@@ -41,15 +44,19 @@ export function serveThrough(source: WorkerSource): OwnLinks {
       last = invocation;
       source.prepare?.(invocation);
       return {
-        send: request =>
-          source.use(invocation, async worker => {
-            const { path, env } = invocation;
-            const outcome = await worker.ask(invocation, {
-              call: { link: basename(path), env, request, chain },
-            });
+        async send(request) {
+          const { path, env } = invocation;
+          const call = { link: basename(path), env, request, chain };
+          const ask = async (worker: WorkerProcess): Promise<WorkerOutcome> => {
+            const outcome = await worker.ask(invocation, { call });
             keep(worker, outcome);
-            return withoutRemovals(outcome);
-          }),
+            return outcome;
+          };
+          for (let attempt = 1; ; attempt++) {
+            const { removals: _, unread, ...outcome } = await source.use(invocation, ask);
+            if (!unread || attempt === ATTEMPTS) return outcome;
+          }
+        },
         discard() {},
       };
     },
@@ -109,7 +116,3 @@ const LOST: Outcome = {
   }),
   stderr: '',
 };
-
-function withoutRemovals({ removals: _, ...outcome }: WorkerOutcome): ExecOutcome {
-  return outcome;
-}

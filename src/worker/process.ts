@@ -11,7 +11,11 @@ const MAX_STDERR_BYTES = 1024 * 1024;
 export type Limits = Pick<Invocation, 'deadlineMs' | 'signal'>;
 
 /** How a call went, and what it has put off. */
-export type WorkerOutcome = ExecOutcome & Pick<WorkerReply, 'removals'>;
+export type WorkerOutcome = ExecOutcome &
+  Pick<WorkerReply, 'removals'> & {
+    /** The worker had ended before it could read the request: another one may be asked. */
+    readonly unread?: boolean;
+  };
 
 /** A running worker; it answers one request at a time. It ends with its standard input. */
 export class WorkerProcess {
@@ -72,26 +76,37 @@ export class WorkerProcess {
     const deadline = setTimeout(() => this.#end('deadline'), Math.max(deadlineMs, 0));
     const interrupt = (): void => this.#end('interrupt');
     signal?.addEventListener('abort', interrupt);
-    const reply = await this.#exchange(child, request);
+    const sent = this.#send(child, request);
+    const reply = sent ? await sent : undefined;
     clearTimeout(deadline);
     signal?.removeEventListener('abort', interrupt);
     const durationMs = performance.now() - started;
-    if (reply === undefined) return { ...(await this.#endOf(child)), durationMs };
+    if (reply === undefined) {
+      return { ...(await this.#endOf(child)), ...(sent ? {} : { unread: true }), durationMs };
+    }
     if ('call' in request && reply.removals) this.#chains.add(request.call.chain);
     if ('finish' in request) this.#chains.delete(request.finish);
     return { ...reply, stderr: this.#stderr + reply.stderr, durationMs };
   }
 
-  #exchange(
+  /** @returns a promise of the answer, or of nothing when the worker ends; undefined when it has ended already */
+  #send(
     child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>,
     request: WorkerRequest,
-  ): Promise<WorkerReply | undefined> {
-    return new Promise(resolve => {
-      if (this.#over) return resolve(undefined);
+  ): Promise<WorkerReply | undefined> | undefined {
+    if (this.#over) return undefined;
+    const answer = new Promise<WorkerReply | undefined>(resolve => {
       this.#answer = resolve;
-      child.stdin.write(toLine(request));
-      child.stdin.flush();
     });
+    try {
+      child.stdin.write(toLine(request));
+      // A request longer than the pipe goes out bit by bit; whether all of it was read, the answer tells.
+      Promise.resolve(child.stdin.flush()).catch(() => {});
+    } catch {
+      this.#over = true;
+      return undefined;
+    }
+    return answer;
   }
 
   /** How a worker that gave no answer has ended. */
