@@ -4,6 +4,8 @@ import { PortMapping } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { conditionHandle, parseConditions, wordsOf } from './conditions.ts';
+import type { Means } from './elements.ts';
 import type { IptablesOptions } from './iptables-rules.ts';
 
 /** The reference's choice, which other users of marks know about. */
@@ -24,9 +26,9 @@ export const PortmapConf = z.extend(PluginConfig, {
   markMasqBit: z.optional(z.int()),
   /** With iptables: chain of somebody else that marks what is to be masqueraded, and sees to that too. */
   externalSetMarkChain: z.optional(z.string()),
-  /** With iptables: further matches for IPv4, each word an element: `["!", "-s", "192.0.2.0/24"]`. */
+  /** Further matches for IPv4, in the words of the backend: `["ip", "saddr", "192.0.2.0/24"]`, `["!", "-s", "192.0.2.0/24"]`. */
   conditionsV4: z.optional(z.array(z.string())),
-  /** With iptables: further matches for IPv6. */
+  /** Further matches for IPv6. */
   conditionsV6: z.optional(z.array(z.string())),
   runtimeConfig: z.optional(
     z.looseObject({
@@ -62,15 +64,32 @@ export function validatePortmapConf(conf: PortmapConf): void {
   else refuseForNftables(conf);
 }
 
+/** What the elements of the maps depend on. */
+export function meansOf(conf: PortmapConf): Means {
+  const { snat, masqAll } = conf;
+  const backend = backendOf(conf);
+  const parsed = backend === 'nftables' ? parseConditions(conf) : [];
+  const handleFor = (family: 4 | 6): string => {
+    if (backend === 'nftables') return parsed.find(one => one.family === family)?.handle ?? '';
+    const words = wordsOf(conf, family);
+    return words.length ? conditionHandle(family, words.join(' ')) : '';
+  };
+  return {
+    backend,
+    conditions: { 4: handleFor(4), 6: handleFor(6) },
+    masquerading: snat ? (masqAll ? 'all' : 'local') : 'none',
+  };
+}
+
 /** What the rules of iptables depend on. */
 export function iptablesOptionsOf(conf: PortmapConf): IptablesOptions {
-  const { snat, masqAll, markMasqBit = MARK_BIT, externalSetMarkChain, conditionsV4, conditionsV6 } = conf;
+  const { snat, masqAll, markMasqBit = MARK_BIT, externalSetMarkChain } = conf;
   return {
     snat,
     masqAll,
     mark: 2 ** markMasqBit,
     ...(externalSetMarkChain ? { externalSetMarkChain } : {}),
-    conditions: { 4: conditionsV4 ?? [], 6: conditionsV6 ?? [] },
+    conditions: { 4: wordsOf(conf, 4), 6: wordsOf(conf, 6) },
   };
 }
 
@@ -85,30 +104,38 @@ export function parsePortMappings(conf: PortmapConf): PortMapping[] {
 
 /** Words of iptables begin with a dash or an exclamation mark, those of nft do not. */
 function hasIptablesWords({ externalSetMarkChain, conditionsV4, conditionsV6 }: PortmapConf): boolean {
-  return (
-    Boolean(externalSetMarkChain) ||
-    [conditionsV4, conditionsV6].some(words => /^[-!]/.test(words?.[0] ?? ''))
-  );
+  return Boolean(externalSetMarkChain) || [conditionsV4, conditionsV6].some(isForIptables);
 }
 
-function refuseForNftables({ externalSetMarkChain, conditionsV4, conditionsV6 }: PortmapConf): void {
-  const unsupported = {
-    externalSetMarkChain: externalSetMarkChain || undefined,
-    conditionsV4: conditionsV4?.length ? conditionsV4 : undefined,
-    conditionsV6: conditionsV6?.length ? conditionsV6 : undefined,
-  };
-  for (const [key, value] of Object.entries(unsupported)) {
-    if (value === undefined) continue;
+function isForIptables(words: readonly string[] | undefined): boolean {
+  return /^[-!]/.test(words?.[0] ?? '');
+}
+
+function refuseForNftables(conf: PortmapConf): void {
+  const { externalSetMarkChain, conditionsV4, conditionsV6 } = conf;
+  if (externalSetMarkChain) {
     throw new CniError(
       ErrorCode.unsupportedField,
-      `Cannot use "${key}": ${JSON.stringify(value)}: ports are mapped with nf_tables maps, which have no place for it`,
-      { details: `remove "${key}", or write it for "backend": "iptables"` },
+      `Cannot use "externalSetMarkChain": "${externalSetMarkChain}": nftables cannot jump to a chain of iptables`,
+      { details: 'remove it, since nftables masquerades without marks, or set "backend": "iptables"' },
     );
   }
+  for (const [key, words] of Object.entries({ conditionsV4, conditionsV6 })) {
+    if (!isForIptables(words)) continue;
+    throw new CniError(
+      ErrorCode.unsupportedField,
+      `Cannot use "${key}": ${JSON.stringify(words)}: these are words of iptables, and "backend" is nftables`,
+      {
+        details:
+          'write them as nft does, such as ["ip", "saddr", "192.0.2.0/24"], or set "backend": "iptables"',
+      },
+    );
+  }
+  parseConditions(conf);
 }
 
 function refuseForIptables(conf: PortmapConf): void {
-  const { markMasqBit, externalSetMarkChain, conditionsV4 = [], conditionsV6 = [] } = conf;
+  const { markMasqBit, externalSetMarkChain } = conf;
   if (externalSetMarkChain && markMasqBit !== undefined) {
     throw invalid('Cannot use "externalSetMarkChain" and "markMasqBit": the chain says which mark it sets');
   }
@@ -120,9 +147,11 @@ function refuseForIptables(conf: PortmapConf): void {
       `Cannot use "externalSetMarkChain": "${externalSetMarkChain}": it is not the name of a chain`,
     );
   }
-  for (const [key, words] of Object.entries({ conditionsV4, conditionsV6 })) {
+  for (const family of [4, 6] as const) {
+    const key = `conditionsV${family}`;
+    const words = wordsOf(conf, family);
     const first = words[0];
-    if (first !== undefined && !/^[-!]/.test(first)) {
+    if (first !== undefined && !isForIptables(words)) {
       throw invalid(
         `Cannot use "${key}": ${JSON.stringify(words)}: iptables has no match that begins with "${first}"`,
       );

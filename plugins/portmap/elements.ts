@@ -1,14 +1,17 @@
 // Which elements of the maps make up an attachment?
-import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
-import { type Attachment, findOwner } from '../../src/cni/attachment.ts';
+import { type FilterOwner, filterOwnerOfNote } from '../../src/attach/handle.ts';
+import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
 import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
-import { type FamilyPlan, type HostPort, PROTOCOLS, type Protocol } from './plan.ts';
-import { SETS, SNAT_ALL, snatChain } from './skeleton.ts';
+import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
+import type { Backend } from './config.ts';
+import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.ts';
+import { conditionalSets, SETS } from './sets.ts';
+import { SNAT_ALL, snatChain } from './skeleton.ts';
 
 /** An element and where it is. */
 export interface Entry {
@@ -23,11 +26,24 @@ export interface Place {
 }
 
 /** What the kernel knows an attachment by: a short handle in keys, and a note for people in comments. */
-export type Owner = FilterOwner;
+export interface Owner extends FilterOwner {
+  /** Absent where the note is all that is known, and does not tell. */
+  readonly attachment?: Attachment | undefined;
+}
+
+/** Which packet filter forwards, and the handle of the conditions under which it does; empty without. */
+export interface Way {
+  readonly backend: Backend;
+  readonly condition: string;
+}
+
+/** A host port with what it excludes others by. */
+export interface Taken extends HostPort, Way {
+  readonly family: 4 | 6;
+}
 
 /** One host port of an attachment, as its claim tells. */
-export interface Claim extends HostPort {
-  readonly family: 4 | 6;
+export interface Claim extends Taken {
   readonly number: number;
   readonly subnet: Ip;
   readonly pod: Ip;
@@ -36,9 +52,25 @@ export interface Claim extends HostPort {
 /** Which connections get the host as source. */
 export type Masquerading = 'none' | 'local' | 'all';
 
+/** What of the configuration the elements depend on. */
+export interface Means {
+  readonly backend: Backend;
+  /** Handles of the conditions. */
+  readonly conditions: Readonly<Record<4 | 6, string>>;
+  readonly masquerading: Masquerading;
+}
+
 /** Handle and note of an attachment. */
 export function ownerOf(attachment: Attachment): Owner {
-  return filterOwnerOf(attachment);
+  return { ...filterOwnerOfNote(renderOwner(attachment, COMMENT_MAX_LENGTH)), attachment };
+}
+
+/** The owner that a comment names. */
+export function ownerOfNote(note: string): Owner {
+  const attachment = findOwner(note);
+  // A digest in place of a long id does not tell which one it was.
+  const isWhole = attachment !== undefined && !attachment.containerId.startsWith('~');
+  return { ...filterOwnerOfNote(note), ...(isWhole ? { attachment } : {}) };
 }
 
 /** Whether the note of an element names the owner's container, perhaps in another network or by another interface. */
@@ -47,62 +79,79 @@ export function isSameContainer(note: string | undefined, owner: Owner): boolean
   return holder !== undefined && holder.containerId === findOwner(owner.note)?.containerId;
 }
 
-/** Everything that ADD puts into the kernel for one IP version, but for the addresses that are counted. */
-export function planElements(
-  { family, pod, forwards }: FamilyPlan,
-  owner: Owner,
-  masquerading: Masquerading,
-): Entry[] {
-  const sets = SETS[family];
+/** The host ports of one IP version, numbered. */
+export function planClaims({ family, pod, forwards }: FamilyPlan, means: Means): Claim[] {
+  const { backend } = means;
+  const way = { backend, condition: means.conditions[family] };
   const subnet = networkOf(pod);
-  const entry = (set: NftSet, key: readonly FieldValue[], data?: Element['data']): Entry => ({
-    set,
-    element: { key, ...(data === undefined ? {} : { data }), comment: owner.note },
+  return forwards.map(({ protocol, port, ip }, number) => ({
+    ...{ family, protocol, port, ...way, number, subnet, pod: pod.ip },
+    ...(ip ? { ip } : {}),
+  }));
+}
+
+/** Everything that ADD puts into the kernel for one IP version, but for what is counted. */
+export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entry[] {
+  const { family, pod, forwards } = plan;
+  const sets = SETS[family];
+  const claims = planClaims(plan, means);
+  const entry = (place: Place, data?: Element['data']): Entry => ({
+    set: place.set,
+    element: { key: place.key, ...(data === undefined ? {} : { data }), comment: owner.note },
   });
+  const { backend, masquerading } = means;
+  const condition = means.conditions[family];
+  const isOurs = backend === 'nftables';
   return [
-    ...forwards.map(forward => {
-      const place = forwardPlace(family, forward);
-      return entry(place.set, place.key, [pod.ip, forward.containerPort]);
-    }),
-    ...forwards.map(({ protocol, port, ip }, number) =>
-      entry(
-        sets.claims,
-        [owner.handle, number],
-        [ip ?? { family, value: 0n }, PROTOCOLS[protocol], port, subnet, pod.ip],
-      ),
+    ...claims.map((claim, i) =>
+      entry(takenPlace(claim), isOurs ? [pod.ip, forwards[i]?.containerPort ?? 0] : undefined),
     ),
-    entry(sets.pods, [pod.ip], [owner.handle]),
-    ...(masquerading === 'none' ? [] : [entry(sets.snat, [pod.ip], goto(snatTarget(pod, masquerading)))]),
-    ...(masquerading === 'local' ? [entry(sets.hairpin, [subnet, pod.ip])] : []),
+    ...claims.map(claim => entry({ set: sets.claims, key: [owner.handle, claim.number] }, claimData(claim))),
+    ...(isOurs && condition === ''
+      ? []
+      : [entry({ set: sets.means, key: [owner.handle] }, [backend, condition])]),
+    entry({ set: sets.pods, key: [pod.ip] }, [owner.handle]),
+    ...(isOurs && masquerading !== 'none'
+      ? [entry({ set: sets.snat, key: [pod.ip] }, goto(snatTarget(pod, masquerading)))]
+      : []),
+    ...(isOurs && masquerading === 'local'
+      ? [entry({ set: sets.hairpin, key: [networkOf(pod), pod.ip] })]
+      : []),
   ];
 }
 
-/** Where the map that forwards a host port has it. */
-export function forwardPlace(family: 4 | 6, { protocol, port, ip }: HostPort): Place {
-  const { specific, wildcard } = SETS[family];
+/** Where it says that a host port is taken, which for nf_tables is what forwards it. */
+export function takenPlace({ family, protocol, port, ip, backend, condition }: Taken): Place {
   const number = PROTOCOLS[protocol];
+  if (backend === 'iptables') {
+    return { set: SETS[family].iptables, key: [condition, ip ?? anyAddress(family), number, port] };
+  }
+  const { specific, wildcard } = condition ? conditionalSets(family, condition) : SETS[family];
   return ip ? { set: specific, key: [ip, number, port] } : { set: wildcard, key: [number, port] };
 }
 
 /** Where everything is that a claim speaks of; not all of it need be there. */
-export function placesOf({ family, subnet, pod, ...claim }: Claim, owner: Owner): Place[] {
+export function placesOf(claim: Claim, owner: Owner): Place[] {
+  const { family, subnet, pod } = claim;
   const sets = SETS[family];
   return [
-    forwardPlace(family, claim),
+    takenPlace(claim),
     { set: sets.claims, key: [owner.handle, claim.number] },
+    { set: sets.means, key: [owner.handle] },
     { set: sets.pods, key: [pod] },
     { set: sets.snat, key: [pod] },
     { set: sets.hairpin, key: [subnet, pod] },
   ];
 }
 
-/** The claim that an element of the claims map is. */
-export function decodeClaim(family: 4 | 6, { key, data }: Element): Claim {
+/** The claim that an element of the claims map is, with what the map of means has for its attachment. */
+export function decodeClaim(family: 4 | 6, { key, data }: Element, way: Way): Claim {
   const [ip, protocol, port, subnet, pod] = data as readonly [Ip, number, number, Ip, Ip];
   return {
     family,
+    ...way,
     number: Number(key[1]),
-    protocol: protocolName(protocol),
+    protocol: protocolName(protocol) ?? 'tcp',
     port,
     ...(ip.value === 0n ? {} : { ip }),
     subnet,
@@ -110,11 +159,20 @@ export function decodeClaim(family: 4 | 6, { key, data }: Element): Claim {
   };
 }
 
-function snatTarget(pod: Cidr, masquerading: 'local' | 'all'): string {
-  return masquerading === 'all' ? SNAT_ALL : snatChain(pod);
+/** What an element of the map of means says; without one it is nf_tables without conditions. */
+export function decodeWay(element: Element | undefined): Way {
+  const [backend, condition = ''] = (element?.data ?? []) as readonly string[];
+  return { backend: backend === 'iptables' ? backend : 'nftables', condition };
 }
 
-function protocolName(number: number): Protocol {
-  const names = Object.keys(PROTOCOLS) as Protocol[];
-  return names.find(name => PROTOCOLS[name] === number) ?? 'tcp';
+function claimData({ family, ip, protocol, port, subnet, pod }: Claim): readonly FieldValue[] {
+  return [ip ?? anyAddress(family), PROTOCOLS[protocol], port, subnet, pod];
+}
+
+function anyAddress(family: 4 | 6): Ip {
+  return { family, value: 0n };
+}
+
+function snatTarget(pod: Cidr, masquerading: 'local' | 'all'): string {
+  return masquerading === 'all' ? SNAT_ALL : snatChain(pod);
 }

@@ -20,7 +20,7 @@ export interface IptablesOptions {
   readonly conditions: Readonly<Record<4 | 6, readonly string[]>>;
 }
 
-/** A rule that all containers share, with the chain that it is in and what it does. */
+/** A rule in a chain that all containers share, and what it does. */
 export interface SharedRule {
   readonly chain: string;
   readonly target: string;
@@ -87,7 +87,7 @@ export function planContainerRules(
     masqAll ? everyone : renderCidr(subnetOf(pod)),
     ...(family === 4 && !masqAll ? ['127.0.0.1'] : []),
   ];
-  const own = forwards.flatMap(forward => {
+  return forwards.flatMap(forward => {
     const match = `${chain} ${portMatch(forward)}`;
     const to = family === 4 ? renderIp(pod.ip) : `[${renderIp(pod.ip)}]`;
     return [
@@ -95,25 +95,37 @@ export function planContainerRules(
       `${match} -j DNAT --to-destination ${to}:${forward.containerPort}`,
     ];
   });
-  return [...own, ...entryRules(forwards, owner, options.conditions[family])];
 }
 
-/** One rule for each protocol and group of ports leads to the container's chain. */
-function entryRules(
-  forwards: readonly Forward[],
+/**
+ * One rule for each protocol and group of ports leads to the container's chain. Those with conditions go before the
+ * others, so that two containers can share a port.
+ */
+export function planEntryRules(
+  { family, forwards }: FamilyPlan,
   owner: ChainOwner,
-  conditions: readonly string[],
-): string[] {
+  options: IptablesOptions,
+): SharedRule[] {
+  const conditions = options.conditions[family];
   const comment = quote(entryComment(owner));
-  const more = conditions.map(word => ` ${plain(word)}`).join('');
+  const more = conditions.map(word => ` ${plainWord(word)}`).join('');
   const protocols = [...new Set(forwards.map(({ protocol }) => protocol))].sort();
+  const target = dnatChain(owner);
   return protocols.flatMap(protocol =>
-    groupsOfPorts(forwards, protocol).map(
-      ports =>
-        `${SHARED.dnat} -m comment --comment ${comment} -m multiport -p ${protocol} ` +
-        `--destination-ports ${ports.join(',')}${more} -j ${dnatChain(owner)}`,
-    ),
+    groupsOfPorts(forwards, protocol).map(ports => ({
+      chain: SHARED.dnat,
+      target,
+      words:
+        `-m comment --comment ${comment} -m multiport -p ${protocol} ` +
+        `--destination-ports ${ports.join(',')}${more} -j ${target}`,
+      place: conditions.length ? ('first' as const) : ('last' as const),
+    })),
   );
+}
+
+/** A word of a rule, in quotes where iptables-restore needs them. */
+export function plainWord(word: string): string {
+  return /^[\w!./:,%@+=-]+$/.test(word) ? word : quote(word);
 }
 
 function groupsOfPorts(forwards: readonly Forward[], protocol: Protocol): number[][] {
@@ -129,8 +141,4 @@ function portMatch({ protocol, port, ip }: Forward): string {
 
 function isMarking({ snat, externalSetMarkChain }: IptablesOptions): boolean {
   return snat && externalSetMarkChain === undefined;
-}
-
-function plain(word: string): string {
-  return /^[\w!./:,%@+=-]+$/.test(word) ? word : quote(word);
 }

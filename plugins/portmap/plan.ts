@@ -11,6 +11,11 @@ export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
 /** Name of a protocol whose ports can be mapped. */
 export type Protocol = keyof typeof PROTOCOLS;
 
+/** Name of a protocol by its number; undefined for one whose ports cannot be mapped. */
+export function protocolName(number: number | undefined): Protocol | undefined {
+  return (Object.keys(PROTOCOLS) as Protocol[]).find(name => PROTOCOLS[name] === number);
+}
+
 /** A port of the host that leads into a pod. */
 export interface HostPort {
   readonly protocol: Protocol;

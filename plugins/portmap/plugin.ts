@@ -1,30 +1,22 @@
 // What does portmap do for each verb?
 import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
-import { renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
-import { networkOf } from '../../src/net/cidr.ts';
-import { getRestore } from '../../src/netlink/iptables/restore.ts';
-import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import { tryAll } from '../../src/plugin/try-all.ts';
 import { findSysctl } from '../../src/sys/sysctl.ts';
-import {
-  backendOf,
-  iptablesOptionsOf,
-  PortmapConf,
-  parsePortMappings,
-  validatePortmapConf,
-} from './config.ts';
-import { type Claim, type Masquerading, ownerOf } from './elements.ts';
-import { claimPorts, trySkeleton } from './kernel/claim.ts';
-import { forgetStaleFlows } from './kernel/flows.ts';
-import { checkIptablesPorts, ensureIptablesPorts } from './kernel/iptables.ts';
+import { type Conditions, parseConditions } from './conditions.ts';
+import { iptablesOptionsOf, meansOf, PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
+import { ownerOf } from './elements.ts';
+import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
+import { chainOwnerOf } from './kernel/chains.ts';
+import { trySkeleton, type Wanted } from './kernel/claim.ts';
+import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
+import { checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
 import { findSwitch, openLocalhost } from './kernel/localhost.ts';
-import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './kernel/reference.ts';
-import { releasePorts, sweepPorts } from './kernel/release.ts';
+import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
 import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
+import { soleOwner } from './reference-names.ts';
 
 /** Leads ports of the host to the pod. */
 export const portmap = definePlugin({
@@ -33,69 +25,68 @@ export const portmap = definePlugin({
   netns: 'required',
 
   add(call) {
-    const plans = plansOf(call);
+    const wanted = wantedOf(call);
     const { prevResult = {} } = call;
-    if (plans.length === 0) return prevResult;
-    if (backendOf(call.conf) === 'iptables') {
-      const owner = attachmentOf(call);
-      call.onFailure('remove the rules of iptables', () => void removeIptablesPorts(call.hostNft, owner));
-      ensureIptablesPorts(call.hostNft, plans, owner, iptablesOptionsOf(call.conf));
-      forgetFlows(call, plans, []);
-    } else {
-      const owner = ownerOf(attachmentOf(call));
-      const gone = claimPorts(call.hostNft, plans, owner, masqueradingOf(call.conf));
-      call.onFailure('release the host ports', () => void releasePorts(call.hostNft, owner));
-      forgetFlows(call, plans, gone);
-    }
+    if (wanted.plans.length === 0) return prevResult;
+    const { owner, plans } = wanted;
+    const pods = plans.map(({ pod }) => pod.ip);
+    const lost = applyPorts(call.hostNft, wanted, iptablesOptionsOf(call.conf), () => {
+      call.onFailure('release the host ports', () => removePorts(call.hostNft, owner, pods, () => {}));
+    });
+    forgetFlows(call, plans, lost);
     if (call.conf.snat) openLocalhost(call.host, plans);
     return prevResult;
   },
 
   check(call) {
-    const plans = plansOf(call);
+    const wanted = wantedOf(call);
+    const { plans, owner, means } = wanted;
     if (plans.length === 0) return;
-    const owner = attachmentOf(call);
-    if (backendOf(call.conf) === 'iptables') checkIptablesPorts(plans, owner, iptablesOptionsOf(call.conf));
-    else checkPorts(call.hostNft, plans, ownerOf(owner), masqueradingOf(call.conf));
+    const nft = call.hostNft;
+    // With iptables, the reference may have made them: then our sets need not know of them.
+    if (means.backend === 'nftables' || findClaims(nft, owner).length) checkPorts(nft, wanted);
+    if (means.backend === 'iptables') {
+      const attachment = attachmentOf(call);
+      checkIptablesPorts(plans, chainOwnerOf(nft, owner, attachment), iptablesOptionsOf(call.conf));
+    }
     const path = call.conf.snat ? findSwitch(call.host, plans) : undefined;
     if (path) confirm(`sysctl "${path}"`, '1', findSysctl(path));
   },
 
-  async del(call) {
-    const owner = attachmentOf(call);
-    const { hostNft } = call;
+  del(call) {
     // Whatever is configured now: ADD may have been another release, another configuration, or the reference.
-    await tryAll([
-      () => forgetFlows(call, [], releasePorts(hostNft, ownerOf(owner))),
-      () => {
-        if (removeIptablesPorts(hostNft, owner)) forgetFlows(call, [], claimsAsked(call));
-      },
-      () => removeHostportRules(hostNft, owner.containerId, podAddressesOf(call.prevResult, owner.ifname)),
-    ]);
+    const owner = ownerOf(attachmentOf(call));
+    const pods = podAddressesOf(call.prevResult, call.env.ifname);
+    return removePorts(call.hostNft, owner, pods, lost => forgetFlows(call, [], lost));
   },
 
-  async gc(call) {
-    const { hostNft, network } = call;
+  gc(call) {
     const valid = validAttachmentsOf(call);
     if (valid === undefined) return;
-    const notes = new Set(valid.map(one => renderOwner(one, COMMENT_MAX_LENGTH)));
-    const containers = new Set(valid.map(({ containerId }) => containerId));
-    await tryAll([
-      () => forgetFlows(call, [], sweepPorts(hostNft, network, notes)),
-      () => sweepIptablesPorts(hostNft, network, containers),
-    ]);
+    const notes = new Set(valid.map(one => ownerOf(one).note));
+    const chains = new Set(valid.flatMap(one => [one, soleOwner(one)]).map(one => one.containerId));
+    return sweepPorts(call.hostNft, call.network, notes, chains, lost => forgetFlows(call, [], lost));
   },
 
   status(call) {
     validatePortmapConf(call.conf);
+    const { backend } = meansOf(call.conf);
     try {
-      if (backendOf(call.conf) === 'nftables') trySkeleton(call.hostNft);
-      else for (const family of [4, 6] as const) getRestore(family);
+      trySkeleton(call.hostNft, backend === 'nftables' ? parseConditions(call.conf) : []);
+      if (backend === 'iptables') tryIptablesPorts(call.hostNft, iptablesOptionsOf(call.conf));
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, `Cannot map ports: ${(cause as Error).message}`, { cause });
     }
   },
 });
+
+function wantedOf(call: Call<PortmapConf>): Wanted {
+  const plans = plansOf(call);
+  const means = meansOf(call.conf);
+  const isAsked = ({ family }: Conditions) => plans.some(plan => plan.family === family);
+  const conditions = means.backend === 'nftables' ? parseConditions(call.conf).filter(isAsked) : [];
+  return { owner: ownerOf(attachmentOf(call)), plans, means, conditions };
+}
 
 function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   validatePortmapConf(call.conf);
@@ -108,33 +99,10 @@ function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   return planForwards(parsePortMappings(call.conf), call.prevResult, call.env.ifname);
 }
 
-function masqueradingOf({ snat, masqAll }: PortmapConf): Masquerading {
-  if (!snat) return 'none';
-  return masqAll ? 'all' : 'local';
-}
-
-/** What the request says was mapped: rules of iptables are not read for it. */
-function claimsAsked(call: Call<PortmapConf>): Claim[] {
-  try {
-    return plansOf(call).flatMap(({ family, pod, forwards }) =>
-      forwards.map((forward, number) => ({
-        ...forward,
-        family,
-        number,
-        pod: pod.ip,
-        subnet: networkOf(pod),
-      })),
-    );
-  } catch {
-    // DEL need not know.
-    return [];
-  }
-}
-
 /** A flow that lives on is an annoyance; failing for it would take the mapping away altogether. */
-function forgetFlows(call: Call, plans: readonly FamilyPlan[], gone: readonly Claim[]): void {
+function forgetFlows(call: Call, plans: readonly FamilyPlan[], lost: readonly Lost[]): void {
   try {
-    forgetStaleFlows(call, plans, gone);
+    forgetStaleFlows(call, plans, lost);
   } catch (thrown) {
     call.log.warn('stale UDP flows may live on', { reason: (thrown as Error).message });
   }

@@ -1,13 +1,7 @@
 // Which fixed objects does port mapping need in the kernel, whatever is mapped?
 import { type Cidr, netmaskOf, parseCidr } from '../../src/net/cidr.ts';
 import { ipToBytes } from '../../src/net/ip.ts';
-import {
-  addChain,
-  type BaseChain,
-  NF_IP_PRI_NAT_DST,
-  NF_IP_PRI_NAT_SRC,
-  NF_IP_PRI_RAW,
-} from '../../src/netlink/nft/chain.ts';
+import { NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC, NF_IP_PRI_RAW } from '../../src/netlink/nft/chain.ts';
 import { jump, NF_DROP } from '../../src/netlink/nft/data.ts';
 import { maskRegister } from '../../src/netlink/nft/expr/bitwise.ts';
 import { isNotEqual } from '../../src/netlink/nft/expr/cmp.ts';
@@ -16,9 +10,7 @@ import { followVerdict, isInSet, lookUp } from '../../src/netlink/nft/expr/looku
 import { loadMeta } from '../../src/netlink/nft/expr/meta.ts';
 import { dnat, masquerade } from '../../src/netlink/nft/expr/nat.ts';
 import type { Expression } from '../../src/netlink/nft/expr.ts';
-import type { Table } from '../../src/netlink/nft/message.ts';
-import { addRule, flushChain } from '../../src/netlink/nft/rule.ts';
-import { addSet, type NftSet } from '../../src/netlink/nft/set.ts';
+import type { ChainPlan, Skeleton } from '../../src/netlink/nft/skeleton.ts';
 import {
   loadAddress,
   loadDestinationPort,
@@ -29,44 +21,17 @@ import {
   matchTranslatedDestination,
   REG,
 } from '../../src/netlink/nft/statements.ts';
-import { addTable } from '../../src/netlink/nft/table.ts';
-import type { Request } from '../../src/netlink/socket.ts';
-
-/** Everything below lives in one table of our own. */
-export const TABLE: Table = { family: 'inet', name: 'catena_portmap' };
-
-/** The sets and maps of one IP version. */
-export interface FamilySets {
-  /** Protocol and host port, on every address of the host, to address and port of the pod. */
-  readonly wildcard: NftSet;
-  /** The same for ports taken on one address of the host. */
-  readonly specific: NftSet;
-  /** Address of the host to the number of ports taken on it alone: where a wildcard claim has to look. */
-  readonly hostips: NftSet;
-  /** Attachment and number to one host port of it (0.0.0.0 or :: for all addresses) with subnet and address of the pod. */
-  readonly claims: NftSet;
-  /** Address of a pod to the attachment it belongs to. */
-  readonly pods: NftSet;
-  /** Address of a pod to the chain that decides which sources are masqueraded. */
-  readonly snat: NftSet;
-  /** Subnet and address of pods: sources that need masquerading to find the way back. */
-  readonly hairpin: NftSet;
-}
-
-/** The sets and maps, by IP version. */
-export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
-
-/** Every set and map of the table. */
-export const ALL_SETS: readonly NftSet[] = [...Object.values(SETS[4]), ...Object.values(SETS[6])];
+import type { Conditions } from './conditions.ts';
+import { conditionalSets, FIXED_SETS, type ForwardSets, SETS, TABLE } from './sets.ts';
 
 /** Chain that masquerades every forwarded connection. */
 export const SNAT_ALL = 'snat_all';
 
-/** A chain of the skeleton with its rules in order. */
-export interface ChainPlan {
-  readonly name: string;
-  readonly base?: BaseChain;
-  readonly rules: readonly Expression[][];
+/** What of an attachment the skeleton depends on: chains are made when the first one needs them, and stay. */
+export interface Needs {
+  /** Addresses of pods in their subnets. */
+  readonly pods: readonly Cidr[];
+  readonly conditions: readonly Conditions[];
 }
 
 /** Name of the chain that masquerades what comes from the pod's own subnet; one per prefix length. */
@@ -74,73 +39,83 @@ export function snatChain({ ip, prefix }: Cidr): string {
   return `snat${ip.family}_${prefix}`;
 }
 
-/**
- * Everything but the chains by prefix length, then those for the pods given. Chains that are jumped to come first: a rule
- * must find its target.
- */
-export function planChains(pods: readonly Cidr[]): ChainPlan[] {
+/** Name of the chain that asks each of the conditions in use, and is not part of the skeleton in what it holds. */
+export function askingChain(family: 4 | 6): string {
+  return `conditions${family}`;
+}
+
+/** Name of the chain that forwards where conditions hold. */
+export function whenChain({ family, handle }: Pick<Conditions, 'family' | 'handle'>): string {
+  return `when${family}_${handle}`;
+}
+
+/** Everything that is there for all, and what the attachment needs besides. */
+export function planSkeleton({ pods, conditions }: Needs): Skeleton {
   const snat = new Map(pods.map(pod => [snatChain(pod), { name: snatChain(pod), rules: snatRules(pod) }]));
-  return [
-    ...snat.values(),
-    { name: SNAT_ALL, rules: [[masquerade()]] },
-    { name: 'hostports', rules: [...forwardRules(4), ...forwardRules(6)] },
-    {
-      name: 'guard',
-      base: { type: 'filter', hook: 'prerouting', priority: NF_IP_PRI_RAW },
-      rules: [guardRule()],
-    },
-    ...(['prerouting', 'output'] as const).map(hook => ({
-      name: hook,
-      base: { type: 'nat' as const, hook, priority: NF_IP_PRI_NAT_DST },
-      rules: [[...matchLocalDestination(), decide(jump('hostports'))]],
-    })),
-    {
-      name: 'postrouting',
-      base: { type: 'nat', hook: 'postrouting', priority: NF_IP_PRI_NAT_SRC },
-      rules: [snatRule(4), snatRule(6)],
-    },
-  ];
-}
-
-/** The changes that bring the skeleton about, from whatever there is of it; elements stay. */
-export function skeletonChanges(pods: readonly Cidr[]): Request[] {
-  const chains = planChains(pods);
-  return [
-    addTable(TABLE, 'catena: ports of the host mapped to pods'),
-    ...ALL_SETS.map(addSet),
-    ...chains.map(({ name, base }) => addChain(TABLE, name, base)),
-    ...chains.map(({ name }) => flushChain(TABLE, name)),
-    ...chains.flatMap(({ name, rules }) => rules.map(rule => addRule(TABLE, name, rule))),
-  ];
-}
-
-function familySets(family: 4 | 6): FamilySets {
-  const address = family === 4 ? 'ipv4_addr' : 'ipv6_addr';
-  const named = (name: string) => ({ table: TABLE, name: `${name}${family}` });
-  const target = [address, 'inet_service'] as const;
+  const forwarding = conditions.flatMap(({ family, handle }) =>
+    Object.values(conditionalSets(family, handle)),
+  );
   return {
-    wildcard: { ...named('wildcard'), key: ['inet_proto', 'inet_service'], data: target },
-    specific: { ...named('specific'), key: [address, 'inet_proto', 'inet_service'], data: target },
-    // nft has no type for a plain number; marks come closest.
-    hostips: { ...named('hostips'), key: [address], data: ['mark'] },
-    claims: {
-      ...named('claims'),
-      // The second part numbers the claims of an attachment.
-      key: ['ifname', 'inet_service'],
-      data: [address, 'inet_proto', 'inet_service', address, address],
-    },
-    pods: { ...named('pods'), key: [address], data: ['ifname'] },
-    snat: { ...named('snat'), key: [address], data: 'verdict' },
-    hairpin: { ...named('hairpin'), key: [address, address] },
+    table: TABLE,
+    comment: 'catena: ports of the host mapped to pods',
+    sets: [...FIXED_SETS, ...forwarding],
+    chains: [
+      ...snat.values(),
+      { name: SNAT_ALL, rules: [[masquerade()]] },
+      ...conditions.map(whenPlan),
+      ...([4, 6] as const).map(family => ({ name: askingChain(family) })),
+      {
+        name: 'hostports',
+        rules: ([4, 6] as const).flatMap(family => [
+          conditionalRule(family),
+          ...forwardRules(family, SETS[family]),
+        ]),
+      },
+      {
+        name: 'guard',
+        base: { type: 'filter', hook: 'prerouting', priority: NF_IP_PRI_RAW },
+        rules: [guardRule()],
+      },
+      ...(['prerouting', 'output'] as const).map(hook => ({
+        name: hook,
+        base: { type: 'nat' as const, hook, priority: NF_IP_PRI_NAT_DST },
+        rules: [[...matchLocalDestination(), decide(jump('hostports'))]],
+      })),
+      {
+        name: 'postrouting',
+        base: { type: 'nat', hook: 'postrouting', priority: NF_IP_PRI_NAT_SRC },
+        rules: [snatRule(4), snatRule(6)],
+      },
+    ],
   };
+}
+
+function whenPlan(conditions: Conditions): ChainPlan {
+  const { family, handle } = conditions;
+  return {
+    name: whenChain(conditions),
+    rules: forwardRules(family, conditionalSets(family, handle)),
+  };
+}
+
+/**
+ * Only ports with conditions go where those are asked: all others pay for one look, however many conditions there are.
+ * Same as: `meta l4proto . th dport vmap @conditional4`
+ */
+function conditionalRule(family: 4 | 6): Expression[] {
+  return [
+    ...matchFamily(family),
+    loadProtocol(REG.first),
+    loadDestinationPort(REG.quarter(1)),
+    followVerdict(SETS[family].conditional, REG.first),
+  ];
 }
 
 /**
  * Same as: `dnat ip to ip daddr . meta l4proto . th dport map @specific4` and
  * `dnat ip to meta l4proto . th dport map @wildcard4`
  */
-function forwardRules(family: 4 | 6): Expression[][] {
-  const { specific, wildcard } = SETS[family];
+function forwardRules(family: 4 | 6, { specific, wildcard }: ForwardSets): Expression[][] {
   const afterAddress = REG.quarter(quartersOf(family));
   const forward = dnat(family === 4 ? 'ip' : 'ip6', REG.first, afterAddress);
   return [

@@ -1,15 +1,21 @@
 // Do ports mapped with iptables work as those of the reference, and can either clean up after the other?
 
 import { describe, expect, test } from 'bun:test';
-import { type Container, type Lab, type Namespace, type Outside, useLabs } from '../helpers/netns.ts';
+import { type Lab, type Namespace, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import {
+  askUdp,
+  BRIDGE,
+  FAMILIES,
+  fakePod,
+  type Pod,
+  peerSeen,
+  podsOnBridge,
+  resultOf,
+  setHairpin,
+} from '../helpers/pods.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
-import { echo, startServer } from '../helpers/traffic.ts';
-
-interface Pod extends Container {
-  readonly v4: string;
-  readonly v6: string;
-}
+import { startServer } from '../helpers/traffic.ts';
 
 interface Call {
   readonly version?: string;
@@ -21,8 +27,6 @@ interface Call {
   readonly prevResult?: boolean;
 }
 
-const BRIDGE = { v4: '10.9.0.1', v6: 'fd00:9::1' };
-const FAMILIES = ['v4', 'v6'] as const;
 const PROTOCOLS = ['tcp', 'udp'] as const;
 const WEB = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
 const IPTABLES = { backend: 'iptables' };
@@ -34,7 +38,8 @@ describeRoot(
 
     describe.each(PROTOCOLS)('traffic by %s', protocol => {
       test.each(FAMILIES)('reaches the pod by IP%s from everywhere, until DEL', async family => {
-        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+        await setHairpin(lab);
         await startServer(lab, pod, { protocol, port: 80 });
         expect(await call(lab, 'ADD', pod)).toMatchObject({ exitCode: 0 });
         const host = outside.hostAddress[family];
@@ -53,7 +58,7 @@ describeRoot(
     testNeeding(
       'ADD writes what the reference writes',
       async () => {
-        const { lab, pod } = await podOnBridge(createLab);
+        const { lab, pod } = await podsOnBridge(createLab);
         const conf = { markMasqBit: 5, conditionsV4: ['!', '-s', '192.0.2.0/24'] };
         for (const more of [{}, conf, { snat: false }]) {
           const ours = await savedAfter(lab, pod, { conf: more });
@@ -65,7 +70,7 @@ describeRoot(
     );
 
     test('ADD twice is ADD once, and other mappings replace the earlier ones', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
       await call(lab, 'ADD', pod);
       const once = await save(lab);
@@ -80,7 +85,7 @@ describeRoot(
     });
 
     test('many ADDs at once on an empty host all succeed', async () => {
-      const { lab } = await podOnBridge(createLab);
+      const { lab } = await podsOnBridge(createLab);
       const pods = await Promise.all(Array.from({ length: 6 }, (_, i) => fakePod(lab, 10 + i)));
       const ports = (i: number) => [{ hostPort: 9000 + i, containerPort: 80, protocol: 'tcp' }];
       const added = await Promise.all(pods.map((pod, i) => call(lab, 'ADD', pod, { ports: ports(i) })));
@@ -96,7 +101,7 @@ describeRoot(
     test.each(['nft', 'legacy'])(
       'ADD of a port that is taken names the owner and leaves nothing (%s)',
       async mode => {
-        const { lab, pod, neighbour } = await podOnBridge(createLab);
+        const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const env = mode === 'legacy' ? { PATH: legacyPath(lab) } : {};
         const on = (hostPort: number, hostIP = '', protocol = 'tcp') => [
           ...[{ hostPort: 7000, containerPort: 7, protocol: 'tcp' }],
@@ -114,7 +119,7 @@ describeRoot(
         ] as const) {
           const refused = await call(lab, 'ADD', neighbour, { ports: [...ports], env });
           expect(refused).toMatchObject({ exitCode: 1, error: { code: 100 } });
-          expect(refused.error?.msg).toEndWith(`container "${pod.id}" of network "podnet" holds ${held}`);
+          expect(refused.error?.msg).toEndWith(`"catena:podnet/${pod.id}/eth0" holds ${held}`);
           expect(await saveLegacyOrNft(lab)).toEqual(before);
         }
         const conf = { conditionsV4: ['-s', '192.0.2.0/24'], conditionsV6: ['-s', 'fd00:3::/64'] };
@@ -136,7 +141,7 @@ describeRoot(
     );
 
     test('conditions hold for their own attachment only', async () => {
-      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'tcp', port: 80 });
       const conf = { conditionsV4: ['!', '-s', outside.address.v4] };
       const other = [{ hostPort: 8081, containerPort: 80, protocol: 'tcp' }];
@@ -151,7 +156,7 @@ describeRoot(
     });
 
     test('a chain of others marks, and ADD fails without a trace when there is none', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const conf = { backend: undefined, externalSetMarkChain: 'KUBE-MARK-MASQ' };
       const failed = await call(lab, 'ADD', pod, { conf });
       expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
@@ -181,7 +186,7 @@ describeRoot(
     });
 
     test('CHECK names the rule that is missing, shared ones too, and ADD puts it back', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', pod);
       const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
       for (const [chain, words] of [
@@ -202,7 +207,7 @@ describeRoot(
     });
 
     test('UDP flows are forgotten with ADD and with a DEL that says what was mapped', async () => {
-      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
       const ask = () => askUdp(lab, outside, outside.hostAddress.v4);
       await call(lab, 'ADD', pod);
@@ -214,7 +219,7 @@ describeRoot(
     });
 
     test('DEL takes back what was made with another backend, with nothing but a name', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', pod);
       await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
       const bare = { conf: { backend: 'nftables' }, prevResult: false };
@@ -230,7 +235,7 @@ describeRoot(
     });
 
     test('DEL starts no program and looks for little where there is nothing', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const { stderr, exitCode } = await call(lab, 'DEL', pod, {
         conf: {},
         env: { CATENA_NETLINK_TRACE: '1' },
@@ -243,7 +248,7 @@ describeRoot(
     testNeeding(
       'DEL and GC remove what the reference left, whatever is configured',
       async () => {
-        const { lab, pod, neighbour } = await podOnBridge(createLab);
+        const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
         for (const verb of ['DEL', 'GC'] as const) {
           await call(lab, 'ADD', pod, { reference: true });
@@ -266,7 +271,7 @@ describeRoot(
     testNeeding(
       'the reference removes what we left',
       async () => {
-        const { lab, pod } = await podOnBridge(createLab);
+        const { lab, pod } = await podsOnBridge(createLab);
         await call(lab, 'ADD', pod);
         expect(await call(lab, 'DEL', pod, { reference: true })).toMatchObject({ exitCode: 0 });
         expect((await save(lab)).join('\n')).not.toContain('CNI-DN-');
@@ -277,7 +282,7 @@ describeRoot(
     testNeeding(
       'DEL and GC remove rules that the old packet filter carries, and no others',
       async () => {
-        const { lab, pod, neighbour } = await podOnBridge(createLab);
+        const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const env = { PATH: legacyPath(lab) };
         const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
         for (const verb of ['DEL', 'GC'] as const) {
@@ -296,13 +301,14 @@ describeRoot(
           expect(after.match(/--dport 22 /g)?.length).toBeGreaterThan(0);
           expect(after).toContain('--dports 22 ');
         }
-        expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+        const tables = (await lab.nft(lab.host, 'list', 'tables')).map(({ table }) => table.name);
+        expect(tables).toEqual(['catena_portmap']);
       },
       requires('iptables-legacy-restore', 'iptables-legacy-save'),
     );
 
     test("DEL removes the rules of the reference's own table, of this network where it can tell", async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const twin = { ...pod, v4: '10.77.0.2', v6: 'fd00:77::2' };
       const tables = [pod, twin, neighbour].flatMap((one, i) => hostportRules(one, 8000 + i));
       await load(lab, [...HOSTPORT_TABLES, ...tables]);
@@ -316,7 +322,7 @@ describeRoot(
     });
 
     test('STATUS says when the program is missing', async () => {
-      const { lab } = await podOnBridge(createLab);
+      const { lab } = await podsOnBridge(createLab);
       const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'portmap', ...IPTABLES };
       expect(await lab.plugin('portmap', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
@@ -324,47 +330,6 @@ describeRoot(
   },
   requires('ip', 'nft', 'iptables', 'ip6tables'),
 );
-
-interface Scene {
-  readonly lab: Lab;
-  readonly outside: Outside;
-  readonly pod: Pod;
-  readonly neighbour: Pod;
-}
-
-/** Two pods on a bridge made by hand, and a namespace beyond the host. */
-async function podOnBridge(createLab: () => Promise<Lab>): Promise<Scene> {
-  const lab = await createLab();
-  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
-  const outside = await lab.outside();
-  await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
-  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v4}/24`, 'dev', 'br0');
-  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v6}/64`, 'dev', 'br0', 'nodad');
-  await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
-  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
-  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-  return { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
-}
-
-async function addPod(lab: Lab, number: number): Promise<Pod> {
-  const pod = await fakePod(lab, number);
-  const port = `pod${number}`;
-  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
-  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
-  await lab.ip(lab.host, 'link', 'set', port, 'master', 'br0', 'up');
-  await lab.ip(lab.host, 'link', 'set', port, 'type', 'bridge_slave', 'hairpin', 'on');
-  await lab.ip(pod, 'link', 'set', 'lo', 'up');
-  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
-  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
-  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v4);
-  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v6);
-  return pod;
-}
-
-async function fakePod(lab: Lab, number: number): Promise<Pod> {
-  return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
-}
 
 /** Debian's reference is of the release before 1.1.0. */
 function call(
@@ -391,7 +356,7 @@ function call(
     command,
     container: pod,
     conf: full,
-    ...(prevResult ? { prevResult: prevResultOf(pod, version) } : {}),
+    ...(prevResult ? { prevResult: resultOf(pod, version) } : {}),
     ...(reference ? { binDir: REFERENCE_BIN_DIR } : {}),
     ...(env ? { env } : {}),
   });
@@ -406,17 +371,6 @@ function gc(lab: Lab, valid: Pod[]): Promise<PluginReply> {
     'cni.dev/valid-attachments': attachments,
   };
   return lab.plugin('portmap', { command: 'GC', conf });
-}
-
-function prevResultOf(pod: Pod, version: string): object {
-  return {
-    cniVersion: version,
-    interfaces: [{ name: 'pod' }, { name: 'eth0', sandbox: pod.path }],
-    ips: [
-      { address: `${pod.v4}/24`, interface: 1 },
-      { address: `${pod.v6}/64`, interface: 1 },
-    ],
-  };
 }
 
 /** What one ADD makes on a host without rules. */
@@ -490,24 +444,4 @@ async function load(lab: Lab, commands: string[]): Promise<void> {
 
 async function runOk(lab: Lab, argv: string[]): Promise<void> {
   expect(await lab.run(lab.host, argv)).toMatchObject({ exitCode: 0 });
-}
-
-async function peerSeen(
-  lab: Lab,
-  from: Namespace,
-  protocol: 'tcp' | 'udp',
-  address: string,
-  port = 8080,
-): Promise<string | undefined> {
-  return (await echo(lab, from, { protocol, address, port, timeoutMs: 1500 }))?.peer;
-}
-
-/** Asks from one and the same port each time, so that all questions belong to one flow. */
-async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
-  const script = `
-    const socket = require('node:dgram').createSocket('udp4');
-    setTimeout(() => process.exit(1), 700);
-    socket.on('message', () => process.exit(0));
-    socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
-  return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;
 }

@@ -1,23 +1,25 @@
 // Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
 
 import { describe, expect, test } from 'bun:test';
-import {
-  type Container,
-  type Lab,
-  type Namespace,
-  type Outside,
-  type Row,
-  useLabs,
-} from '../helpers/netns.ts';
+import { type Lab, type Namespace, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
+import {
+  addPod,
+  answers,
+  askUdp,
+  BRIDGE,
+  FAMILIES,
+  fakePod,
+  type Pod,
+  peerSeen,
+  podsOnBridge,
+  resultOf,
+  setHairpin,
+  showBridged,
+} from '../helpers/pods.ts';
 import { describeRoot, requires, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
-import { echo, startServer } from '../helpers/traffic.ts';
-
-interface Pod extends Container {
-  readonly v4: string;
-  readonly v6: string;
-}
+import { startServer } from '../helpers/traffic.ts';
 
 interface Mapping {
   hostPort: number;
@@ -33,9 +35,7 @@ interface Call {
   readonly prevResult?: unknown;
 }
 
-const BRIDGE = { v4: '10.9.0.1', v6: 'fd00:9::1' };
 const PROTOCOLS = ['tcp', 'udp'] as const;
-const FAMILIES = ['v4', 'v6'] as const;
 const WEB: Mapping[] = PROTOCOLS.map(protocol => ({ hostPort: 8080, containerPort: 80, protocol }));
 
 describeRoot(
@@ -44,12 +44,12 @@ describeRoot(
     const createLab = useLabs();
 
     test.each(SPEC_VERSIONS)('[%s] ADD maps ports, CHECK confirms, DEL takes them back', async version => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const before = await lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] });
       const added = await add(lab, pod, [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }], {
         version,
       });
-      expect(added).toMatchObject({ exitCode: 0, result: prevResultOf(pod, version) });
+      expect(added).toMatchObject({ exitCode: 0, result: resultOf(pod, version) });
       const owner = `catena:podnet/${pod.id}/eth0`;
       expect(await elementsOf(lab)).toMatchObject({
         wildcard4: [[elem(owner, ['tcp', 8080]), { concat: [pod.v4, 80] }]],
@@ -72,8 +72,8 @@ describeRoot(
 
     describe.each(PROTOCOLS)('traffic by %s', protocol => {
       test.each(FAMILIES)('reaches the pod by IP%s from everywhere', async family => {
-        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
-        await lab.ip(lab.host, 'link', 'set', 'pod2', 'type', 'bridge_slave', 'hairpin', 'on');
+        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+        await setHairpin(lab);
         await startServer(lab, pod, { protocol, port: 80 });
         expect((await add(lab, pod, WEB)).exitCode).toBe(0);
         const host = outside.hostAddress[family];
@@ -88,8 +88,8 @@ describeRoot(
       });
 
       test.each(FAMILIES)('reaches the pod by IP%s where bridges bypass the packet filter', async family => {
-        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
-        await bypassBridgeFilter(lab);
+        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+        await showBridged(lab, false);
         await startServer(lab, pod, { protocol, port: 80 });
         expect((await add(lab, pod, WEB)).exitCode).toBe(0);
         for (const from of [pod, neighbour]) {
@@ -98,7 +98,7 @@ describeRoot(
       });
 
       test('leaves other ports, other addresses and unmapped families alone', async () => {
-        const { lab, pod, outside } = await podOnBridge(createLab);
+        const { lab, pod, outside } = await podsOnBridge(createLab);
         await startServer(lab, pod, { protocol, port: 80 });
         const mapping = { hostPort: 8080, containerPort: 80, protocol, hostIP: outside.hostAddress.v4 };
         expect((await add(lab, pod, [mapping])).exitCode).toBe(0);
@@ -110,7 +110,7 @@ describeRoot(
       });
 
       test('ends with DEL', async () => {
-        const { lab, pod, outside } = await podOnBridge(createLab);
+        const { lab, pod, outside } = await podsOnBridge(createLab);
         await startServer(lab, pod, { protocol, port: 80 });
         await add(lab, pod, WEB);
         expect(await answers(lab, outside, protocol, outside.hostAddress.v4)).toBe(true);
@@ -120,7 +120,7 @@ describeRoot(
     });
 
     test('ADD takes hostIP as address, as all of its family, or as localhost', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const hostIPs = ['', '0.0.0.0', '::', '127.0.0.1', '10.201.0.1', 'fd00:201::1', '::ffff:10.201.0.1'];
       const mappings = hostIPs.map((hostIP, i) => ({ hostPort: 8000 + i, containerPort: 80, hostIP }));
       expect((await add(lab, pod, mappings)).exitCode).toBe(0);
@@ -145,14 +145,14 @@ describeRoot(
     });
 
     test('ADD maps SCTP, and any letter case of a protocol', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const mapping = { hostPort: 9000, containerPort: 9, protocol: 'SCTP' };
       expect((await add(lab, pod, [mapping])).exitCode).toBe(0);
       expect(await keysOf(lab)).toMatchObject({ wildcard4: [['sctp', 9000]], wildcard6: [['sctp', 9000]] });
     });
 
     test('ADD with snat off changes no source and leaves route_localnet alone', async () => {
-      const { lab, pod, outside } = await podOnBridge(createLab);
+      const { lab, pod, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       expect((await add(lab, pod, WEB, { conf: { snat: false } })).exitCode).toBe(0);
       expect(await peerSeen(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(outside.address.v4);
@@ -162,7 +162,7 @@ describeRoot(
     });
 
     test('ADD with masqAll gives every client the address of the host', async () => {
-      const { lab, pod, outside } = await podOnBridge(createLab);
+      const { lab, pod, outside } = await podsOnBridge(createLab);
       for (const protocol of PROTOCOLS) await startServer(lab, pod, { protocol, port: 80 });
       expect((await add(lab, pod, WEB, { conf: { masqAll: true } })).exitCode).toBe(0);
       for (const family of FAMILIES) {
@@ -172,7 +172,7 @@ describeRoot(
     });
 
     test('ADD does not touch connections that were not forwarded', async () => {
-      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       await add(lab, pod, WEB, { conf: { masqAll: true } });
       expect(await peerSeen(lab, outside, 'tcp', pod.v4, 80)).toBe(outside.address.v4);
@@ -180,7 +180,7 @@ describeRoot(
     });
 
     test('ADD opens 127.0.0.1 for the host, but not the loopback of the host for pods', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, WEB);
       expect(await lab.sysctl(lab.host, 'net/ipv4/conf/br0/route_localnet')).toBe('1');
       await startServer(lab, lab.host, { protocol: 'tcp', port: 9999, address: '127.0.0.1' });
@@ -194,7 +194,7 @@ describeRoot(
     });
 
     test('ADD twice is ADD once, and other mappings replace the earlier ones', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       await add(lab, pod, WEB);
       const once = await elementsOf(lab);
       expect((await add(lab, pod, WEB)).exitCode).toBe(0);
@@ -215,7 +215,7 @@ describeRoot(
     });
 
     test('ADD and DEL count the ports that are taken on one address', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const on = (...ports: number[]) =>
         ports.map(hostPort => ({ hostPort, containerPort: 80, hostIP: '10.201.0.1' }));
       const counted = async () => (await elementsOf(lab)).hostips4;
@@ -235,10 +235,10 @@ describeRoot(
     });
 
     test('ADD without mappings makes no kernel call', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const trace = { CATENA_NETLINK_TRACE: '1' };
       const empty = await add(lab, pod, [], {}, trace);
-      expect(empty).toMatchObject({ exitCode: 0, result: prevResultOf(pod), stderr: '' });
+      expect(empty).toMatchObject({ exitCode: 0, result: resultOf(pod), stderr: '' });
       const noAddress = { cniVersion: LATEST_SPEC_VERSION, ips: [] };
       const without = await add(lab, pod, WEB, { prevResult: noAddress }, trace);
       expect(without).toMatchObject({ exitCode: 0, stderr: '' });
@@ -247,7 +247,7 @@ describeRoot(
     });
 
     test('ADD of a port that is taken names the owner and leaves nothing', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, [
         { hostPort: 8080, containerPort: 80 },
         { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' },
@@ -276,7 +276,7 @@ describeRoot(
     });
 
     test('ADD leaves a port where another network of the same container has it', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       const second = { ...neighbour, id: pod.id };
       await add(lab, pod, WEB);
@@ -295,9 +295,9 @@ describeRoot(
     });
 
     test('ADD evicts whoever had the address of the pod before', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);
-      const prevResult = prevResultOf({ ...neighbour, v4: pod.v4, v6: pod.v6 });
+      const prevResult = resultOf({ ...neighbour, v4: pod.v4, v6: pod.v6 });
       expect((await add(lab, neighbour, WEB, { prevResult })).exitCode).toBe(0);
       const owners = JSON.stringify(await elementsOf(lab)).match(/catena:[^"]*/g);
       expect([...new Set(owners)]).toEqual([`catena:podnet/${neighbour.id}/eth0`]);
@@ -306,7 +306,7 @@ describeRoot(
     });
 
     test('of many ADDs at once for one port a single one succeeds, and all others with ports of their own', async () => {
-      const { lab } = await podOnBridge(createLab);
+      const { lab } = await podsOnBridge(createLab);
       const fakes = Array.from({ length: 8 }, (_, i) => fakePod(lab, i));
       const pods = await Promise.all(fakes);
       const rivals = await Promise.all(
@@ -324,7 +324,7 @@ describeRoot(
     });
 
     test('DEL and CHECK manage hundreds of mappings', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const many = Array.from({ length: 300 }, (_, i) => ({ hostPort: 10_000 + i, containerPort: i + 1 }));
       expect((await add(lab, pod, many)).exitCode).toBe(0);
       expect((await keysOf(lab)).wildcard6).toHaveLength(300);
@@ -334,7 +334,7 @@ describeRoot(
     });
 
     test('DEL needs nothing but the name of the attachment, and may come twice or for nothing', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       expect((await del(lab, pod)).exitCode).toBe(0);
       await add(lab, pod, WEB);
       await add(lab, neighbour, [{ hostPort: 7000, containerPort: 80 }]);
@@ -351,7 +351,7 @@ describeRoot(
     });
 
     test('DEL of one network leaves the same container in another alone', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, WEB, { network: 'one' });
       await add(lab, { ...pod, v4: neighbour.v4, v6: neighbour.v6 }, [{ hostPort: 22, containerPort: 22 }], {
         network: 'two',
@@ -363,7 +363,7 @@ describeRoot(
     test.each(FAMILIES)(
       'DEL makes UDP flows over IP%s forgotten, so that the next pod gets them',
       async family => {
-        const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
         for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
         const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
         await add(lab, pod, WEB);
@@ -379,7 +379,7 @@ describeRoot(
     test.each(FAMILIES)(
       'ADD makes UDP flows over IP%s that began before the mapping forgotten',
       async family => {
-        const { lab, pod, outside } = await podOnBridge(createLab);
+        const { lab, pod, outside } = await podsOnBridge(createLab);
         await startServer(lab, pod, { protocol: 'udp', port: 80 });
         const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
         const own = await startServer(lab, lab.host, { protocol: 'udp', port: 8080 });
@@ -392,7 +392,7 @@ describeRoot(
     );
 
     test('ADD keeps UDP flows that go where they should, and those through the host to the same port elsewhere', async () => {
-      const { lab, pod, neighbour, outside } = await podOnBridge(createLab);
+      const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'udp', port: 80 });
       await startServer(lab, neighbour, { protocol: 'udp', port: 8080 });
       await add(lab, pod, WEB);
@@ -413,7 +413,7 @@ describeRoot(
     });
 
     test('CHECK names what is missing or was changed', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const mappings = [...WEB, { hostPort: 53, containerPort: 53, protocol: 'udp', hostIP: '10.201.0.1' }];
       const expectProblem = async (command: string, words: string) => {
         await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
@@ -449,7 +449,7 @@ describeRoot(
     });
 
     test('CHECK sees a port that leads elsewhere or belongs to somebody else', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       await add(lab, pod, WEB);
       const replace = async (element: string) => {
         await load(
@@ -466,7 +466,7 @@ describeRoot(
     });
 
     test('ADD after the rule set was flushed, in whole or in part, restores the skeleton', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       for (const flush of [
         'flush ruleset',
         'flush table inet catena_portmap',
@@ -480,7 +480,7 @@ describeRoot(
     });
 
     test('GC removes what is not valid, of its own network only', async () => {
-      const { lab, pod, neighbour } = await podOnBridge(createLab);
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const third = await addPod(lab, 4);
       await add(lab, pod, WEB);
       await add(lab, neighbour, [{ hostPort: 22, containerPort: 22, hostIP: BRIDGE.v4 }]);
@@ -501,7 +501,7 @@ describeRoot(
     });
 
     test('bad input is refused before anything is touched', async () => {
-      const { lab, pod } = await podOnBridge(createLab);
+      const { lab, pod } = await podsOnBridge(createLab);
       const web = { hostPort: 80, containerPort: 80 };
       const cases: [Mapping[], object, number, string][] = [
         [[{ ...web, hostPort: 0 }], {}, 7, 'hostPort'],
@@ -512,7 +512,9 @@ describeRoot(
         [[web, { ...web, containerPort: 81 }], {}, 7, '80 and 81'],
         [[web], { backend: 'iptables', markMasqBit: 32 }, 7, '32'],
         [[web], { backend: 'pf' }, 7, 'pf'],
-        [[web], { conditionsV4: ['ip', 'saddr', '10.0.0.0/8'] }, 2, 'conditionsV4'],
+        [[web], { conditionsV4: ['ip', 'saddr', '10.0.0'] }, 7, '"ip saddr" takes an IPv4 address'],
+        [[web], { conditionsV4: ['limit rate 1/second'] }, 7, '"limit rate" is not among'],
+        [[web], { backend: 'nftables', conditionsV4: ['-s', '10.0.0.0/8'] }, 2, 'words of iptables'],
         [[web], { backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
       ];
       for (const [mappings, conf, code, words] of cases) {
@@ -526,7 +528,7 @@ describeRoot(
     });
 
     test('STATUS asks the kernel and leaves nothing', async () => {
-      const { lab } = await podOnBridge(createLab);
+      const { lab } = await podsOnBridge(createLab);
       expect(await status(lab)).toMatchObject({ exitCode: 0, stdout: '' });
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
       await load(
@@ -555,71 +557,10 @@ describeRoot(
   requires('ip', 'nft'),
 );
 
-interface Scene {
-  readonly lab: Lab;
-  readonly outside: Outside;
-  readonly pod: Pod;
-  readonly neighbour: Pod;
-}
-
-/** Two pods on a bridge made by hand, and a namespace beyond the host. */
-async function podOnBridge(createLab: () => Promise<Lab>): Promise<Scene> {
-  const lab = await createLab();
-  // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
-  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
-  const outside = await lab.outside();
-  await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
-  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v4}/24`, 'dev', 'br0');
-  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v6}/64`, 'dev', 'br0', 'nodad');
-  await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
-  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
-  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-  return { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
-}
-
-async function addPod(lab: Lab, number: number): Promise<Pod> {
-  const pod = await fakePod(lab, number);
-  const port = `pod${number}`;
-  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
-  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
-  await lab.ip(lab.host, 'link', 'set', port, 'master', 'br0', 'up');
-  await lab.ip(pod, 'link', 'set', 'lo', 'up');
-  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
-  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
-  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v4);
-  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v6);
-  return pod;
-}
-
-/** A pod that has addresses in results only. */
-async function fakePod(lab: Lab, number: number): Promise<Pod> {
-  return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
-}
-
 /** Commands of nft, as one transaction. */
 async function load(lab: Lab, ...commands: string[]): Promise<void> {
   const stdin = commands.map(command => `${command}\n`).join('');
   expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0 });
-}
-
-async function bypassBridgeFilter(lab: Lab): Promise<void> {
-  for (const key of ['iptables', 'ip6tables']) {
-    // Only there when the kernel can send bridged packets through the packet filter at all.
-    await lab.run(lab.host, ['sysctl', '-w', `net.bridge.bridge-nf-call-${key}=0`]);
-  }
-}
-
-function prevResultOf(pod: Pod, version: string = LATEST_SPEC_VERSION): object {
-  const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
-  return {
-    cniVersion: version,
-    interfaces: [{ name: 'pod' }, { name: 'eth0', sandbox: pod.path }],
-    ips: [
-      { ...family[0], address: `${pod.v4}/24`, interface: 1 },
-      { ...family[1], address: `${pod.v6}/64`, interface: 1 },
-    ],
-  };
 }
 
 function confOf(
@@ -630,13 +571,13 @@ function confOf(
 }
 
 function add(lab: Lab, pod: Pod, portMappings: Mapping[], call: Call = {}, env = {}): Promise<PluginReply> {
-  const prevResult = 'prevResult' in call ? call.prevResult : prevResultOf(pod, call.version);
+  const prevResult = 'prevResult' in call ? call.prevResult : resultOf(pod, call.version);
   const conf = confOf(call, { runtimeConfig: { portMappings } });
   return lab.plugin('portmap', { command: 'ADD', container: pod, conf, prevResult, env });
 }
 
 function check(lab: Lab, pod: Pod, portMappings: Mapping[], call: Call = {}): Promise<PluginReply> {
-  const prevResult = call.prevResult ?? prevResultOf(pod, call.version);
+  const prevResult = call.prevResult ?? resultOf(pod, call.version);
   const conf = confOf(call, { runtimeConfig: { portMappings } });
   return lab.plugin('portmap', { command: 'CHECK', container: pod, conf, prevResult });
 }
@@ -679,34 +620,4 @@ function byText(a: unknown, b: unknown): number {
 
 function elem(comment: string, key: unknown): Row {
   return { elem: { val: Array.isArray(key) ? { concat: key } : key, comment } };
-}
-
-async function peerSeen(
-  lab: Lab,
-  from: Namespace,
-  protocol: 'tcp' | 'udp',
-  address: string,
-  port = 8080,
-): Promise<string | undefined> {
-  return (await echo(lab, from, { protocol, address, port }))?.peer;
-}
-
-async function answers(
-  lab: Lab,
-  from: Namespace,
-  protocol: 'tcp' | 'udp',
-  address: string,
-  port = 8080,
-): Promise<boolean> {
-  return (await echo(lab, from, { protocol, address, port, timeoutMs: 700 })) !== undefined;
-}
-
-/** Asks from one and the same port each time, so that all questions belong to one flow. */
-async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
-  const script = `
-    const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');
-    setTimeout(() => process.exit(1), 700);
-    socket.on('message', () => process.exit(0));
-    socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
-  return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;
 }

@@ -1,22 +1,19 @@
 // How do the rules of an attachment get into iptables, out of it, and are they there?
-import { mkdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { runDir } from '../../../src/cni/directories.ts';
 import { type Ip, sameIp } from '../../../src/net/ip.ts';
 import { getRestore, restoreTable } from '../../../src/netlink/iptables/restore.ts';
 import { saveTable } from '../../../src/netlink/iptables/save.ts';
+import { inTurn } from '../../../src/netlink/iptables/turn.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import type { Table } from '../../../src/netlink/nft/message.ts';
 import { hasChain, isDropping } from '../../../src/netlink/nft/policy.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { withFlock } from '../../../src/sys/flock.ts';
-import { closeNetns, openOwnNetns } from '../../../src/sys/netns.ts';
 import type { Claim } from '../elements.ts';
 import { CNI_FORWARD, ensureLines, releaseLines } from '../iptables-rules.ts';
 import type { AccessPlan } from '../plan.ts';
 import { TALLY } from '../skeleton.ts';
 
-/** Longest wait for others of ours; the programs themselves wait for everybody else. */
-const LOCK_DEADLINE_MS = 30_000;
 const FAMILIES = [4, 6] as const;
 
 /**
@@ -24,7 +21,7 @@ const FAMILIES = [4, 6] as const;
  * @throws Error with the words of the program
  */
 export function ensureIptables(plan: AccessPlan, adminChain: string): void {
-  inTurn(() => {
+  inTurn(runDir(), 'firewall', () => {
     for (const { family, wanted } of byFamily(plan, adminChain)) {
       change(family, ensureLines(saveTable(family, 'filter'), wanted));
     }
@@ -107,7 +104,7 @@ function removeFromIptables(
   pods: readonly Ip[],
   bridges: readonly string[],
 ): void {
-  inTurn(() => {
+  inTurn(runDir(), 'firewall', () => {
     for (const family of families) {
       const own = pods.filter(pod => pod.family === family);
       change(family, releaseLines(saveTable(family, 'filter'), own, bridges));
@@ -128,13 +125,4 @@ function byFamily({ pods, ingress }: AccessPlan, adminChain: string) {
 
 function change(family: 4 | 6, lines: readonly string[]): void {
   if (lines.length) restoreTable(family, 'filter', lines);
-}
-
-/** Between reading and changing, none of our own may change anything. */
-function inTurn(work: () => void): void {
-  const dir = runDir();
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
-  const own = openOwnNetns();
-  closeNetns(own);
-  withFlock(`${dir}/firewall-${own.ino}.lock`, LOCK_DEADLINE_MS, work, 0o600);
 }

@@ -1,151 +1,196 @@
 // How are the elements of an attachment put into the kernel, and who may already be there?
-import { CniError } from '../../../src/cni/errors.ts';
-import type { Cidr } from '../../../src/net/cidr.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
-import type { FieldValue } from '../../../src/netlink/nft/datatype.ts';
-import { addElements, type Element, findElement } from '../../../src/netlink/nft/element.ts';
-import { countRules } from '../../../src/netlink/nft/rule.ts';
+import { renderFields } from '../../../src/netlink/nft/datatype.ts';
+import { addElements, type Element, findElement, findElements } from '../../../src/netlink/nft/element.ts';
+import { hasSkeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
+import type { Conditions } from '../conditions.ts';
 import {
   type Claim,
   type Entry,
-  forwardPlace,
   isSameContainer,
-  type Masquerading,
+  type Means,
   type Owner,
+  ownerOfNote,
   type Place,
+  planClaims,
   planElements,
+  takenPlace,
 } from '../elements.ts';
-import { type FamilyPlan, type Forward, renderHostPort } from '../plan.ts';
-import { ALL_SETS, planChains, SETS, skeletonChanges, TABLE } from '../skeleton.ts';
-import { countHostIps, listHostIps } from './host-ips.ts';
-import { removalOf } from './release.ts';
+import type { FamilyPlan } from '../plan.ts';
+import type { ChainOwner } from '../reference-names.ts';
+import { SETS } from '../sets.ts';
+import { planSkeleton } from '../skeleton.ts';
+import { askingChanges, additions as askingRules } from './asking.ts';
+import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
+import { refuseForeign, throwTaken } from './foreign.ts';
+import { type Removal, removalOf } from './release.ts';
+import { countTaken, listHostIps } from './tallies.ts';
 
-/** Codes of our own (100 and up are free for plugins); listed in the README. */
-export const PortmapCode = {
-  /** Another container holds a host port. */
-  portTaken: 100,
-} as const;
+/** What one attachment wants. */
+export interface Wanted {
+  readonly owner: Owner;
+  readonly plans: readonly FamilyPlan[];
+  readonly means: Means;
+  /** Of those that nf_tables asks. */
+  readonly conditions: readonly Conditions[];
+}
+
+/** What went for it. */
+export interface Claimed {
+  readonly gone: readonly Claim[];
+  /** Whose chains of iptables are to go, too. */
+  readonly chains: readonly ChainOwner[];
+}
+
+/** A holder has no rules in iptables: it is gone, or its ADD has not got there yet. */
+export class SuspectError extends Error {
+  override readonly name = 'SuspectError';
+}
 
 /**
  * Puts everything into the kernel in one transaction: the elements of the plan come, and those go that an earlier ADD of
- * this attachment made, or an attachment that had the pod's address before and was never deleted.
- * @returns claims that went
- * @throws CniError 100 when another container holds a host port
+ * this attachment made, or an attachment that had the pod's address before and was never deleted. Where iptables is to
+ * forward, this tells everybody whose the ports are, and no more.
+ * @param isAlone no other ADD is between its claim and its rules of iptables
+ * @throws CniError 100 when another container holds a host port; SuspectError when that cannot be told unless alone
  */
-export function claimPorts(
-  socket: NetlinkSocket,
-  plans: readonly FamilyPlan[],
-  owner: Owner,
-  masquerading: Masquerading,
-): Claim[] {
-  const entries = plans.flatMap(plan => planElements(plan, owner, masquerading));
-  const forwards = plans.flatMap(plan => plan.forwards);
-  let gone: Claim[] = [];
-  const pods = plans.map(({ pod }) => pod);
+export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boolean): Claimed {
+  const { owner, plans, means, conditions } = wanted;
+  const entries = plans.flatMap(plan => planElements(plan, owner, means));
+  const claims = plans.flatMap(plan => planClaims(plan, means));
+  const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
+  let claimed: Claimed = { gone: [], chains: [] };
   const attempt = (isSkeletonThere: () => boolean) =>
     commitAfterReading(socket, () => {
       const outdated = [owner, ...findFormerOwners(socket, plans, owner)];
-      const shared = findShared(socket, plans, outdated, owner);
+      const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
+      if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
+      outdated.push(...ghosts);
+      refuseForeign(socket, claims, outdated);
       const removals = outdated.map(one => removalOf(socket, one));
-      gone = removals.flatMap(({ claims }) => claims);
-      const skeleton = isSkeletonThere() ? [] : skeletonChanges(pods);
+      const gone = removals.flatMap(one => one.claims);
+      const inIptables = outdated.filter((one, i) => hasIptables(one === owner ? claims : [], removals[i]));
+      claimed = { gone, chains: inIptables.flatMap(one => chainsOf(socket, one)) };
       return [
-        ...skeleton,
+        ...(isSkeletonThere() ? [] : skeletonChanges(skeleton)),
+        ...askingChanges(socket, conditions),
         ...removals.flatMap(({ changes }) => changes),
-        ...additions(entries.filter(entry => !shared.some(place => isAt(place, entry)))),
-        ...countHostIps(socket, forwards, gone),
+        ...additions([
+          ...entries.filter(entry => !shared.some(place => isAt(place, entry))),
+          ...chainEntriesOf(socket, wanted, outdated),
+        ]),
+        ...countTaken(socket, claims, gone),
       ];
     });
   try {
-    attempt(() => hasRules(socket, pods));
+    attempt(() => hasSkeleton(socket, skeleton));
   } catch (thrown) {
     // A set is missing that no rule mentions: somebody deleted it, or the skeleton is that of an older release.
     if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
     attempt(() => false);
   }
-  return gone;
+  return claimed;
 }
 
 /**
- * Asks the kernel whether it would take the skeleton, without installing it.
+ * Asks the kernel whether it would take the skeleton and the conditions, without installing them.
  * @throws NetlinkError naming what it would refuse
  */
-export function trySkeleton(socket: NetlinkSocket): void {
-  tryOut(socket, skeletonChanges([]));
+export function trySkeleton(socket: NetlinkSocket, conditions: readonly Conditions[]): void {
+  const changes = skeletonChanges(planSkeleton({ pods: [], conditions }));
+  tryOut(socket, [...changes, ...conditions.flatMap(askingRules)]);
 }
 
-/** False for the first attachment of all or of its prefix length, and after somebody flushed rules. */
-function hasRules(socket: NetlinkSocket, pods: readonly Cidr[]): boolean {
-  const counts = countRules(socket, TABLE);
-  return planChains(pods).every(({ name, rules }) => counts.get(name) === rules.length);
+/** Whether rules of iptables may be there; those that come may meet some that the reference left. */
+function hasIptables(come: readonly Claim[], removal: Removal | undefined): boolean {
+  return [...come, ...(removal?.claims ?? [])].some(({ backend }) => backend === 'iptables');
 }
 
 /** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */
 function findFormerOwners(socket: NetlinkSocket, plans: readonly FamilyPlan[], owner: Owner): Owner[] {
-  const former = new Map<string, Owner>();
-  for (const { family, pod } of plans) {
-    const { comment: note, data } = findElement(socket, SETS[family].pods, [pod.ip]) ?? {};
-    if (note === undefined || note === owner.note) continue;
-    former.set(note, { note, handle: String((data as readonly FieldValue[])[0]) });
-  }
-  return [...former.values()];
+  const notes = plans.flatMap(
+    ({ family, pod }) => findElement(socket, SETS[family].pods, [pod.ip])?.comment ?? [],
+  );
+  return [...new Set(notes)].filter(note => note !== owner.note).map(ownerOfNote);
 }
 
-/**
- * The places that another attachment of the same container has already: a runtime passes its mappings to every network
- * of a container, and the first keeps them.
- * @throws CniError 100 when another container holds a host port
- */
-function findShared(
+/** Who has what is wanted, and does not exclude it. */
+interface Holders {
+  /** Those that only seem to be there: what iptables forwarded for them is gone. */
+  readonly ghosts: readonly Owner[];
+  /**
+   * Places that another attachment of the same container has already: a runtime passes its mappings to every network of
+   * a container, and the first keeps them.
+   */
+  readonly shared: readonly Place[];
+}
+
+/** @throws CniError 100 when another container holds a host port */
+function findHolders(
   socket: NetlinkSocket,
-  plans: readonly FamilyPlan[],
+  claims: readonly Claim[],
   outdated: readonly Owner[],
   owner: Owner,
-): Place[] {
-  const isOutdated = (element: Element) => outdated.some(({ note }) => note === element.comment);
+): Holders {
+  const ghosts = new Map<string, Owner>();
   const shared: Place[] = [];
-  for (const { family, forwards } of plans) {
-    const hostIps = forwards.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
-    for (const forward of forwards) {
-      for (const rival of rivalsOf(forward, hostIps)) {
-        const place = forwardPlace(family, rival);
-        const holder = findElement(socket, place.set, place.key);
-        if (holder === undefined || isOutdated(holder)) continue;
-        if (!isSameContainer(holder.comment, owner)) throw portTaken(forward, rival, holder);
-        shared.push(place);
-      }
+  const isGone = (note: string | undefined) =>
+    note !== undefined && (ghosts.has(note) || outdated.some(one => one.note === note));
+  for (const family of [4, 6] as const) {
+    const own = claims.filter(claim => claim.family === family);
+    const hostIps = own.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
+    const rivals = own.flatMap(claim => rivalsOf(claim, hostIps).map(rival => ({ claim, rival })));
+    const places = rivals.map(({ rival }) => takenPlace(rival));
+    for (const [i, holder] of findElements(socket, places).entries()) {
+      const [pair, place] = [rivals[i], places[i]];
+      if (!holder || !pair || !place || isGone(holder.comment)) continue;
+      const ghost = pair.rival.backend === 'iptables' ? ghostOf(socket, family, holder) : undefined;
+      if (ghost) ghosts.set(ghost.note, ghost);
+      else if (isSameContainer(holder.comment, owner)) shared.push(place);
+      else refuse(pair.claim, pair.rival, holder);
     }
   }
-  return shared;
+  return { ghosts: [...ghosts.values()], shared };
 }
 
-function isAt({ set, key }: Place, { set: ownSet, element }: Entry): boolean {
-  return set === ownSet && Bun.deepEquals(key, element.key);
+function isAt({ set, key }: Place, { set: own, element }: Entry): boolean {
+  return set.name === own.name && renderFields(key) === renderFields(element.key);
 }
 
-/** The host ports that exclude each other with this one: itself, and the same on all addresses or on any of them. */
-function rivalsOf(forward: Forward, hostIps: readonly Ip[]): Forward[] {
-  const { ip, ...everywhere } = forward;
-  return ip ? [forward, everywhere] : [forward, ...hostIps.map(one => ({ ...forward, ip: one }))];
-}
-
-function portTaken(forward: Forward, rival: Forward, holder: Element): CniError {
-  return new CniError(
-    PortmapCode.portTaken,
-    `Cannot map host port ${renderHostPort(forward)}: "${holder.comment ?? 'unknown'}" holds ${renderHostPort(rival)}`,
-    { details: 'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port' },
+function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknown' }: Element): never {
+  throwTaken(
+    claim,
+    { holder: `"${comment}"`, protocol, port, ...(ip ? { ip } : {}) },
+    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port',
   );
 }
 
+/**
+ * The host ports that exclude each other with this one: itself, and the same on all addresses or on any of them, whoever
+ * forwards it.
+ */
+function rivalsOf(claim: Claim, hostIps: readonly Ip[]): Claim[] {
+  const { ip, ...everywhere } = claim;
+  const places = ip ? [claim, everywhere] : [claim, ...hostIps.map(one => ({ ...claim, ip: one }))];
+  return (['nftables', 'iptables'] as const).flatMap(backend => places.map(one => ({ ...one, backend })));
+}
+
+/** The reference may have deleted the container, or somebody all rules: what is left in our sets forwards nothing. */
+function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element): Owner | undefined {
+  const holder = ownerOfNote(comment);
+  return holder.attachment && !isChainThere(socket, family, holder.attachment) ? holder : undefined;
+}
+
 function additions(entries: readonly Entry[]): Request[] {
-  return ALL_SETS.flatMap(set =>
+  const sets = new Map(entries.map(({ set }) => [set.name, set]));
+  return [...sets.values()].flatMap(set =>
     addElements(
       set,
-      entries.filter(entry => entry.set === set).map(({ element }) => element),
+      entries.filter(entry => entry.set.name === set.name).map(({ element }) => element),
     ),
   );
 }

@@ -3,13 +3,18 @@ import { type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
 import { type Flow, listFlows, removeFlow } from '../../../src/netlink/conntrack.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import type { Claim } from '../elements.ts';
 import { type FamilyPlan, type Forward, type HostPort, PROTOCOLS } from '../plan.ts';
 
 /** rtnetlink and netfilter of the host. */
 export interface HostSockets {
   readonly host: NetlinkSocket;
   readonly hostNft: NetlinkSocket;
+}
+
+/** A host port that led to a pod. */
+export interface Lost extends HostPort {
+  readonly family: 4 | 6;
+  readonly pod: Ip;
 }
 
 /**
@@ -20,7 +25,7 @@ export interface HostSockets {
 export function forgetStaleFlows(
   sockets: HostSockets,
   plans: readonly FamilyPlan[],
-  gone: readonly Claim[],
+  gone: readonly Lost[],
 ): void {
   const isLocal = localDestinations(sockets.host);
   for (const family of [4, 6] as const) {
@@ -49,7 +54,7 @@ function isUdp({ protocol }: HostPort): boolean {
   return protocol === 'udp';
 }
 
-function allSame(claims: readonly Claim[]): boolean {
+function allSame(claims: readonly Lost[]): boolean {
   const [first] = claims;
   return first !== undefined && claims.every(({ pod }) => sameIp(pod, first.pod));
 }

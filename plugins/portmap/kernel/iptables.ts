@@ -3,41 +3,41 @@ import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { restoreMode } from '../../../src/netlink/iptables/mode.ts';
 import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
-import { restoreNat } from '../../../src/netlink/iptables/restore.ts';
+import { restoreNat, tryNat } from '../../../src/netlink/iptables/restore.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
   type IptablesOptions,
+  plainWord,
   planContainerRules,
+  planEntryRules,
   planSharedChains,
   planSharedRules,
   type SharedRule,
 } from '../iptables-rules.ts';
 import type { FamilyPlan } from '../plan.ts';
 import { type ChainOwner, dnatChain, SHARED } from '../reference-names.ts';
-import { refuseRivals } from './iptables-rivals.ts';
-import { removeIptablesPorts } from './reference.ts';
 
 /** Somebody who makes the same chains at the same moment may be first, time and again. */
 const ATTEMPTS = 10;
 
 /**
- * Puts the rules of an attachment into the table "nat", one transaction for each family; what an earlier ADD of the
- * container left goes first.
- * @throws CniError 100 when another container holds a host port; Error with the words of iptables
+ * Puts the rules of an attachment into the table "nat", one transaction for each family. Its chain must not be there.
+ * @throws Error with the words of iptables
  */
-export function ensureIptablesPorts(
+export function addIptablesPorts(
   socket: NetlinkSocket,
   plans: readonly FamilyPlan[],
   owner: ChainOwner,
   options: IptablesOptions,
 ): void {
-  refuseRivals(plans, owner, options);
-  removeIptablesPorts(socket, owner);
   for (const plan of plans) {
     const own = [
       `:${dnatChain(owner)} - [0:0]`,
       ...planContainerRules(plan, owner, options).map(rule => `-A ${rule}`),
+      ...planEntryRules(plan, owner, options).map(({ chain, words, place }) =>
+        place === 'first' ? `-I ${chain} 1 ${words}` : `-A ${chain} ${words}`,
+      ),
     ];
     for (let attempt = 1; ; attempt++) {
       const shared = missingShared(socket, plan.family, options);
@@ -49,6 +49,23 @@ export function ensureIptablesPorts(
         if (now.join() === shared.join() || attempt === ATTEMPTS) throw thrown;
       }
     }
+  }
+}
+
+/**
+ * Has iptables try all of it, for an attachment that there is not, without a change.
+ * @throws Error with the words of iptables
+ */
+export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions): void {
+  for (const family of [4, 6] as const) {
+    const marking = options.externalSetMarkChain;
+    if (marking !== undefined && !isChainThere(socket, family, marking)) {
+      throw new Error(`Cannot find the chain "${marking}" in the table "nat" of IPv${family}`);
+    }
+    const shared = missingShared(socket, family, options);
+    const conditions = options.conditions[family].map(plainWord).join(' ');
+    const trial = `-A ${SHARED.dnat} -m multiport -p tcp --destination-ports 1 ${conditions} -j RETURN`;
+    tryNat(family, [...shared, trial]);
   }
 }
 
@@ -65,6 +82,7 @@ export function checkIptablesPorts(
     const rules = [
       ...planSharedRules(options).map(({ chain, words }) => `${chain} ${words}`),
       ...planContainerRules(plan, owner, options),
+      ...planEntryRules(plan, owner, options).map(({ chain, words }) => `${chain} ${words}`),
     ];
     try {
       restoreNat(
@@ -108,6 +126,12 @@ function missingShared(socket: NetlinkSocket, family: Family, options: IptablesO
       ({ chain, words, place }) => `${place === 'first' ? `-I ${chain} 1` : `-A ${chain}`} ${words}`,
     ),
   ];
+}
+
+/** The program does not look for it when it only tries. */
+function isChainThere(socket: NetlinkSocket, family: Family, chain: string): boolean {
+  if (restoreMode(family) === 'nft') return hasChain(socket, natTable(family), chain);
+  return listLegacyNat(family).some(rule => rule.chain === chain);
 }
 
 /** Only where the program would look: the other packet filter may have the same. */

@@ -3,15 +3,23 @@ import type { Ip } from '../../../src/net/ip.ts';
 import { ipToBytes } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
-import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
+import { decodeNatRule, listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { restoreNat } from '../../../src/netlink/iptables/restore.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteChain, hasChain } from '../../../src/netlink/nft/chain.ts';
-import type { Table } from '../../../src/netlink/nft/message.ts';
 import { deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
 import { hasTable } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { type ChainOwner, containerIn, dnatChain, SHARED, snatChainOf } from '../reference-names.ts';
+import { protocolName } from '../plan.ts';
+import {
+  type ChainOwner,
+  dnatChain,
+  hostportTable,
+  ownerIn,
+  SHARED,
+  snatChainOf,
+} from '../reference-names.ts';
+import type { Lost } from './flows.ts';
 
 const FAMILIES = [4, 6] as const;
 /** Rules of the old packet filter are removed by number: somebody else's change shifts them, and we look again. */
@@ -22,68 +30,79 @@ const HOSTPORT_CHAINS = ['hostports', 'hostip_hostports', 'masquerading'];
 /**
  * Removes the chains of a container from the table "nat", whoever made them and whichever packet filter carries them.
  * Where there are none it costs two questions for each family; a program is only started for the old packet filter.
- * @returns whether there was anything
+ * @returns the host ports that were forwarded
  */
-export function removeIptablesPorts(socket: NetlinkSocket, owner: ChainOwner): boolean {
-  let found = false;
-  for (const family of FAMILIES) {
-    for (const [chain, parent] of [
-      [dnatChain(owner), SHARED.dnat],
-      [snatChainOf(owner), SHARED.snat],
-    ] as const) {
+export function removeIptablesPorts(socket: NetlinkSocket, owner: ChainOwner): Lost[] {
+  return FAMILIES.flatMap(family =>
+    (
+      [
+        [dnatChain(owner), SHARED.dnat],
+        [snatChainOf(owner), SHARED.snat],
+      ] as const
+    ).flatMap(([chain, parent]) => [
       // Both, even when the first found something: a host may have changed its packet filter.
-      const inNft = removeNftChain(socket, family, chain, parent);
-      const inLegacy = removeLegacyChain(family, chain, parent);
-      found ||= inNft || inLegacy;
-    }
-  }
-  return found;
+      ...removeNftChain(socket, family, chain, parent),
+      ...removeLegacyChain(family, chain, parent),
+    ]),
+  );
 }
 
-/** Removes the chains of a network's containers that are not among the valid ones. */
-export function sweepIptablesPorts(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
-  const stale = new Set<string>();
+/**
+ * Removes the chains of a network's containers that are not among the valid ones.
+ * @returns the host ports that were forwarded
+ */
+export function sweepIptablesPorts(
+  socket: NetlinkSocket,
+  network: string,
+  valid: ReadonlySet<string>,
+): Lost[] {
+  const stale = new Map<string, ChainOwner>();
   for (const family of FAMILIES) {
-    const entries = hasChain(socket, natTable(family), SHARED.dnat)
-      ? listNftNat(socket, family, SHARED.dnat)
-      : [];
-    for (const { chain, comment, target } of [...entries, ...listLegacyNat(family)]) {
-      const containerId = chain === SHARED.dnat ? containerIn(comment, network) : undefined;
-      if (containerId === undefined || valid.has(containerId)) continue;
+    for (const { chain, comment, target } of [
+      ...listNftNat(socket, family, SHARED.dnat),
+      ...listLegacyNat(family),
+    ]) {
+      const owner = chain === SHARED.dnat ? ownerIn(comment) : undefined;
+      if (owner?.network !== network || valid.has(owner.containerId)) continue;
       // A comment says what it likes; the name of the chain follows from network and container.
-      if (target === dnatChain({ network, containerId })) stale.add(containerId);
+      if (target === dnatChain(owner)) stale.set(target, owner);
     }
   }
-  for (const containerId of stale) removeIptablesPorts(socket, { network, containerId });
+  return [...stale.values()].flatMap(owner => removeIptablesPorts(socket, owner));
 }
 
 /**
  * Removes the rules with a container's id from the reference's table in nf_tables. They do not name the network, so
  * that the addresses have to tell where the container is in several.
  * @param pods the container's addresses on this network; none for all rules of the container
+ * @returns the host ports that were forwarded
  */
-export function removeHostportRules(socket: NetlinkSocket, containerId: string, pods: readonly Ip[]): void {
-  for (const family of FAMILIES) {
-    const table: Table = { family: family === 4 ? 'ip' : 'ip6', name: 'cni_hostport' };
-    if (!hasTable(socket, table)) continue;
+export function removeHostportRules(socket: NetlinkSocket, containerId: string, pods: readonly Ip[]): Lost[] {
+  return FAMILIES.flatMap(family => {
+    const table = hostportTable(family);
+    if (!hasTable(socket, table)) return [];
     const addresses = pods.filter(ip => ip.family === family).map(ipToBytes);
     // A container without an address of this family may have got rules of it from another network only.
-    if (pods.length && addresses.length === 0) continue;
-    commitAfterReading(socket, () =>
-      listRules(socket, table)
+    if (pods.length && addresses.length === 0) return [];
+    let rules: Rule[] = [];
+    commitAfterReading(socket, () => {
+      rules = listRules(socket, table)
         .filter(({ chain, comment }) => comment === containerId && HOSTPORT_CHAINS.includes(chain))
-        .filter(rule => addresses.length === 0 || addresses.some(address => speaksOf(rule, address)))
-        .map(({ chain, handle }) => deleteRule(table, chain, handle)),
-    );
-  }
+        .filter(rule => addresses.length === 0 || addresses.some(address => speaksOf(rule, address)));
+      return rules.map(({ chain, handle }) => deleteRule(table, chain, handle));
+    });
+    return rules.flatMap(rule => lostWith(family, decodeNatRule(family, rule)));
+  });
 }
 
 /** By handles: for that no program is needed. */
-function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, parent: string): boolean {
+function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, parent: string): Lost[] {
   const table = natTable(family);
-  if (!hasChain(socket, table, chain)) return false;
+  if (!hasChain(socket, table, chain)) return [];
+  let lost: Lost[] = [];
   commitAfterReading(socket, () => {
     if (!hasChain(socket, table, chain)) return [];
+    lost = listNftNat(socket, family, chain).flatMap(rule => lostWith(family, rule));
     const entries = listNftNat(socket, family, parent).filter(({ target }) => target === chain);
     return [
       ...entries.map(({ handle }) => deleteRule(table, parent, handle)),
@@ -91,14 +110,15 @@ function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, pa
       deleteChain(table, chain),
     ];
   });
-  return true;
+  return lost;
 }
 
 /** A chain that is still jumped to cannot be removed: if a number was wrong, nothing is changed at all. */
-function removeLegacyChain(family: Family, chain: string, parent: string): boolean {
+function removeLegacyChain(family: Family, chain: string, parent: string): Lost[] {
   for (let attempt = 1; ; attempt++) {
     const rules = listLegacyNat(family);
-    if (!rules.some(rule => rule.chain === chain)) return attempt > 1;
+    const own = rules.filter(rule => rule.chain === chain);
+    if (own.length === 0) return [];
     const entries = rules.filter(rule => rule.chain === parent);
     const numbers = entries.flatMap((rule: NatRule, i) => (rule.target === chain ? [i + 1] : []));
     try {
@@ -107,11 +127,17 @@ function removeLegacyChain(family: Family, chain: string, parent: string): boole
         [...numbers.reverse().map(number => `-D ${parent} ${number}`), `-F ${chain}`, `-X ${chain}`],
         'legacy',
       );
-      return true;
+      return own.flatMap(rule => lostWith(family, rule));
     } catch (thrown) {
       if (attempt === ATTEMPTS) throw thrown;
     }
   }
+}
+
+function lostWith(family: Family, { target, to, protocol, ports = [] }: NatRule): Lost[] {
+  const name = protocolName(protocol);
+  if (target !== 'DNAT' || to === undefined || name === undefined) return [];
+  return ports.map(port => ({ family, protocol: name, port, pod: to }));
 }
 
 /** Addresses that stand next to each other in a packet are compared as one. */

@@ -1,12 +1,28 @@
 // How does everything of an attachment leave the kernel, when only its name is known?
 import { findOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import type { FieldValue } from '../../../src/netlink/nft/datatype.ts';
-import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import { renderFields } from '../../../src/netlink/nft/datatype.ts';
+import {
+  deleteElements,
+  type Element,
+  findElement,
+  findElements,
+  listElements,
+} from '../../../src/netlink/nft/element.ts';
+import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import { type Claim, decodeClaim, type Owner, type Place, placesOf } from '../elements.ts';
-import { ALL_SETS, SETS } from '../skeleton.ts';
-import { countHostIps } from './host-ips.ts';
+import {
+  type Claim,
+  decodeClaim,
+  decodeWay,
+  type Owner,
+  ownerOfNote,
+  type Place,
+  placesOf,
+} from '../elements.ts';
+import { chainKey, soleOwner } from '../reference-names.ts';
+import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
+import { countTaken } from './tallies.ts';
 
 /** What has to be done to remove an attachment, and the host ports that it held. */
 export interface Removal {
@@ -23,73 +39,91 @@ export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Clai
   commitAfterReading(socket, () => {
     const removal = removalOf(socket, owner);
     claims = removal.claims;
-    return [...removal.changes, ...countHostIps(socket, [], claims)];
+    return [...removal.changes, ...countTaken(socket, [], claims)];
   });
   return claims;
 }
 
 /**
- * The changes that remove what is there of an attachment, but for the count of its addresses; to be called within
+ * The changes that remove what is there of an attachment, but for what is counted; to be called within
  * `commitAfterReading`.
  */
 export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
   const claims = findClaims(socket, owner);
-  const places = uniquePlaces(claims.flatMap(claim => placesOf(claim, owner)));
-  const present = places.filter(({ set, key }) => findElement(socket, set, key)?.comment === owner.note);
+  const { attachment } = owner;
+  const chains =
+    attachment && claims.some(({ backend }) => backend === 'iptables')
+      ? [attachment, soleOwner(attachment)].map(one => ({ set: CHAINS, key: [chainKey(one)] }))
+      : [];
+  const places = uniquePlaces([...claims.flatMap(claim => placesOf(claim, owner)), ...chains]);
+  const found = findElements(socket, places);
+  const present = places.filter((_, i) => found[i]?.comment === owner.note);
   return { changes: deletions(present), claims };
 }
 
 /** The claims of an attachment: they are numbered, so that each is found at constant cost. */
 export function findClaims(socket: NetlinkSocket, owner: Owner): Claim[] {
   return ([4, 6] as const).flatMap(family => {
-    const claims: Claim[] = [];
+    const elements: Element[] = [];
     for (;;) {
-      const element = findElement(socket, SETS[family].claims, [owner.handle, claims.length]);
-      if (element === undefined || element.comment !== owner.note) return claims;
-      claims.push(decodeClaim(family, element));
+      const element = findElement(socket, SETS[family].claims, [owner.handle, elements.length]);
+      if (element === undefined || element.comment !== owner.note) break;
+      elements.push(element);
     }
+    if (elements.length === 0) return [];
+    const way = decodeWay(findElement(socket, SETS[family].means, [owner.handle]));
+    return elements.map(element => decodeClaim(family, element, way));
   });
+}
+
+/** The attachments of the network that something is there of, and that are not among the valid ones. Looks at every claim. */
+export function findDead(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): Owner[] {
+  const notes = ([4, 6] as const)
+    .flatMap(family => listElements(socket, SETS[family].claims))
+    .flatMap(({ comment: note }) => (note !== undefined && isDead(note, network, valid) ? note : []));
+  return [...new Set(notes)].map(ownerOfNote);
 }
 
 /**
- * Removes what belongs to attachments of the network that are not among the valid ones. Looks at every element.
- * @returns the claims that went
+ * Removes what is left of attachments of the network that are not among the valid ones, though they have no claim. Looks
+ * at every element.
  */
-export function sweepPorts(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): Claim[] {
-  const isDead = ({ comment: note }: Element) =>
-    note !== undefined && findOwner(note)?.network === network && !valid.has(note);
-  let claims: Claim[] = [];
+export function sweepElements(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
   commitAfterReading(socket, () => {
-    const dead = ALL_SETS.flatMap(set =>
-      listElements(socket, set)
-        .filter(isDead)
-        .map(element => ({ set, element })),
+    const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
+    return deletions(
+      [...SWEPT_SETS, ...conditional].flatMap(set =>
+        listElements(socket, set)
+          .filter(({ comment: note }) => note !== undefined && isDead(note, network, valid))
+          .map(({ key }) => ({ set, key })),
+      ),
     );
-    claims = ([4, 6] as const).flatMap(family =>
-      dead.flatMap(({ set, element }) => (set === SETS[family].claims ? decodeClaim(family, element) : [])),
-    );
-    return [
-      ...deletions(dead.map(({ set, element }) => ({ set, key: element.key }))),
-      ...countHostIps(socket, [], claims),
-    ];
   });
-  return claims;
+}
+
+/** Sets whose elements belong to one attachment each. */
+const SWEPT_SETS: readonly NftSet[] = [
+  ...([4, 6] as const).flatMap(family => {
+    const { hostips: _, conditional: __, tally: ___, ...owned } = SETS[family];
+    return Object.values(owned);
+  }),
+  CHAINS,
+];
+
+function isDead(note: string, network: string, valid: ReadonlySet<string>): boolean {
+  return findOwner(note)?.network === network && !valid.has(note);
 }
 
 function deletions(places: readonly Place[]): Request[] {
-  return ALL_SETS.flatMap(set =>
+  const sets = new Map(places.map(({ set }) => [set.name, set]));
+  return [...sets.values()].flatMap(set =>
     deleteElements(
       set,
-      places.filter(place => place.set === set).map(({ key }) => key),
+      places.filter(place => place.set.name === set.name).map(({ key }) => key),
     ),
   );
 }
 
 function uniquePlaces(places: readonly Place[]): Place[] {
-  const text = ({ set, key }: Place) => `${set.name} ${key.map(fieldText).join(' ')}`;
-  return [...new Map(places.map(place => [text(place), place])).values()];
-}
-
-function fieldText(value: FieldValue): string {
-  return typeof value === 'object' ? `${value.family}:${value.value}` : String(value);
+  return [...new Map(places.map(place => [`${place.set.name} ${renderFields(place.key)}`, place])).values()];
 }

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { Cidr } from '../../net/cidr.ts';
 import { IP_BITS, ipFromBytes } from '../../net/ip.ts';
 import { readIpOption } from '../../sys/socket-option.ts';
+import { readMatch, readTarget } from './extension.ts';
 import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
 
 /** linux/netfilter_ipv4/ip_tables.h and ip6_tables.h: the same numbers for both families. */
@@ -18,12 +19,22 @@ const HOOKS = ['PREROUTING', 'INPUT', 'FORWARD', 'OUTPUT', 'POSTROUTING'];
 
 /** Where struct ipt_entry and struct ip6t_entry hold what we read; `inverse` are the flags IPT_INV_*. */
 const LAYOUT = {
-  4: { source: 0, destination: 4, sourceMask: 8, destinationMask: 12, inverse: 83, offsets: 88, entry: 112 },
+  4: {
+    source: 0,
+    destination: 4,
+    sourceMask: 8,
+    destinationMask: 12,
+    protocol: 80,
+    inverse: 83,
+    offsets: 88,
+    entry: 112,
+  },
   6: {
     source: 0,
     destination: 16,
     sourceMask: 32,
     destinationMask: 48,
+    protocol: 128,
     inverse: 132,
     offsets: 140,
     entry: 168,
@@ -34,6 +45,7 @@ const INV_DSTIP = 0x10;
 
 /** struct xt_entry_match and xt_entry_target: u16 size, char name[29], u8 revision, then data. */
 const XT_HEADER_BYTES = 32;
+const XT_REVISION_AT = 31;
 const ERROR_TARGET = 'ERROR';
 /** linux/netfilter.h: verdicts are negative and one less, XT_RETURN is that of NF_REPEAT. */
 const VERDICTS: Readonly<Record<number, string>> = { [-1]: 'DROP', [-2]: 'ACCEPT', [-5]: 'RETURN' };
@@ -86,13 +98,16 @@ export function decodeEntries(
     const target = at + view.getUint16(at + layout.offsets, true);
     const verdict = view.getInt32(target + XT_HEADER_BYTES, true);
     const name = textAt(bytes, target + 2);
+    const entry = bytes.subarray(at, end);
+    const revision = bytes[target + XT_REVISION_AT] ?? 0;
+    const facts = readTarget(family, { name, revision, info: bytes.subarray(target + XT_HEADER_BYTES, end) });
     return {
+      ...facts,
       chain,
       target: name || (VERDICTS[verdict] ?? starts.get(verdict) ?? ''),
-      ...addressesOf(family, bytes.subarray(at, end)),
-      comment: findComment(bytes.subarray(at + layout.entry, target)),
-      // linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask.
-      mark: name === 'MARK' ? view.getUint32(target + XT_HEADER_BYTES, true) : undefined,
+      protocol: view.getUint16(at + layout.protocol, true) || undefined,
+      ...addressesOf(family, entry),
+      ...matchFacts(bytes.subarray(at + layout.entry, target)),
     };
   });
 }
@@ -129,13 +144,24 @@ function addressesOf(family: Family, entry: Uint8Array): Pick<NatRule, 'source' 
   };
 }
 
-function findComment(matches: Uint8Array): string | undefined {
+function matchFacts(matches: Uint8Array): Partial<NatRule> {
   const view = new DataView(matches.buffer, matches.byteOffset, matches.byteLength);
-  for (let at = 0; at + XT_HEADER_BYTES <= matches.length; at += view.getUint16(at, true)) {
-    if (textAt(matches, at + 2) === 'comment') return textAt(matches, at + XT_HEADER_BYTES);
-    if (view.getUint16(at, true) === 0) return undefined;
+  let facts: Partial<NatRule> = {};
+  let more = false;
+  for (let at = 0; at + XT_HEADER_BYTES <= matches.length; ) {
+    const size = view.getUint16(at, true);
+    if (size < XT_HEADER_BYTES) break;
+    const info = matches.subarray(at + XT_HEADER_BYTES, at + size);
+    const known = readMatch({
+      name: textAt(matches, at + 2),
+      revision: matches[at + XT_REVISION_AT] ?? 0,
+      info,
+    });
+    facts = { ...facts, ...known };
+    more ||= known === undefined;
+    at += size;
   }
-  return undefined;
+  return more ? { ...facts, more } : facts;
 }
 
 function textAt(bytes: Uint8Array, at: number): string {

@@ -1,5 +1,6 @@
 // What does a rule of iptables' table "nat" say, whichever way the kernel keeps it?
 import { type Cidr, renderCidr, subnetOf } from '../../net/cidr.ts';
+import type { Ip } from '../../net/ip.ts';
 
 /** Family by the number of its IP version, as everywhere. */
 export type Family = 4 | 6;
@@ -20,6 +21,14 @@ export interface NatRule {
   readonly comment?: string | undefined;
   /** What target MARK sets; all of it that is set is also the mask. */
   readonly mark?: number | undefined;
+  /** IPPROTO_* */
+  readonly protocol?: number | undefined;
+  /** Destination ports, any of which packets must have. */
+  readonly ports?: readonly number[] | undefined;
+  /** Where target DNAT sends packets. */
+  readonly to?: Ip | undefined;
+  /** The rule has matches besides those that are told here. */
+  readonly more?: boolean | undefined;
 }
 
 /**

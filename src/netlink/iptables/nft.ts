@@ -4,9 +4,11 @@ import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be } from '../codec/fields.ts';
 import { listChains } from '../nft/chain.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/data.ts';
+import { META } from '../nft/expr/meta.ts';
 import type { Table } from '../nft/message.ts';
 import { listRules, type Rule } from '../nft/rule.ts';
 import type { NetlinkSocket } from '../socket.ts';
+import { type Extension, readMatch, readTarget } from './extension.ts';
 import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
@@ -17,7 +19,12 @@ const HEADER = {
   4: { source: 12, destination: 16, length: 4 },
   6: { source: 8, destination: 24, length: 16 },
 } as const;
+/** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
+const NFT_CMP_EQ = 0;
 const NFT_CMP_NEQ = 1;
+/** linux/netfilter/nf_tables.h, NFT_PAYLOAD_TRANSPORT_HEADER; TCP, UDP and SCTP have their ports in one place. */
+const TRANSPORT_HEADER = 2;
+const DESTINATION_PORT_AT = 2;
 const VERDICTS: Readonly<Record<number, string>> = {
   [NF_ACCEPT]: 'ACCEPT',
   [NF_DROP]: 'DROP',
@@ -50,36 +57,77 @@ export function listNftNat(socket: NetlinkSocket, family: Family, chain?: string
 
 /** The parts of a rule that iptables wrote, by the expressions it uses for them. */
 export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
-  const header = HEADER[family];
-  const read: Partial<Record<'source' | 'destination', AddressMatch>> = {};
-  let which: 'source' | 'destination' | undefined;
+  let read: Partial<NatRule> = { target: '', comment: rule.comment };
+  let loaded: Loaded | undefined;
   let mask: Uint8Array | undefined;
-  let target = '';
-  let mark: number | undefined;
-  let { comment } = rule;
+  let more = false;
   for (const { name, data } of rule.expressions) {
     const own = data as Readonly<Record<string, unknown>> | undefined;
-    if (name === 'payload') {
-      which =
-        own?.offset === header.source
-          ? 'source'
-          : own?.offset === header.destination
-            ? 'destination'
-            : undefined;
+    if (name === 'payload' || name === 'meta') {
+      loaded = name === 'payload' ? loadedFrom(family, own) : loadedMeta(own);
       mask = undefined;
     } else if (name === 'bitwise') mask = (own?.mask as { value?: Uint8Array } | undefined)?.value;
-    else if (name === 'cmp' && which) {
-      const value = (own?.data as { value?: Uint8Array } | undefined)?.value ?? new Uint8Array();
-      read[which] = matchOf(value, mask, header.length, own?.op === NFT_CMP_NEQ);
-    } else if (name === 'immediate') target = targetOf(own) ?? target;
-    else if (name === 'masq') target = 'MASQUERADE';
-    else if (name === 'target') {
-      const extended = decodeExtension(data);
-      target = extended?.name ?? target;
-      mark = markOf(extended);
-    } else if (name === 'match') comment ??= commentOf(data);
+    else if (name === 'cmp') {
+      const compared = loaded && compare(family, loaded, mask, own);
+      read = { ...read, ...compared };
+      more ||= compared === undefined;
+    } else if (name === 'immediate') read = { ...read, ...decided(family, own) };
+    else if (name === 'masq') read = { ...read, target: 'MASQUERADE' };
+    else if (name === 'nat') read = { ...read, target: 'DNAT' };
+    else if (name === 'target') read = { ...read, ...targetFacts(family, data) };
+    else if (name === 'match') {
+      const extension = decodeExtension(data);
+      const facts = extension && readMatch(extension);
+      more ||= facts === undefined;
+      read = { ...read, ...facts, comment: read.comment ?? facts?.comment };
+    } else more ||= name !== 'counter';
   }
-  return { chain: rule.chain, handle: rule.handle, target, comment, mark, ...read };
+  return { target: '', ...read, chain: rule.chain, handle: rule.handle, ...(more ? { more } : {}) };
+}
+
+/** What a rule has put into the register that it compares next. */
+type Loaded = 'source' | 'destination' | 'protocol' | 'port';
+
+function loadedFrom(family: Family, own: Readonly<Record<string, unknown>> | undefined): Loaded | undefined {
+  const header = HEADER[family];
+  if (own?.base === TRANSPORT_HEADER) {
+    return own.offset === DESTINATION_PORT_AT && own.length === 2 ? 'port' : undefined;
+  }
+  if (own?.offset === header.source) return 'source';
+  return own?.offset === header.destination ? 'destination' : undefined;
+}
+
+function loadedMeta(own: Readonly<Record<string, unknown>> | undefined): Loaded | undefined {
+  return own?.key === META.l4proto ? 'protocol' : undefined;
+}
+
+function compare(
+  family: Family,
+  loaded: Loaded,
+  mask: Uint8Array | undefined,
+  own: Readonly<Record<string, unknown>> | undefined,
+): Partial<NatRule> | undefined {
+  const value = (own?.data as { value?: Uint8Array } | undefined)?.value ?? new Uint8Array();
+  const not = own?.op === NFT_CMP_NEQ;
+  if (loaded === 'source' || loaded === 'destination') {
+    return { [loaded]: matchOf(value, mask, HEADER[family].length, not) };
+  }
+  if (not || own?.op !== NFT_CMP_EQ) return undefined;
+  if (loaded === 'protocol') return { protocol: value[0] };
+  return { ports: [((value[0] ?? 0) << 8) | (value[1] ?? 0)] };
+}
+
+/** A verdict, or the address for a translation that follows. */
+function decided(family: Family, own: Readonly<Record<string, unknown>> | undefined): Partial<NatRule> {
+  const target = targetOf(own);
+  if (target !== undefined) return { target };
+  const value = (own?.data as { value?: Uint8Array } | undefined)?.value;
+  return value?.length === HEADER[family].length ? { to: ipFromBytes(value) } : {};
+}
+
+function targetFacts(family: Family, data: unknown): Partial<NatRule> {
+  const extension = decodeExtension(data);
+  return extension ? readTarget(family, extension) : {};
 }
 
 /** Prefixes of whole bytes are compared as bytes, others behind a mask. */
@@ -101,20 +149,9 @@ function targetOf(data: Readonly<Record<string, unknown>> | undefined): string |
   return VERDICTS[verdict?.code ?? Number.NaN];
 }
 
-function commentOf(data: unknown): string | undefined {
-  const match = decodeExtension(data);
-  if (match?.name !== 'comment' || match.info === undefined) return undefined;
-  const end = match.info.indexOf(0);
-  return new TextDecoder().decode(end < 0 ? match.info : match.info.subarray(0, end));
-}
-
-/** linux/netfilter/xt_mark.h, struct xt_mark_tginfo2: u32 mark, u32 mask. */
-function markOf(extended: ReturnType<typeof decodeExtension>): number | undefined {
-  if (extended?.name !== 'MARK' || extended.info === undefined || extended.info.length < 8) return undefined;
-  return new DataView(extended.info.buffer, extended.info.byteOffset).getUint32(0, true);
-}
-
 /** Kinds of expressions that we never write come as bytes. */
-function decodeExtension(data: unknown): { name?: string; info?: Uint8Array } | undefined {
-  return data instanceof Uint8Array ? extension.decode(data, {}) : undefined;
+function decodeExtension(data: unknown): Extension | undefined {
+  if (!(data instanceof Uint8Array)) return undefined;
+  const { name = '', revision = 0, info = new Uint8Array() } = extension.decode(data, {});
+  return { name, revision, info };
 }

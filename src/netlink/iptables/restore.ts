@@ -40,6 +40,20 @@ export function restoreNat(family: Family, lines: readonly string[], mode: 'any'
 }
 
 /**
+ * Has the program try lines for the table "nat", without a change.
+ * @throws Error with the words of the program, when it is missing, or when it does not end
+ * Same as: `iptables-restore --test --noflush --wait`
+ */
+export function tryNat(family: Family, lines: readonly string[]): void {
+  const program = getRestore(family);
+  runProgram(
+    `try rules of the table "nat" with "${program}"`,
+    [program, '--test', '--noflush', '--wait', String(LOCK_WAIT_S)],
+    ['*nat', ...lines, 'COMMIT', ''].join('\n'),
+  );
+}
+
+/**
  * Path of the program.
  * @throws Error naming it when it is not installed
  */

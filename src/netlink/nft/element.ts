@@ -3,7 +3,7 @@ import { Errno } from '../../sys/errno.ts';
 import { attrs, listOf } from '../codec/attrs.ts';
 import { str, u32be } from '../codec/fields.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import { tolerating } from '../errors.ts';
+import { isNetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { data, type Verdict } from './data.ts';
 import { decodeFields, encodeFields, type FieldValue, renderFields } from './datatype.ts';
@@ -89,11 +89,23 @@ export function findElement(
   set: NftSet,
   key: readonly FieldValue[],
 ): Element | undefined {
-  const op = `find ${renderFields(key)} in ${renderSet(set)}`;
-  const values = { table: set.table.name, set: set.name, elements: [encodeElement(set, { key })] };
-  const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
-  const [body] = tolerating([Errno.ENOENT], () => socket.request(request)) ?? [];
+  const [body] = tolerating([Errno.ENOENT], () => socket.request(question(set, key))) ?? [];
   return body && decodeElements(set, body)[0];
+}
+
+/** Like {@link findElement} for many keys at once, in their order: the kernel is asked in one go. */
+export function findElements(
+  socket: NetlinkSocket,
+  places: readonly { readonly set: NftSet; readonly key: readonly FieldValue[] }[],
+): (Element | undefined)[] {
+  const outcomes = socket.attemptAll(places.map(({ set, key }) => question(set, key)));
+  return places.map(({ set }, i) => {
+    const outcome = outcomes[i] ?? [];
+    if (isNetlinkError(outcome, Errno.ENOENT)) return undefined;
+    if (outcome instanceof Error) throw outcome;
+    const [body] = outcome;
+    return body && decodeElements(set, body)[0];
+  });
 }
 
 /** All elements; none when there is no such set. Same as: `nft list set|map <family> <table> <name>` */
@@ -103,6 +115,12 @@ export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
   const request = nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
   const bodies = tolerating([Errno.ENOENT], () => socket.dump(request)) ?? [];
   return bodies.flatMap(body => decodeElements(set, body));
+}
+
+function question(set: NftSet, key: readonly FieldValue[]): Request {
+  const op = `find ${renderFields(key)} in ${renderSet(set)}`;
+  const values = { table: set.table.name, set: set.name, elements: [encodeElement(set, { key })] };
+  return nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
 }
 
 function encodeElement(set: NftSet, element: Element) {

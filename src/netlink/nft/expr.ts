@@ -10,9 +10,10 @@ import { lookup } from './expr/lookup.ts';
 import { meta } from './expr/meta.ts';
 import { masq, nat } from './expr/nat.ts';
 import { payload } from './expr/payload.ts';
+import { range } from './expr/range.ts';
 
 /** One file per kind under expr/; a new kind is a file there and its name here. */
-const kinds = { bitwise, cmp, ct, fib, immediate, lookup, masq, meta, nat, payload };
+const kinds = { bitwise, cmp, ct, fib, immediate, lookup, masq, meta, nat, payload, range };
 
 /** linux/netfilter/nf_tables.h, enum nft_expr_attributes */
 export const expression = attrs('expression', {

@@ -66,7 +66,8 @@ function chainProblem(plan: ChainPlan, chain: Chain | undefined, rules: readonly
   return same ? [] : [`rules of ${name} are not ours`];
 }
 
-function isRule(wanted: readonly Expression[], found: Rule | undefined): boolean {
+/** Whether a rule does what is wanted; what the kernel adds does not matter. */
+export function isRule(wanted: readonly Expression[], found: Rule | undefined): boolean {
   if (found?.expressions.length !== wanted.length) return false;
   return wanted.every((expression, i) => contains(found.expressions[i], withoutSetId(expression)));
 }

@@ -5,7 +5,7 @@ import { NFPROTO } from '../nfgenmsg.ts';
 import { maskRegister } from './expr/bitwise.ts';
 import { isEqual, isNotEqual } from './expr/cmp.ts';
 import { IPS_DST_NAT, loadCt } from './expr/ct.ts';
-import { loadDestinationType, RTN_LOCAL } from './expr/fib.ts';
+import { ADDRESS_TYPES, loadAddressType } from './expr/fib.ts';
 import { loadMeta } from './expr/meta.ts';
 import { loadNetworkHeader, loadTransportHeader } from './expr/payload.ts';
 import type { Expression } from './expr.ts';
@@ -61,7 +61,7 @@ export function loadDestinationPort(dreg: number): Expression {
 
 /** Goes on for packets to an address of this host. Same as: `fib daddr type local` */
 export function matchLocalDestination(): Expression[] {
-  return [loadDestinationType(REG.first), isEqual(REG.first, hostU32(RTN_LOCAL))];
+  return [loadAddressType(REG.first, 'daddr'), isEqual(REG.first, hostU32(ADDRESS_TYPES.local))];
 }
 
 /** Goes on for connections whose destination was translated. Same as: `ct status & dnat == dnat` */
@@ -71,6 +71,6 @@ export function matchTranslatedDestination(): Expression[] {
 }
 
 /** Registers hold numbers that are no part of a packet in the byte order of the machine. */
-function hostU32(value: number): Uint8Array {
+export function hostU32(value: number): Uint8Array {
   return new Uint8Array(new Uint32Array([value]).buffer);
 }

@@ -6,6 +6,7 @@ import { data } from '../data.ts';
 /** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
 const NFT_CMP_EQ = 0;
 const NFT_CMP_NEQ = 1;
+const ORDER = { '<': 2, '<=': 3, '>': 4, '>=': 5 } as const; // NFT_CMP_LT, _LTE, _GT, _GTE
 
 /** linux/netfilter/nf_tables.h, enum nft_cmp_attributes */
 export const cmp = attrs('cmp', {
@@ -22,4 +23,9 @@ export function isEqual(sreg: number, value: Uint8Array) {
 /** Goes on when the register does not begin with the bytes. Same as: `… != <value>` */
 export function isNotEqual(sreg: number, value: Uint8Array) {
   return { name: 'cmp', data: { sreg, op: NFT_CMP_NEQ, data: { value } } } as const;
+}
+
+/** Goes on when the register, a number in network byte order, compares so. Same as: `… < <value>` and the like */
+export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8Array) {
+  return { name: 'cmp', data: { sreg, op: ORDER[order], data: { value } } } as const;
 }

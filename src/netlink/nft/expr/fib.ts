@@ -4,10 +4,19 @@ import { u32be } from '../../codec/fields.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_fib_result and nft_fib_flags */
 const NFT_FIB_RESULT_ADDRTYPE = 3;
-const NFTA_FIB_F_DADDR = 2;
+const FLAG = { saddr: 1, daddr: 2 } as const; // NFTA_FIB_F_SADDR, NFTA_FIB_F_DADDR
 
-/** linux/rtnetlink.h: an address of this host. */
-export const RTN_LOCAL = 2;
+/** linux/rtnetlink.h, RTN_*: kinds of addresses, `local` is one of this host. */
+export const ADDRESS_TYPES = {
+  unicast: 1,
+  local: 2,
+  broadcast: 3,
+  anycast: 4,
+  multicast: 5,
+  blackhole: 6,
+  unreachable: 7,
+  prohibit: 8,
+} as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_fib_attributes */
 export const fib = attrs('fib', {
@@ -16,7 +25,7 @@ export const fib = attrs('fib', {
   dreg: [1, u32be],
 });
 
-/** Reads which kind of address the destination is (RTN_*). Same as: `fib daddr type` */
-export function loadDestinationType(dreg: number) {
-  return { name: 'fib', data: { flags: NFTA_FIB_F_DADDR, result: NFT_FIB_RESULT_ADDRTYPE, dreg } } as const;
+/** Reads which kind of address one of the packet's is (RTN_*). Same as: `fib saddr|daddr type` */
+export function loadAddressType(dreg: number, which: keyof typeof FLAG) {
+  return { name: 'fib', data: { flags: FLAG[which], result: NFT_FIB_RESULT_ADDRTYPE, dreg } } as const;
 }

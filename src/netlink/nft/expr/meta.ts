@@ -3,7 +3,16 @@ import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_meta_keys */
-export const META = { protocol: 1, mark: 3, iifname: 6, oifname: 7, nfproto: 15, l4proto: 16 } as const;
+export const META = {
+  protocol: 1,
+  mark: 3,
+  iifname: 6,
+  oifname: 7,
+  skuid: 10,
+  skgid: 11,
+  nfproto: 15,
+  l4proto: 16,
+} as const;
 
 /** linux/netfilter/nf_tables.h, enum nft_meta_attributes */
 export const meta = attrs('meta', {
@@ -12,7 +21,7 @@ export const meta = attrs('meta', {
   sreg: [3, u32be],
 });
 
-/** Reads one fact. Same as: `meta protocol|nfproto|l4proto|mark|iifname|oifname` */
+/** Reads one fact. Same as: `meta protocol|nfproto|l4proto|mark|iifname|oifname|skuid|skgid` */
 export function loadMeta(dreg: number, key: keyof typeof META) {
   return { name: 'meta', data: { key: META[key], dreg } } as const;
 }

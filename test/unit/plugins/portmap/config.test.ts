@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import {
   backendOf,
+  meansOf,
   PortmapConf,
   parsePortMappings,
   validatePortmapConf,
@@ -54,7 +55,11 @@ describe('validatePortmapConf()', () => {
     [{ conditionsV4: ['-m', 'comment', '--comment', 'two\nlines'] }, 7],
     [{ conditionsV4: ['-s', '192.0.2.1', '-j', 'ACCEPT'] }, 7],
     [{ conditionsV4: ['-s', '192.0.2.1', '--jump=ACCEPT'] }, 7],
-    [{ conditionsV6: ['ip6', 'saddr', 'fd00::/8'] }, 2],
+    [{ conditionsV6: ['ip6', 'saddr', 'fd00::/8'] }, undefined],
+    [{ conditionsV6: ['ip', 'saddr', '10.0.0.0/8'] }, 7],
+    [{ conditionsV4: ['ip saddr 10.0.0.0/8 limit rate 1/second'] }, 7],
+    [{ conditionsV4: ['', '-s'] }, undefined],
+    [{ conditionsV4: ['-s', '192.0.2.1'], conditionsV6: ['ip6', 'saddr', 'fd00::/8'] }, 7],
   ])('%j is code %p', (options, code) => {
     expect(codeOf(() => validatePortmapConf(conf(options)))).toBe(code as never);
   });
@@ -75,6 +80,31 @@ describe('backendOf()', () => {
     [{ backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 'nftables'],
   ] as const)('of %j is %s', (options, backend) => {
     expect(backendOf(conf(options))).toBe(backend);
+  });
+});
+
+describe('meansOf()', () => {
+  const handle = (options: object) => meansOf(conf(options)).conditions[4];
+
+  test('has one handle for the same conditions, however they are split', () => {
+    expect(handle({})).toBe('');
+    expect(handle({ conditionsV4: ['ip', 'saddr', '!=', '{10.0.0.0/8}'] })).toMatch(/^[0-9a-f]{15}$/);
+    expect(handle({ conditionsV4: ['ip', 'saddr', '!=', '{10.0.0.0/8}'] })).toBe(
+      handle({ conditionsV4: ['ip saddr != { 10.0.0.0/8 }'] }),
+    );
+    expect(handle({ conditionsV4: ['ip saddr 10.0.0.0/8'] })).not.toBe(
+      handle({ conditionsV4: ['ip saddr 10.0.0.0/9'] }),
+    );
+    expect(handle({ conditionsV4: ['-s', '10.0.0.0/8'] })).toMatch(/^[0-9a-f]{15}$/);
+  });
+
+  test('says who masquerades, and with what', () => {
+    expect(meansOf(conf({ masqAll: true }))).toMatchObject({ backend: 'nftables', masquerading: 'all' });
+    expect(meansOf(conf({ backend: 'iptables' }))).toMatchObject({
+      backend: 'iptables',
+      masquerading: 'local',
+    });
+    expect(meansOf(conf({ snat: false, masqAll: true })).masquerading).toBe('none');
   });
 });
 

@@ -2,15 +2,18 @@
 import { describe, expect, test } from 'bun:test';
 import {
   decodeClaim,
+  decodeWay,
   type Entry,
-  forwardPlace,
+  type Means,
   ownerOf,
+  ownerOfNote,
   type Place,
   placesOf,
   planElements,
+  takenPlace,
 } from '../../../../plugins/portmap/elements.ts';
 import type { FamilyPlan } from '../../../../plugins/portmap/plan.ts';
-import { ALL_SETS, SETS } from '../../../../plugins/portmap/skeleton.ts';
+import { conditionalSets, FIXED_SETS, SETS } from '../../../../plugins/portmap/sets.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
 import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/datatype.ts';
@@ -32,6 +35,10 @@ const plans: FamilyPlan[] = [
   },
 ];
 
+const LOCAL: Means = { backend: 'nftables', conditions: { 4: '', 6: '' }, masquerading: 'local' };
+const CONDITIONAL: Means = { ...LOCAL, conditions: { 4: 'abc', 6: '' } };
+const IPTABLES: Means = { ...LOCAL, backend: 'iptables' };
+
 describe('ownerOf()', () => {
   test('has a note for people and a handle that fits an interface name', () => {
     expect(owner.note).toBe('catena:podnet/ctr1/eth0');
@@ -44,13 +51,19 @@ describe('ownerOf()', () => {
     expect(note.length).toBeLessThan(128);
     expect(note).toStartWith('catena:podnet/');
   });
+
+  test('is found again by its note, but for what a digest hides', () => {
+    expect(ownerOfNote(owner.note)).toEqual(owner);
+    const long = ownerOf({ network: 'podnet', containerId: 'x'.repeat(200), ifname: 'eth0' });
+    expect(ownerOfNote(long.note)).toEqual({ note: long.note, handle: long.handle });
+  });
 });
 
 describe('planElements()', () => {
   const text = ({ set, element }: Entry) => `${set.name} ${renderFields(element.key)}`;
 
   test('lists everything of one IP version', () => {
-    const [v4] = plans.map(plan => planElements(plan, owner, 'local').map(text));
+    const [v4] = plans.map(plan => planElements(plan, owner, LOCAL).map(text));
     expect(v4).toEqual([
       'wildcard4 6 . 8080',
       'specific4 192.0.2.1 . 17 . 53',
@@ -68,44 +81,74 @@ describe('planElements()', () => {
     ['all', ['snat6'], 'snat_all'],
   ] as const)('masquerades %s', (masquerading, sets, chain) => {
     const [, plan] = plans;
-    const entries = plan ? planElements(plan, owner, masquerading) : [];
+    const entries = plan ? planElements(plan, owner, { ...LOCAL, masquerading }) : [];
     const own = entries.filter(({ set }) => /snat|hairpin/.test(set.name));
     expect(own.map(({ set }) => set.name)).toEqual([...sets]);
     expect(own[0]?.element.data).toEqual(chain === undefined ? undefined : { code: -4, chain });
   });
 
+  test('keeps conditions apart, and says so', () => {
+    const [v4] = plans.map(plan => planElements(plan, owner, CONDITIONAL).map(text));
+    expect(v4?.slice(0, 2)).toEqual(['wildcard4_abc 6 . 8080', 'specific4_abc 192.0.2.1 . 17 . 53']);
+    expect(v4).toContain(`means4 ${owner.handle}`);
+  });
+
+  test('has nothing forwarded that iptables forwards', () => {
+    const [v4] = plans.map(plan => planElements(plan, owner, IPTABLES).map(text));
+    expect(v4).toEqual([
+      'iptables4  . 0.0.0.0 . 6 . 8080',
+      'iptables4  . 192.0.2.1 . 17 . 53',
+      `claims4 ${owner.handle} . 0`,
+      `claims4 ${owner.handle} . 1`,
+      `means4 ${owner.handle}`,
+      'pods4 10.9.0.2',
+    ]);
+  });
+
   test('names the owner in every element', () => {
-    for (const { element } of plans.flatMap(plan => planElements(plan, owner, 'local'))) {
+    for (const { element } of plans.flatMap(plan => planElements(plan, owner, LOCAL))) {
       expect(element.comment).toBe(owner.note);
     }
   });
 
   test('uses sets of the skeleton, and values that fit them', () => {
-    for (const { set, element } of plans.flatMap(plan => planElements(plan, owner, 'local'))) {
-      expect(ALL_SETS).toContain(set);
+    for (const { set, element } of plans.flatMap(plan => planElements(plan, owner, LOCAL))) {
+      expect(FIXED_SETS).toContain(set);
       expect(decodeFields(set.key, encodeFields(set.key, element.key))).toEqual([...element.key]);
     }
   });
 });
 
 describe('placesOf()', () => {
-  test('leads from the claims to every element that names the owner', () => {
+  test.each([
+    ['nftables', LOCAL],
+    ['conditions', CONDITIONAL],
+    ['iptables', IPTABLES],
+  ])('leads from the claims to every element that names the owner: %s', (_name, means) => {
     const text = ({ set, key }: Place) => `${set.name} ${renderFields(key)}`;
     for (const plan of plans) {
-      const entries = planElements(plan, owner, 'local');
+      const entries = planElements(plan, owner, means);
+      const way = decodeWay(entries.find(({ set }) => set === SETS[plan.family].means)?.element);
+      expect(way).toEqual({ backend: means.backend, condition: means.conditions[plan.family] });
       const claims = entries
         .filter(({ set }) => set === SETS[plan.family].claims)
-        .map(({ element }) => decodeClaim(plan.family, element));
+        .map(({ element }) => decodeClaim(plan.family, element, way));
       const found = new Set(claims.flatMap(claim => placesOf(claim, owner)).map(text));
-      const wanted = entries.filter(({ element }) => element.comment === owner.note);
-      expect(found).toEqual(new Set(wanted.map(({ set, element }) => text({ set, key: element.key }))));
+      for (const { set, element } of entries) expect(found).toContain(text({ set, key: element.key }));
     }
   });
 });
 
-test('forwardPlace() tells ports of one address from those of all', () => {
-  const port = { protocol: 'tcp', port: 80 } as const;
-  expect(forwardPlace(4, port)).toEqual({ set: SETS[4].wildcard, key: [6, 80] });
+test('takenPlace() tells ports of one address from those of all', () => {
+  const port = { protocol: 'tcp', port: 80, backend: 'nftables', condition: '' } as const;
+  expect(takenPlace({ ...port, family: 4 })).toEqual({ set: SETS[4].wildcard, key: [6, 80] });
   const ip = parseIp('fd00::1');
-  expect(forwardPlace(6, { ...port, ip })).toEqual({ set: SETS[6].specific, key: [ip, 6, 80] });
+  expect(takenPlace({ ...port, family: 6, ip })).toEqual({ set: SETS[6].specific, key: [ip, 6, 80] });
+  expect(takenPlace({ ...port, family: 6, ip, condition: 'abc' }).set).toEqual(
+    conditionalSets(6, 'abc').specific,
+  );
+  expect(takenPlace({ ...port, family: 6, ip, backend: 'iptables' })).toEqual({
+    set: SETS[6].iptables,
+    key: ['', ip, 6, 80],
+  });
 });

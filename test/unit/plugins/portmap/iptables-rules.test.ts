@@ -3,6 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import {
   type IptablesOptions,
   planContainerRules,
+  planEntryRules,
   planSharedChains,
   planSharedRules,
 } from '../../../../plugins/portmap/iptables-rules.ts';
@@ -34,7 +35,9 @@ describe('planContainerRules()', () => {
       `${CHAIN} -p tcp --dport 8080 -s 10.9.0.0/24 -j CNI-HOSTPORT-SETMARK`,
       `${CHAIN} -p tcp --dport 8080 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK`,
       `${CHAIN} -p tcp --dport 8080 -j DNAT --to-destination 10.9.0.2:80`,
-      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports 8080 -j ${CHAIN}`,
+    ]);
+    expect(entriesOf(V4, options())).toEqual([
+      `last CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports 8080 -j ${CHAIN}`,
     ]);
   });
 
@@ -42,7 +45,9 @@ describe('planContainerRules()', () => {
     expect(planContainerRules(V6, OWNER, options())).toEqual([
       `${CHAIN} -p udp --dport 53 -d fd00:1::1 -s fd00::/64 -j CNI-HOSTPORT-SETMARK`,
       `${CHAIN} -p udp --dport 53 -d fd00:1::1 -j DNAT --to-destination [fd00::2]:5353`,
-      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p udp --destination-ports 53 -j ${CHAIN}`,
+    ]);
+    expect(entriesOf(V6, options())).toEqual([
+      `last CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p udp --destination-ports 53 -j ${CHAIN}`,
     ]);
   });
 
@@ -55,8 +60,10 @@ describe('planContainerRules()', () => {
     expect(sources({ snat: false })).toEqual([]);
     expect(sources({ externalSetMarkChain: 'KUBE-MARK-MASQ' })[0]).toEndWith('-j KUBE-MARK-MASQ');
   });
+});
 
-  test('groups ports by protocol, fifteen to a rule, with the conditions of the family', () => {
+describe('planEntryRules()', () => {
+  test('groups ports by protocol, fifteen to a rule, and puts those with conditions first', () => {
     const forwards = Array.from({ length: 17 }, (_, i) => ({
       protocol: i === 0 ? ('udp' as const) : ('tcp' as const),
       port: 100 + i,
@@ -66,12 +73,11 @@ describe('planContainerRules()', () => {
       4: ['!', '-s', '192.0.2.0/24', '-m', 'comment', '--comment', 'a "b"'],
       6: ['-s', '::1'],
     };
-    const rules = planContainerRules({ ...V4, forwards }, OWNER, options({ conditions }));
     const words = String.raw`! -s 192.0.2.0/24 -m comment --comment "a \"b\""`;
-    expect(rules.filter(rule => rule.startsWith('CNI-HOSTPORT-DNAT'))).toEqual([
-      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports ${ports(101, 115)} ${words} -j ${CHAIN}`,
-      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports 116 ${words} -j ${CHAIN}`,
-      `CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p udp --destination-ports 100 ${words} -j ${CHAIN}`,
+    expect(entriesOf({ ...V4, forwards }, options({ conditions }))).toEqual([
+      `first CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports ${ports(101, 115)} ${words} -j ${CHAIN}`,
+      `first CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p tcp --destination-ports 116 ${words} -j ${CHAIN}`,
+      `first CNI-HOSTPORT-DNAT ${COMMENT} -m multiport -p udp --destination-ports 100 ${words} -j ${CHAIN}`,
     ]);
   });
 });
@@ -92,4 +98,8 @@ test('planSharedRules() marks with one bit, and not where others do', () => {
 
 function ports(first: number, last: number): string {
   return Array.from({ length: last - first + 1 }, (_, i) => first + i).join(',');
+}
+
+function entriesOf(plan: FamilyPlan, own: IptablesOptions): string[] {
+  return planEntryRules(plan, OWNER, own).map(({ place, chain, words }) => `${place} ${chain} ${words}`);
 }

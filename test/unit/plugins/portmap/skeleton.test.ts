@@ -1,20 +1,31 @@
-// Is the skeleton the same for everybody but for the prefix lengths in use?
+// Is the skeleton the same for everybody but for prefix lengths and conditions in use?
 import { expect, test } from 'bun:test';
-import { ALL_SETS, planChains, skeletonChanges, snatChain } from '../../../../plugins/portmap/skeleton.ts';
+import { parseConditions } from '../../../../plugins/portmap/conditions.ts';
+import { PortmapConf } from '../../../../plugins/portmap/config.ts';
+import { FIXED_SETS, findConditionalSet } from '../../../../plugins/portmap/sets.ts';
+import { planSkeleton, snatChain, whenChain } from '../../../../plugins/portmap/skeleton.ts';
+import { decode } from '../../../../src/cni/json.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
+import { skeletonChanges } from '../../../../src/netlink/nft/skeleton.ts';
 
 const pods = ['10.9.0.2/24', '10.8.0.2/24', '10.7.0.2/16', 'fd00::2/64'].map(parseCidr);
+const conf = { cniVersion: '1.1.0', name: 'n', type: 'portmap', conditionsV4: ['ip saddr 10.0.0.0/8'] };
+const [condition] = parseConditions(decode(PortmapConf, conf, 'configuration'));
+const conditions = condition ? [condition] : [];
 
 test('snatChain() is one per prefix length', () => {
   expect(pods.map(snatChain)).toEqual(['snat4_24', 'snat4_24', 'snat4_16', 'snat6_64']);
 });
 
-test('planChains() puts chains before the rules that jump to them', () => {
-  expect(planChains(pods).map(({ name }) => name)).toEqual([
+test('planSkeleton() puts chains before the rules that jump to them', () => {
+  expect(planSkeleton({ pods, conditions }).chains.map(({ name }) => name)).toEqual([
     'snat4_24',
     'snat4_16',
     'snat6_64',
     'snat_all',
+    ...conditions.map(whenChain),
+    'conditions4',
+    'conditions6',
     'hostports',
     'guard',
     'prerouting',
@@ -23,15 +34,33 @@ test('planChains() puts chains before the rules that jump to them', () => {
   ]);
 });
 
-test('skeletonChanges() empties each chain before it fills it', () => {
-  const ops = skeletonChanges(pods).map(({ op }) => op);
-  for (const { name } of planChains(pods)) {
+test('planSkeleton() has maps for each of the conditions', () => {
+  const names = planSkeleton({ pods, conditions }).sets.map(({ name }) => name);
+  expect(names.slice(FIXED_SETS.length)).toEqual(
+    ['wildcard4', 'specific4'].map(name => `${name}_${condition?.handle}`),
+  );
+});
+
+test('skeletonChanges() empties each chain before it fills it, and leaves what others fill', () => {
+  const skeleton = planSkeleton({ pods, conditions });
+  const ops = skeletonChanges(skeleton).map(({ op }) => op);
+  for (const { name, rules } of skeleton.chains) {
     const flush = ops.findIndex(op => op.startsWith(`flush chain "${name}"`));
-    expect(flush).toBeGreaterThan(ops.findIndex(op => op.startsWith(`add chain "${name}"`)));
-    expect(flush).toBeLessThan(ops.findIndex(op => op.startsWith(`add rule to chain "${name}"`)));
+    if (rules === undefined) expect(flush).toBe(-1);
+    else {
+      expect(flush).toBeGreaterThan(ops.findIndex(op => op.startsWith(`add chain "${name}"`)));
+      expect(flush).toBeLessThan(ops.findIndex(op => op.startsWith(`add rule to chain "${name}"`)));
+    }
   }
 });
 
-test('ALL_SETS have names of their own', () => {
-  expect(new Set(ALL_SETS.map(({ name }) => name)).size).toBe(ALL_SETS.length);
+test('findConditionalSet() knows those sets by name, and no others', () => {
+  for (const set of planSkeleton({ pods, conditions }).sets.slice(FIXED_SETS.length)) {
+    expect(findConditionalSet(set.name)).toEqual(set);
+  }
+  for (const { name } of FIXED_SETS) expect(findConditionalSet(name)).toBeUndefined();
+});
+
+test('FIXED_SETS have names of their own', () => {
+  expect(new Set(FIXED_SETS.map(({ name }) => name)).size).toBe(FIXED_SETS.length);
 });

@@ -1,0 +1,107 @@
+// How does an attachment get its ports and lose them, whichever packet filter forwards them?
+import { runDir } from '../../../src/cni/directories.ts';
+import type { Ip } from '../../../src/net/ip.ts';
+import { inTurn } from '../../../src/netlink/iptables/turn.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { tryAll } from '../../../src/plugin/try-all.ts';
+import type { Owner } from '../elements.ts';
+import type { IptablesOptions } from '../iptables-rules.ts';
+import type { ChainOwner } from '../reference-names.ts';
+import { sweepConditions } from './asking.ts';
+import { chainOwnerOf, chainsOf } from './chains.ts';
+import { type Claimed, claimPorts, SuspectError, type Wanted } from './claim.ts';
+import type { Lost } from './flows.ts';
+import { addIptablesPorts } from './iptables.ts';
+import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './reference.ts';
+import { findClaims, findDead, releasePorts, sweepElements } from './release.ts';
+
+/**
+ * Claims host ports, and has them forwarded.
+ * @param onClaimed called once there is something to take back
+ * @returns host ports that lead elsewhere now, or nowhere
+ * @throws CniError 100 when somebody else holds a host port
+ */
+export function applyPorts(
+  nft: NetlinkSocket,
+  wanted: Wanted,
+  options: IptablesOptions,
+  onClaimed: () => void,
+): Lost[] {
+  const { owner, plans, means } = wanted;
+  const finish = ({ gone, chains }: Claimed): Lost[] => {
+    onClaimed();
+    return [...gone, ...chains.flatMap(chain => removeIptablesPorts(nft, chain))];
+  };
+  if (means.backend === 'nftables') return finish(claimPatiently(nft, wanted));
+  return alone(() => {
+    const lost = finish(claimPorts(nft, wanted, true));
+    if (owner.attachment) addIptablesPorts(nft, plans, chainOwnerOf(nft, owner, owner.attachment), options);
+    return lost;
+  });
+}
+
+/**
+ * Removes what there is of an attachment, whoever made it and with which packet filter.
+ * @param pods its addresses on this network, which tell which rules are meant in the reference's own table
+ * @param onLost told of host ports that lead nowhere now
+ */
+export async function removePorts(
+  nft: NetlinkSocket,
+  owner: Owner,
+  pods: readonly Ip[],
+  onLost: (lost: readonly Lost[]) => void,
+): Promise<void> {
+  let chains: readonly ChainOwner[] = [];
+  await tryAll([
+    () => {
+      chains = chainsOf(nft, owner);
+    },
+    () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain))),
+    // Rules first: what the sets know is needed to try again.
+    () => onLost(releasePorts(nft, owner)),
+    () => {
+      const { attachment } = owner;
+      if (attachment) onLost(removeHostportRules(nft, attachment.containerId, pods));
+    },
+  ]);
+}
+
+/**
+ * Removes everything of attachments of a network that are not among the valid ones.
+ * @param valid notes of attachments
+ * @param chains names of containers and interfaces by which chains are kept
+ */
+export async function sweepPorts(
+  nft: NetlinkSocket,
+  network: string,
+  valid: ReadonlySet<string>,
+  chains: ReadonlySet<string>,
+  onLost: (lost: readonly Lost[]) => void,
+): Promise<void> {
+  await tryAll([
+    ...findDead(nft, network, valid).map(owner => () => {
+      const inIptables = findClaims(nft, owner).some(({ backend }) => backend === 'iptables');
+      const own = inIptables ? chainsOf(nft, owner) : [];
+      onLost(own.flatMap(chain => removeIptablesPorts(nft, chain)));
+      onLost(releasePorts(nft, owner));
+    }),
+    () => sweepElements(nft, network, valid),
+    () => sweepConditions(nft),
+    () => onLost(sweepIptablesPorts(nft, network, chains)),
+  ]);
+}
+
+/** Who has no rules in iptables may be about to write them: then it is worth to wait. */
+function claimPatiently(nft: NetlinkSocket, wanted: Wanted): Claimed {
+  try {
+    return claimPorts(nft, wanted, false);
+  } catch (thrown) {
+    if (!(thrown instanceof SuspectError)) throw thrown;
+    return alone(() => claimPorts(nft, wanted, true));
+  }
+}
+
+/** From the claim of ports to the rules of iptables for them, one at a time. */
+function alone<T>(work: () => T): T {
+  return inTurn(runDir(), 'portmap', work);
+}

@@ -1,0 +1,50 @@
+// Which chain of iptables has the ports of an attachment?
+import type { Attachment } from '../../../src/cni/attachment.ts';
+import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
+import { natTable } from '../../../src/netlink/iptables/nft.ts';
+import { hasChain } from '../../../src/netlink/nft/chain.ts';
+import { findElement } from '../../../src/netlink/nft/element.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import type { Entry, Means, Owner } from '../elements.ts';
+import { type ChainOwner, chainKey, dnatChain, soleOwner } from '../reference-names.ts';
+import { CHAINS } from '../sets.ts';
+
+/**
+ * The element by which an attachment takes a chain: the one that the reference would use, or one of its own where another
+ * interface of the container has that.
+ */
+export function chainEntriesOf(
+  socket: NetlinkSocket,
+  { owner, means }: { readonly owner: Owner; readonly means: Means },
+  outdated: readonly Owner[],
+): Entry[] {
+  const { attachment, handle, note } = owner;
+  if (means.backend !== 'iptables' || attachment === undefined) return [];
+  const holder = findElement(socket, CHAINS, [chainKey(attachment)]);
+  const isFree = holder === undefined || outdated.some(one => one.note === holder.comment);
+  const key = [chainKey(isFree ? attachment : soleOwner(attachment))];
+  return [{ set: CHAINS, element: { key, data: [handle], comment: note } }];
+}
+
+/** What the chain of an attachment with rules of iptables is named after. */
+export function chainOwnerOf(socket: NetlinkSocket, { note }: Owner, attachment: Attachment): ChainOwner {
+  const sole = soleOwner(attachment);
+  return findElement(socket, CHAINS, [chainKey(sole)])?.comment === note ? sole : attachment;
+}
+
+/** Whose chains go with an attachment: all that are its own, and that of the container unless another interface has it. */
+export function chainsOf(socket: NetlinkSocket, { attachment, note }: Owner): ChainOwner[] {
+  if (attachment === undefined) return [];
+  const [shared, sole] = [attachment, soleOwner(attachment)];
+  const holder = findElement(socket, CHAINS, [chainKey(shared)]);
+  const isShared = holder === undefined || holder.comment === note;
+  const hasSole = findElement(socket, CHAINS, [chainKey(sole)])?.comment === note;
+  return [...(isShared ? [shared] : []), ...(hasSole ? [sole] : [])];
+}
+
+/** Whether iptables forwards anything for the attachment, in whichever packet filter. */
+export function isChainThere(socket: NetlinkSocket, family: 4 | 6, attachment: Attachment): boolean {
+  const chains = [attachment, soleOwner(attachment)].map(dnatChain);
+  if (chains.some(chain => hasChain(socket, natTable(family), chain))) return true;
+  return listLegacyNat(family).some(({ chain }) => chains.includes(chain));
+}

@@ -1,0 +1,155 @@
+// How does a match in the words of nft become expressions of a rule?
+import { maskRegister } from '../expr/bitwise.ts';
+import { isEqual, isNotEqual, isOrdered } from '../expr/cmp.ts';
+import { isOutside } from '../expr/range.ts';
+import type { Expression } from '../expr.ts';
+import { hostU32, REG } from '../statements.ts';
+import type { Operand } from './operands.ts';
+import { SUBJECTS, type Subject } from './subjects.ts';
+import { MatchError, splitWords } from './words.ts';
+
+/** Sets of values become one rule for each combination. */
+const MOST_ALTERNATIVES = 64;
+/** Words that a subject has at most. */
+const MOST_WORDS = 3;
+const OPERATORS: Readonly<Record<string, Operator>> = {
+  ...{ '==': '==', eq: '==', '=': '==', '!=': '!=', ne: '!=' },
+  ...{ '<': '<', lt: '<', '<=': '<=', le: '<=', '>': '>', gt: '>', '>=': '>=', ge: '>=' },
+};
+
+type Operator = '==' | '!=' | '<' | '<=' | '>' | '>=';
+
+/**
+ * Reads matches in a row, all of which have to hold: `ip saddr 10.0.0.0/8 iifname != { "eth0", "eth1" }`. Not all of
+ * nft's language: the subjects of {@link SUBJECTS}, compared with values, ranges and sets of them.
+ * @param family IP version of the packets that get there
+ * @returns the expressions of one rule, or of several of which any may match
+ * @throws MatchError saying what is not understood
+ */
+export function parseMatch(family: 4 | 6, text: string): Expression[][] {
+  const words = splitWords(text);
+  if (words.length === 0) throw new MatchError(text, 'it is empty');
+  let alternatives: Expression[][] = [[]];
+  while (words.length) {
+    const more = takeMatch(family, text, words);
+    alternatives = alternatives.flatMap(before => more.map(after => [...before, ...after]));
+    if (alternatives.length > MOST_ALTERNATIVES) {
+      throw new MatchError(text, `its sets have more than ${MOST_ALTERNATIVES} combinations`);
+    }
+  }
+  return alternatives;
+}
+
+/** The words of a match, each separated by one blank: what is the same reads the same. */
+export function canonicalMatch(text: string): string {
+  return splitWords(text).join(' ');
+}
+
+function takeMatch(family: 4 | 6, text: string, words: string[]): Expression[][] {
+  const [name, subject] = takeSubject(text, words);
+  if (subject.family !== undefined && subject.family !== family) {
+    throw new MatchError(text, `"${name}" is not of IPv${family}`);
+  }
+  const mask = takeMask(text, name, subject, words);
+  const [sign = ''] = words;
+  const operator = OPERATORS[sign];
+  if (operator) words.shift();
+  const values = takeValues(text, name, words);
+  if (subject.flags) {
+    if (mask || (operator && !['==', '!='].includes(operator))) {
+      throw new MatchError(text, `"${name}" cannot be compared with "${sign}"`);
+    }
+    return [flagTest(text, name, subject, operator === '!=', values)];
+  }
+  const operands = values.map(value => operandOf(text, name, subject, value));
+  if (operator === '<' || operator === '<=' || operator === '>' || operator === '>=') {
+    const [only] = operands;
+    if (!subject.ordered || operands.length !== 1 || only === undefined || only.mask || only.to) {
+      throw new MatchError(text, `"${name}" cannot be compared with "${sign} ${values.join(', ')}"`);
+    }
+    return [[...subject.load, isOrdered(REG.first, operator, only.value)]];
+  }
+  const tests = operands.map(operand => test(subject, mask, operator === '!=', operand));
+  // Of values that it must not have it must have none: these go in a row.
+  return operator === '!=' ? [tests.flat()] : tests;
+}
+
+function takeSubject(text: string, words: string[]): [string, Subject] {
+  for (let count = MOST_WORDS; count > 0; count--) {
+    const name = words.slice(0, count).join(' ');
+    const subject = Object.hasOwn(SUBJECTS, name) ? SUBJECTS[name] : undefined;
+    if (subject === undefined) continue;
+    words.splice(0, count);
+    return [name, subject];
+  }
+  const known = Object.keys(SUBJECTS).filter(name => !name.startsWith('meta ') || name === 'meta l4proto');
+  throw new MatchError(
+    text,
+    `"${words.slice(0, 2).join(' ')}" is not among what can be asked here: ${known.join(', ')}`,
+  );
+}
+
+function takeMask(text: string, name: string, subject: Subject, words: string[]): Uint8Array | undefined {
+  if (words[0] !== '&' && words[0] !== 'and') return undefined;
+  const word = words[1] ?? '';
+  const mask = subject.masked ? subject.parse(word)?.value : undefined;
+  if (mask === undefined) throw new MatchError(text, `"${name}" cannot be masked with "${word}"`);
+  words.splice(0, 2);
+  return mask;
+}
+
+/** One value, several with commas, or a set in braces. */
+function takeValues(text: string, name: string, words: string[]): string[] {
+  const braced = words[0] === '{';
+  if (braced) words.shift();
+  const values: string[] = [];
+  for (;;) {
+    const value = words.shift();
+    if (value === undefined || /^[{},&<>=!]/.test(value)) {
+      throw new MatchError(text, `"${name}" lacks a value before "${value ?? 'the end'}"`);
+    }
+    values.push(value);
+    if (words[0] === ',') words.shift();
+    else break;
+  }
+  if (braced && words.shift() !== '}') throw new MatchError(text, `the set of "${name}" has no end`);
+  return values;
+}
+
+function operandOf(text: string, name: string, subject: Subject, value: string): Operand {
+  const operand = subject.parse(value);
+  if (operand === undefined)
+    throw new MatchError(text, `"${name}" takes ${subject.values}, found "${value}"`);
+  return operand;
+}
+
+function test(subject: Subject, mask: Uint8Array | undefined, not: boolean, operand: Operand): Expression[] {
+  const { value, to } = operand;
+  const own = mask ?? operand.mask;
+  const loaded = [...subject.load, ...(own ? [maskRegister(REG.first, own)] : [])];
+  if (to === undefined) return [...loaded, not ? isNotEqual(REG.first, value) : isEqual(REG.first, value)];
+  if (not) return [...loaded, isOutside(REG.first, value, to)];
+  return [...loaded, isOrdered(REG.first, '>=', value), isOrdered(REG.first, '<=', to)];
+}
+
+/** Same as: `<subject> & (<flag> | …) != 0`, or `== 0` with `not` */
+function flagTest(
+  text: string,
+  name: string,
+  { load, flags = {}, values: known }: Subject,
+  not: boolean,
+  values: readonly string[],
+): Expression[] {
+  let bits = 0;
+  for (const value of values) {
+    const bit = Object.hasOwn(flags, value) ? flags[value] : undefined;
+    if (bit === undefined) throw new MatchError(text, `"${name}" takes ${known}, found "${value}"`);
+    bits |= bit;
+  }
+  const none = hostU32(0);
+  return [
+    ...load,
+    maskRegister(REG.first, hostU32(bits)),
+    not ? isEqual(REG.first, none) : isNotEqual(REG.first, none),
+  ];
+}

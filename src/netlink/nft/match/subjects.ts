@@ -1,0 +1,113 @@
+// What of a packet can a match ask for?
+
+import { isEqual } from '../expr/cmp.ts';
+import { loadCt } from '../expr/ct.ts';
+import { ADDRESS_TYPES, loadAddressType } from '../expr/fib.ts';
+import { loadMeta, type META } from '../expr/meta.ts';
+import { loadTransportHeader } from '../expr/payload.ts';
+import type { Expression } from '../expr.ts';
+import { loadAddress, REG } from '../statements.ts';
+import { findAddress, findIfname, findNamed, findPort, findU32, type Operand } from './operands.ts';
+
+/** Something that a match compares. */
+export interface Subject {
+  /** Reads it into the first register. */
+  readonly load: readonly Expression[];
+  readonly parse: (word: string) => Operand | undefined;
+  /** What its values are, for messages: `an IPv4 address`. */
+  readonly values: string;
+  /** Absent for both. */
+  readonly family?: 4 | 6;
+  /** Whether values have an order, in the byte order of the network. */
+  readonly ordered?: boolean;
+  /** Bits that may be masked before they are compared, as of marks. */
+  readonly masked?: boolean;
+  /** Bits of which any may be set, by their names. */
+  readonly flags?: Readonly<Record<string, number>>;
+}
+
+/** netinet/in.h, IPPROTO_* */
+const PROTOCOLS = {
+  icmp: 1,
+  tcp: 6,
+  udp: 17,
+  dccp: 33,
+  'ipv6-icmp': 58,
+  icmpv6: 58,
+  sctp: 132,
+  udplite: 136,
+};
+/** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_info as bits: NF_CT_STATE_BIT */
+const STATES = { invalid: 1, established: 2, related: 4, new: 8, untracked: 64 };
+
+/** Subjects by the words that nft has for them. */
+export const SUBJECTS: Readonly<Record<string, Subject>> = {
+  ...addresses(4),
+  ...addresses(6),
+  ...Object.fromEntries(['th', 'tcp', 'udp', 'sctp'].flatMap(ports)),
+  ...metas('iifname', { parse: findIfname, values: 'the name of an interface' }),
+  ...metas('oifname', { parse: findIfname, values: 'the name of an interface' }),
+  ...metas('mark', { parse: findU32, values: 'a number', masked: true }),
+  ...metas('skuid', { parse: findU32, values: 'a number' }),
+  ...metas('skgid', { parse: findU32, values: 'a number' }),
+  ...metas('l4proto', { parse: findNamed(PROTOCOLS, 1), values: 'a protocol' }),
+  'ip protocol': {
+    load: [loadMeta(REG.first, 'l4proto')],
+    parse: findNamed(PROTOCOLS, 1),
+    values: 'a protocol',
+    family: 4,
+  },
+  'ct mark': { load: [loadCt(REG.first, 'mark')], parse: findU32, values: 'a number', masked: true },
+  'ct state': {
+    load: [loadCt(REG.first, 'state')],
+    parse: findNamed(STATES, 4),
+    values: `one of ${Object.keys(STATES).join(', ')}`,
+    flags: STATES,
+  },
+  'fib saddr type': addressType('saddr'),
+  'fib daddr type': addressType('daddr'),
+};
+
+function addresses(family: 4 | 6): Record<string, Subject> {
+  const keyword = family === 4 ? 'ip' : 'ip6';
+  return Object.fromEntries(
+    (['saddr', 'daddr'] as const).map(which => [
+      `${keyword} ${which}`,
+      {
+        load: [loadAddress(family, which, REG.first)],
+        parse: (word: string) => findAddress(family, word),
+        values: `an IPv${family} address`,
+        family,
+        ordered: true,
+      },
+    ]),
+  );
+}
+
+function ports(keyword: string): [string, Subject][] {
+  const protocol = PROTOCOLS[keyword as keyof typeof PROTOCOLS];
+  const own = protocol ? [loadMeta(REG.first, 'l4proto'), isEqual(REG.first, Uint8Array.of(protocol))] : [];
+  return (['sport', 'dport'] as const).map((which, i) => [
+    `${keyword} ${which}`,
+    {
+      load: [...own, loadTransportHeader(REG.first, i * 2, 2)],
+      parse: findPort,
+      values: 'a port as a number',
+      ordered: true,
+    },
+  ]);
+}
+
+/** nft takes these with and without `meta` in front. */
+function metas(key: keyof typeof META, own: Omit<Subject, 'load'>): Record<string, Subject> {
+  const subject = { ...own, load: [loadMeta(REG.first, key)] };
+  return { [key]: subject, [`meta ${key}`]: subject };
+}
+
+function addressType(which: 'saddr' | 'daddr'): Subject {
+  return {
+    load: [loadAddressType(REG.first, which)],
+    parse: findNamed(ADDRESS_TYPES, 4),
+    values: `one of ${Object.keys(ADDRESS_TYPES).join(', ')}`,
+  };
+}

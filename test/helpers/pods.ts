@@ -1,0 +1,117 @@
+// On what are links that come after a main link tried: two pods on a bridge made by hand, and somebody outside?
+
+import type { Container, Lab, Namespace, Outside } from './netns.ts';
+import { LATEST_SPEC_VERSION } from './spec-versions.ts';
+import { echo } from './traffic.ts';
+
+/** A container with an address of each family. */
+export interface Pod extends Container {
+  readonly v4: string;
+  readonly v6: string;
+}
+
+/** Two pods on a bridge, and a namespace beyond the host. */
+export interface Scene {
+  readonly lab: Lab;
+  readonly outside: Outside;
+  readonly pod: Pod;
+  readonly neighbour: Pod;
+}
+
+/** Addresses of the bridge. */
+export const BRIDGE = { v4: '10.9.0.1', v6: 'fd00:9::1' } as const;
+
+export const FAMILIES = ['v4', 'v6'] as const;
+
+/** Makes the bridge `br0` with both pods; the host forwards. */
+export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene> {
+  const lab = await createLab();
+  // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
+  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
+  const outside = await lab.outside();
+  await lab.ip(lab.host, 'link', 'add', 'br0', 'type', 'bridge');
+  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v4}/24`, 'dev', 'br0');
+  await lab.ip(lab.host, 'addr', 'add', `${BRIDGE.v6}/64`, 'dev', 'br0', 'nodad');
+  await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
+  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+  return { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
+}
+
+/** Puts another pod on the bridge, behind the port `pod<number>`. */
+export async function addPod(lab: Lab, number: number): Promise<Pod> {
+  const pod = await fakePod(lab, number);
+  const port = `pod${number}`;
+  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
+  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
+  await lab.ip(lab.host, 'link', 'set', port, 'master', 'br0', 'up');
+  await lab.ip(pod, 'link', 'set', 'lo', 'up');
+  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
+  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
+  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
+  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v4);
+  await lab.ip(pod, 'route', 'add', 'default', 'via', BRIDGE.v6);
+  return pod;
+}
+
+/** Lets packets go back to the pod that they come from, as it takes where bridged packets pass the packet filter. */
+export async function setHairpin(lab: Lab, number = 2): Promise<void> {
+  await lab.ip(lab.host, 'link', 'set', `pod${number}`, 'type', 'bridge_slave', 'hairpin', 'on');
+}
+
+/** A pod that has addresses in results only. */
+export async function fakePod(lab: Lab, number: number): Promise<Pod> {
+  return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
+}
+
+/** What the main link would have answered. */
+export function resultOf(pod: Pod, version: string = LATEST_SPEC_VERSION, ifname = 'eth0'): object {
+  const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
+  return {
+    cniVersion: version,
+    interfaces: [{ name: 'pod' }, { name: ifname, sandbox: pod.path }],
+    ips: [
+      { ...family[0], address: `${pod.v4}/24`, interface: 1 },
+      { ...family[1], address: `${pod.v6}/64`, interface: 1 },
+    ],
+  };
+}
+
+/** Whether the packet filter of the host sees packets within the bridge; nothing where the kernel cannot show them. */
+export async function showBridged(lab: Lab, shown: boolean): Promise<void> {
+  for (const key of ['iptables', 'ip6tables']) {
+    await lab.run(lab.host, ['sysctl', '-w', `net.bridge.bridge-nf-call-${key}=${shown ? 1 : 0}`]);
+  }
+}
+
+/** The address that the server sees; undefined when nobody answers. */
+export async function peerSeen(
+  lab: Lab,
+  from: Namespace,
+  protocol: 'tcp' | 'udp',
+  address: string,
+  port = 8080,
+): Promise<string | undefined> {
+  return (await echo(lab, from, { protocol, address, port }))?.peer;
+}
+
+/** Like {@link peerSeen}, for when nobody is expected to answer: waits less. */
+export async function answers(
+  lab: Lab,
+  from: Namespace,
+  protocol: 'tcp' | 'udp',
+  address: string,
+  port = 8080,
+): Promise<boolean> {
+  return (await echo(lab, from, { protocol, address, port, timeoutMs: 700 })) !== undefined;
+}
+
+/** Asks from one and the same port each time, so that all questions belong to one flow. */
+export async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
+  const script = `
+    const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');
+    setTimeout(() => process.exit(1), 700);
+    socket.on('message', () => process.exit(0));
+    socket.bind(40000, () => socket.send('hello', 8080, '${address}'));`;
+  return (await lab.run(from, [process.execPath, '-e', script])).exitCode === 0;
+}
