@@ -64,7 +64,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   systemNamespaces: z._default(z.array(z.string()), ['kube-system']),
   /** Namespace of definitions that the configuration names. */
   definitionNamespace: z.optional(z.string()),
-  /** Directory of what survives a reboot: the records in `delegates`; else CATENA_STATE_DIR, else `/var/lib/catena`. */
+  /** Directory of what survives a reboot: the journals in `pods` and `delegates`; else CATENA_STATE_DIR, else `/var/lib/catena`. */
   stateDir: z.optional(z.string()),
   /** Directory of what need not; else CATENA_RUN_DIR, else `/run/catena`. Delegates get both in their environment. */
   runDir: z.optional(z.string()),
@@ -159,20 +159,23 @@ export function binDirsOf({ binDir }: CatenaConf): readonly string[] {
 
 /** Where the runner keeps what it knows, and what delegates find in their environment about it. */
 export interface RunnerPlaces {
-  readonly recordDir: string;
+  /** Directory of the journal of pods, and of the delegates'. */
+  readonly podsDir: string;
+  readonly stateDir: string;
   readonly cacheDir: string;
   readonly callerCacheDir: string;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Where everything is. The result cache is not the caller's own: its record of us may have the name of a delegate's. */
+/** Where everything is. */
 export function placesOf(conf: CatenaConf, env: RunnerPlaces['env'] = process.env): RunnerPlaces {
   const directories = {
     CATENA_RUN_DIR: conf.runDir || runDir(env),
     CATENA_STATE_DIR: conf.stateDir || stateDir(env),
   };
   return {
-    recordDir: `${directories.CATENA_STATE_DIR}/delegates`,
+    podsDir: `${directories.CATENA_STATE_DIR}/pods`,
+    stateDir: `${directories.CATENA_STATE_DIR}/delegates`,
     cacheDir: conf.cniCacheDir || conf.cniDir || `${cniCacheDir(env)}/${RUNNER}`,
     callerCacheDir: cniCacheDir(env),
     env: { ...env, ...directories },

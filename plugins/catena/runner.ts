@@ -38,7 +38,7 @@ export async function prepareRunner<T>(
   const { conf, problems } = confOf(call);
   const log = logOf(call, conf);
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
-  const { cacheDir, callerCacheDir, recordDir, env: delegateEnv } = placesOf(conf);
+  const { cacheDir, stateDir, callerCacheDir, podsDir, env: delegateEnv } = placesOf(conf);
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
@@ -53,6 +53,8 @@ export async function prepareRunner<T>(
       runtime: {
         pluginDirs: [...binDirsOf(conf), ...parsePluginDirs(env.path)],
         cacheDir,
+        stateDir,
+        owner: `${RUNNER} ${network}`,
         env: delegateEnv,
         signal: interrupt.signal,
         ...runThrough(workers, startForeign),
@@ -62,7 +64,7 @@ export async function prepareRunner<T>(
         },
         onWarning: warning => log.warn(warning.message),
       },
-      recordDir,
+      podsDir,
       callerCacheDir,
       routes: containerRoutes(() => call.container),
       warn: (message, fields) => log.warn(message, fields),

@@ -1,17 +1,18 @@
 // How does a pod get all of its networks, or none?
+import type { AddRecord } from '../chain/add-record.ts';
 import { readAttachment, writeAttachment } from '../chain/result-cache.ts';
-import { addNetwork } from '../chain/run.ts';
+import { addNetwork, deleteNetwork } from '../chain/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
-import { deletePod, deleteRecorded } from './delete.ts';
+import { clearTheWay } from './earlier.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
-import { netnsIdOf, type PodKey, type PodRecord, readRecord, toRecord, writeRecord } from './record.ts';
+import { beginPod } from './record.ts';
 import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
 
@@ -28,38 +29,8 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const networks = await planNetworks(options, pod, listWanted(options, pod, annotations));
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
-  await clearEarlier(runner, key);
-  const { pluginDirs, cacheDir } = runner.runtime;
-  const record = toRecord(key, networks, { pluginDirs: [...pluginDirs], cacheDir });
-  writeRecord(runner.recordDir, record);
-  return attachAll(runner, pod, networks, defaults, record);
-}
-
-/**
- * An ADD on record of a namespace that is gone was not followed by a DEL, as after a reboot: that is made up for.
- * @throws CniError 7 when the interface is attached in this very namespace
- */
-async function clearEarlier(runner: Runner, key: PodKey & { netns: string }): Promise<void> {
-  const earlier = findEarlier(runner, key);
-  if (earlier === undefined) return;
-  if (earlier !== 'damaged' && earlier.netnsId === netnsIdOf(key.netns)) {
-    throw new CniError(
-      ErrorCode.invalidConfig,
-      `Cannot attach "${key.ifname}" of container "${key.containerId}": it is attached already; run DEL first`,
-      { details: `networks: ${earlier.networks.map(({ label }) => label).join(', ')}` },
-    );
-  }
-  await deletePod(runner, key, '').catch(error =>
-    runner.warn('what an earlier ADD left could not be removed', { error: String(error) }),
-  );
-}
-
-function findEarlier({ recordDir }: Runner, key: PodKey): PodRecord | 'damaged' | undefined {
-  try {
-    return readRecord(recordDir, key);
-  } catch {
-    return 'damaged';
-  }
+  await clearTheWay(runner, key);
+  return attachAll(runner, pod, networks, defaults, beginPod(runner, key, networks));
 }
 
 async function attachAll(
@@ -67,35 +38,38 @@ async function attachAll(
   pod: Pod,
   networks: readonly PlannedNetwork[],
   defaults: DefaultRoutes,
-  record: PodRecord,
+  record: AddRecord,
 ): Promise<JsonObject> {
-  const results: JsonObject[] = [];
+  const status: NetworkStatus[] = [];
+  let first: JsonObject | undefined;
   /** Networks that DEL must be run for, should anything fail from here on. */
   let standing = 0;
-  let current: PlannedNetwork | undefined;
+  let reached = 0;
   try {
     for (const [index, network] of networks.entries()) {
-      current = network;
-      const result = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {
+      reached = index;
+      const given = await addNetwork(network.list, network.attachment, runner.runtime).catch(error => {
         if (isPartlyUndone(error)) standing = index + 1;
         throw error;
       });
       standing = index + 1;
-      refuseUnheeded(network, result);
-      results.push(settleRoutes(runner, network, index, defaults, result));
+      refuseUnheeded(network, given);
+      const result = settleRoutes(runner, network, index, defaults, given);
+      first ??= result;
+      status.push(statusOf(network, result, index === 0));
+      record.link(index, { ...status[index] });
     }
-    const status = networks.map((network, i) => statusOf(network, results[i] as JsonObject, i === 0));
-    writeRecord(runner.recordDir, withStatus(record, status));
     await runner.publish?.(pod, status);
+    record.done();
   } catch (error) {
-    runner.warn('ADD failed; the networks before it are removed', {
-      delegate: current?.label,
-      delegate_ifname: current?.attachment.ifname,
-    });
-    await takeBack(runner, pod, record, standing);
+    record.linkFailed(reached, error);
+    const { label, attachment } = networks[reached] as PlannedNetwork;
+    const fields = { delegate: label, delegate_ifname: attachment.ifname };
+    runner.warn('ADD failed; what it attached is removed', fields);
+    await takeBack(runner, networks.slice(0, standing), record);
     throw error;
   }
-  return results[0] as JsonObject;
+  return first as JsonObject;
 }
 
 /** Gives the default route to whom it belongs; the record that CHECK and DEL go by says the same. */
@@ -154,11 +128,19 @@ function addressIn(text: string): Ip {
 }
 
 /** Removes what stands, last first. What cannot be removed stays on record for the runtime's DEL. */
-async function takeBack(runner: Runner, pod: Pod, record: PodRecord, standing: number): Promise<void> {
+async function takeBack(
+  runner: Runner,
+  standing: readonly PlannedNetwork[],
+  record: AddRecord,
+): Promise<void> {
   // What stopped the ADD must not stop its undoing.
-  const undeterred = { ...runner, runtime: { ...runner.runtime, signal: undefined } };
-  const begun = { ...record, networks: record.networks.slice(0, standing) };
-  const errors = await deleteRecorded(undeterred, begun, pod.netns);
+  const runtime = { ...runner.runtime, signal: undefined };
+  const errors: unknown[] = [];
+  for (const { list, attachment } of standing.toReversed()) {
+    await deleteNetwork(list, attachment, runtime).catch(error => errors.push(error));
+  }
+  if (!errors.length) return record.drop();
+  record.fail(errors);
   for (const error of errors) runner.warn('a network could not be removed again', { error: String(error) });
 }
 
@@ -168,8 +150,4 @@ function isPartlyUndone(error: unknown): boolean {
     if (at instanceof AggregateError) return true;
   }
   return false;
-}
-
-function withStatus(record: PodRecord, status: readonly NetworkStatus[]): PodRecord {
-  return { ...record, networks: record.networks.map((one, i) => ({ ...one, status: { ...status[i] } })) };
 }

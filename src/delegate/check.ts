@@ -3,9 +3,10 @@ import { joinErrors } from '../chain/link-errors.ts';
 import { checkNetwork, networkStatus } from '../chain/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
+import { readRecord } from '../journal/store.ts';
 import { resolveNetwork } from './plan.ts';
-import { type PodKey, readRecord, recall } from './record.ts';
-import { type Runner, refuseUnready, runtimeOf } from './runner.ts';
+import { type PodKey, parsePod, recall, runtimeOf } from './record.ts';
+import { type Runner, refuseUnready } from './runner.ts';
 import { listConfigured } from './wanted.ts';
 
 /**
@@ -13,21 +14,21 @@ import { listConfigured } from './wanted.ts';
  * @throws CniError 3 when nothing is on record; of the network that objects, or one that joins several
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
-  const record = readRecord(runner.recordDir, key);
+  const record = readRecord(runner.podsDir, key);
   if (record === undefined) {
     const { ifname, containerId, network } = key;
     throw new CniError(
       ErrorCode.unknownContainer,
-      `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is on record in "${runner.recordDir}"`,
+      `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is on record in "${runner.podsDir}"`,
     );
   }
   const errors: unknown[] = [];
-  for (const network of record.networks) {
+  const pod = parsePod(record);
+  const runtime = runtimeOf(runner, pod);
+  for (const network of pod.networks) {
     try {
       const { list, attachment } = recall(record, network, netns);
-      if (atLeast(list.version, SINCE.check)) {
-        await checkNetwork(list, attachment, runtimeOf(runner, record));
-      }
+      if (atLeast(list.version, SINCE.check)) await checkNetwork(list, attachment, runtime);
     } catch (error) {
       errors.push(error);
     }

@@ -1,68 +1,98 @@
 // How does a pod lose all that its record names, and nothing stay behind unnoticed?
+import { toRecorded } from '../chain/add-record.ts';
 import type { CachedAttachment } from '../chain/cache-record.ts';
 import { parseFrozen } from '../chain/conflist.ts';
+import { findKnown } from '../chain/known.ts';
 import { joinErrors } from '../chain/link-errors.ts';
 import { listAttachments } from '../chain/result-cache.ts';
 import { deleteNetwork } from '../chain/run.ts';
-import type { Attachment } from '../chain/runtime.ts';
+import { type Attachment, checkAttachment } from '../chain/runtime.ts';
+import { winClaim } from '../chain/tear-down.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import {
-  listRecords,
-  netnsIdOf,
-  type PodKey,
-  type PodRecord,
-  readRecord,
-  recall,
-  removeRecord,
-  writeRecord,
-} from './record.ts';
-import { type Runner, runtimeOf } from './runner.ts';
+import type { Claim } from '../journal/claim.ts';
+import { type AttachmentRecord, lastBegun } from '../journal/lines.ts';
+import { compareNetns } from '../journal/netns-identity.ts';
+import { dropRecord } from '../journal/store.ts';
+import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
+import type { Runner } from './runner.ts';
 
 /**
- * Detaches a pod from every network on record, last first, whatever happens to the others. Each leaves the record
- * when its own DEL has succeeded. No configuration of today is looked at. A pod without a record has nothing.
+ * Detaches a pod from every network on record, last first, whatever happens to the others. A network is forgotten when
+ * its own DEL has succeeded, the pod with its last one. No configuration of today is looked at. A pod that is not on
+ * record has nothing. Waits while another process works on the pod.
  * @param netns path of the namespace; may be empty when it is gone
- * @throws CniError of the network that failed, or one that joins several
+ * @param wanted decides by the record, once nobody else can change it, whether the pod is to be detached at all
+ * @throws CniError of the network that failed, or one that joins several; 11 while another process works on the pod
  */
-export async function deletePod(runner: Runner, key: PodKey, netns: string): Promise<void> {
-  const record = findRecord(runner, key);
-  const errors =
-    record === undefined
-      ? await deleteUnrecorded(runner, key, netns)
-      : await deleteRecorded(runner, record, sameNamespace(runner, record, netns));
+export async function deletePod(
+  runner: Runner,
+  key: PodKey,
+  netns: string,
+  wanted?: (record: AttachmentRecord) => boolean,
+): Promise<void> {
+  const { podsDir, runtime } = runner;
+  checkAttachment({ ...key, netns }, 'DEL', runtime);
+  const claim = await winClaim(key, { ...runtime, stateDir: podsDir }, wanted);
+  if (claim === undefined && wanted) return;
+  const errors = await deleteAll(runner, key, claim, netns);
   if (!errors.length) {
-    removeRecord(runner.recordDir, key);
+    if (claim) claim.drop();
+    else dropRecord(podsDir, key);
     return;
   }
+  claim?.fail(errors.map(toRecorded));
   throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
 }
 
 /**
- * DEL of the recorded networks, last first; the record is kept up with it.
+ * DEL of the first so many networks of a pod, last first.
  * @returns the errors of those that failed
  */
-export async function deleteRecorded(runner: Runner, record: PodRecord, netns: string): Promise<unknown[]> {
+export async function deleteNetworks(
+  runner: Runner,
+  pod: PodRecord,
+  begun: number,
+  netns: string,
+): Promise<unknown[]> {
+  const runtime = runtimeOf(runner, pod);
   const errors: unknown[] = [];
-  const runtime = runtimeOf(runner, record);
-  let left = record.networks;
-  for (const network of record.networks.toReversed()) {
+  for (const network of pod.networks.slice(0, begun).toReversed()) {
     try {
-      const { list, attachment } = recall(record, network, netns);
+      const { list, attachment } = recall(pod.record, network, netns);
+      const id = { network: list.name, containerId: attachment.containerId, ifname: attachment.ifname };
+      // An earlier attempt has reached all of them: who is forgotten since, is gone.
+      if (pod.record.attempts > 0 && findKnown(id, runtime) === undefined) continue;
       await deleteNetwork(list, attachment, runtime);
-      left = left.filter(one => one !== network);
-      if (left.length) writeRecord(runner.recordDir, { ...record, networks: left });
     } catch (error) {
       errors.push(error);
     }
   }
-  if (!left.length) removeRecord(runner.recordDir, record);
   return errors;
 }
 
-/** A damaged record is none; the result cache then has to say what there is. */
-function findRecord(runner: Runner, key: PodKey): PodRecord | undefined {
+async function deleteAll(
+  runner: Runner,
+  key: PodKey,
+  claim: Claim | undefined,
+  netns: string,
+): Promise<unknown[]> {
+  const pod = claim && findPod(runner, claim.record);
+  if (pod === undefined) return deleteUnrecorded(runner, key, netns);
+  return deleteNetworks(runner, pod, lastBegun(pod.record, pod.networks.length) + 1, ownNetns(pod, netns));
+}
+
+/** The namespace of the ADD, wherever it is by now: what is in another one is somebody else's. */
+function ownNetns({ record }: PodRecord, given: string): string {
+  const { netns, netnsIdentity } = record;
+  const isOwn = (path: string) => compareNetns(path, netnsIdentity) === 'same';
+  if (given === '' || isOwn(given)) return given;
+  return isOwn(netns) ? netns : '';
+}
+
+/** A record that says nothing of networks is none; the result cache then has to say what there is. */
+function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefined {
   try {
-    return readRecord(runner.recordDir, key);
+    return parsePod(record);
   } catch (error) {
     if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
     runner.warn(`${error.message}; the result cache stands in for it`);
@@ -76,8 +106,10 @@ async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Pro
   const { attachments, damaged } = listAttachments(cacheDir, { containerId: key.containerId });
   for (const problem of damaged) runner.warn(problem.message);
   if (!attachments.length) return [];
-  const others = listRecords(runner.recordDir).records.filter(one => one.containerId === key.containerId);
-  const recorded = others.flatMap(({ networks }) => networks);
+  const { pods } = listPods(runner.podsDir);
+  const recorded = pods
+    .filter(({ record }) => record.containerId === key.containerId)
+    .flatMap(({ networks }) => networks);
   const errors: unknown[] = [];
   for (const one of attachments) {
     if (recorded.some(({ network, ifname }) => network === one.network && ifname === one.ifname)) continue;
@@ -96,12 +128,4 @@ function attachmentOf(
   netns: string,
 ): Attachment {
   return { containerId, ifname, args, capabilityArgs, netns };
-}
-
-/** A path that leads to another namespace by now is nobody's: what is in there must not be touched. */
-function sameNamespace(runner: Runner, { netnsId, containerId }: PodRecord, netns: string): string {
-  const now = netnsIdOf(netns);
-  if (now === '' || netnsId === '' || now === netnsId) return netns;
-  runner.warn(`"${netns}" is not the namespace that ADD was for any more`, { container_id: containerId });
-  return '';
 }

@@ -4,9 +4,11 @@ import { collectGarbage } from '../chain/garbage.ts';
 import { joinErrors } from '../chain/link-errors.ts';
 import { listAttachments } from '../chain/result-cache.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
-import { deleteRecorded } from './delete.ts';
+import { holderOf } from '../journal/claim.ts';
+import type { AttachmentRecord } from '../journal/lines.ts';
+import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
-import { listRecords, netnsIdOf, type PodRecord, recall } from './record.ts';
+import { listPods, type PodRecord, recall } from './record.ts';
 import type { Runner } from './runner.ts';
 import { listConfigured } from './wanted.ts';
 
@@ -17,33 +19,33 @@ import { listConfigured } from './wanted.ts';
  * @throws CniError that joins what failed
  */
 export async function collectPods(runner: Runner, valid: readonly AttachmentKey[]): Promise<void> {
-  const { recordDir, options } = runner;
-  const { records, damaged } = listRecords(recordDir);
+  const { podsDir, options } = runner;
+  const { pods, damaged } = listPods(podsDir);
+  const own = pods.filter(({ record }) => record.network === options.network);
   const errors: unknown[] = [...damaged];
-  const own = records.filter(({ network }) => network === options.network);
-  for (const record of own) {
-    const isValid = valid.some(key => key.containerID === record.containerId && key.ifname === record.ifname);
-    if (isValid) continue;
-    const netns = netnsIdOf(record.netns) === record.netnsId ? record.netns : '';
-    errors.push(...(await deleteRecorded(runner, record, netns)));
+  const isGarbage = (record: AttachmentRecord) =>
+    !holderOf(record) &&
+    !valid.some(key => key.containerID === record.containerId && key.ifname === record.ifname);
+  for (const { record } of own.filter(pod => isGarbage(pod.record))) {
+    await deletePod(runner, record, record.netns, () => true).catch(error => errors.push(error));
   }
   // Whose networks a damaged record keeps, nobody knows: nothing is collected then.
-  if (!damaged.length) errors.push(...(await collectNetworks(runner, records).catch(error => [error])));
+  if (!damaged.length) errors.push(...(await collectNetworks(runner, own).catch(error => [error])));
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${options.network}"`, errors);
 }
 
 async function collectNetworks(runner: Runner, before: readonly PodRecord[]): Promise<unknown[]> {
-  const { records } = listRecords(runner.recordDir);
+  const { pods } = listPods(runner.podsDir);
   const errors: unknown[] = [];
   for (const list of (await networksOf(runner, before)).values()) {
-    const valid = validOf(runner, records, list.name);
+    const valid = validOf(runner, pods, list.name);
     await collectGarbage(list, { valid }, runner.runtime).catch(error => errors.push(error));
   }
   return errors;
 }
 
 /** Networks that the configuration names, and those that pods of ours had; today's configuration goes first. */
-async function networksOf(runner: Runner, records: readonly PodRecord[]): Promise<Map<string, Conflist>> {
+async function networksOf(runner: Runner, pods: readonly PodRecord[]): Promise<Map<string, Conflist>> {
   const { options } = runner;
   const networks = new Map<string, Conflist>();
   const keep = (list: Conflist) => void (networks.has(list.name) || networks.set(list.name, list));
@@ -54,8 +56,8 @@ async function networksOf(runner: Runner, records: readonly PodRecord[]): Promis
       runner.warn('a network of the configuration is passed by', { error: String(error) });
     }
   }
-  for (const record of records.filter(({ network }) => network === options.network)) {
-    for (const network of record.networks) {
+  for (const { record, networks: recorded } of pods) {
+    for (const network of recorded) {
       try {
         keep(recall(record, network, '').list);
       } catch (error) {
@@ -67,11 +69,11 @@ async function networksOf(runner: Runner, records: readonly PodRecord[]): Promis
 }
 
 /** Attachments of the network that must stay: of every pod on record, and those that a runtime made by itself. */
-function validOf(runner: Runner, records: readonly PodRecord[], network: string): AttachmentKey[] {
-  const recorded = records.flatMap(({ containerId, networks }) =>
+function validOf(runner: Runner, pods: readonly PodRecord[], network: string): AttachmentKey[] {
+  const recorded = pods.flatMap(({ record, networks }) =>
     networks
       .filter(one => one.network === network)
-      .map(({ ifname }) => ({ containerID: containerId, ifname })),
+      .map(({ ifname }) => ({ containerID: record.containerId, ifname })),
   );
   // Under our own name the runtime keeps what it calls us with.
   if (network === runner.options.network) return recorded;

@@ -6,15 +6,17 @@ import type { LogFields } from '../log.ts';
 import type { ContainerRoutes } from './default-route.ts';
 import type { NetworkStatus } from './network-status.ts';
 import type { Pod, RunnerOptions } from './options.ts';
-import type { PodRecord } from './record.ts';
 
 /** A delegate runner: its configuration, and its hands. */
 export interface Runner {
   readonly options: RunnerOptions;
-  /** How delegates are run. Their result cache is not the one of the runtime that calls us. */
-  readonly runtime: Runtime & { readonly cacheDir: string };
-  /** Directory of the records. */
-  readonly recordDir: string;
+  /**
+   * How delegates are run. Result cache and journal are not those of whoever calls us: his record of us may have the
+   * name of a delegate's.
+   */
+  readonly runtime: Runtime & { readonly cacheDir: string; readonly stateDir: string };
+  /** Directory of the journal of pods. */
+  readonly podsDir: string;
   /** Result cache of the runtime that calls us, which may run the same networks itself. */
   readonly callerCacheDir: string;
   readonly routes: ContainerRoutes;
@@ -36,12 +38,4 @@ export function refuseUnready({ readinessFile }: RunnerOptions, code: number): v
     code,
     `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
   );
-}
-
-/** The runtime of the record's ADD, as far as it is of use today: plugins of today go before those of then. */
-export function runtimeOf(
-  { runtime }: Pick<Runner, 'runtime'>,
-  { pluginDirs, cacheDir }: Pick<PodRecord, 'pluginDirs' | 'cacheDir'>,
-): Runner['runtime'] {
-  return { ...runtime, cacheDir, pluginDirs: [...new Set([...runtime.pluginDirs, ...pluginDirs])] };
 }

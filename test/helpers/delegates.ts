@@ -6,7 +6,9 @@ import { decode, type JsonObject } from '../../src/cni/json.ts';
 import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
 import type { NetworkStatus } from '../../src/delegate/network-status.ts';
 import type { Pod } from '../../src/delegate/options.ts';
+import { type PodRecord, parsePod } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
+import { readRecord } from '../../src/journal/store.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import type { NoopChain } from './noop-chain.ts';
 
@@ -36,8 +38,8 @@ export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Run
   };
   return {
     options: optionsOf(decode(CatenaConf, request, 'configuration'), 'outer', '1.1.0'),
-    runtime: chain.runtime,
-    recordDir: path.join(chain.dir, 'state/delegates'),
+    runtime: runtimeOf(chain),
+    podsDir: path.join(chain.dir, 'state/pods'),
     callerCacheDir: path.join(chain.dir, 'callers'),
     routes,
     warn: message => void warnings.push(message),
@@ -48,6 +50,17 @@ export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Run
     present,
     ...more,
   };
+}
+
+/** How the chain's links are run, with a journal. */
+export function runtimeOf({ dir, runtime }: NoopChain): Runner['runtime'] {
+  return { ...runtime, stateDir: path.join(dir, 'state/delegates'), owner: 'catena outer' };
+}
+
+/** The networks of {@link makePod} on record; undefined when it is not. */
+export function findPod({ podsDir }: Runner): PodRecord | undefined {
+  const record = readRecord(podsDir, KEY);
+  return record && parsePod(record);
 }
 
 /** The pod that tests use unless it matters. */

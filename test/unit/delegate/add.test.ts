@@ -5,8 +5,8 @@ import { readAttachment } from '../../../src/chain/result-cache.ts';
 import type { LinkEvent } from '../../../src/chain/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
-import { readRecord } from '../../../src/delegate/record.ts';
-import { KEY, makePod, makeRunner } from '../../helpers/delegates.ts';
+import { deletePod } from '../../../src/delegate/delete.ts';
+import { findPod, KEY, makePod, makeRunner, runtimeOf } from '../../helpers/delegates.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -29,7 +29,7 @@ function network(name: string, script: JsonObject = {}, more: JsonObject = {}): 
 
 /** A runtime in which links do otherwise once one has failed. */
 const failing = (name: string, then: JsonObject, others: readonly string[] = []) => ({
-  ...chain.runtime,
+  ...runtimeOf(chain),
   onLink({ network: failed, error }: LinkEvent) {
     if (failed !== name || error === undefined) return;
     chain.rescript(name, then);
@@ -38,7 +38,7 @@ const failing = (name: string, then: JsonObject, others: readonly string[] = [])
 });
 
 const recordFiles = () => {
-  const dir = path.join(chain.dir, 'state/delegates');
+  const dir = path.join(chain.dir, 'state/pods/attachments/outer');
   return fs.existsSync(dir) ? fs.readdirSync(dir) : [];
 };
 
@@ -51,7 +51,7 @@ describe('addPod()', () => {
     expect(chain.order()).toEqual(['ADD one', 'ADD two']);
     expect(chain.calls().map(({ env }) => env.CNI_IFNAME)).toEqual(['eth0', 'net1']);
 
-    const record = readRecord(runner.recordDir, KEY);
+    const record = findPod(runner);
     expect(
       record?.networks.map(({ network: name, ifname, source }) => [name, ifname, JSON.parse(source)]),
     ).toEqual([
@@ -64,16 +64,16 @@ describe('addPod()', () => {
       { name: 'one', interface: 'eth0', ips: ['10.0.0.2'], mac, default: true as const, dns },
       { name: 'two', interface: 'net1', ips: ['10.1.0.2'], mac, dns },
     ];
-    expect(record?.networks.map(one => one.status)).toEqual(status);
+    expect(record?.record.outcomes.map(one => one.result)).toEqual(status);
     expect(runner.published).toEqual([status]);
   });
 
   test('the record is there before the first link is called', async () => {
     const seen: string[][] = [];
-    const runtime = { ...chain.runtime, onLink: () => void seen.push(recordFiles()) };
+    const runtime = { ...runtimeOf(chain), onLink: () => void seen.push(recordFiles()) };
     const runner = makeRunner(chain, { delegates: [network('one')] }, { runtime });
     await addPod(runner, makePod());
-    expect(seen).toEqual([['outer,c1,eth0.json']]);
+    expect(seen).toEqual([['c1:eth0']]);
   });
 
   test('a failure in the middle takes back all, last first, and is passed on as it came', async () => {
@@ -96,8 +96,11 @@ describe('addPod()', () => {
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
     expect(runner.warnings).toContain('a network could not be removed again');
-    const left = readRecord(runner.recordDir, KEY)?.networks.map(one => one.network);
-    expect(left).toEqual(['two']);
+    expect(findPod(runner)?.record).toMatchObject({ phase: 'failed', attempts: 1 });
+    chain.rescript('two', {});
+    await deletePod(runner, KEY, '');
+    expect(chain.order().slice(6)).toEqual(['DEL two']);
+    expect(recordFiles()).toEqual([]);
   });
 
   test('a network whose own undoing failed is asked again', async () => {
@@ -105,7 +108,7 @@ describe('addPod()', () => {
     const runner = makeRunner(chain, { delegates });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
     expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL two', 'DEL one']);
-    expect(readRecord(runner.recordDir, KEY)?.networks.map(one => one.network)).toEqual(['two']);
+    expect(findPod(runner)?.record.phase).toBe('failed');
   });
 
   test('a status that cannot be published takes back all', async () => {
@@ -150,8 +153,8 @@ describe('addPod()', () => {
     await addPod(runner, makePod());
     await addPod(runner, makePod({ netns: '/proc/self/ns/uts' }));
     expect(chain.order()).toEqual(['ADD one', 'DEL one', 'ADD one']);
-    expect(chain.calls()[1]?.env.CNI_NETNS).toBe('');
-    expect(readRecord(runner.recordDir, KEY)?.netns).toBe('/proc/self/ns/uts');
+    expect(chain.calls()[1]?.env.CNI_NETNS).toBe('/proc/self/ns/net');
+    expect(findPod(runner)?.record.netns).toBe('/proc/self/ns/uts');
   });
 
   test('an address that nobody took is refused', async () => {
@@ -172,7 +175,7 @@ describe('addPod()', () => {
   });
 
   test('links find the directories of the runner in their environment, and CNI_PATH of both', async () => {
-    const runtime = { ...chain.runtime, env: { ...process.env, CATENA_STATE_DIR: '/elsewhere' } };
+    const runtime = { ...runtimeOf(chain), env: { ...process.env, CATENA_STATE_DIR: '/elsewhere' } };
     await addPod(
       makeRunner(chain, { delegates: [network('one')] }, { runtime }),
       makePod({ args: 'A=1;B=2' }),

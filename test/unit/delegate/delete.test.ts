@@ -1,12 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { removeAttachment } from '../../../src/chain/result-cache.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod } from '../../../src/delegate/delete.ts';
-import { readRecord } from '../../../src/delegate/record.ts';
-import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { readRecord } from '../../../src/journal/store.ts';
+import { KEY, makePod, makeRunner, runtimeOf, type TestRunner } from '../../helpers/delegates.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 const NETNS = '/proc/self/ns/net';
@@ -26,8 +25,8 @@ const network = (name: string): JsonObject => ({
   plugins: [chain.noop(name, {}, { capabilities: { ports: true } })],
 });
 const deleted = () => chain.order().slice(3);
-const recorded = () => readRecord(runner.recordDir, KEY)?.networks.map(one => one.network);
-const file = () => path.join(runner.recordDir, 'outer,c1,eth0.json');
+const recorded = () => readRecord(runner.podsDir, KEY);
+const file = () => path.join(runner.podsDir, 'attachments/outer/c1:eth0');
 
 describe('deletePod()', () => {
   test('goes last first, with what ADD had, and the record goes with the last', async () => {
@@ -51,7 +50,7 @@ describe('deletePod()', () => {
     const later = makeRunner(
       chain,
       {},
-      { runtime: { ...chain.runtime, pluginDirs: [], cacheDir: '/nowhere' } },
+      { runtime: { ...runtimeOf(chain), pluginDirs: [], cacheDir: '/nowhere', stateDir: '/nowhere' } },
     );
     await deletePod(later, KEY, NETNS);
     expect(deleted()).toHaveLength(3);
@@ -67,30 +66,65 @@ describe('deletePod()', () => {
       details: expect.stringMatching(/busy.*stuck/),
     });
     expect(deleted()).toEqual(['DEL three', 'DEL two', 'DEL one']);
-    expect(recorded()).toEqual(['one', 'three']);
+    expect(recorded()).toMatchObject({
+      phase: 'failed',
+      attempts: 1,
+      lastErrors: [{ code: 101 }, { code: 102 }],
+    });
     chain.rescript('one', {});
     await expect(deletePod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 101, message: 'busy' });
-    expect(recorded()).toEqual(['three']);
+    expect(deleted().slice(3)).toEqual(['DEL three', 'DEL one']);
+    expect(recorded()).toMatchObject({ phase: 'failed', attempts: 2 });
     chain.rescript('three', {});
     await deletePod(runner, KEY, NETNS);
     expect(recorded()).toBeUndefined();
   });
 
-  test('works without the namespace, and leaves alone another one at the same path', async () => {
+  test('waits for an ADD that is still at work', async () => {
+    let begun: Promise<void> | undefined;
+    const onLink = () => {
+      begun ??= deletePod(runner, KEY, NETNS);
+    };
+    await deletePod(runner, KEY, NETNS);
+    const adding = makeRunner(
+      chain,
+      { delegates: [network('one'), network('two')] },
+      { runtime: { ...runtimeOf(chain), onLink } },
+    );
+    await addPod(adding, makePod());
+    await begun;
+    expect(chain.order().slice(6)).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+    expect(recorded()).toBeUndefined();
+  });
+
+  test('works without the namespace, and never in another one', async () => {
+    const netns = path.join(chain.dir, 'netns');
+    const key = { ...KEY, containerId: 'c2' };
+    const given = async (path: string) => {
+      fs.writeFileSync(netns, '');
+      await addPod(
+        makeRunner(chain, { delegates: [network('four')] }),
+        makePod({ containerId: 'c2', netns }),
+      );
+      if (path !== netns) fs.rmSync(netns);
+      await deletePod(runner, key, path);
+      return chain.calls().at(-1)?.env.CNI_NETNS;
+    };
+    expect(await given(netns)).toBe(netns);
+    expect(await given('')).toBe('');
+    expect(await given('/proc/self/ns/uts')).toBe('');
     await deletePod(runner, KEY, '/proc/self/ns/uts');
-    expect(
-      chain
-        .calls()
-        .slice(3)
-        .map(({ env }) => env.CNI_NETNS),
-    ).toEqual(['', '', '']);
-    expect(runner.warnings).toEqual(['"/proc/self/ns/uts" is not the namespace that ADD was for any more']);
+    expect(chain.calls().at(-1)?.env.CNI_NETNS).toBe(NETNS);
   });
 
   test.each([
     ['lost', () => fs.rmSync(file())],
     ['torn', () => fs.writeFileSync(file(), fs.readFileSync(file(), 'utf8').slice(0, 50))],
-    ['of another kind', () => fs.writeFileSync(file(), '{"kind":"other"}')],
+    ['of another kind', () => fs.writeFileSync(file(), '{"record":2}\n')],
+    [
+      'without networks',
+      () => fs.writeFileSync(file(), fs.readFileSync(file(), 'utf8').replace('catena-delegates-1', 'other')),
+    ],
   ])('the result cache stands in for a record that is %s', async (_, damage) => {
     damage();
     await deletePod(runner, KEY, NETNS);
@@ -98,14 +132,9 @@ describe('deletePod()', () => {
     expect(fs.existsSync(file())).toBe(false);
   });
 
-  test('a record is enough without the result cache', async () => {
-    for (const [name, ifname] of [
-      ['one', 'eth0'],
-      ['two', 'net1'],
-      ['three', 'net2'],
-    ] as const) {
-      removeAttachment(chain.runtime.cacheDir, { network: name, containerId: 'c1', ifname });
-    }
+  test('the record is enough without cache and journal of the delegates', async () => {
+    fs.rmSync(chain.runtime.cacheDir, { recursive: true });
+    fs.rmSync(runner.runtime.stateDir, { recursive: true });
     await deletePod(runner, KEY, NETNS);
     expect(deleted()).toEqual(['DEL three', 'DEL two', 'DEL one']);
     expect(chain.calls().at(-1)?.request).toMatchObject({ runtimeConfig: { ports: [80] } });

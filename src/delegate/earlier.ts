@@ -1,0 +1,44 @@
+// What does an ADD find of an earlier one for the same pod, and what becomes of that?
+import { isOfEarlierBoot } from '../chain/recover.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { AttachmentRecord } from '../journal/lines.ts';
+import { compareNetns } from '../journal/netns-identity.ts';
+import { readRecord } from '../journal/store.ts';
+import { deletePod } from './delete.ts';
+import type { PodKey } from './record.ts';
+import type { Runner } from './runner.ts';
+
+/**
+ * Takes down what an earlier ADD left that was cut off, or was for another namespace or boot: nobody has called DEL for it.
+ * Waits while another process works on the pod.
+ * @throws CniError 7 when the pod is attached in this very namespace; of what cannot be taken down; 11 when it has
+ *   waited long enough
+ */
+export async function clearTheWay(runner: Runner, key: PodKey & { readonly netns: string }): Promise<void> {
+  const { env } = runner.runtime;
+  await deletePod(runner, key, key.netns, record => !stands(record, key.netns, env));
+  const record = findRecord(runner, key);
+  if (record === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot attach "${key.ifname}" of container "${key.containerId}": it is attached already; run DEL first`,
+    { details: `on record in "${record.file}"` },
+  );
+}
+
+/** A damaged record is replaced. */
+function findRecord({ podsDir }: Runner, key: PodKey): AttachmentRecord | undefined {
+  try {
+    return readRecord(podsDir, key);
+  } catch (error) {
+    if (error instanceof CniError && error.code === ErrorCode.decodingFailure) return undefined;
+    throw error;
+  }
+}
+
+function stands(record: AttachmentRecord, netns: string, env: Runner['runtime']['env']): boolean {
+  const { phase, netnsIdentity } = record;
+  return (
+    phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, netnsIdentity) === 'same'
+  );
+}
