@@ -55,12 +55,14 @@ if (args[0] === WORKER_FLAG) {
 }
 const link = findPlugin(name);
 if (link) await runAsPlugin(link);
+// What names this request to the daemon and, should its answer be lost, to the record.
+const key = crypto.randomUUID();
 // The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else.
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
 if (DAEMON_COMMANDS.includes(args[0] ?? '')) await tryDaemon({ args });
 const { runMain } = await import('../src/cli/main.ts');
-process.exit(await runMain(args, { links: LINKS, asPlugin }));
+process.exit(await runMain(args, { links: LINKS, asPlugin, request: key }));
 
 /** `bun plugins/main.ts --as bridge` calls a link without having been compiled. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
@@ -103,7 +105,7 @@ function mayHaveDaemon(): boolean {
 /** Ends this process with what the daemon made of the call; returns where there is none that would do it. */
 async function tryDaemon(call: { args: string[]; stdin?: string }): Promise<void> {
   const { askDaemon } = await import('../src/daemon/client.ts');
-  const reply = await askDaemon(runDir(), { ...call, env: process.env });
+  const reply = await askDaemon(runDir(), { ...call, key, env: process.env });
   if (reply === undefined) return;
   const { writeAll } = await import('../src/plugin/stdio.ts');
   if (reply.stdout) writeAll(1, reply.stdout);

@@ -62,7 +62,7 @@ const NONE: AddRecord = { link() {}, linkFailed() {}, done() {}, drop() {}, fail
 function intentOf(
   list: Conflist,
   attachment: Attachment,
-  { env, owner = '', pluginDirs }: Runtime,
+  { env, owner = '', pluginDirs, request }: Runtime,
   executables: readonly string[],
 ): Intent {
   const { netns, args = [], capabilityArgs = {} } = attachment;
@@ -77,6 +77,7 @@ function intentOf(
     source: list.source,
     pluginDirs,
     executables,
+    ...(request === undefined ? {} : { request }),
     runner: startRunner(),
   };
 }

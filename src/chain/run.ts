@@ -7,6 +7,7 @@ import type { AttachmentRecord } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import { acceptResult } from './accept-result.ts';
 import { beginRecord } from './add-record.ts';
+import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
 import { clearTheWay } from './earlier.ts';
 import { findFrozen, idOf, toCached, withCachedArgs } from './frozen.ts';
@@ -38,6 +39,8 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
   // First of all: what is taken down gives its addresses back.
   await recover({ network: list.name }, runtime);
   const earlier = await clearTheWay(idOf(list, attachment), runtime);
+  const again = earlier === undefined ? undefined : findAnswer(idOf(list, attachment), runtime);
+  if (again) return convertResult(again, list.version, 'recorded result');
   const record = beginRecord(list, attachment, runtime, { executables, standing: earlier !== undefined });
 
   const { capabilityArgs } = attachment;
@@ -80,6 +83,14 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
     throw await explainConflict(final, list, runtime);
   }
   return result as JsonObject;
+}
+
+/** The result of an ADD that the caller has asked for before, when it did not hear how that went. */
+function findAnswer(id: AttachmentId, runtime: Runtime): JsonObject | undefined {
+  const { request } = runtime;
+  if (request === undefined) return undefined;
+  const record = findRecord(id, runtime);
+  return record?.request === request ? record.result : undefined;
 }
 
 /**

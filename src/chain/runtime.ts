@@ -83,6 +83,11 @@ export interface Runtime {
    * counts like a link's outcome.
    */
   readonly finish?: () => Promise<Outcome | undefined>;
+  /**
+   * Names an ADD, for callers that lost the answer and ask again: when the attachment stands by an ADD of that name, its
+   * result is returned and nothing is done. Needs a journal.
+   */
+  readonly request?: string;
   /** Which executables do nothing before they have read their request, so that they may be started ahead of it. */
   readonly isOwn?: (path: string) => boolean;
 }

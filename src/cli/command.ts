@@ -51,6 +51,8 @@ export interface CommandCall {
   readonly cwd: string;
   /** Workers that serve our own links; a process of this command's own unless given. */
   readonly workers?: WorkerSource | undefined;
+  /** Names the request, for who asks twice. */
+  readonly request?: string | undefined;
   /** Calls this executable as a plugin; undefined where the links are not at hand. */
   readonly asPlugin?: AsPlugin | undefined;
   /** Fires when the user or the system ends the tool: what was begun is then undone. */

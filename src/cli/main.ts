@@ -26,6 +26,8 @@ export interface Surroundings {
   readonly signal?: AbortSignal;
   /** Where our own links are served, for a process that runs many commands. */
   readonly workers?: WorkerSource;
+  /** Names the request: see {@link CommandCall.request}. */
+  readonly request?: string;
   /** Calls this executable as a plugin. */
   readonly asPlugin?: AsPlugin;
   /** Takes what would be written to descriptor 1 or 2. */
@@ -106,7 +108,7 @@ function toCall(
   positionals: readonly string[],
   surroundings: Surroundings,
 ): CommandCall {
-  const { env = process.env, links, cwd, workers, asPlugin, write = writeOut } = surroundings;
+  const { env = process.env, links, cwd, workers, asPlugin, request, write = writeOut } = surroundings;
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
@@ -129,6 +131,7 @@ function toCall(
     cwd: cwd ?? process.cwd(),
     workers,
     asPlugin,
+    request,
     // Only who asks for it gives up that a signal ends the tool at once.
     get signal() {
       signal ??= onSignal();

@@ -50,6 +50,7 @@ export function runtimeOf(call: CommandCall): Runtime {
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...(cacheDir === undefined ? {} : { cacheDir }),
+    ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     onLink({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);

@@ -6,7 +6,7 @@ import type { Backend } from './server.ts';
 
 /** A command line, run as its own process would, with its writing collected. */
 export type RunCommand = (
-  call: Pick<RunRequest, 'args' | 'env' | 'cwd'>,
+  call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'>,
   write: (fd: 1 | 2, text: string) => void,
   signal: AbortSignal,
 ) => Promise<number>;

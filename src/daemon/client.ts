@@ -10,18 +10,18 @@ const DECLINED = 409;
 
 /**
  * Has the daemon run a command. It is an accelerator, never a dependency: whatever keeps it from answering, the caller
- * runs the command itself, on the same state on disk. What became of a request whose answer was lost, the record of the
- * attachment tells.
+ * runs the command itself, on the same state on disk and under the same key: what became of a request whose answer was
+ * lost, the record of the attachment tells.
  * @param runDir where its socket would be
  * @returns undefined when the caller is to run the command itself
  */
 export async function askDaemon(
   runDir: string,
-  call: Pick<RunRequest, 'args' | 'env' | 'stdin'>,
+  call: Pick<RunRequest, 'args' | 'env' | 'stdin' | 'key'>,
 ): Promise<RunReply | undefined> {
   const socket = socketPathOf(runDir);
   if (!existsSync(socket)) return undefined;
-  const request: RunRequest = { ...call, cwd: process.cwd(), place: ownPlace(), key: crypto.randomUUID() };
+  const request: RunRequest = { ...call, cwd: process.cwd(), place: ownPlace() };
   try {
     const response = await fetch(`http://catena${RUN_PATH}`, {
       unix: socket,

@@ -30,6 +30,8 @@ export interface Intent extends Attachment {
   /** Directories in which links were looked for, and what was found there for each. */
   readonly pluginDirs: readonly string[];
   readonly executables: readonly string[];
+  /** The caller's name for the ADD: who asks again under it is asking for the first one's result. */
+  readonly request?: string;
   readonly runner: Runner;
 }
 
@@ -153,6 +155,7 @@ const IntentLine = z.object({
   source: z.string(),
   pluginDirs: z.array(z.string()),
   executables: z.array(z.string()),
+  request: z.optional(z.string()),
   runner: RunnerLine,
 });
 
@@ -192,7 +195,8 @@ function parseIntent(line: string, file: string): Intent {
   }
   const parsed = z.safeParse(IntentLine, object, { reportInput: true });
   if (!parsed.success) throw damaged(file, parsed.error.issues.map(describeIssue).join('; '));
-  return { ...parsed.data, netnsIdentity: parsed.data.netnsIdentity };
+  const { netnsIdentity, request, ...rest } = parsed.data;
+  return { ...rest, netnsIdentity, ...(request === undefined ? {} : { request }) };
 }
 
 function parseLine(text: string): Line | undefined {

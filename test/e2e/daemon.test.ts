@@ -87,6 +87,21 @@ describeRoot('daemon', () => {
     expect(await chain.leases()).toEqual([]);
   });
 
+  test('that is killed in the middle of an ADD costs its client nothing but time', async () => {
+    const lab = await makeLab();
+    const { chain, container, release } = await holdLeases(lab);
+    const daemon = await startDaemon(lab);
+    const adding = chain.add(container);
+    await until(async () => (await runningRequests(lab)) > 0 && (await recordsOf(lab)).length > 0);
+    process.kill(daemon.pid, 'SIGKILL');
+    release();
+    expect((await adding).ips).toHaveLength(2);
+    expect(await chain.leases()).toHaveLength(2);
+    expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toHaveLength(1);
+    expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await chain.leases()).toEqual([]);
+  });
+
   test('finishes what it has begun when it is to end, and gives way to its successor', async () => {
     const lab = await makeLab();
     const { chain, container, release } = await holdLeases(lab);
@@ -152,6 +167,11 @@ async function holdLeases(lab: Lab) {
     holder.kill('SIGKILL');
   };
   return { chain, container: await lab.container(), release };
+}
+
+async function recordsOf(lab: Lab): Promise<string[]> {
+  const { stdout } = await lab.run(lab.host, ['find', `${lab.tmp}/state`, '-type', 'f', '-name', '*eth0*']);
+  return stdout.split('\n').filter(Boolean);
 }
 
 /** Clients that wait for the daemon: their command lines. */

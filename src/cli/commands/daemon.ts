@@ -20,8 +20,8 @@ export async function run(call: CommandCall): Promise<number> {
   });
   const backend = makeBackend(
     pool,
-    ({ args, env: own, cwd }, write, end) =>
-      runMain(args, { links, env: own, cwd, write, signal: end, workers: pool, asPlugin }),
+    ({ args, env: own, cwd, key }, write, end) =>
+      runMain(args, { links, env: own, cwd, write, signal: end, workers: pool, asPlugin, request: key }),
     (plugin, end) => asPlugin(plugin, { workers: pool, signal: end }),
   );
   const requests = countOf(call, 'requests', SERVER_LIMITS.requests);

@@ -58,6 +58,15 @@ describe('addNetwork()', () => {
     ] as never);
   });
 
+  test('that is asked for again under its name gives the result of the first time', async () => {
+    const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
+    const first = await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' });
+    expect(await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' })).toEqual(first);
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'b' });
+    expect(chain.order()).toHaveLength(6);
+  });
+
   test('gives every link the six variables and its environment', async () => {
     const env = { ...process.env, CNI_IFNAME: 'inherited', TRACEPARENT: '00-trace' };
     const args = [['K8S_POD_NAME', 'p']] as const;
