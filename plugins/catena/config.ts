@@ -168,7 +168,7 @@ export interface RunnerPlaces {
 }
 
 /** Where everything is. */
-export function placesOf(conf: CatenaConf, env: RunnerPlaces['env'] = process.env): RunnerPlaces {
+export function placesOf(conf: CatenaConf, env: RunnerPlaces['env']): RunnerPlaces {
   const directories = {
     CATENA_RUN_DIR: conf.runDir || runDir(env),
     CATENA_STATE_DIR: conf.stateDir || stateDir(env),

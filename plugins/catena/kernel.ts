@@ -11,16 +11,16 @@ const RT_TABLE_MAIN = 254;
 /** Default routes of the main table, through a socket in the container's namespace that opens when it is needed. */
 export function containerRoutes(socket: () => NetlinkSocket): ContainerRoutes {
   return {
-    familiesWithDefault(_netns, ifnames) {
+    familiesWithDefault(ifnames) {
       const routes = defaultsOf(socket(), ifnames);
       return ([4, 6] as const).filter(family => routes.some(({ dst }) => dst.ip.family === family));
     },
-    removeDefaults(_netns, ifnames, families) {
+    removeDefaults(ifnames, families) {
       for (const route of defaultsOf(socket(), ifnames)) {
         if (families.includes(route.dst.ip.family)) removeRoute(socket(), route);
       }
     },
-    addDefaults(_netns, ifname, gateways) {
+    addDefaults(ifname, gateways) {
       const link = findLink(socket(), ifname);
       if (link === undefined)
         throw new Error(`Cannot add a default route to "${ifname}": there is no such interface`);

@@ -8,6 +8,7 @@ import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
+import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
@@ -38,7 +39,7 @@ export async function prepareRunner<T>(
   const { conf, problems } = confOf(call);
   const log = logOf(call, conf);
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
-  const { cacheDir, stateDir, callerCacheDir, podsDir, env: delegateEnv } = placesOf(conf);
+  const { cacheDir, stateDir, callerCacheDir, podsDir, env: delegateEnv } = placesOf(conf, call.environment);
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
@@ -67,9 +68,11 @@ export async function prepareRunner<T>(
       podsDir,
       callerCacheDir,
       routes: containerRoutes(() => call.container),
+      hasInterface: ifname => findLink(call.container, ifname) !== undefined,
       warn: (message, fields) => log.warn(message, fields),
     });
   } finally {
+    signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
   }

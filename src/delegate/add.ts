@@ -30,8 +30,29 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await clearTheWay(runner, key);
+  refuseTaken(runner, networks);
   return attachAll(runner, pod, networks, defaults, beginPod(runner, key, networks));
 }
+
+/**
+ * A link that finds the name of its interface taken fails, and undoing it would delete what was there before.
+ * @throws CniError 4
+ */
+function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void {
+  const taken = networks.find(
+    ({ attachment: { ifname } }) => ifname !== LOOPBACK && runner.hasInterface(ifname),
+  );
+  if (taken === undefined) return;
+  const { ifname, netns } = taken.attachment;
+  throw new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot attach network "${taken.label}": "${netns}" has an interface "${ifname}" already`,
+    { details: `CNI_IFNAME=${JSON.stringify(ifname)}` },
+  );
+}
+
+/** Every namespace has one from the start. */
+const LOOPBACK = 'lo';
 
 async function attachAll(
   runner: Runner,
@@ -81,12 +102,12 @@ function settleRoutes(
   result: JsonObject,
 ): JsonObject {
   if (defaults.isIdle) return result;
-  const { netns, ifname, containerId } = attachment;
+  const { ifname, containerId } = attachment;
   const ifnames = interfacesOf(result, attachment);
   const { routes } = runner;
-  const task = defaults.after(index, routes.familiesWithDefault(netns, ifnames));
-  if (task.remove.length) routes.removeDefaults(netns, ifnames, task.remove);
-  if (task.add.length) routes.addDefaults(netns, ifname, task.add);
+  const task = defaults.after(index, routes.familiesWithDefault(ifnames));
+  if (task.remove.length) routes.removeDefaults(ifnames, task.remove);
+  if (task.add.length) routes.addDefaults(ifname, task.add);
   const edited = editRoutes(result, task);
   if (edited === result) return result;
   const { cacheDir } = runner.runtime;

@@ -15,11 +15,11 @@ export type Family = 4 | 6;
 /** Default routes of a container, as far as the runner changes them. */
 export interface ContainerRoutes {
   /** Families in which a default route leaves by one of the interfaces. */
-  familiesWithDefault(netns: string, ifnames: readonly string[]): readonly Family[];
+  familiesWithDefault(ifnames: readonly string[]): readonly Family[];
   /** Removes the default routes of the families that leave by one of the interfaces. */
-  removeDefaults(netns: string, ifnames: readonly string[], families: readonly Family[]): void;
+  removeDefaults(ifnames: readonly string[], families: readonly Family[]): void;
   /** Adds a default route by each gateway. */
-  addDefaults(netns: string, ifname: string, gateways: readonly Ip[]): void;
+  addDefaults(ifname: string, gateways: readonly Ip[]): void;
 }
 
 /** What becomes of the default routes of one network after its ADD. */

@@ -20,6 +20,8 @@ export interface Runner {
   /** Result cache of the runtime that calls us, which may run the same networks itself. */
   readonly callerCacheDir: string;
   readonly routes: ContainerRoutes;
+  /** Whether the container has an interface of that name. */
+  hasInterface(ifname: string): boolean;
   /** Tells what did not keep a verb from going on. */
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, where the runtime does not pass them. */

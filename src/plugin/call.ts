@@ -62,6 +62,9 @@ export class LiveCall implements Call<never> {
   get env(): CniEnv {
     return this.#facts.env;
   }
+  get environment(): CallFacts['environment'] {
+    return this.#facts.environment;
+  }
   get args(): CniArgs {
     return this.#facts.args;
   }

@@ -40,6 +40,8 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
 /** Everything one invocation of a verb may use. Sockets open when first touched and close by themselves. */
 export interface Call<Conf = unknown> {
   readonly env: CniEnv;
+  /** The whole environment of the invocation, as it came. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
   /** `CNI_ARGS`, split. */
   readonly args: CniArgs;
   /** Name of the network. */

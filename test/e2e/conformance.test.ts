@@ -1,9 +1,9 @@
 // Which rules of the protocol do our links keep, and which do the reference's? Prints the table.
 import { afterAll, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
@@ -25,6 +25,7 @@ interface Report {
 interface Sample {
   readonly conf?: object;
   readonly args?: readonly string[];
+  readonly timeoutMs?: number;
 }
 
 const tmp = mkdtempSync(join(tmpdir(), `cat-${process.pid}-`));
@@ -100,6 +101,22 @@ describeRoot('catena conformance', () => {
     });
   }
 
+  test('the delegate runner, in the place of multus, keeps every rule that must be kept', async () => {
+    const multus = join(tmp, 'multus');
+    symlinkSync(join(BIN_DIR, RUNNER_NAME), multus);
+    const bridge = (net: number, more: object) => ({
+      plugins: [
+        { type: 'bridge', bridge: `br${net}`, ipam: { ...ipam4, subnet: `10.${net}.0.0/24` }, ...more },
+      ],
+    });
+    const delegates = [bridge(88, { isDefaultGateway: true, ipMasq: true, ipam }), bridge(89, {})];
+    const sample = { conf: { delegates }, args: ['--bin-dir', BIN_DIR], timeoutMs: 170_000 };
+    const { rules, ok } = await examine(multus, sample);
+    expect(rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
+    expect(ok).toBe(true);
+    expect(rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
+  }, 180_000);
+
   test('finds what is wrong with a bad plugin', async () => {
     const bad = join(tmp, 'bad');
     writeFileSync(bad, '#!/bin/sh\ncat >/dev/null\nsleep 300 >/dev/null 2>&1 &\necho hello\n', {
@@ -136,12 +153,12 @@ function reportOn(executable: string): Promise<Report> {
   );
 }
 
-async function examine(executable: string, { conf, args = [] }: Sample): Promise<Report> {
+async function examine(executable: string, { conf, args = [], timeoutMs = 55_000 }: Sample): Promise<Report> {
   const file = join(tmp, `${basename(dirname(executable))}-${basename(executable)}.json`);
   if (conf !== undefined) writeFileSync(file, JSON.stringify(conf));
   const given = conf === undefined ? [] : ['--conf', file];
   const argv = [join(BIN_DIR, 'catena'), 'conformance', executable, ...given, ...args, '--json'];
-  const { exitCode, stdout, stderr } = await run(argv, { env: { PATH: TEST_PATH }, timeoutMs: 55_000 });
+  const { exitCode, stdout, stderr } = await run(argv, { env: { PATH: TEST_PATH }, timeoutMs });
   if (exitCode > 1 || stderr !== '') throw new Error(`Cannot examine "${executable}": ${stderr}`);
   return JSON.parse(stdout);
 }

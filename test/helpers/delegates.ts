@@ -30,10 +30,10 @@ export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Run
   const published: NetworkStatus[][] = [];
   const present = new Map<string, Family[]>();
   const routes: ContainerRoutes = {
-    familiesWithDefault: (_netns, ifnames) => ifnames.flatMap(name => present.get(name) ?? []),
-    removeDefaults: (_netns, ifnames, families) =>
+    familiesWithDefault: ifnames => ifnames.flatMap(name => present.get(name) ?? []),
+    removeDefaults: (ifnames, families) =>
       void changes.push(...families.map(family => `remove ${family} ${ifnames.join('+')}`)),
-    addDefaults: (_netns, ifname, gateways) =>
+    addDefaults: (ifname, gateways) =>
       void changes.push(...gateways.map(ip => `add ${renderIp(ip)} ${ifname}`)),
   };
   return {
@@ -42,6 +42,7 @@ export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Run
     podsDir: path.join(chain.dir, 'state/pods'),
     callerCacheDir: path.join(chain.dir, 'callers'),
     routes,
+    hasInterface: () => false,
     warn: message => void warnings.push(message),
     publish: async (_pod, status) => void published.push([...status]),
     changes,

@@ -314,7 +314,7 @@ describeRoot('the delegate runner in the place of multus', () => {
       fs.writeFileSync(`${dir}/x-blue.conflist`, JSON.stringify(bridged(lab, 'blue', 42)));
       const bin = `${lab.tmp}/bin`;
       fs.mkdirSync(bin);
-      fs.linkSync(`${BIN_DIR}/catena`, `${bin}/multus`);
+      fs.symlinkSync(`${BIN_DIR}/catena`, `${bin}/multus`);
       const cluster = more.clusterNetwork?.includes('net.d')
         ? { clusterNetwork: `${lab.tmp}/${more.clusterNetwork}` }
         : {};

@@ -128,6 +128,14 @@ describe('addPod()', () => {
     expect(recordFiles()).toEqual([]);
   });
 
+  test('a name that is taken in the container is refused, and what has it stays', async () => {
+    const hasInterface = (ifname: string) => ifname === 'net1';
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { hasInterface });
+    await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 4, details: 'CNI_IFNAME="net1"' });
+    expect(chain.order()).toEqual([]);
+    expect(recordFiles()).toEqual([]);
+  });
+
   test('is told to come back while the default network is not ready', async () => {
     const readinessFile = path.join(chain.dir, 'ready');
     const runner = makeRunner(chain, { delegates: [network('one')], readinessFile });
