@@ -1,9 +1,11 @@
 // Does containerd run containers and pods on our executables, and is nothing left of them, however they ended?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { type Containerd, requiresContainerd, startContainerd } from '../helpers/containerd.ts';
+import path from 'node:path';
+import { type Containerd, eventually, requiresContainerd, startContainerd } from '../helpers/containerd.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import type { Namespace, Outside, Row } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
@@ -115,7 +117,7 @@ describeRoot(
         const { lab } = machine;
         const before = await machine.traces();
         const cri = containerd.cri();
-        expect(await cri.networkStatus()).toEqual({ ready: true, message: '' });
+        expect(await cri.networkStatus()).toEqual({ ready: true, message: '', networks: ['pods'] });
         const rates = { 'kubernetes.io/ingress-bandwidth': '20M', 'kubernetes.io/egress-bandwidth': '10M' };
         const web = await cri.runPod({ name: 'web', annotations: rates, ports: PUBLISHED });
         const other = await cri.runPod({ name: 'other' });
@@ -161,6 +163,30 @@ describeRoot(
       });
     });
 
+    test('of before a reboot are stopped and removed, and leave nothing', async () => {
+      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
+        const before = await machine.traces();
+        const first = containerd.cri();
+        const [web, other] = [
+          await first.runPod({ name: 'web', ports: PUBLISHED }),
+          await first.runPod({ name: 'other' }),
+        ];
+        first.close();
+        await machine.reboot();
+        await containerd.start();
+        // A new pod comes first: what is left of the old ones may not be in its way.
+        const cri = containerd.cri();
+        const again = await cri.runPod({ name: 'again', ports: PUBLISHED });
+        for (const { id } of [web, other]) await cri.stopPod(id);
+        for (const { id } of [web, other]) await cri.removePod(id);
+        const container = machine.netnsOf(again.pid);
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await cri.removePod(again.id);
+        cri.close();
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
     test('are refused a port that another one has, with its name, and nothing is left of them', async () => {
       await withContainerd([LIST], async ({ machine, containerd }) => {
         const before = await machine.traces();
@@ -178,6 +204,32 @@ describeRoot(
         await cri.removePod(web.id);
         cri.close();
         expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('have the network that was installed while containerd ran, and then the one of before', async () => {
+      const old = { cniVersion: '0.4.0', name: 'old', plugins: [bridged('old0', 24)] };
+      await withContainerd([old], async ({ machine, containerd }) => {
+        await machine.ok(['umount', '/opt/cni/bin']);
+        const before = await machine.traces();
+        const cri = containerd.cri();
+        const untilNetworkIs = (name: string) =>
+          eventually(`network "${name}"`, async () => {
+            const { networks } = await cri.networkStatus();
+            return networks[0] === name ? name : undefined;
+          });
+        await untilNetworkIs('old');
+        const list = path.resolve(import.meta.dir, '../../conflists/bridge-full.conflist');
+        await machine.ok([`${BIN_DIR}/catena`, 'install', list, '--as-default']);
+        await untilNetworkIs('bridge-full');
+        const web = await cri.runPod({ name: 'web' });
+        expect(web.ips).toEqual(['10.22.0.2', 'fd00:22::2']);
+        await cri.removePod(web.id);
+        expect(await machine.settled(before)).toEqual(before);
+        await machine.ok([`${BIN_DIR}/catena`, 'uninstall']);
+        await untilNetworkIs('old');
+        expect(fs.readdirSync(machine.path('/etc/cni/net.d'))).toEqual(['old.conflist']);
+        cri.close();
       });
     });
 
@@ -224,7 +276,7 @@ describeRoot(
         machine.write('/etc/cni/catena/net.d/storage.conflist', JSON.stringify(STORAGE));
         const before = await machine.traces();
         const cri = containerd.cri();
-        expect(await cri.networkStatus()).toEqual({ ready: true, message: '' });
+        expect(await cri.networkStatus()).toEqual({ ready: true, message: '', networks: ['catena'] });
         const annotations = { 'k8s.v1.cni.cncf.io/networks': networks };
         const web = await cri.runPod({ name: 'web', annotations, ports: PUBLISHED });
         const peer = await cri.runPod({

@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { IMAGE } from '../helpers/busybox.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
@@ -64,6 +65,61 @@ describeRoot(
         const container = machine.netnsOf(again.pid);
         expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
         await podman.run(...REMOVE, 'web');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('after a reboot: containers start again, and nothing of before is in their way', async () => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const before = await machine.traces();
+        for (const name of ['web', 'other'])
+          await podman.runContainer(name, ...(name === 'web' ? PUBLISH : []));
+        await machine.reboot();
+        await podman.run('start', 'web');
+        const { pid } = await podman.inspect('web');
+        expect(await findUnreachable(machine.lab, { container: machine.netnsOf(pid), outside })).toEqual([]);
+        await podman.run('start', 'other');
+        await podman.run(...REMOVE, 'web', 'other');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('rules that somebody flushed: a reload brings them back, a removal does without', async () => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const before = await machine.traces();
+        const web = await podman.runContainer('web', ...PUBLISH);
+        await machine.ok(['nft', 'flush', 'ruleset']);
+        expect(await findReachable(machine.lab, outside)).toEqual([]);
+        await podman.run('network', 'reload', 'web');
+        expect(await podman.inspect('web')).toEqual(web);
+        const container = machine.netnsOf(web.pid);
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await machine.ok(['nft', 'flush', 'ruleset']);
+        await podman.run(...REMOVE, 'web');
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('a pod: its containers share the network and the ports', async () => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const before = await machine.traces();
+        await podman.run(
+          'pod',
+          'create',
+          '--infra-image',
+          IMAGE,
+          '--cgroup-parent',
+          `/${machine.cgroup}`,
+          ...PUBLISH,
+          'shop',
+        );
+        const web = await podman.runContainer('web', '--pod', 'shop');
+        const container = machine.netnsOf(web.pid);
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await podman.run('pod', ...REMOVE, 'shop');
         expect(await machine.settled(before)).toEqual(before);
       });
     });
@@ -143,6 +199,8 @@ describeRoot(
         expect((await machine.lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual([...links]);
         const from = { 'another container': machine.netnsOf(peer.pid) };
         expect(await findUnreachable(machine.lab, { container, outside, from, families })).toEqual([]);
+        const ours = [name, web.netns, '--container-id', web.id];
+        expect(await machine.ok(['/opt/cni/bin/catena', 'check', ...ours])).toBe('');
         // What was configured when a container started counts until it is gone.
         fs.rmSync(machine.path(`/etc/cni/net.d/10-${name}.conflist`));
         await machine.ok(['kill', '-KILL', String(web.pid)]);

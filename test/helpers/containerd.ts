@@ -104,7 +104,8 @@ export async function startContainerd(machine: Machine, networks = 1): Promise<C
   return containerd;
 }
 
-async function eventually<T>(what: string, find: () => Promise<T | undefined>): Promise<T> {
+/** Waits until there is something to be found; throws after 20 seconds. */
+export async function eventually<T>(what: string, find: () => Promise<T | undefined>): Promise<T> {
   const deadline = Date.now() + 20_000;
   for (;;) {
     const found = await find();

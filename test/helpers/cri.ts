@@ -23,8 +23,8 @@ export interface Pod {
 
 /** The service of a runtime that kubelet talks to. Errors are those of gRPC, with the runtime's words. */
 export interface Cri {
-  /** Whether pods can have networks, and if not, why. */
-  networkStatus(): Promise<{ ready: boolean; message: string }>;
+  /** Whether pods can have networks, if not, why, and the names of those that they get. */
+  networkStatus(): Promise<{ ready: boolean; message: string; networks: readonly string[] }>;
   runPod(request: PodRequest): Promise<Pod>;
   stopPod(id: string): Promise<void>;
   removePod(id: string): Promise<void>;
@@ -65,9 +65,12 @@ export function connectCri(socket: string, cgroupParent: string): Cri {
     });
   return {
     async networkStatus() {
-      const { status } = await call('Status', {});
+      const { status, info } = await call('Status', { verbose: true });
       const network = status.conditions.find(({ type }: Message) => type === 'NetworkReady');
-      return { ready: network.status ?? false, message: network.message ?? '' };
+      const { Networks = [] } = JSON.parse(info.cniconfig);
+      // The first is the loopback device's.
+      const networks = Networks.slice(1).map(({ Config }: Message) => Config.Name);
+      return { ready: network.status ?? false, message: network.message ?? '', networks };
     },
     async runPod({ name, annotations = {}, ports = [] }) {
       const config = {

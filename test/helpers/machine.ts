@@ -10,7 +10,7 @@ import { RUNTIME_ENV } from './runtimes.ts';
 
 /**
  * A fake host whose processes have namespaces of their own: network, mounts and process ids. In it our executables are
- * in /opt/cni/bin, /etc is a copy, and /run and /var/lib are empty.
+ * in /opt/cni/bin, /etc is a copy, and /run, /var/lib and /dev/shm are empty.
  */
 export interface Machine {
   readonly lab: Lab;
@@ -32,6 +32,8 @@ export interface Machine {
   processes(...programs: string[]): string[];
   /** What is there of containers now. */
   traces(): Promise<Traces>;
+  /** Ends everything and starts again with what is in /etc and /var/lib, and another boot id; links and rules are gone. */
+  reboot(): Promise<void>;
   /** What is there once it equals `before`, or after ten seconds: runtimes finish their work in the background. */
   settled(before: Traces): Promise<Traces>;
 }
@@ -53,16 +55,14 @@ const KEPT_FILES = /\/(lock|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock)$/;
 /** Gives the body a machine and removes it afterwards, whatever happened. */
 export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Promise<T> {
   const lab = await createLab();
-  let close = async (): Promise<void> => undefined;
+  const machine = describeMachine(lab);
   try {
-    const init = lab.start(lab.host, ['unshare', ...UNSHARE, 'sh', '-c', SETUP, 'sh', PROJECT, lab.tmp]);
-    close = () => end(init);
-    const pid = await initProcess(init);
+    await machine.start();
     // As on every node with two families. Done here, since it makes routes.
     await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-    return await body(describeMachine(lab, pid));
+    return await body(machine.view);
   } finally {
-    await close();
+    await machine.end();
     removeCgroups(lab.host.name);
     await lab.close();
   }
@@ -84,17 +84,22 @@ const UNSHARE = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
 const SETUP = `
 set -e
 cd "$1"
-mkdir "$2/etc"
-cp -a /etc/. "$2/etc" || echo "some files of /etc changed meanwhile" >&2
-for dir in /run /var/lib /opt; do mount -t tmpfs tmpfs $dir; done
+if ! [ -d "$2/etc" ]; then
+  mkdir "$2/etc" "$2/lib"
+  cp -a /etc/. "$2/etc" || echo "some files of /etc changed meanwhile" >&2
+  rm -rf "$2/etc/cni" "$2/etc/containers" "$2/etc/containerd"
+  mkdir -p "$2/etc/cni/net.d"
+fi
+for dir in /run /opt /dev/shm; do mount -t tmpfs tmpfs $dir; done
 mount --bind "$2/etc" /etc
+mount --bind "$2/lib" /var/lib
 mkdir -p /run/netns /run/lock /run/sys
+echo "$3" > /run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 mount -t sysfs sysfs /run/sys
 mount --rbind /sys/fs/cgroup /run/sys/fs/cgroup
 mount --move /run/sys /sys
 mkdir -p "$1" && mount --rbind . "$1"
-rm -rf /etc/cni /etc/containers /etc/containerd
-mkdir -p /opt/cni/bin /etc/cni/net.d
+mkdir -p /opt/cni/bin
 mount --bind "$1/dist/bin" /opt/cni/bin
 echo ready
 sleep infinity & wait
@@ -108,8 +113,25 @@ async function initProcess(init: Bun.Subprocess<'ignore', 'pipe', 'pipe'>): Prom
   return Number(fs.readFileSync(`/proc/${init.pid}/task/${init.pid}/children`, 'utf8'));
 }
 
-function describeMachine(lab: Lab, init: number): Machine {
-  const root = `/proc/${init}/root`;
+interface Running {
+  readonly view: Machine;
+  start(): Promise<void>;
+  end(): Promise<void>;
+}
+
+function describeMachine(lab: Lab): Running {
+  let unshare: Bun.Subprocess<'ignore', 'pipe', 'pipe'> | undefined;
+  let init = 0;
+  const start = async (): Promise<void> => {
+    const words = [PROJECT, lab.tmp, crypto.randomUUID()];
+    unshare = lab.start(lab.host, ['unshare', ...UNSHARE, 'sh', '-c', SETUP, 'sh', ...words]);
+    init = await initProcess(unshare);
+  };
+  const end = async (): Promise<void> => {
+    if (unshare) await endProcesses(unshare);
+    unshare = undefined;
+  };
+  const root = (file: string): string => `/proc/${init}/root${file}`;
   const inside = (argv: readonly string[]): string[] => {
     return ['nsenter', `--target=${init}`, '--net', '--mount', '--pid', '--wd=/', '--', ...argv];
   };
@@ -124,10 +146,10 @@ function describeMachine(lab: Lab, init: number): Machine {
   const traces = async (): Promise<Traces> => ({
     kernel: await lab.dump(lab.host, { ignoreTables: SKELETONS }),
     elements: (await ok(['nft', 'list', 'ruleset'])).split('\n').filter(line => line.includes('elements =')),
-    files: STATE_DIRS.flatMap(dir => filesBelow(root, dir)).filter(file => !KEPT_FILES.test(file)),
-    processes: commandLines(root),
+    files: STATE_DIRS.flatMap(dir => filesBelow(root(''), dir)).filter(file => !KEPT_FILES.test(file)),
+    processes: commandLines(root('/proc')),
   });
-  return {
+  const view: Machine = {
     lab,
     cgroup: lab.host.name,
     run,
@@ -140,17 +162,16 @@ function describeMachine(lab: Lab, init: number): Machine {
         stdout: Bun.file(log),
         stderr: Bun.file(log),
       }),
-    path: file => root + file,
+    path: root,
     write(file, content) {
-      fs.mkdirSync(path.dirname(root + file), { recursive: true });
-      fs.writeFileSync(root + file, content);
+      fs.mkdirSync(path.dirname(root(file)), { recursive: true });
+      fs.writeFileSync(root(file), content);
     },
     processes: (...programs) => {
-      const program = (pid: string): string =>
-        readIfThere(`${root}/proc/${pid}/cmdline`).split('\0')[0] ?? '';
-      return pidsIn(root).filter(pid => programs.some(end => program(pid).endsWith(end)));
+      const program = (pid: string): string => readIfThere(root(`/proc/${pid}/cmdline`)).split('\0')[0] ?? '';
+      return pidsIn(root('/proc')).filter(pid => programs.some(end => program(pid).endsWith(end)));
     },
-    netnsOf: pid => ({ name: `of process ${pid}`, path: `${root}/proc/${pid}/ns/net` }),
+    netnsOf: pid => ({ name: `of process ${pid}`, path: root(`/proc/${pid}/ns/net`) }),
     async settled(before) {
       const deadline = Date.now() + 10_000;
       for (;;) {
@@ -159,7 +180,16 @@ function describeMachine(lab: Lab, init: number): Machine {
         await Bun.sleep(200);
       }
     },
+    async reboot() {
+      await end();
+      await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+      for (const { ifname } of await lab.ip(lab.host, 'link')) {
+        if (ifname !== 'lo' && ifname !== 'outside0') await lab.run(lab.host, ['ip', 'link', 'del', ifname]);
+      }
+      await start();
+    },
   };
+  return { view, start, end };
 }
 
 function filesBelow(root: string, dir: string): string[] {
@@ -172,13 +202,13 @@ function filesBelow(root: string, dir: string): string[] {
 }
 
 // Without the shell that is the first process.
-function pidsIn(root: string): string[] {
-  return fs.readdirSync(`${root}/proc`).filter(name => /^\d+$/.test(name) && name !== '1');
+function pidsIn(proc: string): string[] {
+  return fs.readdirSync(proc).filter(name => /^\d+$/.test(name) && name !== '1');
 }
 
-function commandLines(root: string): string[] {
-  return pidsIn(root)
-    .map(pid => readIfThere(`${root}/proc/${pid}/cmdline`).replaceAll('\0', ' '))
+function commandLines(proc: string): string[] {
+  return pidsIn(proc)
+    .map(pid => readIfThere(`${proc}/${pid}/cmdline`).replaceAll('\0', ' '))
     .sort();
 }
 
@@ -191,7 +221,7 @@ function readIfThere(file: string): string {
 }
 
 // The first process takes all others of its namespace with it, and `unshare` waits for it.
-async function end(unshare: Bun.Subprocess): Promise<void> {
+async function endProcesses(unshare: Bun.Subprocess): Promise<void> {
   const children = readIfThere(`/proc/${unshare.pid}/task/${unshare.pid}/children`).trim();
   if (children === '') unshare.kill('SIGKILL');
   else process.kill(Number(children), 'SIGKILL');

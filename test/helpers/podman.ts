@@ -10,6 +10,8 @@ export interface PodmanContainer {
   readonly id: string;
   /** Process id inside the machine. */
   readonly pid: number;
+  /** Path, inside the machine, of its network namespace. */
+  readonly netns: string;
   /** Address in each network. */
   readonly addresses: Readonly<Record<string, { readonly v4: string; readonly v6: string }>>;
 }
@@ -43,7 +45,12 @@ export async function startPodman(machine: Machine): Promise<Podman> {
     const addresses = Object.entries(networks).map(([network, { IPAddress, GlobalIPv6Address }]) => {
       return [network, { v4: IPAddress ?? '', v6: GlobalIPv6Address ?? '' }];
     });
-    return { id: row.Id, pid: row.State.Pid, addresses: Object.fromEntries(addresses) };
+    return {
+      id: row.Id,
+      pid: row.State.Pid,
+      netns: row.NetworkSettings.SandboxKey,
+      addresses: Object.fromEntries(addresses),
+    };
   };
   await run('load', '--quiet', '--input', await writeImage(machine.lab.tmp));
   return {
