@@ -58,8 +58,8 @@ describeRoot(
         expect(ips[0].address).toBe('10.88.0.2/16');
         await startServer(lab, container, { protocol: 'tcp', port: 80 });
         await startServer(lab, container, { protocol: 'udp', port: 53 });
-        const ask = (protocol: 'tcp' | 'udp', port: number) =>
-          echo(lab, outside, { protocol, address: outside.hostAddress.v4, port, timeoutMs: 700 });
+        const ask = (protocol: 'tcp' | 'udp', port: number, timeoutMs = 5_000) =>
+          echo(lab, outside, { protocol, address: outside.hostAddress.v4, port, timeoutMs });
         expect((await ask('tcp', 8080))?.peer).toBe(outside.address.v4);
         expect((await ask('udp', 5353))?.peer).toBe(outside.address.v4);
         const beyond = await startServer(lab, outside, { protocol: 'tcp', port: 9999 });
@@ -70,7 +70,7 @@ describeRoot(
         expect({ checked, exitCode: checked.exitCode }).toMatchObject({ exitCode: 0 });
         const removed = await chain.run('del', container, { cap: PORTS });
         expect({ removed, exitCode: removed.exitCode }).toMatchObject({ exitCode: 0 });
-        expect(await ask('tcp', 8080)).toBeUndefined();
+        expect(await ask('tcp', 8080, 700)).toBeUndefined();
         expect(await chain.leases()).toEqual([]);
         const { stdout } = await lab.run(lab.host, ['nft', 'list', 'ruleset']);
         expect(stdout).not.toContain(container.id);
