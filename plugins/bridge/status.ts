@@ -1,4 +1,5 @@
 // Could ADD connect a container now?
+import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
 import { stuckFamilies } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { probeMasquerading } from '../../src/attach/masquerading.ts';
@@ -26,7 +27,10 @@ export function probeBridge(call: Call<BridgeConf>): void {
     else requireLinkKind(host, 'bridge');
     if (conf.macspoofchk) probeMacspoof(call.hostNft);
     if (conf.ipMasq && hasLayer3) probeMasquerading(call, backendOf(conf));
-    if (wantsGateway(conf) && hasLayer3) probeForwarding(call, bridge);
+    if (wantsGateway(conf) && hasLayer3) {
+      probeForwarding(call, bridge);
+      warnOfDroppingChains(call);
+    }
   } catch (cause) {
     if (cause instanceof CniError && cause.code === ErrorCode.unavailableLimited) throw cause;
     const reason = describeError(cause);

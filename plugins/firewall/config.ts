@@ -7,24 +7,25 @@ import { PluginConfig } from '../../src/cni/plugin-config.ts';
 export const INGRESS_POLICIES = ['open', 'same-bridge', 'isolated'] as const;
 export type IngressPolicy = (typeof INGRESS_POLICIES)[number];
 
-/** Packet filters that a configuration may name. */
+/** What a configuration may name; nf_tables has the rules and tells who has what in any case. */
 export const BACKENDS = ['nftables', 'iptables', 'firewalld'] as const;
-/** Those of them that can be programmed. */
-export type Backend = Exclude<(typeof BACKENDS)[number], 'firewalld'>;
+export type Backend = (typeof BACKENDS)[number];
+/** Those that have to be told as well. */
+export type Other = Exclude<Backend, 'nftables'>;
 
 /**
  * The request as firewall sees it. What it says is looked at when rules are made and checked, not when they are removed:
  * a configuration that went bad can still be cleaned up after.
  */
 export const FirewallConf = z.extend(PluginConfig, {
-  /** Packet filter to program: `nftables`, or `iptables` as well; `firewalld` is refused. */
+  /** Packet filter to program: `nftables`, or besides it `iptables` or `firewalld`. */
   backend: z.optional(z.string()),
   /** Who may begin to talk to the pod: `open`, `same-bridge` or `isolated`. */
   ingressPolicy: z.optional(z.string()),
   /** With iptables: chain of the operator's own rules, which go before those of this link. */
   iptablesAdminChainName: z._default(z.string(), 'CNI-ADMIN'),
-  /** Ignored: belongs to firewalld. */
-  firewalldZone: z.optional(z.string()),
+  /** With firewalld: zone that gets the pod's addresses. */
+  firewalldZone: z._default(z.string(), 'trusted'),
 });
 export type FirewallConf = z.output<typeof FirewallConf>;
 
@@ -34,6 +35,7 @@ export interface FirewallOptions {
   readonly backend?: Backend;
   readonly policy: IngressPolicy;
   readonly adminChain: string;
+  readonly zone: string;
 }
 
 /** iptables: XT_EXTENSION_MAXNAMELEN, less the terminating zero. */
@@ -41,17 +43,10 @@ const CHAIN_NAME_MAX_LENGTH = 28;
 
 /**
  * Refuses what this link cannot do, before anything is touched.
- * @throws CniError 7, or 2 for a backend that is not supported
+ * @throws CniError 7
  */
 export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
   const backend = oneOf(BACKENDS, 'backend', conf.backend);
-  if (backend === 'firewalld') {
-    throw new CniError(
-      ErrorCode.unsupportedField,
-      'Cannot use "backend": "firewalld": this link speaks to the kernel and to iptables only',
-      { details: 'leave "backend" out, and give the network to a zone of firewalld by its bridge' },
-    );
-  }
   const policy = oneOf(INGRESS_POLICIES, 'ingressPolicy', conf.ingressPolicy) ?? 'open';
   const adminChain = conf.iptablesAdminChainName || 'CNI-ADMIN';
   if (!/^[^\s!-][^\s]*$/.test(adminChain) || adminChain.length > CHAIN_NAME_MAX_LENGTH) {
@@ -61,7 +56,12 @@ export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
         `up to ${CHAIN_NAME_MAX_LENGTH} characters without white space`,
     );
   }
-  return { ...(backend ? { backend } : {}), policy, adminChain };
+  return { ...(backend ? { backend } : {}), policy, adminChain, zone: zoneOf(conf) };
+}
+
+/** Zone that DEL looks at, too, however bad the rest of the configuration is. */
+export function zoneOf({ firewalldZone }: FirewallConf): string {
+  return firewalldZone || 'trusted';
 }
 
 function oneOf<T extends string>(known: readonly T[], key: string, value: string | undefined): T | undefined {

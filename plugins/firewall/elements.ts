@@ -29,7 +29,7 @@ export interface Claim {
 }
 
 /** Everything that ADD puts into the kernel, but for the interfaces that are counted. */
-export function planElements({ backend, pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
+export function planElements({ others, pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
   return pods.flatMap(pod => {
     const sets = SETS[pod.family];
     const number = pods.filter(({ family }) => family === pod.family).indexOf(pod);
@@ -40,7 +40,7 @@ export function planElements({ backend, pods, ingress }: AccessPlan, owner: Filt
     return [
       entry(sets.pods, [pod]),
       entry(sets.claims, [owner.handle, number], [pod, ingress?.bridge ?? '']),
-      ...(backend === 'iptables' ? [entry(sets.iptables, [pod])] : []),
+      ...others.map(other => entry(sets[other], [pod])),
       ...(ingress
         ? [
             entry(sets.home, [pod, ingress.bridge]),
@@ -59,6 +59,7 @@ export function placesOf({ number, pod, bridge }: Claim, owner: FilterOwner): Pl
     { set: sets.claims, key: [owner.handle, number] },
     { set: sets.pods, key: [pod] },
     { set: sets.iptables, key: [pod] },
+    { set: sets.firewalld, key: [pod] },
     ...(bridge === undefined
       ? []
       : [

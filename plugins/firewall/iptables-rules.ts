@@ -1,5 +1,5 @@
 // Which lines bring the reference's chains about, and which take an attachment out of them? Nothing is run here.
-import { type Ip, renderIp } from '../../src/net/ip.ts';
+import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import type { SavedTable } from '../../src/netlink/iptables/save.ts';
 import type { AccessPlan } from './plan.ts';
 
@@ -12,6 +12,9 @@ const comment = (words: string) => `-m comment --comment "${words}"`;
 const RULES = 'CNI firewall plugin rules';
 const FORWARD_JUMP = `FORWARD ${comment(RULES)} -j ${CNI_FORWARD}`;
 const SHARED = comment(`${RULES} (ingressPolicy: same-bridge|isolated)`);
+
+const POD_RULE = new RegExp(`^${CNI_FORWARD} -s (\\S+)/(?:32|128) -j ACCEPT$`);
+const BRIDGE_RULE = new RegExp(`^(?:${STAGE_1} -i|${STAGE_2} -o) (\\S+) `);
 
 /** What {@link ensureLines} works on. */
 export interface Wanted {
@@ -44,6 +47,26 @@ export function releaseLines(saved: SavedTable, pods: readonly Ip[], bridges: re
   return saved.rules
     .filter(rule => own.has(rule) || places.some(place => rule.startsWith(place)))
     .map(rule => `-D ${rule}`);
+}
+
+/** Who is still there, as far as the host can tell. */
+export interface Inhabitants {
+  hasPod(ip: Ip): boolean;
+  /** Whether anybody is behind an interface of the host. */
+  hasPods(ifname: string): boolean;
+}
+
+/** The lines that take out pods and interfaces of which nothing is left. What an operator wrote by hand is not like them. */
+export function leftoverLines(saved: SavedTable, { hasPod, hasPods }: Inhabitants): string[] {
+  const pods = saved.rules.flatMap(rule => {
+    const ip = findIp(POD_RULE.exec(rule)?.[1] ?? '');
+    return ip && !hasPod(ip) && podRules(ip).every(one => saved.rules.includes(one)) ? [ip] : [];
+  });
+  const bridges = saved.rules.flatMap(rule => {
+    const name = BRIDGE_RULE.exec(rule)?.[1];
+    return name !== undefined && !hasPods(name) ? [name] : [];
+  });
+  return pods.length + bridges.length === 0 ? [] : releaseLines(saved, pods, bridges);
 }
 
 function podRules(ip: Ip): string[] {

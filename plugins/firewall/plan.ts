@@ -3,12 +3,12 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findCidr } from '../../src/net/cidr.ts';
 import { type Ip, sameIp } from '../../src/net/ip.ts';
-import type { Backend, IngressPolicy } from './config.ts';
+import type { IngressPolicy, Other } from './config.ts';
 
 /** What an attachment needs. */
 export interface AccessPlan {
-  /** With `iptables` there are rules in both: nf_tables tells who has what in any case. */
-  readonly backend: Backend;
+  /** Packet filters of the host that are told as well. */
+  readonly others: readonly Other[];
   readonly pods: readonly Ip[];
   /** The interface of the host behind which the pod is, and who may come to it; absent when everybody may. */
   readonly ingress?: { readonly bridge: string; readonly policy: Exclude<IngressPolicy, 'open'> };
@@ -19,7 +19,7 @@ export interface AccessPlan {
  * own veth.
  * @throws CniError 7 for a policy that has no such interface to work with
  */
-export function planAccess(result: Result, policy: IngressPolicy): Omit<AccessPlan, 'backend'> {
+export function planAccess(result: Result, policy: IngressPolicy): Omit<AccessPlan, 'others'> {
   const pods: Ip[] = [];
   for (const { address } of result.ips ?? []) {
     const ip = findCidr(address)?.ip;

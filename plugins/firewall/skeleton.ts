@@ -28,6 +28,8 @@ export interface FamilySets {
   readonly claims: NftSet;
   /** Addresses that have rules in iptables, too. */
   readonly iptables: NftSet;
+  /** Addresses that are in a zone of firewalld, too. */
+  readonly firewalld: NftSet;
   /** Address of an isolated pod, within bridges. */
   readonly isolated: NftSet;
 }
@@ -103,6 +105,7 @@ function familySets(family: 4 | 6): FamilySets {
     // The second part numbers the claims of an attachment.
     claims: { ...named('claims'), key: ['ifname', 'inet_service'], data: [address, 'ifname'] },
     iptables: { ...named('iptables'), key: [address] },
+    firewalld: { ...named('firewalld'), key: [address] },
     isolated: { table: BRIDGE_TABLE, name: `isolated${family}`, key: [address] },
   };
 }

@@ -1,4 +1,5 @@
 // Could ADD connect a container now?
+import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
 import { stuckFamilies } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { probeMasquerading } from '../../src/attach/masquerading.ts';
@@ -17,6 +18,7 @@ export function probePtp(call: Call<PtpConf>): void {
     requireLinkKind(call.host, 'veth');
     if (call.conf.ipMasq) probeMasquerading(call, backendOf(call.conf));
     if (stuckFamilies().length === 2) throw new Error('forwarding is off and cannot be turned on');
+    warnOfDroppingChains(call);
   } catch (cause) {
     throw new CniError(ErrorCode.unavailable, `Cannot attach containers: ${describeError(cause)}`, { cause });
   }

@@ -379,6 +379,19 @@ describeRoot('bridge STATUS', () => {
     return exitCode === 0 ? { code: 0 } : JSON.parse(stdout);
   }
 
+  test('[1.1.0] warns of chains of the host that drop what a gateway forwards', async () => {
+    await withHost(async lab => {
+      const chain = '{ type filter hook forward priority 0; policy drop; }';
+      await lab.run(lab.host, ['nft', `add table ip other; add chain ip other fw ${chain}`]);
+      const words = expect.stringContaining('drops forwarded packets');
+      for (const isGateway of [true, false]) {
+        const conf = { ...confOf(lab, { cniVersion: '1.1.0' }), isGateway };
+        const { exitCode, stderr } = await lab.plugin('bridge', { command: 'STATUS', conf });
+        expect([exitCode, stderr]).toEqual([0, isGateway ? words : '']);
+      }
+    });
+  });
+
   test.each([{}, { ipMasq: true }, { ipMasq: true, ipMasqBackend: 'iptables' }, { macspoofchk: true }])(
     '[1.1.0] succeeds with %j, and changes nothing',
     async options => {

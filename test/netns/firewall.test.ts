@@ -2,38 +2,30 @@
 
 import { describe, expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
-import {
-  type Container,
-  type Lab,
-  type Namespace,
-  type Outside,
-  type Row,
-  untilUp,
-  useLabs,
-} from '../helpers/netns.ts';
-import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { ping } from '../helpers/traffic.ts';
+import {
+  add,
+  addPod,
+  type Call,
+  check,
+  confOf,
+  del,
+  elementsOf,
+  FAMILIES,
+  gc,
+  nft,
+  type Pod,
+  prevResultOf,
+  reaches,
+  rulesOf,
+  status,
+  twoBridges,
+} from '../helpers/two-bridges.ts';
 
-type BridgeName = 'br1' | 'br2';
-
-interface Pod extends Container {
-  readonly bridge: BridgeName;
-  readonly v4: string;
-  readonly v6: string;
-}
-
-interface Call {
-  readonly version?: string;
-  readonly network?: string;
-  readonly conf?: object;
-  readonly prevResult?: unknown;
-  readonly env?: Record<string, string>;
-}
-
-const SUBNETS = { br1: { v4: '10.9.1', v6: 'fd00:9:1:' }, br2: { v4: '10.9.2', v6: 'fd00:9:2:' } } as const;
-const FAMILIES = ['v4', 'v6'] as const;
 /** For tests that do the same over and over. */
 const DEADLINE_MS = 120_000;
 const VERSIONS = SPEC_VERSIONS.filter(version => version >= '0.4.0');
@@ -270,7 +262,6 @@ describeRoot(
       const lonely = { ...prevResultOf(a), interfaces: [{ name: 'eth0', sandbox: a.path }] };
       const cases: [Call, number, string][] = [
         [{ conf: { backend: 'pf' } }, 7, '"pf"'],
-        [{ conf: { backend: 'firewalld' } }, 2, 'firewalld'],
         [{ conf: { ingressPolicy: 'closed' } }, 7, '"closed"'],
         [{ conf: { ingressPolicy: 'isolated' }, prevResult: lonely }, 7, 'no interface'],
         [{ prevResult: undefined }, 7, 'prevResult'],
@@ -484,6 +475,64 @@ describeRoot(
     });
 
     testNeeding(
+      'the old packet filter that drops by itself is told, too, and noticed where nobody told it',
+      async () => {
+        const { lab, outside, a } = await twoBridges(createLab);
+        for (const tool of ['iptables-legacy', 'ip6tables-legacy'])
+          await lab.run(lab.host, [tool, '-P', 'FORWARD', 'DROP']);
+        for (const family of FAMILIES) {
+          expect(await ping(lab, lab.host, outside.address[family])).toBe(true);
+          expect(await reaches(lab, a, outside.address[family])).toBe(false);
+        }
+        const words = expect.stringMatching(/chain .*FORWARD.* of ip6?tables-legacy drops forwarded packets/);
+        expect((await status(lab)).stderr).toEqual(words);
+        const nftables = { conf: { backend: 'nftables' } };
+        expect(await add(lab, a, nftables)).toMatchObject({ exitCode: 0 });
+        expect(await check(lab, a, nftables)).toMatchObject({ exitCode: 0, stderr: words });
+        expect(await add(lab, a)).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await check(lab, a)).toMatchObject({ exitCode: 0, stderr: '' });
+        for (const family of FAMILIES) expect(await ping(lab, a, outside.address[family])).toBe(true);
+        expect(await rulesOf(lab, 'ip6tables-legacy')).toContain(`-A CNI-FORWARD -s ${a.v6}/128 -j ACCEPT`);
+        await lab.run(lab.host, ['iptables-legacy', '-D', 'CNI-FORWARD', '-s', a.v4, '-j', 'ACCEPT']);
+        expect((await check(lab, a)).error?.msg).toContain('rules of iptables-legacy');
+        expect(await del(lab, a)).toMatchObject({ exitCode: 0, stderr: '' });
+        for (const tool of ['iptables', 'ip6tables']) {
+          for (const rules of [await rulesOf(lab, tool), await rulesOf(lab, `${tool}-legacy`)]) {
+            expect(rules.join('\n')).not.toMatch(/10\.9\.|fd00:9/);
+          }
+        }
+      },
+      requires('iptables-legacy', 'ip6tables-legacy', 'iptables-legacy-restore', 'iptables-legacy-save'),
+    );
+
+    testNeeding(
+      'GC removes what the reference left for pods and bridges that are gone, and nothing else',
+      async () => {
+        const { lab, a, b, c } = await twoBridges(createLab);
+        const conf = confOf({ version: '1.0.0', conf: { ingressPolicy: 'same-bridge' } });
+        for (const pod of [a, b, c]) {
+          const call = { container: pod, conf, prevResult: prevResultOf(pod, '1.0.0') };
+          const added = await lab.plugin('firewall', { command: 'ADD', ...call, binDir: REFERENCE_BIN_DIR });
+          expect(added.exitCode).toBe(0);
+        }
+        // Not of the reference's making: no answers come back by it.
+        const byHand = ['CNI-FORWARD', '-s', '192.0.2.7/32', '-j', 'ACCEPT'];
+        await lab.run(lab.host, ['iptables', '-A', ...byHand]);
+        const before = await rulesOf(lab);
+        expect(await gc(lab, [])).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await rulesOf(lab)).toEqual(before);
+        await lab.remove(c);
+        await lab.ip(lab.host, 'link', 'delete', 'br1');
+        expect(await gc(lab, [])).toMatchObject({ exitCode: 0, stderr: '' });
+        const after = (await rulesOf(lab)).join('\n');
+        expect(after).not.toMatch(/br\d|10\.9\./);
+        expect(after).toContain(`-A ${byHand.join(' ')}`);
+        expect((await rulesOf(lab, 'ip6tables')).join('\n')).not.toMatch(/br\d|fd00:9/);
+      },
+      requiresReference('firewall'),
+    );
+
+    testNeeding(
       'the reference removes what ours added, finds it in order, and the reverse',
       async () => {
         const { lab, a, b } = await twoBridges(createLab);
@@ -517,129 +566,11 @@ describeRoot(
   requires('ip', 'nft', 'ping', 'iptables', 'ip6tables'),
 );
 
-interface Scene {
-  readonly lab: Lab;
-  readonly outside: Outside;
-  /** On the first bridge. */
-  readonly a: Pod;
-  /** On the first bridge, too. */
-  readonly b: Pod;
-  /** On the second bridge. */
-  readonly c: Pod;
-}
-
-/** Pods on two bridges made by hand, and a namespace beyond the host. */
-async function twoBridges(createLab: () => Promise<Lab>): Promise<Scene> {
-  const lab = await createLab();
-  // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
-  await lab.sysctl(lab.host, 'net/ipv6/conf/default/accept_dad', 0);
-  const outside = await lab.outside();
-  for (const bridge of ['br1', 'br2'] as const) {
-    const { v4, v6 } = SUBNETS[bridge];
-    await lab.ip(lab.host, 'link', 'add', bridge, 'type', 'bridge');
-    await lab.ip(lab.host, 'addr', 'add', `${v4}.1/24`, 'dev', bridge);
-    await lab.ip(lab.host, 'addr', 'add', `${v6}:1/64`, 'dev', bridge, 'nodad');
-    await lab.ip(lab.host, 'link', 'set', bridge, 'up');
-  }
-  await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
-  await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-  const [a, b] = [await addPod(lab, 'br1', 2), await addPod(lab, 'br1', 3)];
-  return { lab, outside, a, b, c: await addPod(lab, 'br2', 2) };
-}
-
-async function addPod(lab: Lab, bridge: BridgeName, number: number): Promise<Pod> {
-  const { v4, v6 } = SUBNETS[bridge];
-  const pod = { ...(await lab.container()), bridge, v4: `${v4}.${number}`, v6: `${v6}:${number}` };
-  const port = `${bridge}pod${number}`;
-  await lab.sysctl(pod, 'net/ipv6/conf/default/accept_dad', 0);
-  await lab.ip(lab.host, 'link', 'add', port, 'type', 'veth', 'peer', 'eth0', 'netns', pod.name);
-  await lab.ip(lab.host, 'link', 'set', port, 'master', bridge, 'up');
-  await lab.ip(pod, 'link', 'set', 'lo', 'up');
-  await lab.ip(pod, 'addr', 'add', `${pod.v4}/24`, 'dev', 'eth0');
-  await lab.ip(pod, 'addr', 'add', `${pod.v6}/64`, 'dev', 'eth0', 'nodad');
-  await lab.ip(pod, 'link', 'set', 'eth0', 'up');
-  await lab.ip(pod, 'route', 'add', 'default', 'via', `${v4}.1`);
-  await lab.ip(pod, 'route', 'add', 'default', 'via', `${v6}:1`);
-  for (const device of [port, bridge]) await untilUp(lab.host, device);
-  return pod;
-}
-
-/** Whether one echo request is answered: for those that should not be. */
-async function reaches(lab: Lab, from: Namespace, address: string, ...options: string[]): Promise<boolean> {
-  const argv = ['ping', '-n', '-q', '-c', '1', '-W', '1', ...options, address];
-  return (await lab.run(from, argv)).exitCode === 0;
-}
-
 async function setBridgeFilter(lab: Lab, value: string): Promise<void> {
   for (const key of ['iptables', 'ip6tables']) {
     // Only there when the kernel can send bridged packets through the packet filter at all.
     await lab.run(lab.host, ['sysctl', '-w', `net.bridge.bridge-nf-call-${key}=${value}`]);
   }
-}
-
-/** Commands of nft, as one transaction. */
-async function nft(lab: Lab, ...commands: string[]): Promise<void> {
-  const stdin = commands.map(command => `${command}\n`).join('');
-  expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0, stderr: '' });
-}
-
-function prevResultOf(pod: Pod, version: string = LATEST_SPEC_VERSION): object {
-  const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
-  return {
-    cniVersion: version,
-    interfaces: [{ name: pod.bridge }, { name: 'port' }, { name: 'eth0', sandbox: pod.path }],
-    ips: [
-      { ...family[0], address: `${pod.v4}/24`, interface: 2 },
-      { ...family[1], address: `${pod.v6}/64`, interface: 2 },
-    ],
-  };
-}
-
-function confOf(
-  { version = LATEST_SPEC_VERSION, network = 'podnet', conf }: Call,
-  more: object = {},
-): object {
-  return { cniVersion: version, name: network, type: 'firewall', ...more, ...conf };
-}
-
-function add(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
-  const prevResult = 'prevResult' in call ? call.prevResult : prevResultOf(pod, call.version);
-  const { env = {} } = call;
-  return lab.plugin('firewall', { command: 'ADD', container: pod, conf: confOf(call), prevResult, env });
-}
-
-function check(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
-  const prevResult = call.prevResult ?? prevResultOf(pod, call.version);
-  return lab.plugin('firewall', { command: 'CHECK', container: pod, conf: confOf(call), prevResult });
-}
-
-function del(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
-  return lab.plugin('firewall', { command: 'DEL', container: pod, conf: confOf(call) });
-}
-
-function gc(lab: Lab, valid: Pod[]): Promise<PluginReply> {
-  const attachments = valid.map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
-  const conf = confOf({}, { 'cni.dev/valid-attachments': attachments });
-  return lab.plugin('firewall', { command: 'GC', conf });
-}
-
-function status(lab: Lab, conf: object = {}): Promise<PluginReply> {
-  return lab.plugin('firewall', { command: 'STATUS', conf: confOf({ conf }) });
-}
-
-/** The elements of every set that has some. */
-async function elementsOf(lab: Lab): Promise<Record<string, Row[]>> {
-  const rows = await lab.nft(lab.host, 'list', 'ruleset');
-  const sets = rows
-    .flatMap(row => row.map ?? row.set ?? [])
-    .filter(set => set.table === 'catena_firewall' && set.elem);
-  return Object.fromEntries(sets.map(set => [set.name, set.elem]));
-}
-
-/** Chains of links, and all rules, as `iptables -S` has them. */
-async function rulesOf(lab: Lab, tool = 'iptables'): Promise<string[]> {
-  const { stdout } = await lab.run(lab.host, [tool, '-S']);
-  return stdout.split('\n').filter(line => /^-[AN]/.test(line));
 }
 
 function elem(comment: string, val: unknown): Row {

@@ -85,12 +85,15 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'bun:ffi': ['src/sys'],
   execa: ['src/chain/exec-plugin'],
   winston: ['src/log'],
+  'dbus-native': ['plugins/firewall/firewalld/bus'],
   yaml: ['src/delegate/definition-file'],
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab'],
 };
 
 const MAY_LOAD_LAZILY = [
   ...['plugins/main', 'src/cli/commands', 'src/log', 'src/chain/start', 'src/delegate/definition-file'],
+  // Nobody pays for D-Bus who has no firewalld.
+  'plugins/firewall/firewalld/bus',
 ];
 
 const MAX_LINES = 300;

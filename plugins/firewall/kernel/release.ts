@@ -4,6 +4,7 @@ import { findOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { Other } from '../config.ts';
 import { type Claim, decodeClaim, type Place, placesOf } from '../elements.ts';
 import { OWNED_SETS, SETS } from '../skeleton.ts';
 import { countClosed } from './tally.ts';
@@ -37,11 +38,11 @@ export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
   return { changes: deletions(present), claims };
 }
 
-/** Those claims of attachments that have rules in iptables, too. */
-export function findIptablesClaims(socket: NetlinkSocket, owners: readonly FilterOwner[]): Claim[] {
+/** Those claims of attachments that another packet filter was told of. */
+export function findClaimsIn(socket: NetlinkSocket, other: Other, owners: readonly FilterOwner[]): Claim[] {
   return owners.flatMap(owner =>
     findClaims(socket, owner).filter(({ pod }) => {
-      return findElement(socket, SETS[pod.family].iptables, [pod])?.comment === owner.note;
+      return findElement(socket, SETS[pod.family][other], [pod])?.comment === owner.note;
     }),
   );
 }

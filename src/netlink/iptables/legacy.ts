@@ -1,21 +1,9 @@
 // Which rules does the old packet filter have in its table "nat"?
-import { readFileSync } from 'node:fs';
 import type { Cidr } from '../../net/cidr.ts';
 import { IP_BITS, ipFromBytes } from '../../net/ip.ts';
-import { readIpOption } from '../../sys/socket-option.ts';
 import { readMatch, readTarget } from './extension.ts';
+import { OFFSETS_AT, readLegacyTable, XT_HEADER_BYTES } from './legacy-table.ts';
 import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
-
-/** linux/netfilter_ipv4/ip_tables.h and ip6_tables.h: the same numbers for both families. */
-const SO_GET_INFO = 64;
-const SO_GET_ENTRIES = 65;
-
-/** linux/netfilter/x_tables.h: name[32], then for GET_INFO valid_hooks, hook_entry[5], underflow[5], num_entries, size. */
-const NAME_BYTES = 32;
-const INFO_BYTES = NAME_BYTES + 4 * (1 + 5 + 5 + 1 + 1);
-/** The entries of struct ipt_get_entries are aligned to eight bytes. */
-const ENTRIES_AT = 40;
-const HOOKS = ['PREROUTING', 'INPUT', 'FORWARD', 'OUTPUT', 'POSTROUTING'];
 
 /** Where struct ipt_entry and struct ip6t_entry hold what we read; `inverse` are the flags IPT_INV_*. */
 const LAYOUT = {
@@ -26,7 +14,7 @@ const LAYOUT = {
     destinationMask: 12,
     protocol: 80,
     inverse: 83,
-    offsets: 88,
+    offsets: OFFSETS_AT[4],
     entry: 112,
   },
   6: {
@@ -36,15 +24,14 @@ const LAYOUT = {
     destinationMask: 48,
     protocol: 128,
     inverse: 132,
-    offsets: 140,
+    offsets: OFFSETS_AT[6],
     entry: 168,
   },
 } as const;
 const INV_SRCIP = 0x08;
 const INV_DSTIP = 0x10;
 
-/** struct xt_entry_match and xt_entry_target: u16 size, char name[29], u8 revision, then data. */
-const XT_HEADER_BYTES = 32;
+/** struct xt_entry_target: u8 revision after size and name. */
 const XT_REVISION_AT = 31;
 const ERROR_TARGET = 'ERROR';
 /** linux/netfilter.h: verdicts are negative and one less, XT_RETURN is that of NF_REPEAT. */
@@ -56,18 +43,8 @@ const VERDICTS: Readonly<Record<number, string>> = { [-1]: 'DROP', [-2]: 'ACCEPT
  * Same as: `iptables-legacy-save -t nat`
  */
 export function listLegacyNat(family: Family): NatRule[] {
-  if (!hasLegacyNat(family)) return [];
-  const what = 'read the table "nat" of the old packet filter';
-  const info = named(INFO_BYTES);
-  readIpOption(family, SO_GET_INFO, info, what);
-  const words = new Uint32Array(info.buffer, NAME_BYTES);
-  const size = words.at(12) ?? 0;
-  const entries = named(ENTRIES_AT + size);
-  new DataView(entries.buffer).setUint32(NAME_BYTES, size, true);
-  readIpOption(family, SO_GET_ENTRIES, entries, what);
-  const valid = words.at(0) ?? 0;
-  const heads = new Map(HOOKS.flatMap((name, i) => (valid & (1 << i) ? [[words.at(1 + i) ?? 0, name]] : [])));
-  return decodeEntries(family, entries.subarray(ENTRIES_AT), heads);
+  const table = readLegacyTable(family, 'nat');
+  return table ? decodeEntries(family, table.entries, table.heads) : [];
 }
 
 /**
@@ -110,21 +87,6 @@ export function decodeEntries(
       ...matchFacts(bytes.subarray(at + layout.entry, target)),
     };
   });
-}
-
-function hasLegacyNat(family: Family): boolean {
-  try {
-    const names = readFileSync(`/proc/thread-self/net/ip${family === 4 ? '' : '6'}_tables_names`, 'utf8');
-    return names.split('\n').includes('nat');
-  } catch {
-    return false;
-  }
-}
-
-function named(size: number): Uint8Array {
-  const bytes = new Uint8Array(size);
-  bytes.set(new TextEncoder().encode('nat'));
-  return bytes;
 }
 
 function addressesOf(family: Family, entry: Uint8Array): Pick<NatRule, 'source' | 'destination'> {

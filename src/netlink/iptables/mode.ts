@@ -2,7 +2,7 @@
 import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { Family } from './nat-rule.ts';
-import { runProgram } from './program.ts';
+import { isInstalled, runProgram } from './program.ts';
 import { getRestore } from './restore.ts';
 
 /**
@@ -16,4 +16,13 @@ export function restoreMode(family: Family): 'nft' | 'legacy' {
   if (/nft|legacy/.test(file)) return file.includes('nft') ? 'nft' : 'legacy';
   const version = runProgram(`ask "${program}" for its version`, [program, '--version']);
   return version.includes('nf_tables') ? 'nft' : 'legacy';
+}
+
+/**
+ * Whether the old packet filter has tools of its own here, besides those that iptables stands for.
+ * Same as: `command -v iptables-legacy-restore`, where `iptables` uses nf_tables
+ */
+export function hasLegacyTools(family: Family): boolean {
+  const tools = `ip${family === 4 ? '' : '6'}tables-legacy`;
+  return ['restore', 'save'].every(tool => isInstalled(`${tools}-${tool}`)) && restoreMode(family) === 'nft';
 }

@@ -14,12 +14,15 @@ const DEADLINE_MS = 30_000;
  */
 export function getProgram(names: readonly string[]): string {
   for (const name of names) {
-    const path = searchDirs()
-      .map(dir => `${dir}/${name}`)
-      .find(isExecutable);
+    const path = findProgram(name);
     if (path) return path;
   }
   throw new Error(`Cannot find "${names.join('" or "')}": it is not installed in ${searchDirs().join(', ')}`);
+}
+
+/** Whether a program can be found. */
+export function isInstalled(name: string): boolean {
+  return findProgram(name) !== undefined;
 }
 
 /**
@@ -45,6 +48,12 @@ export function runProgram(action: string, argv: readonly string[], input = ''):
     ? `it has not ended after ${DEADLINE_MS / 1000} s`
     : words || `it ended with ${finished.signalCode ?? `exit code ${finished.exitCode}`}`;
   throw new Error(`Cannot ${action}: ${state}`);
+}
+
+function findProgram(name: string): string | undefined {
+  return searchDirs()
+    .map(dir => `${dir}/${name}`)
+    .find(isExecutable);
 }
 
 function searchDirs(): string[] {

@@ -8,8 +8,11 @@ export type IptablesTable = 'nat' | 'filter';
 /** How long the program may wait for others that change the rules; they take turns. */
 const LOCK_WAIT_S = 15;
 
+/** Which packet filter is meant: the one that the system uses, or the old one. */
+export type IptablesMode = 'any' | 'legacy';
+
 /** Programs by preference; `legacy` only reaches the rules that the old packet filter keeps. */
-const PROGRAMS: Readonly<Record<Family, Readonly<Record<'any' | 'legacy', readonly string[]>>>> = {
+const PROGRAMS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
   4: { any: ['iptables-restore'], legacy: ['iptables-legacy-restore', 'iptables-restore'] },
   6: { any: ['ip6tables-restore'], legacy: ['ip6tables-legacy-restore', 'ip6tables-restore'] },
 };
@@ -24,7 +27,7 @@ export function restoreTable(
   family: Family,
   table: IptablesTable,
   lines: readonly string[],
-  mode: 'any' | 'legacy' = 'any',
+  mode: IptablesMode = 'any',
 ): void {
   const program = getRestore(family, mode);
   runProgram(
@@ -35,7 +38,7 @@ export function restoreTable(
 }
 
 /** Like {@link restoreTable}, for the table "nat". */
-export function restoreNat(family: Family, lines: readonly string[], mode: 'any' | 'legacy' = 'any'): void {
+export function restoreNat(family: Family, lines: readonly string[], mode: IptablesMode = 'any'): void {
   restoreTable(family, 'nat', lines, mode);
 }
 
@@ -57,6 +60,6 @@ export function tryNat(family: Family, lines: readonly string[]): void {
  * Path of the program.
  * @throws Error naming it when it is not installed
  */
-export function getRestore(family: Family, mode: 'any' | 'legacy' = 'any'): string {
+export function getRestore(family: Family, mode: IptablesMode = 'any'): string {
   return getProgram(PROGRAMS[family][mode]);
 }

@@ -1,11 +1,11 @@
 // Which chains and rules does a table have, in the words of iptables-save?
 import type { Family } from './nat-rule.ts';
 import { getProgram, runProgram } from './program.ts';
-import type { IptablesTable } from './restore.ts';
+import type { IptablesMode, IptablesTable } from './restore.ts';
 
-const PROGRAMS: Readonly<Record<Family, readonly string[]>> = {
-  4: ['iptables-save'],
-  6: ['ip6tables-save'],
+const PROGRAMS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
+  4: { any: ['iptables-save'], legacy: ['iptables-legacy-save', 'iptables-save'] },
+  6: { any: ['ip6tables-save'], legacy: ['ip6tables-legacy-save', 'ip6tables-save'] },
 };
 
 /** A table as iptables prints it. */
@@ -17,11 +17,12 @@ export interface SavedTable {
 
 /**
  * Reads a table; costs a program, and grows with the table.
+ * @param mode `legacy` for what the old packet filter keeps, whatever the system uses now
  * @throws Error with the words of the program, or when it is missing
  * Same as: `iptables-save -t <table>`
  */
-export function saveTable(family: Family, table: IptablesTable): SavedTable {
-  const program = getProgram(PROGRAMS[family]);
+export function saveTable(family: Family, table: IptablesTable, mode: IptablesMode = 'any'): SavedTable {
+  const program = getProgram(PROGRAMS[family][mode]);
   return parseSaved(runProgram(`read the table "${table}" with "${program}"`, [program, '-t', table]));
 }
 

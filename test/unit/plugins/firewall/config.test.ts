@@ -8,19 +8,23 @@ const parse = (more: object) =>
 
 describe('parseFirewallConf()', () => {
   test('has defaults, for which empty texts stand as well', () => {
-    const defaults = { policy: 'open', adminChain: 'CNI-ADMIN' } as const;
+    const defaults = { policy: 'open', adminChain: 'CNI-ADMIN', zone: 'trusted' } as const;
     expect(parse({})).toEqual(defaults);
-    expect(parse({ backend: '', ingressPolicy: '', iptablesAdminChainName: '' })).toEqual(defaults);
+    expect(parse({ backend: '', ingressPolicy: '', iptablesAdminChainName: '', firewalldZone: '' })).toEqual(
+      defaults,
+    );
   });
 
   test('takes the reference’s options', () => {
     const conf = { backend: 'iptables', ingressPolicy: 'same-bridge', iptablesAdminChainName: 'OURS' };
-    expect(parse(conf)).toEqual({ backend: 'iptables', policy: 'same-bridge', adminChain: 'OURS' });
+    const options = { policy: 'same-bridge', adminChain: 'OURS', zone: 'trusted' } as const;
+    expect(parse(conf)).toEqual({ backend: 'iptables', ...options });
+    const firewalld = { backend: 'firewalld', firewalldZone: 'pods' };
+    expect(parse({ ...conf, ...firewalld })).toEqual({ ...options, backend: 'firewalld', zone: 'pods' });
   });
 
   test.each([
     [{ backend: 'pf' }, 7],
-    [{ backend: 'firewalld' }, 2],
     [{ ingressPolicy: 'Isolated' }, 7],
     [{ iptablesAdminChainName: 'two words' }, 7],
     [{ iptablesAdminChainName: '-j' }, 7],

@@ -1,0 +1,31 @@
+// What did the reference plugin leave in iptables for pods that are gone?
+//
+// Its rules do not say whose they are, so what counts is whether anybody can be behind them. A pod's address is on the link
+// of an interface of the host: of a bridge with ports, of its own veth, of whatever else. When no route but one through a
+// gateway leads there, or only one to a bridge without ports, the pod is gone.
+import { cidrContains } from '../../../src/net/cidr.ts';
+import { findElement } from '../../../src/netlink/nft/element.ts';
+import { listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
+import type { Call } from '../../../src/plugin/define.ts';
+import { TALLY } from '../skeleton.ts';
+import { isKnown } from './admit.ts';
+import { sweepIptables } from './iptables.ts';
+
+/** Takes out of iptables what belongs to nobody any more, whichever network it was of. */
+export function sweepLeftovers({ host, hostNft }: Call): void {
+  sweepIptables(hostNft, () => {
+    const links = listLinks(host);
+    const masters = new Set(links.map(({ master }) => master));
+    const deserted = links.filter(({ kind, index }) => kind === 'bridge' && !masters.has(index));
+    const inhabited = new Set(links.filter(link => !deserted.includes(link)).map(({ name }) => name));
+    const isDeserted = (index: number) => deserted.some(link => link.index === index);
+    const onLink = listRoutes(host).filter(({ dst, gateway, ways, oif }) => {
+      return dst.prefix > 0 && gateway === undefined && ways === undefined && !isDeserted(oif);
+    });
+    return {
+      hasPod: ip => isKnown(hostNft, [ip]) || onLink.some(({ dst }) => cidrContains(dst, ip)),
+      hasPods: name => inhabited.has(name) || findElement(hostNft, TALLY, [name]) !== undefined,
+    };
+  });
+}

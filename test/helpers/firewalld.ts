@@ -1,0 +1,70 @@
+// How does a test get a firewalld of its own, with a bus of its own, inside a fake host?
+import { mkdirSync, writeFileSync } from 'node:fs';
+import type { Lab } from './netns.ts';
+
+/** firewalld starts a Python interpreter and reads all its services first. */
+const START_DEADLINE_MS = 45_000;
+
+/** A firewalld that knows nothing but the fake host. */
+export interface Firewalld {
+  /** What links need to find it. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Runs `firewall-cmd`; returns what it printed. */
+  cmd(...args: string[]): Promise<string>;
+  /** Ends firewalld, not the bus; it takes its rules away. */
+  stop(): Promise<void>;
+}
+
+/** Starts a bus and firewalld, and waits until it answers. */
+export async function startFirewalld(
+  lab: Lab,
+  backend: 'nftables' | 'iptables' = 'nftables',
+): Promise<Firewalld> {
+  const dir = `${lab.tmp}/firewalld`;
+  mkdirSync(dir);
+  writeFileSync(`${dir}/firewalld.conf`, `FirewallBackend=${backend}\n`);
+  writeFileSync(`${dir}/bus.conf`, busConfig(`${dir}/bus`));
+  const env = { DBUS_SYSTEM_BUS_ADDRESS: `unix:path=${dir}/bus` };
+  const withBus = ['env', `DBUS_SYSTEM_BUS_ADDRESS=${env.DBUS_SYSTEM_BUS_ADDRESS}`];
+  const cmd = (...args: string[]) => lab.run(lab.host, [...withBus, 'firewall-cmd', ...args]);
+  lab.start(lab.host, ['dbus-daemon', `--config-file=${dir}/bus.conf`, '--nofork']);
+  const giveUpAt = Date.now() + START_DEADLINE_MS;
+  await until(giveUpAt, async () => (await lab.run(lab.host, ['test', '-S', `${dir}/bus`])).exitCode === 0);
+  const options = ['--nofork', '--nopid', '--system-config', dir, '--log-file', `${dir}/log`];
+  const daemon = lab.start(lab.host, [...withBus, 'firewalld', ...options]);
+  await until(giveUpAt, async () => (await cmd('--state')).exitCode === 0);
+  return {
+    env,
+    async cmd(...args) {
+      const { exitCode, stdout, stderr } = await cmd(...args);
+      if (exitCode !== 0) throw new Error(`Cannot run "firewall-cmd ${args.join(' ')}": ${stderr}`);
+      return stdout.trim();
+    },
+    async stop() {
+      daemon.kill('SIGTERM');
+      await daemon.exited;
+    },
+  };
+}
+
+async function until(giveUpAt: number, isSo: () => Promise<boolean>): Promise<void> {
+  while (!(await isSo())) {
+    if (Date.now() > giveUpAt) throw new Error('Cannot start firewalld: it does not answer');
+    await Bun.sleep(100);
+  }
+}
+
+function busConfig(socket: string): string {
+  return `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <listen>unix:path=${socket}</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/><allow own="*"/><allow send_type="method_call"/>
+    <allow send_destination="*"/><allow receive_sender="*"/>
+  </policy>
+</busconfig>
+`;
+}
