@@ -1,6 +1,7 @@
 // Which connections does the kernel remember, and how is it made to forget one?
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { Errno } from '../sys/errno.ts';
+import { findSysctl } from '../sys/sysctl.ts';
 import { attrs } from './codec/attrs.ts';
 import { ip, u8, u16be, u32, u32be } from './codec/fields.ts';
 import { layout } from './codec/message.ts';
@@ -111,6 +112,11 @@ export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_DELETE;
   const op = `delete flow to ${renderIp(flow.destination)} port ${flow.destinationPort}`;
   tolerating([Errno.ENOENT], () => socket.request({ op, type, body }));
+}
+
+/** Whether anything is remembered in the thread's namespace, which is quickly told. Same as: `conntrack -C` */
+export function hasFlows(): boolean {
+  return findSysctl('net/netfilter/nf_conntrack_count') !== '0';
 }
 
 function passes(flow: Flow, { protocol, port, responder }: FlowFilter): boolean {

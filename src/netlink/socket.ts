@@ -1,5 +1,6 @@
 // How are requests sent to the kernel, and how do its answers come back?
 import { closeSync } from 'node:fs';
+import { closeLater } from '../sys/close-later.ts';
 import { Errno } from '../sys/errno.ts';
 import { checked, errno, libc, ptr, SystemError } from '../sys/libc.ts';
 import {
@@ -47,6 +48,9 @@ const DUMP_ATTEMPTS = 20;
 /** Acknowledgements wait in the receive buffer until all requests were executed: it must hold them. */
 const MAX_AT_ONCE = 100;
 
+/** linux/netfilter/nf_tables.h, NFT_MSG_DELTABLE, _DELCHAIN, _DELRULE, _DELSET, _DELSETELEM: transactions are of nf_tables. */
+const NFT_DELETIONS = [2, 5, 8, 11, 14];
+
 /** A request without an envelope. */
 export interface Request {
   /** What is asked, in words, for the error: `add address 10.1.0.2/24 to "eth0"`. */
@@ -67,6 +71,7 @@ export class NetlinkSocket {
   readonly #protocol: number;
   readonly #fd: number;
   #seq = 0;
+  #hasDeleted = false;
 
   constructor(protocol: number) {
     this.#protocol = protocol;
@@ -129,6 +134,7 @@ export class NetlinkSocket {
     const first = this.#envelope(begin, NLM_F_REQUEST);
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
+    this.#hasDeleted ||= end !== undefined && requests.some(({ type }) => deletesInNft(type));
     this.#send([first, ...envelopes, ...last]);
     const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
     if (refusal) throw refusal;
@@ -152,7 +158,8 @@ export class NetlinkSocket {
   }
 
   close(): void {
-    closeSync(this.#fd);
+    if (this.#hasDeleted) closeLater(this.#fd);
+    else closeSync(this.#fd);
   }
 
   #failIfPlanned({ op }: Request): void {
@@ -261,6 +268,11 @@ export class NetlinkSocket {
     // Options that an old kernel lacks make errors terser, nothing else: no reason to stop.
     libc().setsockopt(this.#fd, level, option, ptr(bytes), 4);
   }
+}
+
+/** What nf_tables deletes it clears away after a grace period, for which the last close of a socket waits. */
+function deletesInNft(type: number): boolean {
+  return NFT_DELETIONS.includes(type & 0xff);
 }
 
 let shared: Uint8Array | undefined;

@@ -1,6 +1,6 @@
 // Which remembered UDP flows contradict the mappings of today, and how do they go?
 import { type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
-import { type Flow, listFlows, removeFlow } from '../../../src/netlink/conntrack.ts';
+import { type Flow, hasFlows, listFlows, removeFlow } from '../../../src/netlink/conntrack.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { type FamilyPlan, type Forward, type HostPort, PROTOCOLS } from '../plan.ts';
@@ -27,6 +27,7 @@ export function forgetStaleFlows(
   plans: readonly FamilyPlan[],
   gone: readonly Lost[],
 ): void {
+  if (![...plans.flatMap(plan => plan.forwards), ...gone].some(isUdp) || !hasFlows()) return;
   const isLocal = localDestinations(sockets.host);
   for (const family of [4, 6] as const) {
     const plan = plans.find(one => one.family === family);

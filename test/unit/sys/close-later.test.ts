@@ -1,0 +1,45 @@
+// Is a descriptor gone at once, and what it stands for soon?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { closeLater } from '../../../src/sys/close-later.ts';
+import { withFlock } from '../../../src/sys/flock.ts';
+
+test('closeLater() lets go of what the descriptor stands for', () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'close-later-'));
+  try {
+    const file = `${dir}/lock`;
+    const before = fs.readdirSync('/proc/self/fd').length;
+    // The lock goes with the last close of what was opened: a flock that is still there would be waited for.
+    withFlock(file, 1_000, () => {
+      const held =
+        fs
+          .readdirSync('/proc/self/fd')
+          .map(Number)
+          .find(fd => leadsTo(fd, file)) ?? -1;
+      // `withFlock` is left to close a number that nobody has.
+      const spare = fs.openSync(file, 'r');
+      closeLater(held);
+      expect(fs.existsSync(`/proc/self/fd/${held}`)).toBe(false);
+      expect(fs.openSync(file, 'r')).toBe(held);
+      fs.closeSync(spare);
+    });
+    expect(fs.readdirSync('/proc/self/fd').length).toBe(before);
+    expect(withFlock(file, 10_000, () => 'free')).toBe('free');
+  } finally {
+    fs.rmSync(dir, { recursive: true, force: true });
+  }
+});
+
+test('closeLater() of what is not open fails as any close does', () => {
+  expect(() => closeLater(1_000_000)).toThrow('EBADF');
+});
+
+function leadsTo(fd: number, file: string): boolean {
+  try {
+    return fs.readlinkSync(`/proc/self/fd/${fd}`) === file;
+  } catch {
+    return false;
+  }
+}
