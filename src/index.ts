@@ -27,6 +27,13 @@ export {
   validateNetwork,
 } from './chain/plugin-version.ts';
 export { type Recovery, type RecoveryScope, recover } from './chain/recover.ts';
+export {
+  type Condition,
+  type LinkCondition,
+  type RepairReport,
+  type RepairScope,
+  repair,
+} from './chain/repair.ts';
 export { buildGcRequest, buildRequest, type RequestParts } from './chain/request.ts';
 export {
   type AttachmentFilter,

@@ -6,6 +6,7 @@ import { findLinks, type Link } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
 import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
 import { BandwidthConf, ignoresRuntime, isUnlimited, type Limits, limitsOf } from './config.ts';
 import { findHostVeths, getHostVeth } from './host-veth.ts';
 import { findIfbs, listIfbsOf } from './ifb.ts';
@@ -49,6 +50,21 @@ export const bandwidth = definePlugin({
     if (isUnlimited(limits)) return;
     const veth = getHostVeth(call, prevResult);
     verifyShaping(call.host, veth, attachmentOf(call), planFor(veth, limits));
+  },
+
+  async repair(call) {
+    const limits = limitsOf(call.conf, call.request);
+    if (isUnlimited(limits)) return;
+    const [veth, attachment] = [getHostVeth(call, requirePrevResult(call)), attachmentOf(call)];
+    const shaping = planFor(veth, limits);
+    let unused: readonly Link[] = [];
+    mend(
+      () => verifyShaping(call.host, veth, attachment, shaping),
+      () => {
+        unused = applyShaping(call.host, veth, attachment, shaping).unused;
+      },
+    );
+    await call.removeLinks(unused);
   },
 
   async del(call) {

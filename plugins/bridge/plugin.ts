@@ -23,6 +23,7 @@ import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
 import { removeOrphanedReferenceMacspoof, removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
+import { repairAttachment } from './repair.ts';
 import { renderAttachment } from './report.ts';
 import { probeBridge } from './status.ts';
 
@@ -66,6 +67,8 @@ export const bridge = definePlugin({
       addressingOf(conf, prevResult).ips.map(({ cidr }) => cidr),
     );
   },
+
+  repair: repairAttachment,
 
   async del(call) {
     const { conf } = call;

@@ -5,6 +5,7 @@ import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
 import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
 import { requireZone } from './firewalld/sources.ts';
 import { admit, findFormerOwners, isKnown, tryAdmission } from './kernel/admit.ts';
@@ -50,6 +51,17 @@ export const firewall = definePlugin({
     checkAdmission(call.hostNft, plan, ownerOf(call));
     await checkOthers(plan, names);
     warnOfDroppingChains(call, plan.others.includes('iptables'));
+  },
+
+  async repair(call) {
+    const { plan, names } = await wantedOf(call);
+    if (plan.pods.length === 0) return;
+    const owner = ownerOf(call);
+    mend(
+      () => checkAdmission(call.hostNft, plan, owner),
+      () => admit(call.hostNft, plan, owner),
+    );
+    await checkOthers(plan, names).catch(() => tellOthers(plan, names));
   },
 
   async del(call) {

@@ -78,6 +78,18 @@ export function findUnleased(
   return (unleased.length === reported.length ? unleased : ours).map(renderIp);
 }
 
+/** What to lease again of addresses that are reported and not leased; those of no set are no business of ours. */
+export function planLeases(
+  sets: readonly RangeSet[],
+  addresses: readonly string[],
+): { readonly ip: Ip; readonly setIndex: number }[] {
+  return addresses.flatMap(address => {
+    const ip = findIp(address);
+    const setIndex = ip === undefined ? -1 : sets.findIndex(set => findRange(set, ip));
+    return ip === undefined || setIndex < 0 ? [] : [{ ip, setIndex }];
+  });
+}
+
 function planRequested(conf: HostLocalConf, args: CniArgs): Ip[] {
   const { IP: fromArgs } = pickCniArgs(args, ['IP']);
   const sources: [string, number, readonly string[]][] = [

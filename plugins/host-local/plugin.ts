@@ -18,7 +18,7 @@ import { type Allocation, allocate, HostLocalCode, SetExhausted } from './alloca
 import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
 import { HostLocalConf, LeaseConf } from './config.ts';
 import { findOrphans } from './orphan.ts';
-import { findUnleased, type Plan, planAllocation, planResult, planSets } from './plan.ts';
+import { findUnleased, type Plan, planAllocation, planLeases, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';
 
@@ -60,6 +60,23 @@ export const hostLocal = definePlugin({
           `it holds ${leased.join(', ')} in "${dir}"`,
       );
     }
+  },
+
+  repair(call) {
+    const sets = planSets(readConf(call), call.version);
+    const [place, owner] = [placeOf(call), ownerOf(call)];
+    ensureStore(place.dir);
+    inStore(call, store => {
+      const missing = findUnleased(sets, call.prevResult?.ips ?? [], store.findLeasesOf(owner));
+      // One that somebody else holds by now stays his, and CHECK says so.
+      store.reserve(
+        planLeases(
+          sets,
+          missing.filter(address => store.findOwner(address) === undefined),
+        ),
+        owner,
+      );
+    });
   },
 
   del(call) {

@@ -22,6 +22,10 @@ export const loopback = definePlugin({
     throw new Error(`Cannot confirm the loopback interface in "${call.env.netns}": it is down`);
   },
 
+  repair(call) {
+    setLoopback(call.container, true);
+  },
+
   del(call) {
     if (call.findContainerNetns() !== undefined) setLoopback(call.container, false);
   },

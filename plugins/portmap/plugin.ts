@@ -3,6 +3,7 @@ import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
 import { findSysctl } from '../../src/sys/sysctl.ts';
 import { type Conditions, parseConditions } from './conditions.ts';
 import { iptablesOptionsOf, meansOf, PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
@@ -40,17 +41,26 @@ export const portmap = definePlugin({
 
   check(call) {
     const wanted = wantedOf(call);
-    const { plans, owner, means } = wanted;
-    if (plans.length === 0) return;
-    const nft = call.hostNft;
-    // With iptables, the reference may have made them: then our sets need not know of them.
-    if (means.backend === 'nftables' || findClaims(nft, owner).length) checkPorts(nft, wanted);
-    if (means.backend === 'iptables') {
-      const attachment = attachmentOf(call);
-      checkIptablesPorts(plans, chainOwnerOf(nft, owner, attachment), iptablesOptionsOf(call.conf));
-    }
-    const path = call.conf.snat ? findSwitch(call.host, plans) : undefined;
+    if (wanted.plans.length === 0) return;
+    verify(call, wanted);
+    const path = call.conf.snat ? findSwitch(call.host, wanted.plans) : undefined;
     if (path) confirm(`sysctl "${path}"`, '1', findSysctl(path));
+  },
+
+  repair(call) {
+    const wanted = wantedOf(call);
+    const { plans } = wanted;
+    if (plans.length === 0) return;
+    mend(
+      () => verify(call, wanted),
+      () =>
+        forgetFlows(
+          call,
+          plans,
+          applyPorts(call.hostNft, wanted, iptablesOptionsOf(call.conf), () => {}),
+        ),
+    );
+    if (call.conf.snat) openLocalhost(call.host, plans);
   },
 
   del(call) {
@@ -79,6 +89,16 @@ export const portmap = definePlugin({
     }
   },
 });
+
+function verify(call: Call<PortmapConf>, wanted: Wanted): void {
+  const { plans, owner, means } = wanted;
+  const nft = call.hostNft;
+  // With iptables, the reference may have made them: then our sets need not know of them.
+  if (means.backend === 'nftables' || findClaims(nft, owner).length) checkPorts(nft, wanted);
+  if (means.backend !== 'iptables') return;
+  const chainOwner = chainOwnerOf(nft, owner, attachmentOf(call));
+  checkIptablesPorts(plans, chainOwner, iptablesOptionsOf(call.conf));
+}
 
 function wantedOf(call: Call<PortmapConf>): Wanted {
   const plans = plansOf(call);

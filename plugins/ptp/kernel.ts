@@ -1,11 +1,15 @@
 // How does the kernel get the pair with its addresses and routes?
+
+import type { PlannedRoute } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import { addRoutes } from '../../src/attach/routes.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
+import type { Cidr } from '../../src/net/cidr.ts';
 import { addAddress } from '../../src/netlink/rtnl/addr.ts';
-import { removeLink } from '../../src/netlink/rtnl/link.ts';
+import { type Link, removeLink } from '../../src/netlink/rtnl/link.ts';
 import { prependRoute, removeRoute, replaceRoute } from '../../src/netlink/rtnl/route.ts';
+import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
 import type { PtpConf } from './config.ts';
@@ -21,7 +25,7 @@ export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
   // While its link-local address is checked for duplicates (a second) the host could not ask for the container's address.
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');
   configureContainerEnd(call, pair, plan);
-  configureHostEnd(call, pair, plan);
+  configureHostEnd(call, pair.host, plan);
   return pair;
 }
 
@@ -44,13 +48,22 @@ function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpP
   addRoutes(container, link, plan.toSubnets);
 }
 
-function configureHostEnd({ host }: Call, { host: link }: Pair, plan: PtpPlan): void {
-  // Nobody else is on the link who could have the gateway's address.
-  for (const cidr of plan.hostAddresses) addAddress(host, link.index, cidr, { nodad: true });
-  for (const route of plan.hostRoutes) {
-    const own = { ...route, oif: link.index };
-    // Of two routes to one address IPv4 uses the newer one, IPv6 the older, which leads to whoever had it before.
-    if (route.dst.ip.family === 4) prependRoute(host, own);
-    else replaceRoute(host, own);
-  }
+function configureHostEnd({ host }: Call, link: Link, plan: PtpPlan): void {
+  for (const cidr of plan.hostAddresses) addHostAddress(host, link, cidr);
+  for (const route of plan.hostRoutes) addHostRoute(host, link, route);
+}
+
+/** Gives the host end an address. Nobody else is on the link who could have the gateway's. */
+export function addHostAddress(host: NetlinkSocket, link: Link, cidr: Cidr): void {
+  addAddress(host, link.index, cidr, { nodad: true });
+}
+
+/**
+ * Leads the host to the container. Of two routes to one address IPv4 uses the newer one, IPv6 the older, which leads to
+ * whoever had it before.
+ */
+export function addHostRoute(host: NetlinkSocket, link: Link, route: PlannedRoute): void {
+  const own = { ...route, oif: link.index };
+  if (route.dst.ip.family === 4) prependRoute(host, own);
+  else replaceRoute(host, own);
 }

@@ -18,6 +18,7 @@ import { checkConnection } from './check.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 import { connect } from './kernel.ts';
 import { planFromResult, planPtp } from './plan.ts';
+import { repairConnection } from './repair.ts';
 import { renderConnection } from './report.ts';
 import { probePtp } from './status.ts';
 
@@ -59,6 +60,8 @@ export const ptp = definePlugin({
       plan.ips.map(({ cidr }) => cidr),
     );
   },
+
+  repair: repairConnection,
 
   async del(call) {
     const type = call.conf.ipam?.type;

@@ -3,6 +3,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { findCidr } from '../../src/net/cidr.ts';
 import { findLink, getLink, type Link } from '../../src/netlink/rtnl/link.ts';
 import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
 import { withOpenFlock } from '../../src/sys/flock.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 import { addressesOf, applySbr, checkSbr, readPresent, removeSbr, requirePolicyRouting } from './kernel.ts';
@@ -32,6 +33,19 @@ export const sbr = definePlugin({
     if (sources.length === 0) return;
     const link = getLink(call.container, call.env.ifname);
     checkSbr(link, planOf(call, sources, link), readPresent(call.container, link));
+  },
+
+  repair(call) {
+    const sources = sourcesOfCall(call);
+    const link = findLink(call.container, call.env.ifname);
+    if (sources.length === 0 || link === undefined) return;
+    inTurn(call, () => {
+      const plan = planOf(call, sources, link);
+      mend(
+        () => checkSbr(link, plan, readPresent(call.container, link)),
+        () => applySbr(call, plan),
+      );
+    });
   },
 
   del(call) {

@@ -51,6 +51,17 @@ export const tuning = definePlugin({
     throw new Error(`Cannot confirm tuning of "${ifname}" in "${call.env.netns}": ${differences.join('; ')}`);
   },
 
+  repair(call) {
+    const plan = planTuning(call.conf, call.args, call.env.ifname);
+    const target = targetOf(call);
+    const state = readState(target, plan);
+    // The backup stays that of ADD: what is there now is nobody's wish.
+    if (findDifferences(plan, state).length === 0) return;
+    if (plan.sysctls.length > 0) refuseUnlisted(plan.sysctls, readAllowlist());
+    applySysctls(target, plan.sysctls, state);
+    applyLink(target, plan.link, state);
+  },
+
   del(call) {
     const path = fileOf(call);
     const backup = findBackup(path);

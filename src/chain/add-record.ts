@@ -9,7 +9,7 @@ import { endRunner, startRunner } from '../journal/runner.ts';
 import { createRecord, dropRecord, type OpenRecord, replaceRecord } from '../journal/store.ts';
 import type { Conflist } from './conflist.ts';
 import { idOf } from './frozen.ts';
-import type { Attachment, Runtime } from './runtime.ts';
+import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
 
 /** The record of an ADD under way. Without a journal it does nothing. */
 export interface AddRecord {
@@ -62,10 +62,11 @@ const NONE: AddRecord = { link() {}, linkFailed() {}, done() {}, drop() {}, fail
 function intentOf(
   list: Conflist,
   attachment: Attachment,
-  { env, owner = '', pluginDirs, request }: Runtime,
+  runtime: Runtime,
   executables: readonly string[],
 ): Intent {
   const { netns, args = [], capabilityArgs = {} } = attachment;
+  const { env, owner = '', pluginDirs, request } = runtime;
   return {
     ...idOf(list, attachment),
     netns,
@@ -78,6 +79,7 @@ function intentOf(
     pluginDirs,
     executables,
     ...(request === undefined ? {} : { request }),
+    cacheDir: cacheDirOf(runtime),
     runner: startRunner(),
   };
 }

@@ -5,6 +5,7 @@ import { type Command, findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { Outcome } from '../cni/reply.ts';
+import { processOf, RUNNER_VARIABLE } from '../journal/runner.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { Exec } from './exec.ts';
 import type { StartPlugin } from './exec-plugin.ts';
@@ -102,7 +103,10 @@ export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: 
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
 
-/** The environment of a link: the caller's, with the six variables of the protocol always set (SPEC "Parameters"). */
+/**
+ * The environment of a link: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a
+ * journal also whose it is.
+ */
 export function linkEnv(
   verb: Command,
   runtime: Runtime,
@@ -116,6 +120,7 @@ export function linkEnv(
     CNI_IFNAME: attachment?.ifname ?? '',
     CNI_ARGS: renderCniArgs(attachment?.args ?? []),
     CNI_PATH: runtime.pluginDirs.join(':'),
+    ...(runtime.stateDir === undefined ? {} : { [RUNNER_VARIABLE]: processOf() }),
   };
 }
 

@@ -6,6 +6,7 @@ import { type AttachmentRecord, lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { Runner } from '../journal/runner.ts';
 import { dropRecord } from '../journal/store.ts';
+import { findStragglers } from '../journal/stragglers.ts';
 import { toRecorded } from './add-record.ts';
 import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
@@ -19,6 +20,8 @@ import { undoLinks } from './undo.ts';
 /** Longest wait for another process that works on the attachment. */
 const WAIT_MS = 30_000;
 const LOOK_AGAIN_MS = 50;
+/** Longest wait for links whose runner has died. */
+const STRAGGLERS_MS = 5_000;
 
 /**
  * DEL of every link, last first, with the configuration, arguments and result of the ADD where they are known. Record
@@ -45,8 +48,9 @@ export async function tearDown(list: Conflist, attachment: Attachment, runtime: 
 export async function tearDownClaimed(claim: Claim, runtime: Runtime): Promise<void> {
   const { record } = claim;
   const { network, containerId, ifname } = record;
-  const reaching = withRecordedDirs(runtime, record);
-  await underClaim({ network, containerId, ifname }, claim, reaching, () => {
+  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  await underClaim({ network, containerId, ifname }, claim, reaching, async () => {
+    await outwaitStragglers(record);
     const known = toKnown(record);
     const frozen = findFrozen(known, reaching);
     if (frozen === undefined) {
@@ -118,6 +122,22 @@ export function withOwnNetns(
 export function withRecordedDirs(runtime: Runtime, { pluginDirs }: AttachmentRecord): Runtime {
   const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
   return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
+}
+
+/** What a link makes after its DEL would be nobody's. */
+async function outwaitStragglers(record: AttachmentRecord): Promise<void> {
+  const until = performance.now() + STRAGGLERS_MS;
+  for (;;) {
+    const [pid] = findStragglers(record);
+    if (pid === undefined) return;
+    if (performance.now() > until) {
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot take down interface "${record.ifname}" of container "${record.containerId}": process ${pid}, a link of whoever died, still works on it`,
+      );
+    }
+    await sleep(LOOK_AGAIN_MS);
+  }
 }
 
 /** @param work returns what went wrong */

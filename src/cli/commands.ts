@@ -119,6 +119,21 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/gc.ts'),
   },
   {
+    name: 'repair',
+    summary: 'take down what a crash left, and put back what others took away from attachments',
+    usage: '[<network>]',
+    positionals: { min: 0, max: 1 },
+    options: {
+      ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
+      foreign: {
+        type: 'boolean',
+        help: 'run ADD again of chained links that are not ours, when their CHECK fails',
+      },
+      'dry-run': { type: 'boolean', help: 'show what is wrong, and do nothing' },
+    },
+    load: () => import('./commands/repair.ts'),
+  },
+  {
     name: 'status',
     summary: 'ask every link whether it could attach a container now',
     ...NETWORK,

@@ -8,6 +8,12 @@ export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as co
 /** One of the protocol's verbs. */
 export type Command = (typeof COMMANDS)[number];
 
+/**
+ * Set to `1`, it asks CHECK to put back first what somebody has taken away behind the link's back. Who does not know it
+ * checks and no more: no link can take it for something that it is not.
+ */
+export const REPAIR_VARIABLE = 'CATENA_REPAIR';
+
 /** The environment of one invocation, validated for its command; what it does not need may be empty. */
 export interface CniEnv {
   readonly command: Command;

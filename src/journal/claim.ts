@@ -4,7 +4,7 @@ import type { AttachmentRecord, Intent, Line, RecordedError } from './lines.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
 import { dropRecord, readRecord, reopenRecord, replaceRecord } from './store.ts';
 
-/** The right to take an attachment down, which nobody else has until it ends. */
+/** The right to change an attachment, which nobody else has until it ends. */
 export interface Claim {
   /** The record as it was when the claim was won. */
   readonly record: AttachmentRecord;
@@ -12,10 +12,12 @@ export interface Claim {
   drop(): void;
   /** Some failed: they are remembered for the next attempt. */
   fail(errors: readonly RecordedError[]): void;
+  /** Nothing was taken down: the record says what it said. */
+  leave(): void;
 }
 
 /**
- * Begins a DEL in the record. Whoever added his line first, of those who live, has the claim: the kernel puts added
+ * Begins a DEL in the record, or a repair. Whoever added his line first, of those who live, has the claim: the kernel puts added
  * lines in one order for all.
  * @param wanted looks at the record again once the claim is won: whoever was thought dead may have come to his end in
  *   between, and what he made may stand
@@ -26,6 +28,7 @@ export function claimRecord(
   stateDir: string,
   id: Attachment,
   wanted: (record: AttachmentRecord) => boolean = () => true,
+  verb: 'DEL' | 'REPAIR' = 'DEL',
 ): Claim | { readonly holder: Runner } | undefined {
   const before = readRecord(stateDir, id);
   if (before === undefined) return undefined;
@@ -37,7 +40,7 @@ export function claimRecord(
   const runner = startRunner();
   let won: AttachmentRecord | undefined;
   try {
-    open.append({ event: 'begin', verb: 'DEL', runner });
+    open.append({ event: 'begin', verb, runner });
     // By its path, not by what is open: another one may have taken its place.
     const after = readRecord(stateDir, id);
     const holder = after && holderOf(after);
@@ -87,16 +90,26 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
         endRunner(runner);
       }
     },
+    leave() {
+      try {
+        const open = reopenRecord(stateDir, record);
+        open?.append({ event: 'left', op: runner.op });
+        open?.close();
+      } finally {
+        endRunner(runner);
+      }
+    },
   };
 }
 
 /** Only whoever has the claim may: lines that others add meanwhile are lost to them, and they notice. */
 function rewrite(stateDir: string, record: AttachmentRecord, last: Line): void {
   const { network, containerId, ifname, netns, netnsIdentity, boot, owner, args, capabilityArgs } = record;
-  const { source, pluginDirs, executables, runner, outcomes, added } = record;
+  const { source, pluginDirs, executables, cacheDir, request, runner, outcomes, added } = record;
   const id = { network, containerId, ifname };
-  const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source, pluginDirs, executables };
-  const intent: Intent = { ...id, ...inputs, runner };
+  const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
+  const asked = request === undefined ? {} : { request };
+  const intent: Intent = { ...id, ...inputs, pluginDirs, executables, ...asked, cacheDir, runner };
   const links = outcomes.map(({ index, result, error }): Line => {
     const place = { event: 'link', verb: 'ADD', index } as const;
     return error ? { ...place, error } : { ...place, result: result ?? {} };

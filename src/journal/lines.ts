@@ -32,6 +32,8 @@ export interface Intent extends Attachment {
   readonly executables: readonly string[];
   /** The caller's name for the ADD: who asks again under it is asking for the first one's result. */
   readonly request?: string;
+  /** Where libcni's record of the same attachment is. */
+  readonly cacheDir: string;
   readonly runner: Runner;
 }
 
@@ -60,8 +62,9 @@ export type Line =
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly same: true }
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly error: RecordedError }
   | { readonly event: 'done'; readonly op: string }
-  | { readonly event: 'begin'; readonly verb: 'DEL'; readonly runner: Runner }
-  /** Somebody else was there first. */
+  /** What `REPAIR` is cut off from stands as it did. */
+  | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR'; readonly runner: Runner }
+  /** Somebody else was there first, or a repair is over. */
   | { readonly event: 'left'; readonly op: string }
   | {
       readonly event: 'failed';
@@ -156,6 +159,7 @@ const IntentLine = z.object({
   pluginDirs: z.array(z.string()),
   executables: z.array(z.string()),
   request: z.optional(z.string()),
+  cacheDir: z.string(),
   runner: RunnerLine,
 });
 
@@ -174,7 +178,7 @@ const LaterLine = z.union([
   z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, same: z.literal(true) }),
   z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, error: ErrorLine }),
   z.object({ event: z.literal('done'), op: z.string() }),
-  z.object({ event: z.literal('begin'), verb: z.literal('DEL'), runner: RunnerLine }),
+  z.object({ event: z.literal('begin'), verb: z.enum(['DEL', 'REPAIR']), runner: RunnerLine }),
   z.object({ event: z.literal('left'), op: z.string() }),
   z.object({
     event: z.literal('failed'),
@@ -225,7 +229,8 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
   const outcomes: LinkOutcome[] = [];
   let result: JsonObject | undefined;
   let runners: Runner[] = [intent.runner];
-  let [done, begun, attempts] = [false, 0, 0];
+  const deleting = new Set<string>();
+  let [done, attempts] = [false, 0];
   let lastAttempt: string | undefined;
   let lastErrors: readonly RecordedError[] = [];
   for (const line of lines) {
@@ -234,12 +239,12 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
       if ('result' in line) result = line.result;
       outcomes.push({ index: line.index, result: error ? undefined : result, error });
     } else if (line.event === 'begin') {
-      begun += 1;
+      if (line.verb === 'DEL') deleting.add(line.runner.op);
       runners.push(line.runner);
     } else {
       runners = runners.filter(({ op }) => op !== line.op);
       if (line.event === 'done') done = true;
-      if (line.event === 'left') begun -= 1;
+      if (line.event === 'left') deleting.delete(line.op);
       if (line.event === 'failed') {
         attempts = Math.max(attempts + 1, line.attempts);
         lastAttempt = line.time;
@@ -247,7 +252,7 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
       }
     }
   }
-  const phase = attempts > 0 ? 'failed' : begun > 0 ? 'deleting' : done ? 'attached' : 'adding';
+  const phase = attempts > 0 ? 'failed' : deleting.size > 0 ? 'deleting' : done ? 'attached' : 'adding';
   const last = { attempts, lastAttempt, lastErrors };
   return { ...intent, file, phase, added: done, outcomes, result, runners, ...last, unreadable };
 }

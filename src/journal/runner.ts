@@ -17,13 +17,21 @@ export interface Runner {
 /** Somebody in another process id namespace counts as alive this long. */
 const UNSEEN_MS = 10 * 60_000;
 
+/** Variable by which links know whose they are: they do not end with their runner. */
+export const RUNNER_VARIABLE = 'CATENA_RUNNER';
+
+/** The value of {@link RUNNER_VARIABLE}: the process of the runner. */
+export function processOf({ pid, start }: Pick<Runner, 'pid' | 'start'> = thisProcess()): string {
+  return `${pid}-${start}`;
+}
+
 /** Begins an operation of this process. It is alive until {@link endRunner}, or until the process ends. */
 export function startRunner(): Runner {
-  own ??= { pid: process.pid, start: startOf(process.pid) ?? '', pidns: ownPidns() };
+  const process = thisProcess();
   count += 1;
-  const op = `${own.pid}-${own.start}-${count}`;
+  const op = `${processOf(process)}-${count}`;
   active.add(op);
-  return { ...own, op, time: new Date().toISOString() };
+  return { ...process, op, time: new Date().toISOString() };
 }
 
 /** Ends an operation of this process. */
@@ -35,13 +43,18 @@ export function endRunner({ op }: Runner): void {
 export function isAlive({ pid, start, pidns, op, time }: Runner): boolean {
   if (active.has(op)) return true;
   if (pidns !== ownPidns()) return Math.abs(Date.now() - Date.parse(time)) < UNSEEN_MS;
-  if (pid === process.pid && start === (own?.start ?? startOf(pid))) return false;
+  if (processOf({ pid, start }) === processOf()) return false;
   return start !== '' && startOf(pid) === start;
 }
 
 let own: Pick<Runner, 'pid' | 'start' | 'pidns'> | undefined;
 let count = 0;
 const active = new Set<string>();
+
+function thisProcess(): Pick<Runner, 'pid' | 'start' | 'pidns'> {
+  own ??= { pid: process.pid, start: startOf(process.pid) ?? '', pidns: ownPidns() };
+  return own;
+}
 
 /** Undefined when there is no such process, or when it has ended and only waits for its parent. */
 function startOf(pid: number): string | undefined {

@@ -32,6 +32,12 @@ export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly netns: 'required' | 'unused';
   add(call: Call<z.output<S>>): Result | Promise<Result>;
   check(call: Call<z.output<S>>): Done;
+  /**
+   * Puts back what CHECK would miss, before it looks: rules, addresses of the host, leases. What stands is left as it
+   * is, above all the container's interface and its connections. Runs with CHECK under `CATENA_REPAIR=1`; without it a
+   * damaged attachment needs DEL and ADD.
+   */
+  repair?(call: Call<z.output<S>>): Done;
   del(call: Call<z.output<S>>): Done;
   gc(call: Call<z.output<S>>): Done;
   status(call: Call<z.output<S>>): Done;

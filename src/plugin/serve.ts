@@ -1,6 +1,6 @@
 // How does one request become one reply?
 import { parseCniArgs } from '../cni/cni-args.ts';
-import { type Command, parseEnv, parseNetworkName } from '../cni/env.ts';
+import { type Command, parseEnv, parseNetworkName, REPAIR_VARIABLE } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
@@ -62,7 +62,7 @@ export async function serve(
     });
     try {
       call.guardNetns(definition.netns);
-      return { exitCode: 0, stdout: await runVerb(definition, call, env.command), log };
+      return { exitCode: 0, stdout: await runVerb(definition, call, invocation), log };
     } finally {
       call.close();
     }
@@ -88,11 +88,16 @@ function versionReply(definition: PluginDefinition): JsonObject {
   return { cniVersion: CURRENT_VERSION, supportedVersions: supportedVersions(definition) };
 }
 
-async function runVerb(definition: PluginDefinition, call: LiveCall, command: Command): Promise<string> {
-  switch (command) {
+async function runVerb(
+  definition: PluginDefinition,
+  call: LiveCall,
+  { env }: Pick<Invocation, 'env'>,
+): Promise<string> {
+  switch (call.env.command) {
     case 'ADD':
       return JSON.stringify(await add(definition, call), null, 4);
     case 'CHECK':
+      if (env[REPAIR_VARIABLE] === '1') await definition.repair?.(call);
       await definition.check(call);
       return '';
     case 'DEL':

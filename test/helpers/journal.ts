@@ -19,6 +19,7 @@ export function intentOf(more: Partial<Intent> = {}): Intent {
     source: '{"cniVersion":"1.1.0","name":"testnet","plugins":[{"type":"noop"}]}',
     pluginDirs: ['/opt/cni/bin'],
     executables: ['/opt/cni/bin/noop'],
+    cacheDir: '/var/lib/cni',
     runner: startRunner(),
     ...more,
   };

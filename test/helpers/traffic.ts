@@ -6,6 +6,8 @@ import type { Lab, Namespace } from './netns.ts';
 const SERVER = path.resolve(import.meta.dir, '../fixtures/echo-server.ts');
 const CLIENT = path.resolve(import.meta.dir, '../fixtures/client.ts');
 
+const CONVERSATION = path.resolve(import.meta.dir, '../fixtures/conversation.ts');
+
 /** What a server does with a connection: answer, swallow what comes, or send without end. */
 export type ServerRole = 'echo' | 'sink' | 'source';
 
@@ -66,6 +68,41 @@ export async function echo(
     timeoutMs: timeoutMs + 10_000,
   });
   return reply.exitCode === 0 ? (JSON.parse(reply.stdout) as EchoReply) : undefined;
+}
+
+/** A TCP connection that is open until the test ends it. */
+export interface Conversation {
+  /** Sends a line and returns what comes back; says so when the connection is closed, or nothing comes in time. */
+  say(line: string): Promise<string>;
+  end(): Promise<void>;
+}
+
+/** Connects to a server of its own in `to`, by the address and port under which `from` knows it. */
+export async function converse(
+  lab: Lab,
+  way: { from: Namespace; to: Namespace; listen: number; address: string; port: number },
+): Promise<Conversation> {
+  const server = lab.start(way.to, [process.execPath, CONVERSATION, 'serve', String(way.listen)]);
+  await within(10_000, 'server of a conversation', lineReader(server.stdout)());
+  const argv = [process.execPath, CONVERSATION, 'talk', way.address, String(way.port)];
+  const client = Bun.spawn(['nsenter', `--net=${way.from.path}`, '--', ...argv], {
+    stdin: 'pipe',
+    stdout: 'pipe',
+  });
+  const nextLine = lineReader(client.stdout);
+  const first = await within(10_000, 'connection of a conversation', nextLine());
+  if (first !== 'connected') throw new Error(`Cannot begin a conversation: ${first}`);
+  return {
+    async say(line) {
+      client.stdin.write(`${line}\n`);
+      client.stdin.flush();
+      return await within(10_000, 'answer in a conversation', nextLine());
+    },
+    async end() {
+      client.kill('SIGKILL');
+      await client.exited;
+    },
+  };
 }
 
 /**

@@ -43,7 +43,9 @@ const leftovers = () => [
 async function inProcess(verb: string, source: string, more: JsonObject = {}): Promise<string> {
   const argument = JSON.stringify({ verb, source, attachment: ATTACHMENT, runtime, ...more });
   const argv = [process.execPath, path.join(ROOT, 'test/fixtures/run-chain.ts'), argument];
-  const child = Bun.spawn(argv, { stdout: 'pipe', stderr: 'inherit' });
+  // Otherwise whatever it started would end with it.
+  const { BUN_FEATURE_FLAG_NO_ORPHANS: _, ...env } = process.env;
+  const child = Bun.spawn(argv, { stdout: 'pipe', stderr: 'inherit', env });
   const [stdout] = await Promise.all([child.stdout.text(), child.exited]);
   return stdout.trim();
 }
@@ -207,6 +209,19 @@ describe('a runner that dies during ADD', () => {
   test('CHECK refuses what never was', async () => {
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
     await expect(checkNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
+  });
+
+  test('a link that has outlived it comes to its end first', async () => {
+    const end = path.join(chain.dir, 'end');
+    const { source } = threeLinks({ two: { KillRunner: ['ADD'], WaitFor: end } });
+    await inProcess('ADD', source);
+    chain.rescript('two', {});
+    const recovering = recover({ all: true }, runtime);
+    await Bun.sleep(300);
+    expect(chain.order()).toEqual(['ADD one', 'ADD two']);
+    fs.writeFileSync(end, '');
+    expect(await recovering).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
   test('links are found where the ADD found them', async () => {

@@ -1,0 +1,95 @@
+// What does the link put back when others have changed bridge, port or rules behind its back?
+import { ensureForwarding } from '../../src/attach/forwarding.ts';
+import { backendOf } from '../../src/attach/masq-backend.ts';
+import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { addRoutes, checkRoutes } from '../../src/attach/routes.ts';
+import { findLink, type Link, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
+import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
+import type { Call } from '../../src/plugin/define.ts';
+import { mend } from '../../src/plugin/mend.ts';
+import { tryAll } from '../../src/plugin/try-all.ts';
+import { type BridgeConf, gatewayPortName } from './config.ts';
+import { ensureGateways } from './kernel/gateway.ts';
+import { checkMacspoof, ensureMacspoof } from './kernel/macspoof.ts';
+import { hasReferenceMacspoof } from './kernel/macspoof-reference.ts';
+import { checkPortVlans, ensureFiltering, setPortVlans } from './kernel/vlan.ts';
+import { type Addressing, addressingOf } from './plan.ts';
+import { planVlans, wantsFiltering } from './vlans.ts';
+
+/**
+ * Bridge up, with its gateways, the pair a port of it in its VLANs, routes, anti-spoofing, masquerading, forwarding. A
+ * device that is gone is none of it: only a new ADD can make it.
+ */
+export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
+  const { conf, host, container, prevResult } = call;
+  const [bridge, inside] = [findLink(host, conf.bridge), findLink(container, call.env.ifname)];
+  const port = inside && findLink(host, inside.peer);
+  if (!prevResult || !bridge || !inside || !port) return;
+  const addressing = conf.ipam?.type ? addressingOf(conf, prevResult) : undefined;
+  await tryAll([
+    () => repairBridge(call, bridge, addressing),
+    () => repairPort(call, bridge, port),
+    () => {
+      if (!conf.disableContainerInterface) raise(container, inside);
+    },
+    () => repairRules(call, port, inside),
+    () => {
+      if (addressing) repairLayer3(call, inside, addressing);
+    },
+  ]);
+}
+
+function repairBridge(call: Call<BridgeConf>, bridge: Link, addressing: Addressing | undefined): void {
+  const { conf, host } = call;
+  raise(host, bridge);
+  if (conf.promiscMode) setLink(host, bridge.index, { promisc: true });
+  if (wantsFiltering(conf)) ensureFiltering(call, bridge);
+  const gateways = addressing?.gateways ?? [];
+  const target = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
+  if (gateways.length === 0 || !target) return;
+  raise(host, target);
+  ensureGateways(call, target, gateways);
+}
+
+function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {
+  if (port.master !== bridge.index) setLink(host, port.index, { master: bridge.index });
+  raise(host, port);
+  if (conf.hairpinMode || conf.portIsolation)
+    setBridgePort(host, port.index, { hairpin: conf.hairpinMode, isolated: conf.portIsolation });
+  const vlans = planVlans(conf);
+  if (!vlans) return;
+  mend(
+    () => checkPortVlans(host, bridge, port, vlans),
+    () => setPortVlans(host, conf, port, vlans),
+  );
+}
+
+function repairRules(call: Call<BridgeConf>, port: Link, inside: Link): void {
+  if (!call.conf.macspoofchk) return;
+  const [socket, owner, mac] = [call.hostNft, attachmentOf(call), inside.mac ?? ''];
+  if (hasReferenceMacspoof(socket, owner)) return;
+  mend(
+    () => checkMacspoof(socket, owner, port.name, mac),
+    () => ensureMacspoof(socket, owner, port.name, mac),
+  );
+}
+
+function repairLayer3(call: Call<BridgeConf>, inside: Link, { ips, routes, gateways }: Addressing): void {
+  const { conf, container } = call;
+  mend(
+    () => checkRoutes(container, inside, routes),
+    () => addRoutes(container, inside, routes),
+  );
+  ensureForwarding(gateways.map(({ ip }) => ip));
+  if (!conf.ipMasq) return;
+  const [backend, cidrs] = [backendOf(conf), ips.map(({ cidr }) => cidr)];
+  mend(
+    () => checkMasquerading(call, backend, cidrs),
+    () => startMasquerading(call, backend, cidrs),
+  );
+}
+
+function raise(socket: Call['host'], link: Link): void {
+  if (!(link.flags & IFF_UP)) setLink(socket, link.index, { up: true });
+}
