@@ -10,6 +10,7 @@ import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
 import { measureRunner } from './runner.ts';
+import { measureLimited, measureUnreached } from './shaping.ts';
 import { measureStart } from './start.ts';
 
 const { values } = parseArgs({
@@ -35,6 +36,7 @@ const rows: Row[] = [
   ...portmapRows(await measurePortmap(rounds)),
   ...(await growthRows(Number(values.full))),
   ...(await leaseRows()),
+  ...(await shapingRows()),
 ];
 print(values.json ? `${JSON.stringify(rows, null, 2)}\n` : renderTable(rows));
 process.exit(0);
@@ -152,6 +154,26 @@ async function leaseRows(): Promise<Row[]> {
       quantile(large.get(`${full} ${part}`)),
     ),
   );
+}
+
+/** Ours alone: throughput with one bucket for everything, or with no queue at all, next to that with a tree of classes. */
+async function shapingRows(): Promise<Row[]> {
+  const [limited, unreached] = [await measureLimited(rounds), await measureUnreached(rounds)];
+  const trees = ['tree, limited', 'tree, not limited'];
+  return (['towards', 'from'] as const).flatMap(way => {
+    const against = (samples: Samples, plain: string, shape: string) =>
+      row(
+        `bandwidth ${way} pods: ${plain} | ${shape}`,
+        'Mb/s',
+        quantile(samples.get(`${plain} ${way}`)),
+        quantile(samples.get(`${shape} ${way}`)),
+      );
+    return [
+      against(limited, 'bucket', 'tree, limited'),
+      ...trees.map(shape => against(unreached, 'bucket', shape)),
+      ...['bucket', ...trees].map(shape => against(unreached, 'none', shape)),
+    ];
+  });
 }
 
 function compare(samples: Samples, what: string, part: string, suffix: string): Row {

@@ -41,6 +41,7 @@ const VOLATILE = new Set([
     'refcnt',
   ],
   ...['bytes', 'packets', 'drops', 'overlimits', 'requeues', 'backlog', 'qlen', 'handle', 'index'],
+  'direct_packets_stat',
 ]);
 
 /** Reads links, addresses, routes, rules, the nf_tables rule set, qdiscs and filters; `exec` runs a tool in the namespace. */

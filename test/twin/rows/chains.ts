@@ -1,7 +1,7 @@
 // How do the meta links of both sides deal with their options, behind a bridge?
 
 import type { Row as Json } from '../../helpers/netns.ts';
-import { FAILURE, LIFE, type Step, type TwinRow } from '../row.ts';
+import { FAILURE, type Ground, LIFE, type Step, type TwinRow } from '../row.ts';
 import { both, bridged, HOST_LOCAL, ipTool, mapped, outside, SERVE, V4 } from './parts.ts';
 
 const MAIN = bridged(both(), { isDefaultGateway: true, hairpinMode: true });
@@ -91,6 +91,8 @@ const FAST = {
   egressBurst: 5_000_000,
 };
 
+const SLOW = { ingressRate: 8_000_000, ingressBurst: 800_000 };
+
 const BANDWIDTH_ROWS: readonly TwinRow[] = [
   bandwidth('both directions', FAST),
   bandwidth('ingress', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
@@ -140,6 +142,76 @@ const BANDWIDTH_ROWS: readonly TwinRow[] = [
   },
 ];
 
+/** Debian's release does not know the lists: it limits everything. */
+const SUBNET_ROWS: readonly TwinRow[] = [
+  bandwidth('unshapedSubnets', { ...FAST, unshapedSubnets: ['10.0.0.0/8', 'fd00::/8'] }),
+  bandwidth('shapedSubnets', { ...FAST, shapedSubnets: ['192.0.2.0/24', '2001:db8::/32'] }),
+  {
+    ...bandwidth('unshapedSubnets from runtimeConfig', {}),
+    more: { runtimeConfig: { bandwidth: { ...FAST, unshapedSubnets: ['10.0.0.0/8'] } } },
+  },
+  {
+    ...bandwidth('unshapedSubnets, limits from runtimeConfig', { unshapedSubnets: ['10.0.0.0/8'] }),
+    more: { runtimeConfig: { bandwidth: FAST } },
+  },
+  {
+    ...bandwidth('unshapedSubnets, DEL after the namespace', { ...FAST, unshapedSubnets: ['10.0.0.0/8'] }),
+    steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
+  },
+  bandwidth('empty lists of subnets', { ...FAST, shapedSubnets: [], unshapedSubnets: [] }),
+  bandwidth('subnets without limits', { shapedSubnets: ['10.0.0.0/8'], unshapedSubnets: ['nonsense'] }),
+  {
+    ...bandwidth('both lists of subnets', {
+      ...{ ...FAST, shapedSubnets: ['10.0.0.0/8'] },
+      unshapedSubnets: ['fd00::/8'],
+    }),
+    steps: FAILURE,
+  },
+  { ...bandwidth('a subnet that is none', { ...FAST, shapedSubnets: ['hello'] }), steps: FAILURE },
+];
+
+/** Life with what others do to the devices meanwhile. */
+const MEDDLED_ROWS: readonly TwinRow[] = [
+  {
+    ...bandwidth('CHECK: no bucket any more', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
+    steps: [
+      'ADD',
+      { verb: 'CHECK', links: [{ type: 'bandwidth', ...SLOW }], before: tcTool('qdisc del', 'root') },
+      'DEL',
+    ],
+  },
+  {
+    ...bandwidth('CHECK: no redirect any more', FAST),
+    steps: [
+      'ADD',
+      { verb: 'CHECK', links: [{ type: 'bandwidth', ...FAST }], before: tcTool('qdisc del', 'ingress') },
+      'DEL',
+    ],
+  },
+  {
+    ...bandwidth('rate with a unit', { ingressRate: '8Mbit', ingressBurst: '100kB' }),
+    steps: FAILURE,
+  },
+  {
+    ...bandwidth('DEL without the limits', FAST),
+    steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'bandwidth' }] }, 'DEL'],
+  },
+  {
+    ...bandwidth('a clsact qdisc of others', FAST),
+    steps: [
+      { verb: 'ADD', links: [MAIN_V4] },
+      {
+        verb: 'ADD',
+        label: 'ADD after it',
+        links: [{ type: 'bandwidth', ...FAST }],
+        prevResult: 'last',
+        before: tcTool('qdisc add', 'clsact'),
+      },
+      'DEL',
+    ],
+  },
+];
+
 const TUNING_ROWS: readonly TwinRow[] = [
   tuning('sysctl', { sysctl: { 'net.core.somaxconn': '321', 'net.ipv4.conf.IFNAME.arp_filter': '1' } }),
   tuning('sysctl with slashes', { sysctl: { 'net/ipv4/conf/eth0/log_martians': '1' } }),
@@ -157,6 +229,21 @@ const TUNING_ROWS: readonly TwinRow[] = [
     sysctl: { 'net.core.somaxconn': '321' },
   }),
   tuning('nothing', {}),
+  tuning('off', { promisc: false, allmulti: false, mtu: 0, mac: '' }),
+  tuning('txQLen of 0', { txQLen: 0 }),
+  tuning('mac with hyphens', { mac: '02-00-00-00-00-0A' }),
+  tuning('mac with dots', { mac: '0200.0000.000a' }),
+  tuning('sysctl with several values', { sysctl: { 'net.ipv4.ip_local_port_range': '20000 30000' } }),
+  tuning('sysctl with the placeholder twice', { sysctl: { 'net.ipv4.conf.IFNAME.IFNAME': '1' } }),
+  {
+    ...tuning('values switched off by args.cni', { mtu: 1390, mac: '02:00:00:00:00:0a' }),
+    more: { args: { cni: { mtu: 0, mac: '' } } },
+  },
+  {
+    ...tuning('unknown CNI_ARGS', { mtu: 1390 }),
+    args: 'SOMETHING=1',
+    steps: FAILURE,
+  },
   {
     ...tuning('mac from CNI_ARGS', { mac: '02:00:00:00:00:0a' }),
     args: 'IgnoreUnknown=1;MAC=02:00:00:00:00:0b',
@@ -274,6 +361,8 @@ const WHOLE_ROWS: readonly TwinRow[] = [
 export const CHAIN_ROWS: readonly TwinRow[] = [
   ...PORTMAP_ROWS,
   ...BANDWIDTH_ROWS,
+  ...SUBNET_ROWS,
+  ...MEDDLED_ROWS,
   ...TUNING_ROWS,
   ...WHOLE_ROWS,
 ];
@@ -300,6 +389,17 @@ function portmap(
 
 function bandwidth(name: string, options: Json): TwinRow {
   return { name: `bandwidth, ${name}`, links: [MAIN_V4, { type: 'bandwidth', ...options }], steps: LIFE };
+}
+
+/** Something done with `tc` to the host's end of container 1. */
+function tcTool(verb: string, place: string): (ground: Ground) => Promise<void> {
+  return async ({ lab, containers: [one] }) => {
+    const [inside] = await lab.ip(one, 'link', 'show', 'eth0');
+    const [veth] = (await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).filter(
+      ({ ifindex }) => ifindex === inside?.link_index,
+    );
+    await lab.tc(lab.host, ...verb.split(' '), 'dev', veth?.ifname, place);
+  };
 }
 
 function tuning(name: string, options: Json): TwinRow {
