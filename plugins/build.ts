@@ -151,7 +151,7 @@ function hashInputs(entry: string): string {
   const files = ['src', 'plugins'].flatMap(folder => {
     return fs
       .readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter(name => /\.(ts|json|txt)$/.test(name))
+      .filter(name => /\.(ts|json|txt|proto)$/.test(name))
       .map(name => path.join(folder, name));
   });
   const roots = ['package.json', 'package-lock.json', 'tsconfig.json'];

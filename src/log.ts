@@ -55,17 +55,21 @@ export function createLog(
   };
 }
 
+/** winston takes 7 ms to load, so it is loaded for lines and not for silence. */
+export function loadWinston(): Promise<typeof import('winston')> {
+  return import('winston');
+}
+
 function levelFrom(text: string | undefined): LogLevel {
   return LOG_LEVELS.find(level => level === text) ?? 'warn';
 }
 
-/** winston takes 7 ms to load, so it is loaded for lines and not for silence. */
 async function writeLines(
   lines: readonly Line[],
   level: LogLevel,
   write: (text: string) => void,
 ): Promise<void> {
-  const { createLogger, format, transports } = await import('winston');
+  const { createLogger, format, transports } = await loadWinston();
   const { Writable } = await import('node:stream');
   const stream = new Writable({
     write(chunk, _encoding, done) {

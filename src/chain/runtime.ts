@@ -71,6 +71,8 @@ export interface Runtime {
   readonly signal?: AbortSignal | undefined;
   /** Called after each link. */
   readonly onLink?: (event: LinkEvent) => void;
+  /** Called when it is this operation's turn, with the milliseconds that it waited for others of its container, or GC. */
+  readonly onTurn?: (waitedMs: number) => void;
   /** Told what did not keep the verb from going on, such as a record that cannot be read on DEL. */
   readonly onWarning?: (warning: CniError) => void;
   /** Runs links in place of subprocesses: for tests, or for links that live elsewhere. */

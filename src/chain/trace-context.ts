@@ -48,6 +48,16 @@ export function startSpan(parent: TraceParent): LinkSpan {
   };
 }
 
+/** The first span of a new trace. */
+export function startTrace(): Omit<LinkSpan, 'parentSpanId'> {
+  return { traceId: newId(16), spanId: newSpanId(), sampled: true };
+}
+
+/** A span as `TRACEPARENT` names it to whoever is to go on below it. */
+export function renderTraceParent({ traceId, spanId, sampled }: Omit<LinkSpan, 'parentSpanId'>): string {
+  return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
+}
+
 /** The caller's trace, as its environment gives it. */
 export function findTraceParent(env: Environment): TraceParent | undefined {
   return env.TRACEPARENT === undefined ? undefined : parseTraceParent(env.TRACEPARENT);
@@ -64,9 +74,13 @@ export function traceEnv(parent: TraceParent | undefined, span: LinkSpan | undef
 }
 
 function newSpanId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  return newId(8);
+}
+
+function newId(length: number): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(length));
   const id = Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join('');
-  return isZero(id) ? newSpanId() : id;
+  return isZero(id) ? newId(length) : id;
 }
 
 function isZero(id: string): boolean {

@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { cacheDirOf, type Runtime } from './runtime.ts';
 
-type Place = Pick<Runtime, 'cacheDir' | 'env'>;
+type Place = Pick<Runtime, 'cacheDir' | 'env' | 'onTurn'>;
 
 /**
  * Does the work when nothing else runs for the container, and no GC (SPEC "Lifecycle & Ordering": no parallel
@@ -15,7 +15,12 @@ export function inTurn<T>(containerId: string, place: Place, work: () => Promise
   const queue = queueOf(place);
   if (isPartOf(queue, containerId)) return work();
   const { containers } = queue;
-  const turn = after([containers.get(containerId), queue.alone], { queue, containerId, over: false }, work);
+  const turn = after(
+    [containers.get(containerId), queue.alone],
+    { queue, containerId, over: false },
+    place,
+    work,
+  );
   containers.set(containerId, turn.settled);
   turn.settled.then(() => {
     if (containers.get(containerId) === turn.settled) containers.delete(containerId);
@@ -30,6 +35,7 @@ export function alone<T>(place: Place, work: () => Promise<T>): Promise<T> {
   const turn = after(
     [...queue.containers.values(), queue.alone],
     { queue, containerId: undefined, over: false },
+    place,
     work,
   );
   queue.alone = turn.settled;
@@ -71,10 +77,15 @@ function isPartOf(queue: Queue, containerId: string | undefined): boolean {
 function after<T>(
   others: readonly (Promise<void> | undefined)[],
   turn: Turn,
+  { onTurn }: Place,
   work: () => Promise<T>,
 ): { result: Promise<T>; settled: Promise<void> } {
   const waiting = others.filter(other => other !== undefined);
-  const begin = () => current.run(turn, work);
+  const asked = performance.now();
+  const begin = () => {
+    onTurn?.(performance.now() - asked);
+    return current.run(turn, work);
+  };
   const result = waiting.length ? Promise.all(waiting).then(begin) : begin();
   const end = () => {
     turn.over = true;

@@ -1,5 +1,6 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
 import type { LinkCatalog } from '../cni/link-about.ts';
+import type { RequestWatcher } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
 /** An option as the table declares it; names are without the leading dashes. */
@@ -51,6 +52,10 @@ export interface CommandCall {
   readonly cwd: string;
   /** Workers that serve our own links; a process of this command's own unless given. */
   readonly workers?: WorkerSource | undefined;
+  /** Told of every chain that is run. */
+  readonly watcher?: RequestWatcher | undefined;
+  /** Milliseconds that the command waited in the daemon before it began. */
+  readonly queueMs?: number | undefined;
   /** Names the request, for who asks twice. */
   readonly request?: string | undefined;
   /** Calls this executable as a plugin; undefined where the links are not at hand. */

@@ -32,6 +32,12 @@ const STATE_DIR: CommandOption = {
   help: 'directory of the journal of attachments (CATENA_STATE_DIR; /var/lib/catena)',
 };
 
+const TRACE_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: 'directory of traces (CATENA_TRACE_DIR; traces below the run directory)',
+};
+
 const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'conf-dir': CONF_DIR,
   file: {
@@ -59,8 +65,17 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   },
 };
 
-const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
+/** Of commands that run a chain for somebody. */
+const CHAIN_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...NETWORK_OPTIONS,
+  trace: {
+    type: 'boolean',
+    help: 'keep a trace of the request, for catena trace (CATENA_TRACE_DIR; traces below the run directory)',
+  },
+};
+
+const ATTACHMENT_OPTIONS: Readonly<Record<string, CommandOption>> = {
+  ...CHAIN_OPTIONS,
   'container-id': {
     type: 'string',
     placeholder: '<id>',
@@ -106,7 +121,7 @@ export const COMMANDS: readonly Command[] = [
     summary: 'delete the attachments of a network that are not valid any more',
     ...NETWORK,
     options: {
-      ...NETWORK_OPTIONS,
+      ...CHAIN_OPTIONS,
       valid: {
         type: 'string',
         multiple: true,
@@ -137,7 +152,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'status',
     summary: 'ask every link whether it could attach a container now',
     ...NETWORK,
-    options: NETWORK_OPTIONS,
+    options: CHAIN_OPTIONS,
     load: () => import('./commands/status.ts'),
   },
   {
@@ -185,6 +200,14 @@ export const COMMANDS: readonly Command[] = [
       force: { type: 'boolean', help: 'free an address although it may be in use' },
     },
     load: () => import('./commands/ipam.ts'),
+  },
+  {
+    name: 'trace',
+    summary: 'show recent requests, or draw one: when each link ran and what it added',
+    usage: '[<id>]',
+    positionals: { min: 0, max: 1 },
+    options: { 'trace-dir': TRACE_DIR },
+    load: () => import('./commands/trace.ts'),
   },
   {
     name: 'version',

@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
+import type { RequestWatcher } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 import { type AsPlugin, type Command, type CommandCall, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
@@ -26,6 +27,10 @@ export interface Surroundings {
   readonly signal?: AbortSignal;
   /** Where our own links are served, for a process that runs many commands. */
   readonly workers?: WorkerSource;
+  /** Told of every chain that is run. */
+  readonly watcher?: RequestWatcher;
+  /** Milliseconds that the command waited before it began. */
+  readonly queueMs?: number;
   /** Names the request: see {@link CommandCall.request}. */
   readonly request?: string;
   /** Calls this executable as a plugin. */
@@ -109,6 +114,7 @@ function toCall(
   surroundings: Surroundings,
 ): CommandCall {
   const { env = process.env, links, cwd, workers, asPlugin, request, write = writeOut } = surroundings;
+  const { watcher, queueMs } = surroundings;
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
@@ -130,6 +136,8 @@ function toCall(
     links,
     cwd: cwd ?? process.cwd(),
     workers,
+    watcher,
+    queueMs,
     asPlugin,
     request,
     // Only who asks for it gives up that a signal ends the tool at once.

@@ -1,11 +1,15 @@
 // What does `catena add` do?
 import { addNetwork } from '../../chain/run.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget, runtimeOf } from '../target.ts';
+import { attachmentOf, loadTarget } from '../target.ts';
+import { watched } from '../watched.ts';
 
 /** Attaches the namespace and prints the result, indented as cnitool does. */
 export async function run(call: CommandCall): Promise<number> {
-  const result = await addNetwork(loadTarget(call), attachmentOf(call), runtimeOf(call));
+  const attachment = attachmentOf(call);
+  const result = await watched(call, 'ADD', attachment, runtime =>
+    addNetwork(loadTarget(call), attachment, runtime),
+  );
   call.out(`${JSON.stringify(result, null, 4)}\n`);
   return 0;
 }

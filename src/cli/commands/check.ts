@@ -1,10 +1,12 @@
 // What does `catena check` do?
 import { checkNetwork } from '../../chain/run.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget, runtimeOf } from '../target.ts';
+import { attachmentOf, loadTarget } from '../target.ts';
+import { watched } from '../watched.ts';
 
 /** Checks the attachment; says nothing when it stands. */
 export async function run(call: CommandCall): Promise<number> {
-  await checkNetwork(loadTarget(call), attachmentOf(call), runtimeOf(call));
+  const attachment = attachmentOf(call);
+  await watched(call, 'CHECK', attachment, runtime => checkNetwork(loadTarget(call), attachment, runtime));
   return 0;
 }

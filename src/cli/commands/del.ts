@@ -4,13 +4,15 @@ import { findFrozenNetwork } from '../../chain/frozen.ts';
 import { deleteNetwork } from '../../chain/run.ts';
 import type { Attachment, Runtime } from '../../chain/runtime.ts';
 import type { CommandCall } from '../command.ts';
-import { attachmentOf, loadTarget, runtimeOf } from '../target.ts';
+import { attachmentOf, loadTarget } from '../target.ts';
+import { watched } from '../watched.ts';
 
 /** Detaches the namespace, which may be gone; an empty path stands for that as well. */
 export async function run(call: CommandCall): Promise<number> {
   const attachment = attachmentOf(call);
-  const runtime = runtimeOf(call);
-  await deleteNetwork(loadOrRecall(call, attachment, runtime), attachment, runtime);
+  await watched(call, 'DEL', attachment, runtime =>
+    deleteNetwork(loadOrRecall(call, attachment, runtime), attachment, runtime),
+  );
   return 0;
 }
 

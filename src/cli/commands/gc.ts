@@ -5,13 +5,14 @@ import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
+import { watched } from '../watched.ts';
 
 /** Deletes what is not named as valid; with `--all`, everything on record for the network. */
 export async function run(call: CommandCall): Promise<number> {
   const scope = scopeOf(call);
   const list = loadTarget(call);
   if (!call.on('dry-run')) {
-    await collectGarbage(list, scope, runtimeOf(call));
+    await watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime));
     return 0;
   }
   const plan = planGarbage(list, scope, runtimeOf(call));

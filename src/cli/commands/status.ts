@@ -1,10 +1,11 @@
 // What does `catena status` do?
 import { networkStatus } from '../../chain/run.ts';
 import type { CommandCall } from '../command.ts';
-import { loadTarget, runtimeOf } from '../target.ts';
+import { loadTarget } from '../target.ts';
+import { watched } from '../watched.ts';
 
 /** Says nothing when every link is ready. */
 export async function run(call: CommandCall): Promise<number> {
-  await networkStatus(loadTarget(call), runtimeOf(call));
+  await watched(call, 'STATUS', undefined, runtime => networkStatus(loadTarget(call), runtime));
   return 0;
 }

@@ -1,0 +1,77 @@
+// Who is told of the chain that a command runs?
+import { basename, resolve } from 'node:path';
+import type { StartPlugin } from '../chain/exec-plugin.ts';
+import type { Attachment, Runtime } from '../chain/runtime.ts';
+import { startPlugin } from '../chain/start.ts';
+import { runDir } from '../cni/directories.ts';
+import type { Command } from '../cni/env.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isObject } from '../cni/json.ts';
+import type { RequestWatcher } from '../observe/watcher.ts';
+import type { CommandCall } from './command.ts';
+import { runtimeOf, warn } from './target.ts';
+
+/** The directory of traces: `CATENA_TRACE_DIR`, else below the run directory. */
+export function traceDirFor(call: CommandCall): string {
+  const { CATENA_TRACE_DIR } = call.env;
+  return CATENA_TRACE_DIR ? resolve(call.cwd, CATENA_TRACE_DIR) : `${runDir(call.env)}/traces`;
+}
+
+/**
+ * Runs a chain with the directories and deadlines of the command line; the daemon, or the directory of traces where
+ * somebody asked for one, gets to know of it and of each link.
+ */
+export async function watched<T>(
+  call: CommandCall,
+  verb: Command,
+  attachment: Attachment | undefined,
+  work: (runtime: Runtime) => Promise<T>,
+): Promise<T> {
+  const runtime = runtimeOf(call);
+  const watcher = call.watcher ?? (await traceWatcher(call));
+  if (watcher === undefined) return work(runtime);
+  const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
+  const warm = call.workers !== undefined;
+  const { queueMs } = call;
+  const [network = ''] = call.positionals;
+  const facts = { verb, network, containerId, ifname, netns, args, warm };
+  const request = watcher.begin(queueMs === undefined ? facts : { ...facts, queueMs }, runtime.env ?? {});
+  try {
+    const result = await work({
+      ...runtime,
+      env: request.env,
+      start: atLevels(watcher, runtime.start ?? startPlugin),
+      onTurn: request.onTurn,
+      onLink(event) {
+        request.onLink(event);
+        runtime.onLink?.(event);
+      },
+    });
+    request.end({ result: isObject(result) ? result : undefined });
+    return result;
+  } catch (error) {
+    request.end({ error });
+    throw error;
+  }
+}
+
+/** Commands without a daemon keep a trace when they are told to; only then is its code loaded. */
+async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefined> {
+  if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
+  const { openTraceWatcher } = await import('../observe/watcher.ts');
+  return openTraceWatcher(traceDirFor(call), ({ message }) =>
+    warn(call, new CniError(ErrorCode.ioFailure, `Cannot keep a trace: ${message}`)),
+  );
+}
+
+/** Has a link log at the level that was asked for it. */
+function atLevels(watcher: RequestWatcher, start: StartPlugin): StartPlugin {
+  return invocation => {
+    const level = watcher.levelOf(basename(invocation.path));
+    return start(
+      level === undefined
+        ? invocation
+        : { ...invocation, env: { ...invocation.env, CATENA_LOG_LEVEL: level } },
+    );
+  };
+}

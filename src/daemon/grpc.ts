@@ -1,0 +1,105 @@
+// How do clients of coil's service reach us? (gRPC on a unix socket of its own)
+import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { type CniBackend, serveCni } from './grpc/cni-service.ts';
+import { serveHealth } from './grpc/health.ts';
+import { serveReflection } from './grpc/reflection.ts';
+import { serviceOf } from './grpc/schema.ts';
+import { type GrpcObserver, watchCalls } from './grpc/watch-calls.ts';
+
+/** The service that does the work. */
+export const CNI_SERVICE = 'pkg.cnirpc.CNI';
+
+const HEALTH_SERVICE = 'grpc.health.v1.Health';
+const REFLECTION_SERVICES = [
+  'grpc.reflection.v1.ServerReflection',
+  'grpc.reflection.v1alpha.ServerReflection',
+];
+
+/** Every service of the socket. */
+export const GRPC_SERVICES: readonly string[] = [CNI_SERVICE, HEALTH_SERVICE, ...REFLECTION_SERVICES];
+
+/** What the server stands in front of. */
+export interface GrpcOptions {
+  readonly socketPath: string;
+  readonly backend: CniBackend;
+  readonly observer: GrpcObserver;
+  /** A real attempt to do something; the server counts as healthy unless given. */
+  readonly isHealthy?: () => Promise<boolean>;
+  /** Bytes of one request; 32 MiB unless given. */
+  readonly maxBytes?: number;
+}
+
+/** A listening server. */
+export interface GrpcServer {
+  /** Takes no new calls, answers those under way for at most `graceMs`, and ends. */
+  close(graceMs?: number): Promise<void>;
+}
+
+const MAX_BYTES = 32 * 1024 * 1024;
+const GRACE_MS = 20_000;
+
+/**
+ * Listens on a socket that only its owner may open (0600), in place of an earlier daemon's.
+ * @throws Error when the socket cannot be made
+ */
+export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
+  const { socketPath, backend, observer, isHealthy = async () => true, maxBytes = MAX_BYTES } = options;
+  const server = new Server({
+    interceptors: [watchCalls(observer)],
+    'grpc.max_receive_message_length': maxBytes,
+    'grpc.max_send_message_length': maxBytes,
+  });
+  server.addService(serviceOf(CNI_SERVICE), serveCni(backend));
+  server.addService(serviceOf(HEALTH_SERVICE), serveHealth(GRPC_SERVICES, isHealthy));
+  for (const name of REFLECTION_SERVICES) {
+    server.addService(serviceOf(name), serveReflection(GRPC_SERVICES));
+  }
+  const inode = await listen(server, socketPath);
+  return {
+    async close(graceMs = GRACE_MS) {
+      if (statSync(socketPath, { throwIfNoEntry: false })?.ino === inode) rmSync(socketPath, { force: true });
+      await shutDown(server, graceMs);
+    },
+  };
+}
+
+/**
+ * The socket is made in a directory that nobody else may enter, and gets its name when it listens already and has its
+ * mode: at no moment may a stranger connect, and no client meets a name without a server behind it.
+ * @returns its inode
+ */
+async function listen(server: Server, socketPath: string): Promise<number> {
+  mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
+  const dir = mkdtempSync(join(dirname(socketPath), '.grpc-'));
+  const fresh = join(dir, 's');
+  try {
+    await new Promise<void>((done, fail) => {
+      server.bindAsync(`unix:${fresh}`, ServerCredentials.createInsecure(), error =>
+        error ? fail(new Error(`Cannot serve gRPC on "${socketPath}": ${error.message}`)) : done(),
+      );
+    });
+    chmodSync(fresh, 0o600);
+    renameSync(fresh, socketPath);
+    return statSync(socketPath).ino;
+  } catch (error) {
+    server.forceShutdown();
+    throw error;
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+function shutDown(server: Server, graceMs: number): Promise<void> {
+  return new Promise(done => {
+    const late = setTimeout(() => {
+      server.forceShutdown();
+      done();
+    }, graceMs);
+    server.tryShutdown(() => {
+      clearTimeout(late);
+      done();
+    });
+  });
+}

@@ -1,0 +1,112 @@
+// How does a schema describe itself to clients that ask for it (google/protobuf/descriptor.proto)?
+import protobuf from 'protobufjs';
+import { FileDescriptorProto } from 'protobufjs/ext/descriptor';
+import { PROTO_FILES, type ProtoFile, SCHEMA } from './schema.ts';
+
+/** Bytes of a file's FileDescriptorProto, and of the files that it imports; undefined for a file that is not ours. */
+export function findFile(name: string): Uint8Array[] | undefined {
+  const file = PROTO_FILES.find(one => one.name === name);
+  return file && describe(file);
+}
+
+/** The same for the file that defines a service, a method, a message or an enumeration. */
+export function findFileOf(symbol: string): Uint8Array[] | undefined {
+  const found = SCHEMA.lookup(symbol) ?? SCHEMA.lookup(symbol.slice(0, symbol.lastIndexOf('.')));
+  // The last name may be a method's; a package is no symbol.
+  if (!found || (found instanceof protobuf.Namespace && found.constructor === protobuf.Namespace)) {
+    return undefined;
+  }
+  // Packages are longer than those that they begin like.
+  const file = PROTO_FILES.find(one => symbol.startsWith(`${one.package}.`));
+  return file && describe(file);
+}
+
+function describe(file: ProtoFile): Uint8Array[] {
+  const imported = PROTO_FILES.filter(({ name }) => file.imports.includes(name));
+  return [file, ...imported].map(one =>
+    FileDescriptorProto.encode(FileDescriptorProto.fromObject(toDescriptor(one))).finish(),
+  );
+}
+
+function toDescriptor({ name, package: pkg, imports }: ProtoFile): object {
+  const { nestedArray } = SCHEMA.lookup(pkg) as protobuf.Namespace;
+  return {
+    name,
+    package: pkg,
+    dependency: imports,
+    messageType: nestedArray.filter(one => one instanceof protobuf.Type).map(toMessage),
+    enumType: nestedArray.filter(one => one instanceof protobuf.Enum).map(toEnum),
+    service: nestedArray.filter(one => one instanceof protobuf.Service).map(toService),
+    syntax: 'proto3',
+  };
+}
+
+function toMessage(type: protobuf.Type): object {
+  const entries = type.fieldsArray.filter(field => field instanceof protobuf.MapField).map(toMapEntry);
+  return {
+    name: type.name,
+    field: type.fieldsArray.map(field => toField(field, type.oneofsArray)),
+    nestedType: [...type.nestedArray.filter(one => one instanceof protobuf.Type).map(toMessage), ...entries],
+    enumType: type.nestedArray.filter(one => one instanceof protobuf.Enum).map(toEnum),
+    oneofDecl: type.oneofsArray.map(({ name }) => ({ name })),
+  };
+}
+
+function toField(field: protobuf.Field, oneofs: readonly protobuf.OneOf[]): object {
+  const isMap = field instanceof protobuf.MapField;
+  return {
+    name: field.name,
+    number: field.id,
+    label: isMap || field.repeated ? 'LABEL_REPEATED' : 'LABEL_OPTIONAL',
+    ...(isMap
+      ? { type: 'TYPE_MESSAGE', typeName: `${field.parent?.fullName}.${entryName(field)}` }
+      : toFieldType(field)),
+    ...(field.partOf ? { oneofIndex: oneofs.indexOf(field.partOf) } : {}),
+    jsonName: protobuf.util.camelCase(field.name),
+  };
+}
+
+function toFieldType({ type, resolvedType }: Pick<protobuf.Field, 'type' | 'resolvedType'>): object {
+  if (resolvedType === null) return { type: `TYPE_${type.toUpperCase()}` };
+  const kind = resolvedType instanceof protobuf.Enum ? 'TYPE_ENUM' : 'TYPE_MESSAGE';
+  return { type: kind, typeName: resolvedType.fullName };
+}
+
+/** A map is a list of messages of its own on the wire. */
+function toMapEntry(field: protobuf.MapField): object {
+  const key = { name: 'key', number: 1, label: 'LABEL_OPTIONAL', jsonName: 'key' };
+  const value = { name: 'value', number: 2, label: 'LABEL_OPTIONAL', jsonName: 'value' };
+  return {
+    name: entryName(field),
+    field: [
+      { ...key, type: `TYPE_${field.keyType.toUpperCase()}` },
+      { ...value, ...toFieldType(field) },
+    ],
+    options: { mapEntry: true },
+  };
+}
+
+/** The name that readers of descriptors insist on. */
+function entryName({ name }: protobuf.MapField): string {
+  const camel = protobuf.util.camelCase(name);
+  return `${camel[0]?.toUpperCase()}${camel.slice(1)}Entry`;
+}
+
+function toEnum({ name, values }: protobuf.Enum): object {
+  return { name, value: Object.entries(values).map(([label, number]) => ({ name: label, number })) };
+}
+
+function toService(service: protobuf.Service): object {
+  return {
+    name: service.name,
+    method: service.methodsArray.map(
+      ({ name, requestType, responseType, requestStream, responseStream }) => ({
+        name,
+        inputType: service.lookupType(requestType).fullName,
+        outputType: service.lookupType(responseType).fullName,
+        clientStreaming: requestStream ?? false,
+        serverStreaming: responseStream ?? false,
+      }),
+    ),
+  };
+}

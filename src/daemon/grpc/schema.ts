@@ -1,0 +1,86 @@
+// Which messages and services are spoken, and how do they become bytes?
+import type { MethodDefinition, ServiceDefinition } from '@grpc/grpc-js';
+import protobuf from 'protobufjs';
+import cni from '../cni.proto' with { type: 'text' };
+import empty from './empty.proto' with { type: 'text' };
+import health from './health.proto' with { type: 'text' };
+import reflection from './reflection.proto' with { type: 'text' };
+import status from './status.proto' with { type: 'text' };
+
+/** A schema under the name by which files import it. */
+export interface ProtoFile {
+  readonly name: string;
+  readonly package: string;
+  readonly imports: readonly string[];
+  readonly text: string;
+}
+
+/** Every schema that clients may ask for. The texts are part of the executable. */
+export const PROTO_FILES: readonly ProtoFile[] = [
+  { name: 'google/protobuf/empty.proto', package: 'google.protobuf', imports: [], text: empty },
+  { name: 'cni.proto', package: 'pkg.cnirpc', imports: ['google/protobuf/empty.proto'], text: cni },
+  { name: 'grpc/health/v1/health.proto', package: 'grpc.health.v1', imports: [], text: health },
+  {
+    name: 'grpc/reflection/v1/reflection.proto',
+    package: 'grpc.reflection.v1',
+    imports: [],
+    text: reflection,
+  },
+  {
+    name: 'grpc/reflection/v1alpha/reflection.proto',
+    package: 'grpc.reflection.v1alpha',
+    imports: [],
+    text: reflection.replace('package grpc.reflection.v1;', 'package grpc.reflection.v1alpha;'),
+  },
+];
+
+/** All of them, parsed; the status travels beside and is nobody's to ask for. */
+export const SCHEMA: protobuf.Root = parseAll();
+
+/** A service as grpc-js takes it. */
+export function serviceOf(name: string): ServiceDefinition {
+  const service = SCHEMA.lookupService(name);
+  return Object.fromEntries(service.methodsArray.map(method => [method.name, methodOf(service, method)]));
+}
+
+/** Bytes of a message; keys are named as in the schema. */
+export function encode(type: string, message: object): Buffer {
+  return encodeWith(SCHEMA.lookupType(type), message);
+}
+
+/** A message of bytes, with every field: absent ones have their default. */
+export function decode<T>(type: string, bytes: Uint8Array): T {
+  return decodeWith(SCHEMA.lookupType(type), bytes) as T;
+}
+
+function parseAll(): protobuf.Root {
+  const root = new protobuf.Root();
+  for (const text of [...PROTO_FILES.map(file => file.text), status]) {
+    protobuf.parse(text, root, { keepCase: true });
+  }
+  root.resolveAll();
+  return root;
+}
+
+function methodOf(service: protobuf.Service, method: protobuf.Method): MethodDefinition<object, object> {
+  const request = service.lookupType(method.requestType);
+  const response = service.lookupType(method.responseType);
+  return {
+    path: `/${service.fullName.slice(1)}/${method.name}`,
+    requestStream: method.requestStream ?? false,
+    responseStream: method.responseStream ?? false,
+    requestSerialize: message => encodeWith(request, message),
+    requestDeserialize: bytes => decodeWith(request, bytes),
+    responseSerialize: message => encodeWith(response, message),
+    responseDeserialize: bytes => decodeWith(response, bytes),
+    originalName: method.name,
+  };
+}
+
+function encodeWith(type: protobuf.Type, message: object): Buffer {
+  return Buffer.from(type.encode(type.fromObject(message)).finish());
+}
+
+function decodeWith(type: protobuf.Type, bytes: Uint8Array): object {
+  return type.toObject(type.decode(bytes), { defaults: true, arrays: true, objects: true, oneofs: true });
+}

@@ -1,0 +1,138 @@
+// Which log lines does a request leave: one for itself, one for each link, and what links said?
+import { isObject, type JsonObject } from '../cni/json.ts';
+import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
+import type { LinkRecord, RequestRecord } from './record.ts';
+
+/** One line, before it has a time. */
+export interface LogLine {
+  readonly level: LogLevel;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+/** What is written, for links as a whole and by link. */
+export interface LogLevels {
+  readonly level: LogLevel;
+  readonly links: Readonly<Record<string, LogLevel>>;
+}
+
+/**
+ * Reads `info` or `info,portmap=debug,tuning=error`.
+ * @throws Error for what is not a level
+ */
+export function parseLogLevels(text: string): LogLevels {
+  const links: Record<string, LogLevel> = {};
+  let level: LogLevel = 'info';
+  for (const part of text.split(',').filter(one => one.trim() !== '')) {
+    const [left = '', right] = part.split('=').map(half => half.trim());
+    const wanted = LOG_LEVELS.find(one => one === (right ?? left));
+    if (wanted === undefined)
+      throw new Error(
+        `Cannot use log level ${JSON.stringify(part)}: expected one of ${LOG_LEVELS.join(', ')}, or <link>=<level>`,
+      );
+    if (right === undefined) level = wanted;
+    else links[left] = wanted;
+  }
+  return { level, links };
+}
+
+/** Least severe level that is written for a link: what its `CATENA_LOG_LEVEL` is to be. */
+export function levelOf({ level, links }: LogLevels, link?: string): LogLevel {
+  return (link !== undefined && Object.hasOwn(links, link) ? links[link] : undefined) ?? level;
+}
+
+/** The lines of a finished request: its links in the order in which they ended, then itself. */
+export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
+  const common = commonFields(record);
+  const lines = record.links.flatMap(link => {
+    const fields = { ...common, network: link.network, link: link.link, link_index: link.index };
+    const own = [...saidBy(link, fields), endOf(link, fields)];
+    return own.filter(line => isWritten(line, levelOf(levels, link.link)));
+  });
+  const { result, code, message, details, durationMs, queueMs, lockMs, warm } = record;
+  const line: LogLine = {
+    level: code === 0 ? 'info' : 'error',
+    message: code === 0 ? 'request finished' : 'request failed',
+    fields: {
+      ...common,
+      duration_ms: durationMs,
+      code,
+      warm,
+      ...(queueMs === undefined ? {} : { queue_ms: queueMs }),
+      ...(lockMs === undefined ? {} : { lock_ms: lockMs }),
+      ...addressesOf(result),
+      ...(message === undefined ? {} : { error: message }),
+      ...(details === undefined ? {} : { details }),
+    },
+  };
+  return isWritten(line, levels.level) ? [...lines, line] : lines;
+}
+
+function commonFields(record: RequestRecord): LogFields {
+  const { id, traceId, verb, network, containerId, ifname, netns, podNamespace, podName } = record;
+  return {
+    request: id,
+    ...(traceId === undefined ? {} : { trace_id: traceId }),
+    command: verb,
+    network,
+    container_id: containerId,
+    ifname,
+    netns,
+    ...(podNamespace === undefined ? {} : { pod_namespace: podNamespace }),
+    ...(podName === undefined ? {} : { pod_name: podName }),
+  };
+}
+
+/** Lines of our own links are JSON with a level of their own; anybody else's are text, and worth a look. */
+function saidBy({ stderr = '' }: LinkRecord, fields: LogFields): LogLine[] {
+  const lines = stderr.split('\n').filter(line => line.trim() !== '');
+  return lines.map(text => {
+    const said = parseLine(text);
+    if (said === undefined) return { level: 'warn', message: text, fields };
+    const { level, message, timestamp, ...own } = said;
+    return {
+      level: LOG_LEVELS.find(one => one === level) ?? 'warn',
+      message: String(message),
+      fields: { ...own, ...fields, ...(timestamp === undefined ? {} : { said_at: timestamp }) },
+    };
+  });
+}
+
+function parseLine(text: string): JsonObject | undefined {
+  if (!text.startsWith('{')) return undefined;
+  try {
+    const said: unknown = JSON.parse(text);
+    return isObject(said) && typeof said.message === 'string' ? said : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function endOf(
+  { verb, code, message, details, durationMs, executable }: LinkRecord,
+  fields: LogFields,
+): LogLine {
+  return {
+    level: code === 0 ? 'info' : 'error',
+    message: code === 0 ? 'link finished' : 'link failed',
+    fields: {
+      ...fields,
+      command: verb,
+      duration_ms: durationMs,
+      code,
+      executable,
+      ...(message === undefined ? {} : { error: message }),
+      ...(details === undefined ? {} : { details }),
+    },
+  };
+}
+
+function addressesOf(result: JsonObject | undefined): LogFields {
+  const ips = Array.isArray(result?.ips) ? result.ips : [];
+  const addresses = ips.flatMap(ip => (isObject(ip) && typeof ip.address === 'string' ? [ip.address] : []));
+  return addresses.length ? { addresses } : {};
+}
+
+function isWritten({ level }: LogLine, least: LogLevel): boolean {
+  return LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(least);
+}

@@ -1,0 +1,130 @@
+// Where do log lines of a long-lived process go, and what if a place does not take them?
+import { writeSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { Writable } from 'node:stream';
+import { loadWinston } from '../log.ts';
+import { openUnixDatagram } from '../sys/unix-datagram.ts';
+import type { LogLine } from './log-lines.ts';
+import { openRotatingFile, type RotationLimits } from './rotating-file.ts';
+import { JOURNAL_SOCKET, renderJournal, renderSyslog, SYSLOG_SOCKET } from './system-log.ts';
+
+/** A place for log lines. */
+export type LogDestination =
+  /** JSON on standard error. */
+  | { readonly kind: 'console' }
+  /** JSON in a file that is rotated. */
+  | ({ readonly kind: 'file'; readonly path: string } & RotationLimits)
+  /** Datagrams to a syslog daemon or to systemd's journal. */
+  | { readonly kind: 'syslog' | 'journal'; readonly path: string };
+
+/** Rotation unless told otherwise. */
+export const LOG_FILE_LIMITS: RotationLimits = { maxBytes: 16 * 1024 * 1024, maxFiles: 5 };
+
+/** An open log. */
+export interface LogOutput {
+  /** Writes a line in every place; never throws and never waits for a reader. */
+  write(line: LogLine): void;
+  /** Lines that a place has refused. */
+  readonly dropped: number;
+  close(): Promise<void>;
+}
+
+/**
+ * Reads `console`, `file:<path>`, `syslog`, `journal`, or the last two with a socket of their own (`syslog:<path>`).
+ * @throws Error for anything else
+ */
+export function parseLogDestination(text: string, limits: RotationLimits = LOG_FILE_LIMITS): LogDestination {
+  const [kind = '', ...rest] = text.split(':');
+  const path = rest.join(':');
+  if (kind === 'console' && path === '') return { kind };
+  if (kind === 'file' && path !== '') return { kind, path: resolve(path), ...limits };
+  if (kind === 'syslog') return { kind, path: path || SYSLOG_SOCKET };
+  if (kind === 'journal') return { kind, path: path || JOURNAL_SOCKET };
+  throw new Error(`Cannot log to ${JSON.stringify(text)}: expected console, file:<path>, syslog or journal`);
+}
+
+/** Opens the log; winston is loaded here. */
+export async function openLogOutput(destinations: readonly LogDestination[]): Promise<LogOutput> {
+  const { createLogger, format, transports } = await loadWinston();
+  let dropped = 0;
+  const streams = destinations.map(destination => {
+    const place = openPlace(destination);
+    return toStream(place, () => {
+      dropped += 1;
+    });
+  });
+  const logger = createLogger({
+    level: 'debug',
+    silent: streams.length === 0,
+    format: format.combine(format.timestamp(), format.json()),
+    transports: streams.map(stream => new transports.Stream({ stream })),
+  });
+  return {
+    write({ level, message, fields }) {
+      logger.log(level, message, fields);
+    },
+    get dropped() {
+      return dropped;
+    },
+    async close() {
+      if (streams.length) {
+        const finished = new Promise(done => logger.once('finish', done));
+        logger.end();
+        await finished;
+      }
+      for (const stream of streams) stream.destroy();
+    },
+  };
+}
+
+/** Takes a line as an object or as text; throws when it cannot. */
+interface Place {
+  /** Whether it wants fields, not JSON. */
+  readonly structured: boolean;
+  write(line: never): void;
+  close(): void;
+}
+
+function openPlace(destination: LogDestination): Place {
+  if (destination.kind === 'console') {
+    // The descriptor: a stream would keep what a reader that went away does not take.
+    return { structured: false, write: (line: Buffer) => void writeSync(2, line), close: () => {} };
+  }
+  if (destination.kind === 'file') {
+    const file = openRotatingFile(destination.path, destination);
+    return { structured: false, write: (line: Buffer) => file.append(line), close: file.close };
+  }
+  const socket = openUnixDatagram(destination.path);
+  const render =
+    destination.kind === 'journal'
+      ? renderJournal
+      : (line: LogLine) => renderSyslog(line, new Date(), process.pid);
+  return {
+    structured: true,
+    write({ level, message, timestamp: _, ...fields }: Info) {
+      socket.send(render({ level, message, fields }));
+    },
+    close: socket.close,
+  };
+}
+
+/** A line as winston hands it to a stream of objects. */
+type Info = Pick<LogLine, 'level' | 'message'> & { readonly [field: string]: unknown };
+
+function toStream(place: Place, drop: () => void): Writable {
+  return new Writable({
+    objectMode: place.structured,
+    write(line, _encoding, done) {
+      try {
+        place.write(line as never);
+      } catch {
+        drop();
+      }
+      done();
+    },
+    destroy(error, done) {
+      place.close();
+      done(error);
+    },
+  });
+}

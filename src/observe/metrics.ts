@@ -1,0 +1,159 @@
+// Which numbers does a daemon offer to Prometheus?
+//
+// Everything that prom-client needs is loaded with this file, so only the daemon imports it.
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { RequestRecord } from './record.ts';
+
+/** What is looked up when somebody asks for the numbers, and not before. */
+export interface MetricSources {
+  readonly version: string;
+  workers(): { readonly idle: number; readonly busy: number };
+  requests(): { readonly running: number; readonly queued: number };
+  /** Attachments on record by network. */
+  attachments(): ReadonlyMap<string, number>;
+  /** Attachments on record whose container is gone. */
+  leaked(): number;
+  ranges(): readonly RangeUse[];
+  /** Log lines, spans and traces that could not be handed on. */
+  dropped(): { readonly log: number; readonly spans: number; readonly traces: number };
+}
+
+/** How full a range of addresses is. */
+export interface RangeUse {
+  readonly network: string;
+  /** As it is configured: `10.1.0.0/24`, or with its ends. */
+  readonly range: string;
+  readonly used: number;
+  /** Addresses that could be handed out; beyond what a number holds for large IPv6 ranges. */
+  readonly size: number;
+}
+
+/** Every metric of ours; the gRPC server adds its own to the same registry. */
+export interface Metrics {
+  readonly registry: Registry;
+  /** Counts a finished request and its links. */
+  observe(record: RequestRecord): void;
+  /** The page for Prometheus (text format 0.0.4). */
+  render(): Promise<string>;
+  readonly contentType: string;
+}
+
+/** From a warm link to one that waits for its deadline. */
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** Makes the registry; nothing is looked up yet. */
+export function openMetrics(sources: MetricSources): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  const requestSeconds = new Histogram({
+    name: 'catena_request_duration_seconds',
+    help: 'Time from the start of a request to its answer, without its wait in the queue.',
+    labelNames: ['verb', 'network'],
+    buckets: SECONDS,
+    registers,
+  });
+  const linkSeconds = new Histogram({
+    name: 'catena_link_duration_seconds',
+    help: 'Time that a link took.',
+    labelNames: ['verb', 'network', 'link'],
+    buckets: SECONDS,
+    registers,
+  });
+  const requests = new Counter({
+    name: 'catena_requests_total',
+    help: 'Finished requests by the code of their outcome, 0 for success.',
+    labelNames: ['verb', 'network', 'code'],
+    registers,
+  });
+  const links = new Counter({
+    name: 'catena_link_calls_total',
+    help: 'Calls of links by the code of their outcome, 0 for success.',
+    labelNames: ['verb', 'network', 'link', 'code'],
+    registers,
+  });
+  const queueSeconds = new Histogram({
+    name: 'catena_queue_wait_seconds',
+    help: 'Time that a request waited because too many were running.',
+    buckets: SECONDS,
+    registers,
+  });
+  const lockSeconds = new Histogram({
+    name: 'catena_lock_wait_seconds',
+    help: 'Time that a request waited for another one of its container, or for a GC.',
+    labelNames: ['verb'],
+    buckets: SECONDS,
+    registers,
+  });
+  addSources(sources, registers);
+  return {
+    registry,
+    contentType: registry.contentType,
+    render: () => registry.metrics(),
+    observe({ verb, network, code, durationMs, queueMs, lockMs, links: called }) {
+      requestSeconds.observe({ verb, network }, durationMs / 1000);
+      requests.inc({ verb, network, code });
+      if (queueMs !== undefined) queueSeconds.observe(queueMs / 1000);
+      if (lockMs !== undefined) lockSeconds.observe({ verb }, lockMs / 1000);
+      for (const one of called) {
+        const labels = { verb: one.verb, network: one.network, link: one.link };
+        linkSeconds.observe(labels, one.durationMs / 1000);
+        links.inc({ ...labels, code: one.code });
+      }
+    },
+  };
+}
+
+function addSources(sources: MetricSources, registers: Registry[]): void {
+  gauge('catena_build_info', 'The version that runs; always 1.', ['version'], add => {
+    add({ version: sources.version }, 1);
+  });
+  gauge('catena_workers', 'Worker processes by what they do.', ['state'], add => {
+    for (const [state, number] of Object.entries(sources.workers())) add({ state }, number);
+  });
+  gauge('catena_requests', 'Requests under way.', ['state'], add => {
+    for (const [state, number] of Object.entries(sources.requests())) add({ state }, number);
+  });
+  gauge('catena_attachments', 'Attachments on record.', ['network'], add => {
+    for (const [network, number] of sources.attachments()) add({ network }, number);
+  });
+  gauge('catena_leaked_records', 'Attachments on record whose container is gone.', [], add => {
+    add({}, sources.leaked());
+  });
+  gauge(
+    'catena_range_addresses_used',
+    'Addresses of a range that are handed out.',
+    ['network', 'range'],
+    add => {
+      for (const { network, range, used } of sources.ranges()) add({ network, range }, used);
+    },
+  );
+  gauge('catena_range_addresses', 'Addresses that a range has in all.', ['network', 'range'], add => {
+    for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
+  });
+  gauge('catena_dropped', 'What could not be handed on: log lines, spans, traces.', ['kind'], add => {
+    for (const [kind, number] of Object.entries(sources.dropped())) add({ kind }, number);
+  });
+
+  /** A gauge that is filled when it is asked for; one source that fails does not take the others with it. */
+  function gauge(
+    name: string,
+    help: string,
+    labelNames: string[],
+    fill: (add: (labels: Record<string, string>, value: number) => void) => void,
+  ): void {
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers,
+      collect() {
+        this.reset();
+        try {
+          fill((labels, value) => this.set(labels, value));
+        } catch {
+          this.reset();
+        }
+      },
+    });
+  }
+}

@@ -1,0 +1,118 @@
+// How does a request look to OpenTelemetry: one span for itself, one for each link?
+import type { LinkRecord, RequestRecord, RequestSpan } from './record.ts';
+
+/** A span as OTLP/HTTP has it in JSON (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
+export interface OtlpSpan {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+  readonly name: string;
+  readonly kind: number;
+  readonly startTimeUnixNano: string;
+  readonly endTimeUnixNano: string;
+  readonly attributes: readonly OtlpAttribute[];
+  readonly status: { readonly code: number; readonly message?: string };
+}
+
+/** One attribute. Numbers of 64 bits are texts. */
+export interface OtlpAttribute {
+  readonly key: string;
+  readonly value:
+    | { readonly stringValue: string }
+    | { readonly intValue: string }
+    | { readonly boolValue: boolean };
+}
+
+// trace.proto: SpanKind and StatusCode
+const SPAN_KIND_INTERNAL = 1;
+const SPAN_KIND_SERVER = 2;
+const STATUS_CODE_OK = 1;
+const STATUS_CODE_ERROR = 2;
+
+/** The spans of a request; none when its caller did not want it recorded, or it belongs to no trace. */
+export function spansOf(record: RequestRecord): OtlpSpan[] {
+  const { span } = record;
+  if (!span?.sampled) return [];
+  return [requestSpan(record, span), ...record.links.flatMap(link => linkSpan(record, link))];
+}
+
+function requestSpan(record: RequestRecord, { traceId, spanId, parentSpanId }: RequestSpan): OtlpSpan {
+  const { verb, network, containerId, ifname, netns, podNamespace, podName, code, warm, queueMs, lockMs } =
+    record;
+  return {
+    traceId,
+    spanId,
+    ...(parentSpanId === undefined ? {} : { parentSpanId }),
+    name: `${verb} ${network}`,
+    kind: SPAN_KIND_SERVER,
+    ...timesOf(record.startedAt, record.durationMs),
+    attributes: attributes({
+      'cni.command': verb,
+      'cni.network': network,
+      'cni.container_id': containerId,
+      'cni.ifname': ifname,
+      'cni.netns': netns,
+      'cni.code': code,
+      'k8s.namespace.name': podNamespace,
+      'k8s.pod.name': podName,
+      'catena.request': record.id,
+      'catena.warm': warm,
+      'catena.queue_ms': queueMs === undefined ? undefined : Math.round(queueMs),
+      'catena.lock_ms': lockMs === undefined ? undefined : Math.round(lockMs),
+    }),
+    status: statusOf(record),
+  };
+}
+
+function linkSpan({ startedAt, containerId }: RequestRecord, link: LinkRecord): OtlpSpan[] {
+  if (link.span === undefined) return [];
+  const { traceId, spanId, parentSpanId } = link.span;
+  return [
+    {
+      traceId,
+      spanId,
+      parentSpanId,
+      name: `${link.verb} ${link.link}`,
+      kind: SPAN_KIND_INTERNAL,
+      ...timesOf(startedAt + link.startMs, link.durationMs),
+      attributes: attributes({
+        'cni.command': link.verb,
+        'cni.network': link.network,
+        'cni.container_id': containerId,
+        'cni.link': link.link,
+        'cni.link_index': link.index,
+        'cni.code': link.code,
+        'process.executable.path': link.executable,
+      }),
+      status: statusOf(link),
+    },
+  ];
+}
+
+/** Nanoseconds since 1970 do not fit into a number. */
+function timesOf(
+  startMs: number,
+  durationMs: number,
+): Pick<OtlpSpan, 'startTimeUnixNano' | 'endTimeUnixNano'> {
+  const nanos = (ms: number): string => String(BigInt(Math.round(ms * 1000)) * 1000n);
+  return { startTimeUnixNano: nanos(startMs), endTimeUnixNano: nanos(startMs + durationMs) };
+}
+
+function statusOf({ code, message }: Pick<LinkRecord, 'code' | 'message'>): OtlpSpan['status'] {
+  if (code === 0) return { code: STATUS_CODE_OK };
+  return { code: STATUS_CODE_ERROR, ...(message === undefined ? {} : { message }) };
+}
+
+/** Attributes of an object; what is undefined is left out. */
+export function attributes(
+  values: Readonly<Record<string, string | number | boolean | undefined>>,
+): OtlpAttribute[] {
+  return Object.entries(values).flatMap(([key, value]) =>
+    value === undefined ? [] : [{ key, value: toValue(value) }],
+  );
+}
+
+function toValue(value: string | number | boolean): OtlpAttribute['value'] {
+  if (typeof value === 'boolean') return { boolValue: value };
+  return typeof value === 'number' ? { intValue: String(value) } : { stringValue: value };
+}

@@ -1,0 +1,189 @@
+// What is known of one request afterwards: what was asked, how long each link took, how it ended?
+import type { LinkEvent } from '../chain/runtime.ts';
+import type { LinkSpan } from '../chain/trace-context.ts';
+import { type CniError, toCniError } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { maskSecrets, maskText } from './secrets.ts';
+
+/** Which request, for whom. */
+export interface RequestFacts {
+  /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`. */
+  readonly verb: string;
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  readonly netns: string;
+  /** `CNI_ARGS`; the pod's name and namespace are taken from them. */
+  readonly args?: readonly (readonly [key: string, value: string])[];
+  /** Served by the daemon, whose workers were there already. */
+  readonly warm?: boolean;
+  /** Milliseconds that the request waited for its turn in the daemon, before it began. */
+  readonly queueMs?: number;
+  /** The caller's trace. */
+  readonly traceId?: string | undefined;
+  /** The request's own place in a trace that is exported. */
+  readonly span?: RequestSpan | undefined;
+}
+
+/** Where a request stands in a trace; a request that begins one has no parent. */
+export interface RequestSpan extends Omit<LinkSpan, 'parentSpanId'> {
+  readonly parentSpanId?: string;
+}
+
+/** One call of a link. */
+export interface LinkRecord {
+  readonly network: string;
+  readonly link: string;
+  /** Where it stands in its list, from 0. */
+  readonly index: number;
+  readonly executable: string;
+  readonly verb: string;
+  /** Milliseconds after the request's start. */
+  readonly startMs: number;
+  readonly durationMs: number;
+  /** 0 for success, else a code of the protocol. */
+  readonly code: number;
+  readonly message?: string;
+  readonly details?: string;
+  /** The end of what it said on standard error. */
+  readonly stderr?: string;
+  /** What ADD printed. */
+  readonly result?: JsonObject;
+  readonly span?: LinkSpan;
+}
+
+/** One request, when it is over. Secrets are masked already. */
+export interface RequestRecord {
+  /** Sorts by time. */
+  readonly id: string;
+  readonly traceId?: string;
+  readonly verb: string;
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  readonly netns: string;
+  readonly podNamespace?: string;
+  readonly podName?: string;
+  readonly args?: Readonly<Record<string, string>>;
+  /** Unix time in milliseconds. */
+  readonly startedAt: number;
+  readonly durationMs: number;
+  readonly queueMs?: number;
+  /** Milliseconds spent waiting for other requests of the same container, or for a GC. */
+  readonly lockMs?: number;
+  /** 0 for success, else a code of the protocol. */
+  readonly code: number;
+  readonly message?: string;
+  readonly details?: string;
+  readonly warm: boolean;
+  readonly links: readonly LinkRecord[];
+  readonly result?: JsonObject;
+  readonly span?: RequestSpan;
+}
+
+/** How a request ended. */
+export interface RequestOutcome {
+  readonly result?: JsonObject | undefined;
+  /** Whatever was thrown. */
+  readonly error?: unknown;
+}
+
+/** A request under way. */
+export interface OpenRequest {
+  readonly id: string;
+  /** For {@link Runtime.onLink}. */
+  readonly onLink: (event: LinkEvent) => void;
+  /** For {@link Runtime.onTurn}: how long the chain waited for its turn. */
+  readonly onTurn: (waitedMs: number) => void;
+  /** @returns all that is kept of it */
+  end(outcome: RequestOutcome): RequestRecord;
+}
+
+/** Characters of standard error that are kept of each link. */
+const STDERR_TAIL = 4096;
+
+/** Begins to collect what there will be to know of a request. */
+export function startRequest(facts: RequestFacts): OpenRequest {
+  const startedAt = Date.now();
+  const begin = performance.now();
+  const id = newId(startedAt);
+  const links: LinkRecord[] = [];
+  let lockMs: number | undefined;
+  return {
+    id,
+    onLink(event) {
+      const startMs = Math.max(0, performance.now() - begin - event.durationMs);
+      links.push(toLinkRecord(event, startMs));
+    },
+    onTurn(waitedMs) {
+      lockMs = (lockMs ?? 0) + waitedMs;
+    },
+    end: ({ result, error }) => ({
+      id,
+      ...placeOf(facts),
+      startedAt,
+      durationMs: round(performance.now() - begin),
+      ...(facts.queueMs === undefined ? {} : { queueMs: round(facts.queueMs) }),
+      ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
+      ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
+      warm: facts.warm ?? false,
+      links,
+      ...(result === undefined ? {} : { result: maskSecrets(result) }),
+      ...(facts.span === undefined ? {} : { span: facts.span }),
+    }),
+  };
+}
+
+function toLinkRecord(event: LinkEvent, startMs: number): LinkRecord {
+  const { network, link, index, executable, verb, durationMs, stderr, result, error, span } = event;
+  return {
+    network,
+    link,
+    index,
+    executable,
+    verb,
+    startMs: round(startMs),
+    durationMs: round(durationMs),
+    ...(error === undefined ? { code: 0 } : describe(error)),
+    ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-STDERR_TAIL)) }),
+    ...(result === undefined ? {} : { result: maskSecrets(result) }),
+    ...(span === undefined ? {} : { span }),
+  };
+}
+
+function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId }: RequestFacts) {
+  const named: Record<string, string> = Object.fromEntries(args);
+  const { K8S_POD_NAMESPACE: podNamespace, K8S_POD_NAME: podName } = named;
+  return {
+    ...(traceId === undefined ? {} : { traceId }),
+    verb,
+    network,
+    containerId,
+    ifname,
+    netns,
+    ...(podNamespace === undefined ? {} : { podNamespace }),
+    ...(podName === undefined ? {} : { podName }),
+    ...(args.length ? { args: maskSecrets(named) } : {}),
+  };
+}
+
+function describe({ code, message, details }: CniError): { code: number; message: string; details?: string } {
+  return {
+    // Code 0 stands for success here; the protocol has it for failures of the runtime.
+    code: code || FAILED_WITHOUT_CODE,
+    message: maskText(message),
+    ...(details === undefined ? {} : { details: maskText(details) }),
+  };
+}
+
+const FAILED_WITHOUT_CODE = 999;
+
+/** Eight characters of time and four of chance, in base 36. */
+function newId(startedAt: number): string {
+  const chance = crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
+  return startedAt.toString(36).padStart(8, '0') + (chance % 36 ** 4).toString(36).padStart(4, '0');
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}

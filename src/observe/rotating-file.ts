@@ -1,0 +1,74 @@
+// How does a file of lines stay bounded, survive a full disk, and leave room for logrotate?
+//
+// winston has a file transport of its own. When the disk is full it says nothing, takes no further line, and holds up
+// every other place of the same logger; so lines are appended here, at once, and what fails is the line's own failure.
+import { closeSync, fstatSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+/** When a file is full, and how many there may be. */
+export interface RotationLimits {
+  readonly maxBytes: number;
+  /** The current one and its predecessors, `<path>.1` being the youngest. */
+  readonly maxFiles: number;
+}
+
+/** A file that lines are appended to. */
+export interface RotatingFile {
+  /**
+   * Appends one line, its end included; opens the file anew when somebody moved it.
+   * @throws Error of the file system; the next line is a new attempt
+   */
+  append(line: Uint8Array): void;
+  close(): void;
+}
+
+/** Opens nothing before the first line. The file is its owner's (0600), a missing directory is made. */
+export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationLimits): RotatingFile {
+  let fd: number | undefined;
+  let size = 0;
+  let torn = false;
+  const close = (): void => {
+    if (fd !== undefined) closeSync(fd);
+    fd = undefined;
+  };
+  const open = (): number => {
+    mkdirSync(dirname(path), { recursive: true });
+    fd = openSync(path, 'a', 0o600);
+    ({ size } = fstatSync(fd));
+    return fd;
+  };
+  return {
+    append(line) {
+      if (fd !== undefined && !isSame(fd, path)) close();
+      let at = fd ?? open();
+      if (size > 0 && size + line.length > maxBytes) {
+        close();
+        shift(path, maxFiles);
+        at = open();
+      }
+      const bytes = torn ? Buffer.concat([LINE_END, line]) : line;
+      const written = writeSync(at, bytes);
+      size += written;
+      torn = written < bytes.length;
+      if (torn) throw new Error(`Cannot write all of a line to "${path}": the disk is full`);
+    },
+    close,
+  };
+}
+
+const LINE_END = Buffer.from('\n');
+
+function isSame(fd: number, path: string): boolean {
+  const named = statSync(path, { throwIfNoEntry: false });
+  const { dev, ino } = fstatSync(fd);
+  return named?.ino === ino && named.dev === dev;
+}
+
+/** `log.2` becomes `log.3`, `log.1` becomes `log.2`, `log` becomes `log.1`; the oldest goes. */
+function shift(path: string, maxFiles: number): void {
+  const nameOf = (age: number): string => (age === 0 ? path : `${path}.${age}`);
+  rmSync(nameOf(maxFiles - 1), { force: true });
+  for (let age = maxFiles - 2; age >= 0; age -= 1) {
+    if (statSync(nameOf(age), { throwIfNoEntry: false })) renameSync(nameOf(age), nameOf(age + 1));
+  }
+}

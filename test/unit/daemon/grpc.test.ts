@@ -1,0 +1,198 @@
+// Does a client written for coil's proto get answers, and errors that it can read?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import net from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { CniError } from '../../../src/cni/errors.ts';
+import type { CniBackend, CniRequest } from '../../../src/daemon/grpc/cni-service.ts';
+import type { GrpcCall } from '../../../src/daemon/grpc/watch-calls.ts';
+import { type GrpcServer, serveGrpc } from '../../../src/daemon/grpc.ts';
+import { type CoilClient, connectCoil } from '../../helpers/coil-client.ts';
+
+const CALL = {
+  container_id: 'c1',
+  netns: '/run/netns/a',
+  ifname: 'eth0',
+  args: { K8S_POD_NAME: 'web', K8S_POD_NAMESPACE: 'shop', IS_CHAINED: 'false' },
+  path: '/opt/cni/bin',
+  stdin_data: Buffer.from('{"name":"podnet"}'),
+};
+
+let dir: string;
+let socketPath: string;
+let server: GrpcServer;
+let client: CoilClient;
+let asked: [string, CniRequest][];
+let calls: GrpcCall[];
+let counts: string[];
+let work: (request: CniRequest) => Promise<object>;
+
+beforeEach(async () => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-grpc-'));
+  socketPath = path.join(dir, 'run', 'grpc.sock');
+  [asked, calls, counts] = [[], [], []];
+  work = async () => ({ cniVersion: '1.1.0', ips: [{ address: '10.1.0.2/24' }] });
+  const backend: CniBackend = {
+    add: async request => {
+      asked.push(['add', request]);
+      return (await work(request)) as never;
+    },
+    check: async request => {
+      asked.push(['check', request]);
+      await work(request);
+    },
+    del: async request => {
+      asked.push(['del', request]);
+      await work(request);
+    },
+  };
+  const observer = {
+    started: ({ method }: { method: string }) => counts.push(`started ${method}`),
+    received: ({ method }: { method: string }) => counts.push(`received ${method}`),
+    sent: ({ method }: { method: string }) => counts.push(`sent ${method}`),
+    finished: (call: GrpcCall) => calls.push(call),
+  };
+  server = await serveGrpc({ socketPath, backend, observer });
+  client = connectCoil(socketPath);
+});
+
+afterEach(async () => {
+  client.close();
+  await server.close(500);
+  fs.rmSync(dir, { recursive: true, force: true });
+});
+
+describe('serveGrpc()', () => {
+  test('Add hands over what a plugin would be asked, and answers with the result', async () => {
+    const answer = await client.call('Add', CALL);
+    const result = 'ok' in answer ? Buffer.from(String(answer.ok.result), 'base64').toString() : answer;
+    expect(result).toBe('{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.2/24"}]}');
+    expect(asked).toMatchObject([
+      [
+        'add',
+        {
+          ...{ containerId: 'c1', netns: '/run/netns/a', ifname: 'eth0', path: '/opt/cni/bin' },
+          config: '{"name":"podnet"}',
+          args: [
+            ['K8S_POD_NAME', 'web'],
+            ['K8S_POD_NAMESPACE', 'shop'],
+          ],
+        },
+      ],
+    ]);
+  });
+
+  test('Check and Del answer with nothing', async () => {
+    expect(await client.call('Check', CALL)).toEqual({ ok: {} });
+    expect(await client.call('Del', { container_id: 'c1' })).toEqual({ ok: {} });
+    expect(asked.map(([method]) => method)).toEqual(['check', 'del']);
+    expect(asked[1]?.[1]).toMatchObject({ containerId: 'c1', netns: '', args: [], config: '' });
+  });
+
+  test.each([
+    [7, 3, 'INVALID_ARGUMENT'],
+    [11, 14, 'UNAVAILABLE'],
+    [3, 5, 'NOT_FOUND'],
+    [999, 13, 'INTERNAL'],
+    [110, 13, 'a code of a plugin'],
+  ])('an error of code %d arrives as status %d with one detail (%s)', async (code, status) => {
+    work = async () => {
+      throw new CniError(code, 'Cannot do it: no', { details: 'because' });
+    };
+    expect(await client.call('Add', CALL)).toEqual({
+      code: status,
+      message: 'Cannot do it: no',
+      errors: [{ code, msg: 'Cannot do it: no', details: 'because' }],
+    });
+  });
+
+  test('what is no CniError arrives as code 999, and a long text is cut to what clients take', async () => {
+    work = async () => {
+      throw new Error(`Cannot: ${'ü'.repeat(100_000)}`);
+    };
+    const answer = await client.call('Check', CALL);
+    expect(answer).toMatchObject({
+      code: 13,
+      errors: [{ code: 999, msg: expect.stringMatching(/^Cannot: ü+…$/) }],
+    });
+  });
+
+  test('takes 10 MB, and refuses what is beyond its limit', async () => {
+    const big = (bytes: number) => ({ ...CALL, stdin_data: Buffer.alloc(bytes, 0x20) });
+    expect(await client.call('Del', big(10_000_000))).toEqual({ ok: {} });
+    expect(await client.call('Del', big(40_000_000))).toMatchObject({ code: 8 });
+    expect(await client.call('Del', CALL)).toEqual({ ok: {} });
+  });
+
+  test('tells the work when the client gave up', async () => {
+    let aborted = false;
+    let done = () => {};
+    const over = new Promise<void>(resolve => {
+      done = resolve;
+    });
+    work = ({ signal }) =>
+      new Promise(resolve =>
+        signal.addEventListener('abort', () => {
+          aborted = true;
+          resolve({});
+          done();
+        }),
+      );
+    expect(await client.call('Add', CALL, { deadlineMs: 200 })).toMatchObject({ code: 4 });
+    await over;
+    expect(aborted).toBe(true);
+  });
+
+  test('serves a hundred clients at once, beside one that says nothing', async () => {
+    const silent = net.connect(socketPath);
+    const clients = Array.from({ length: 100 }, () => connectCoil(socketPath));
+    const answers = await Promise.all(clients.map(one => one.call('Del', CALL)));
+    for (const one of clients) one.close();
+    silent.destroy();
+    expect(answers.filter(answer => !('ok' in answer))).toEqual([]);
+    expect(asked).toHaveLength(100);
+  });
+
+  test('tells its observer of every call, with what was asked', async () => {
+    await client.call('Add', CALL);
+    work = async () => {
+      throw new CniError(7, 'no');
+    };
+    await client.call('Check', CALL);
+    expect(counts).toEqual([
+      ...['started Add', 'received Add', 'sent Add'],
+      ...['started Check', 'received Check'],
+    ]);
+    expect(calls).toMatchObject([
+      {
+        type: 'unary',
+        service: 'pkg.cnirpc.CNI',
+        method: 'Add',
+        code: 'OK',
+        request: { container_id: 'c1' },
+      },
+      { type: 'unary', service: 'pkg.cnirpc.CNI', method: 'Check', code: 'InvalidArgument', message: 'no' },
+    ]);
+    expect(calls[0]?.deadline).toBeGreaterThan(Date.now());
+  });
+
+  test('listens where only the owner may connect, and leaves nothing behind', async () => {
+    expect(fs.statSync(socketPath).mode & 0o777).toBe(0o600);
+    expect(fs.statSync(path.dirname(socketPath)).mode & 0o777).toBe(0o700);
+    expect(fs.readdirSync(path.dirname(socketPath))).toEqual(['grpc.sock']);
+    await server.close(500);
+    expect(fs.readdirSync(path.dirname(socketPath))).toEqual([]);
+  });
+
+  test('takes the place of an earlier one, which leaves it alone when it ends', async () => {
+    const observer = { started() {}, received() {}, sent() {}, finished() {} };
+    const backend = { add: async () => ({}), check: async () => {}, del: async () => {} };
+    const next = await serveGrpc({ socketPath, backend, observer });
+    await server.close(500);
+    const late = connectCoil(socketPath);
+    expect(await late.call('Del', CALL)).toEqual({ ok: {} });
+    late.close();
+    await next.close(500);
+  });
+});

@@ -1,0 +1,78 @@
+// Does a request leave one line for itself and one for each link, with the fields that people search for?
+import { describe, expect, test } from 'bun:test';
+import { levelOf, linesOf, parseLogLevels } from '../../../src/observe/log-lines.ts';
+import type { RequestRecord } from '../../../src/observe/record.ts';
+
+const LINK = {
+  ...{ network: 'podnet', link: 'bridge', index: 0, executable: '/opt/cni/bin/bridge', verb: 'ADD' },
+  ...{ startMs: 0, durationMs: 2, code: 0 },
+};
+
+const RECORD: RequestRecord = {
+  ...{ id: 'mi7000000001', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
+  ...{ netns: '/run/netns/a', podNamespace: 'shop', podName: 'web', startedAt: 0, durationMs: 5, code: 0 },
+  warm: true,
+  links: [LINK, { ...LINK, link: 'tuning', index: 1, code: 7, message: 'no' }],
+  result: { ips: [{ address: '10.1.0.2/24' }] },
+};
+
+const PLACE = {
+  ...{ request: 'mi7000000001', command: 'ADD', network: 'podnet', container_id: 'c1', ifname: 'eth0' },
+  ...{ netns: '/run/netns/a', pod_namespace: 'shop', pod_name: 'web' },
+};
+
+describe('linesOf()', () => {
+  test('gives a line for each link and one for the request', () => {
+    expect(linesOf(RECORD, parseLogLevels('info'))).toMatchObject([
+      {
+        ...{ level: 'info', message: 'link finished' },
+        fields: { ...PLACE, link: 'bridge', link_index: 0, duration_ms: 2, code: 0 },
+      },
+      { level: 'error', message: 'link failed', fields: { ...PLACE, link: 'tuning', code: 7, error: 'no' } },
+      {
+        ...{ level: 'info', message: 'request finished' },
+        fields: { ...PLACE, duration_ms: 5, code: 0, warm: true, addresses: ['10.1.0.2/24'] },
+      },
+    ]);
+  });
+
+  test('keeps to the level of each link', () => {
+    const shown = (levels: string) =>
+      linesOf(RECORD, parseLogLevels(levels)).map(({ fields }) => fields.link ?? 'request');
+    expect(shown('error')).toEqual(['tuning']);
+    expect(shown('error,bridge=info')).toEqual(['bridge', 'tuning']);
+    expect(shown('info,bridge=warn')).toEqual(['tuning', 'request']);
+  });
+
+  test('passes on what links said: our own at their level, text of others as a warning', () => {
+    const own = '{"level":"debug","message":"sent","timestamp":"t","count":3,"network":"not-this"}';
+    const record = { ...RECORD, links: [{ ...LINK, stderr: `${own}\nsome words\n{"half":\n` }] };
+    const lines = linesOf(record, parseLogLevels('debug'));
+    expect(lines.slice(0, 3)).toMatchObject([
+      {
+        level: 'debug',
+        message: 'sent',
+        fields: { count: 3, said_at: 't', network: 'podnet', link: 'bridge' },
+      },
+      { level: 'warn', message: 'some words', fields: { link: 'bridge' } },
+      { level: 'warn', message: '{"half":' },
+    ]);
+    expect(linesOf(record, parseLogLevels('info')).map(({ message }) => message)).not.toContain('sent');
+  });
+});
+
+describe('parseLogLevels()', () => {
+  test('reads one for all and one by link', () => {
+    const levels = parseLogLevels('warn, portmap=debug');
+    expect([levelOf(levels), levelOf(levels, 'portmap'), levelOf(levels, 'bridge')]).toEqual([
+      'warn',
+      'debug',
+      'warn',
+    ]);
+    expect(levelOf(parseLogLevels(''))).toBe('info');
+  });
+
+  test.each(['loud', 'bridge=loud', '=x'])('refuses %s', text => {
+    expect(() => parseLogLevels(text)).toThrow('Cannot use log level');
+  });
+});

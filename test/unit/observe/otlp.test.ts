@@ -1,0 +1,149 @@
+// Do spans reach a collector in its format, and is a collector that is away nobody's problem?
+import { describe, expect, test } from 'bun:test';
+import { findOtlpOptions, openOtlpExporter } from '../../../src/observe/otlp.ts';
+import { spansOf } from '../../../src/observe/otlp-span.ts';
+import type { RequestRecord } from '../../../src/observe/record.ts';
+
+const SPAN = { traceId: 'a'.repeat(32), spanId: 'b'.repeat(16), parentSpanId: 'c'.repeat(16), sampled: true };
+
+const RECORD: RequestRecord = {
+  ...{ id: 'mi7000000001', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/n' },
+  ...{ startedAt: 1_700_000_000_000, durationMs: 5.5, code: 7, message: 'no', warm: true, span: SPAN },
+  links: [
+    {
+      ...{
+        network: 'podnet',
+        link: 'bridge',
+        index: 0,
+        executable: '/b',
+        verb: 'ADD',
+        startMs: 1,
+        durationMs: 2,
+      },
+      ...{ code: 0, span: { ...SPAN, spanId: 'd'.repeat(16), parentSpanId: SPAN.spanId } },
+    },
+  ],
+};
+
+async function withCollector(
+  answer: (body: string) => Response | Promise<Response>,
+  work: (url: string, requests: Request[]) => Promise<void>,
+): Promise<void> {
+  const requests: Request[] = [];
+  const server = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    async fetch(request) {
+      requests.push(request);
+      return answer(await request.text());
+    },
+  });
+  try {
+    await work(`http://127.0.0.1:${server.port}`, requests);
+  } finally {
+    await server.stop(true);
+  }
+}
+
+describe('spansOf()', () => {
+  test('gives a span for the request and one below it for each link', () => {
+    expect(spansOf(RECORD)).toMatchObject([
+      {
+        ...{
+          traceId: SPAN.traceId,
+          spanId: SPAN.spanId,
+          parentSpanId: SPAN.parentSpanId,
+          name: 'ADD podnet',
+        },
+        ...{ kind: 2, startTimeUnixNano: '1700000000000000000', endTimeUnixNano: '1700000000005500000' },
+        status: { code: 2, message: 'no' },
+      },
+      {
+        ...{ traceId: SPAN.traceId, spanId: 'd'.repeat(16), parentSpanId: SPAN.spanId, name: 'ADD bridge' },
+        ...{ kind: 1, startTimeUnixNano: '1700000000001000000', endTimeUnixNano: '1700000000003000000' },
+        status: { code: 1 },
+      },
+    ]);
+  });
+
+  test('gives none where the caller records nothing', () => {
+    expect(spansOf({ ...RECORD, span: { ...SPAN, sampled: false } })).toEqual([]);
+    const { span: _, ...without } = RECORD;
+    expect(spansOf(without)).toEqual([]);
+  });
+});
+
+describe('openOtlpExporter()', () => {
+  test('posts what it has when it ends, with headers and resource', async () => {
+    let body = '';
+    const answer = (text: string) => {
+      body = text;
+      return Response.json({});
+    };
+    await withCollector(answer, async (url, requests) => {
+      const env = { OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20b', OTEL_RESOURCE_ATTRIBUTES: 'host.name=n1' };
+      const options = findOtlpOptions(env, url);
+      if (!options) throw new Error('no options');
+      const exporter = openOtlpExporter(options);
+      exporter.add(spansOf(RECORD));
+      await exporter.close();
+      expect(exporter.dropped).toBe(0);
+      expect(requests.map(({ url: to, headers }) => [to, headers.get('x-tenant')])).toEqual([
+        [`${url}/v1/traces`, 'a b'],
+      ]);
+      const [resourceSpans] = JSON.parse(body).resourceSpans;
+      expect(resourceSpans.resource.attributes).toEqual([
+        { key: 'host.name', value: { stringValue: 'n1' } },
+        { key: 'service.name', value: { stringValue: 'catena' } },
+      ]);
+      expect(resourceSpans.scopeSpans[0].spans).toHaveLength(2);
+    });
+  });
+
+  test('drops and counts what a collector does not take, or not in time', async () => {
+    const resource = {};
+    await withCollector(
+      () => new Response('full', { status: 503 }),
+      async url => {
+        const exporter = openOtlpExporter({ url, headers: {}, timeoutMs: 1_000, resource });
+        exporter.add(spansOf(RECORD));
+        await exporter.close();
+        expect(exporter.dropped).toBe(2);
+      },
+    );
+    const gone = openOtlpExporter({ url: 'http://127.0.0.1:1', headers: {}, timeoutMs: 1_000, resource });
+    gone.add(spansOf(RECORD));
+    await gone.close();
+    expect(gone.dropped).toBe(2);
+    await withCollector(
+      async () => {
+        await Bun.sleep(5_000);
+        return Response.json({});
+      },
+      async url => {
+        const exporter = openOtlpExporter({ url, headers: {}, timeoutMs: 100, resource });
+        for (let i = 0; i < 5_000; i += 1) exporter.add(spansOf(RECORD));
+        await exporter.close();
+        expect(exporter.dropped).toBeGreaterThan(5_000);
+      },
+    );
+  });
+});
+
+describe('findOtlpOptions()', () => {
+  test('reads the variables of OpenTelemetry', () => {
+    const url = (env: Record<string, string>, endpoint?: string) => findOtlpOptions(env, endpoint)?.url;
+    expect(url({})).toBeUndefined();
+    expect(url({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318/' })).toBe('http://c:4318/v1/traces');
+    expect(url({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://c/x' })).toBe('http://c/x');
+    expect(url({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://c/x' }, 'http://d')).toBe('http://d/v1/traces');
+    expect(url({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c', OTEL_SDK_DISABLED: 'true' })).toBeUndefined();
+    expect(() => url({ OTEL_EXPORTER_OTLP_ENDPOINT: 'c:4317' })).toThrow('expected an http or https URL');
+    expect(
+      findOtlpOptions({ OTEL_SERVICE_NAME: 's', OTEL_EXPORTER_OTLP_TIMEOUT: '500' }, 'http://c'),
+    ).toMatchObject({
+      timeoutMs: 500,
+      resource: { 'service.name': 's' },
+    });
+  });
+});

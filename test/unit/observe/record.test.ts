@@ -1,0 +1,62 @@
+// Is everything that is to be known of a request kept, and nothing that is secret?
+import { describe, expect, test } from 'bun:test';
+import type { LinkEvent } from '../../../src/chain/runtime.ts';
+import { CniError } from '../../../src/cni/errors.ts';
+import { startRequest } from '../../../src/observe/record.ts';
+
+const FACTS = {
+  ...{ verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/run/netns/a' },
+  args: [
+    ['K8S_POD_NAMESPACE', 'shop'],
+    ['K8S_POD_NAME', 'web'],
+    ['VPN_TOKEN', 'abc'],
+  ],
+} as const;
+
+const EVENT: LinkEvent = {
+  ...{ network: 'podnet', link: 'bridge', index: 0, executable: '/opt/cni/bin/bridge', verb: 'ADD' },
+  ...{ durationMs: 2, stderr: 'token=abc\n', result: { cniVersion: '1.1.0', apiKey: 'abc' } },
+};
+
+describe('startRequest()', () => {
+  test('keeps the request, the pod and every link', () => {
+    const request = startRequest({ ...FACTS, warm: true, queueMs: 1.5, traceId: 'a'.repeat(32) });
+    request.onTurn(2);
+    request.onTurn(3);
+    request.onLink(EVENT);
+    const record = request.end({ result: { cniVersion: '1.1.0' } });
+    expect(record).toMatchObject({
+      ...{ id: request.id, verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
+      ...{ podNamespace: 'shop', podName: 'web', warm: true, queueMs: 1.5, lockMs: 5, code: 0 },
+      ...{ netns: '/run/netns/a', traceId: 'a'.repeat(32), result: { cniVersion: '1.1.0' } },
+      links: [{ link: 'bridge', index: 0, verb: 'ADD', durationMs: 2, code: 0 }],
+    });
+    expect(record.links[0]?.startMs).toBeGreaterThanOrEqual(0);
+    expect(record.id).toMatch(/^[\da-z]{12}$/);
+  });
+
+  test('masks secrets in arguments, results, messages and what links said', () => {
+    const request = startRequest(FACTS);
+    request.onLink(EVENT);
+    request.onLink({
+      ...EVENT,
+      error: new CniError(7, 'Cannot log in: password=abc', { details: 'key: abc' }),
+    });
+    const record = request.end({ error: new CniError(7, 'token "x": token=abc'), result: { secret: 'abc' } });
+    expect(JSON.stringify(record)).not.toContain('abc');
+    expect(record.args).toMatchObject({ K8S_POD_NAME: 'web', VPN_TOKEN: '***' });
+  });
+
+  test('keeps the code of a failure, and 999 where the protocol has none', () => {
+    const end = (error: unknown) => startRequest(FACTS).end({ error });
+    expect(end(new CniError(11, 'later'))).toMatchObject({ code: 11, message: 'later' });
+    expect(end(new CniError(0, 'no such network'))).toMatchObject({ code: 999, message: 'no such network' });
+    expect(end(new Error('bug'))).toMatchObject({ code: 999, message: 'bug' });
+  });
+
+  test('gives ids that sort by time', async () => {
+    const first = startRequest(FACTS).id;
+    await Bun.sleep(2);
+    expect([startRequest(FACTS).id, first].sort()[0]).toBe(first);
+  });
+});

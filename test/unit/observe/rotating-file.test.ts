@@ -1,0 +1,63 @@
+// Does a file of lines stay bounded, and does it come back after a failure?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { openRotatingFile } from '../../../src/observe/rotating-file.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-log-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true, force: true }));
+
+const line = (text: string) => Buffer.from(`${text}\n`);
+const read = (name: string) => fs.readFileSync(path.join(dir, name), 'utf8');
+
+describe('openRotatingFile()', () => {
+  test('makes files of whole lines that only their owner reads, and keeps the youngest', () => {
+    const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 10, maxFiles: 3 });
+    for (const text of ['one', 'two', 'three', 'four', 'five', 'six', 'seven']) file.append(line(text));
+    file.close();
+    expect(fs.readdirSync(dir).sort()).toEqual(['log', 'log.1', 'log.2']);
+    expect([read('log'), read('log.1'), read('log.2')]).toEqual(['six\nseven\n', 'four\nfive\n', 'three\n']);
+    for (const name of fs.readdirSync(dir)) {
+      expect(fs.statSync(path.join(dir, name)).mode & 0o777).toBe(0o600);
+    }
+  });
+
+  test('keeps a line that is larger than a file may be', () => {
+    const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 4, maxFiles: 1 });
+    for (const text of ['much too long', 'too long again']) file.append(line(text));
+    file.close();
+    expect(fs.readdirSync(dir)).toEqual(['log']);
+    expect(read('log')).toBe('too long again\n');
+  });
+
+  test('goes on with what is there', () => {
+    fs.writeFileSync(path.join(dir, 'log'), 'older\n');
+    const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
+    file.append(line('newer'));
+    file.close();
+    expect(read('log')).toBe('older\nnewer\n');
+  });
+
+  test('opens the file anew when somebody moved it', () => {
+    const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
+    file.append(line('one'));
+    fs.renameSync(path.join(dir, 'log'), path.join(dir, 'moved'));
+    file.append(line('two'));
+    file.close();
+    expect([read('moved'), read('log')]).toEqual(['one\n', 'two\n']);
+  });
+
+  test('fails for a line on a full disk, and works when there is room again', () => {
+    fs.symlinkSync('/dev/full', path.join(dir, 'log'));
+    const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
+    expect(() => file.append(line('one'))).toThrow('ENOSPC');
+    fs.rmSync(path.join(dir, 'log'));
+    file.append(line('two'));
+    file.close();
+    expect(read('log')).toBe('two\n');
+  });
+});

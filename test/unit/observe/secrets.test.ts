@@ -1,0 +1,75 @@
+// Are secrets gone before anything is kept, and is everything else still there?
+import { describe, expect, test } from 'bun:test';
+import { isSecretName, maskSecrets, maskText } from '../../../src/observe/secrets.ts';
+
+describe('isSecretName()', () => {
+  test('goes by the last word of a name', () => {
+    const secret = [
+      'token',
+      'TOKEN',
+      'apiToken',
+      'API_TOKEN',
+      'private-key',
+      'registry.password',
+      'keys',
+      'clientSecret',
+    ];
+    const open = [
+      'monkey',
+      'keyring',
+      'tokenizer',
+      'passwordless',
+      'sandbox',
+      'K8S_POD_NAME',
+      '',
+      'mac',
+      'keyPath',
+    ];
+    expect(secret.filter(name => !isSecretName(name))).toEqual([]);
+    expect(open.filter(isSecretName)).toEqual([]);
+  });
+});
+
+describe('maskSecrets()', () => {
+  test('masks at any depth, whatever the value is, and leaves the original alone', () => {
+    const config = {
+      type: 'vpn',
+      peers: [{ host: 'a', publicKey: 'k', psk: { presharedKey: { inner: 1 } } }],
+      token: 'abc',
+      password: '',
+    };
+    expect(maskSecrets(config)).toEqual({
+      type: 'vpn',
+      peers: [{ host: 'a', publicKey: '***', psk: { presharedKey: '***' as never } }],
+      token: '***',
+      password: '',
+    });
+    expect(config.token).toBe('abc');
+  });
+
+  test('ends at a depth', () => {
+    let deep: unknown = 'secret';
+    for (let i = 0; i < 10_000; i += 1) deep = { deep };
+    expect(JSON.stringify(maskSecrets(deep))).not.toContain('secret');
+  });
+});
+
+describe('maskText()', () => {
+  test.each([
+    ['Cannot log in: token=abc123, host=x', 'Cannot log in: token=***, host=x'],
+    ['{"password":"a\\"b","user":"u"}', '{"password":"***","user":"u"}'],
+    ['Authorization: Bearer abc.def', 'Authorization: ***'],
+    ["apiKey: 'a b' next", "apiKey: '***' next"],
+    ['say {\\"token\\": \\"a b\\"} now', 'say {\\"token\\": \\"***\\"} now'],
+    ['K8S_POD_NAME=web;VPN_SECRET=xyz;A=b', 'K8S_POD_NAME=web;VPN_SECRET=***;A=b'],
+    ['the key is under the mat', 'the key is under the mat'],
+    ['Cannot find "monkey": none', 'Cannot find "monkey": none'],
+  ])('%s', (text, masked) => {
+    expect(maskText(text)).toBe(masked);
+  });
+
+  test('takes no longer for a long line of nothing', () => {
+    expect(maskText('a'.repeat(1_000_000))).toHaveLength(1_000_000);
+    expect(maskText(`token="${'\\\\'.repeat(200_000)}`)).toStartWith('token=');
+  });
+});

@@ -1,0 +1,95 @@
+// Are recent requests kept whole, few, and for their owner only?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import type { RequestRecord } from '../../../src/observe/record.ts';
+import { findTrace, listTraces, TraceRing } from '../../../src/observe/trace-ring.ts';
+
+let root: string;
+let dir: string;
+beforeEach(() => {
+  root = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-ring-'));
+  dir = path.join(root, 'run', 'traces');
+});
+afterEach(() => fs.rmSync(root, { recursive: true, force: true }));
+
+function record(number: number, more: Partial<RequestRecord> = {}): RequestRecord {
+  const id = `mi7${String(number).padStart(9, '0')}`;
+  const place = { verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/run/netns/a' };
+  return {
+    id,
+    ...place,
+    startedAt: 1_700_000_000_000 + number,
+    durationMs: 5,
+    code: 0,
+    warm: false,
+    links: [],
+    ...more,
+  };
+}
+
+const ids = () => listTraces(dir).records.map(({ id }) => Number(id.slice(3)));
+
+describe('TraceRing', () => {
+  test('keeps a number of records, in files of their owner', () => {
+    const ring = new TraceRing(dir, { maxRecords: 3, maxBytes: 1_000_000 });
+    for (let i = 1; i <= 5; i += 1) ring.write(record(i));
+    expect(ids()).toEqual([3, 4, 5]);
+    expect(fs.statSync(dir).mode & 0o777).toBe(0o700);
+    const files = fs.readdirSync(dir);
+    expect(files).toHaveLength(3);
+    for (const name of files) expect(fs.statSync(path.join(dir, name)).mode & 0o777).toBe(0o600);
+  });
+
+  test('keeps a number of bytes, and the youngest record whatever its size', () => {
+    const ring = new TraceRing(dir, { maxRecords: 100, maxBytes: 3_000 });
+    for (let i = 1; i <= 5; i += 1) ring.write(record(i, { message: 'x'.repeat(1_000) }));
+    expect(ids()).toEqual([4, 5]);
+    ring.write(record(6, { message: 'x'.repeat(10_000) }));
+    expect(ids()).toEqual([6]);
+  });
+
+  test('counts what others wrote', () => {
+    for (let i = 1; i <= 5; i += 1) new TraceRing(dir, { maxRecords: 3, maxBytes: 1e6 }).write(record(i));
+    expect(ids()).toEqual([3, 4, 5]);
+  });
+
+  test('leaves out what links printed when a record would be huge', () => {
+    new TraceRing(dir).write(record(1, { result: { filler: 'x'.repeat(300_000) }, message: 'kept' }));
+    const [kept] = listTraces(dir).records;
+    expect(kept).toMatchObject({ message: 'kept' });
+    expect(kept).not.toHaveProperty('result');
+  });
+
+  test('leaves nothing half written', () => {
+    fs.mkdirSync(path.join(dir, `${record(1).id}.json`), { recursive: true });
+    expect(() => new TraceRing(dir).write(record(1))).toThrow();
+    expect(fs.readdirSync(dir)).toEqual([`${record(1).id}.json`]);
+  });
+});
+
+describe('listTraces()', () => {
+  test('names damaged files, and passes by what is not ours', () => {
+    new TraceRing(dir).write(record(1));
+    fs.writeFileSync(path.join(dir, `${record(2).id}.json`), '{"id":');
+    fs.writeFileSync(path.join(dir, 'README'), 'not a record');
+    const { records, damaged } = listTraces(dir);
+    expect(records).toEqual([record(1)]);
+    expect(damaged).toEqual([path.join(dir, `${record(2).id}.json`)]);
+  });
+
+  test('gives nothing for a directory that is not there', () => {
+    expect(listTraces(dir)).toEqual({ records: [], damaged: [] });
+  });
+});
+
+describe('findTrace()', () => {
+  test('takes the start of an id, if it is one record only', () => {
+    const ring = new TraceRing(dir);
+    for (const number of [1, 2]) ring.write(record(number));
+    expect(findTrace(dir, record(2).id)).toEqual(record(2));
+    expect(() => findTrace(dir, 'mi7')).toThrow('2 of');
+    expect(() => findTrace(dir, 'x')).toThrow(/Cannot find trace "x": ".*traces" has none/);
+  });
+});

@@ -1,0 +1,85 @@
+// Can a person see from a drawing when each link ran, what it added and what failed?
+import { describe, expect, test } from 'bun:test';
+import type { LinkRecord, RequestRecord } from '../../../src/observe/record.ts';
+import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
+
+const IPS = [{ address: '10.88.0.2/24', gateway: '10.88.0.1' }];
+const BRIDGE_RESULT = {
+  cniVersion: '1.0.0',
+  interfaces: [{ name: 'cni0' }, { name: 'eth0', sandbox: '/run/netns/web' }],
+  ips: IPS,
+};
+
+function link(name: string, index: number, startMs: number, durationMs: number, more = {}): LinkRecord {
+  const call = { network: 'podnet', link: name, index, executable: `/opt/cni/bin/${name}`, verb: 'ADD' };
+  return { ...call, startMs, durationMs, code: 0, ...more };
+}
+
+const RECORD: RequestRecord = {
+  ...{ id: 'mi7c0a1b2c3d', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
+  ...{
+    netns: '/run/netns/web',
+    podNamespace: 'shop',
+    podName: 'web',
+    startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
+  },
+  ...{ durationMs: 20, code: 0, warm: true, queueMs: 3, lockMs: 0 },
+  links: [
+    link('bridge', 0, 0, 10, { result: BRIDGE_RESULT }),
+    link('bandwidth', 1, 10, 5, {
+      result: { ...BRIDGE_RESULT, interfaces: [...BRIDGE_RESULT.interfaces, { name: 'ifb0' }] },
+    }),
+    link('tuning', 2, 15, 5, { stderr: 'a word\n' }),
+  ],
+};
+
+describe('renderWaterfall()', () => {
+  test('draws bars where links ran, and says what each added', () => {
+    expect(renderWaterfall(RECORD)).toBe(`mi7c0a1b2c3d  ADD podnet  container c1, eth0
+  2026-01-02T03:04:05.006Z, 20.0 ms, by the daemon
+  pod shop/web
+  namespace /run/netns/web
+  waited 3.0 ms in the queue
+
+  link       0                                20.0 ms     time  result
+  bridge     ████████████████████                      10.0 ms  + cni0
+                                                                + eth0 (container)
+                                                                + 10.88.0.2/24 gateway 10.88.0.1
+  bandwidth                      ██████████             5.0 ms  + ifb0
+  tuning                                   ██████████   5.0 ms  said: a word
+`);
+  });
+
+  test('shows what failed, and what was undone after it', () => {
+    const links = [
+      link('bridge', 0, 0, 10),
+      link('tuning', 1, 10, 2, { code: 7, message: 'Cannot set x' }),
+      link('bridge', 0, 12, 8, { verb: 'DEL' }),
+    ];
+    const drawn = renderWaterfall({ ...RECORD, code: 7, message: 'Cannot set x', details: 'because', links });
+    expect(drawn).toContain('FAILED with code 7: Cannot set x\n');
+    expect(drawn).toMatch(/^ {2}DEL bridge {2}/m);
+    expect(drawn).toEndWith('\n\n  FAILED with code 7: Cannot set x\n  because\n');
+  });
+
+  test('draws what it can of a record without links, or with a result that is none', () => {
+    expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no link was called');
+    const odd = renderWaterfall({ ...RECORD, links: [link('odd', 0, 0, 1, { result: { ips: 'none' } })] });
+    expect(odd).toMatch(/^ {2}odd /m);
+  });
+});
+
+describe('renderList()', () => {
+  test('gives a line per request', () => {
+    const failed = { ...RECORD, id: 'mi7c0a1b2c3e', verb: 'GC', containerId: '', ifname: '', code: 11 };
+    const long = { ...RECORD, containerId: 'f'.repeat(64) };
+    expect(renderList([failed, long])).toBe(
+      [
+        'ID            TIME                      VERB  NETWORK  CONTAINER      IFNAME  DURATION  CODE',
+        'mi7c0a1b2c3e  2026-01-02T03:04:05.006Z  GC    podnet   -              -       20.0 ms   11',
+        'mi7c0a1b2c3d  2026-01-02T03:04:05.006Z  ADD   podnet   ffffffffffff…  eth0    20.0 ms   0',
+        '',
+      ].join('\n'),
+    );
+  });
+});
