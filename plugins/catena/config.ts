@@ -78,6 +78,10 @@ export const CatenaConf = z.extend(PluginConfig, {
   logToStderr: z._default(z.boolean(), true),
   /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */
   traceFile: z.optional(z.string()),
+  /** Kubeconfig of a cluster whose API says what pods and definitions want, and is told what pods got. In a pod with an account of its cluster none is needed. */
+  kubeconfig: z.optional(z.string()),
+  /** Seconds that an answer of the cluster may take. */
+  kubernetesTimeout: z._default(z.number().check(z.positive()), 10),
   /** Multus: `network`; `delegates` then count for nothing. */
   clusterNetwork: z.optional(z.string()),
   /** Multus: `cniCacheDir`. */

@@ -4,6 +4,8 @@ import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
 import type { LinkEvent } from '../../src/chain/runtime.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { fetchAnnotations, publishStatus } from '../../src/delegate/cluster-pod.ts';
+import { type Cluster, isInCluster, openCluster } from '../../src/delegate/kubernetes.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
@@ -12,7 +14,15 @@ import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
-import { binDirsOf, CatenaConf, lenientConf, optionsOf, placesOf, RUNNER } from './config.ts';
+import {
+  binDirsOf,
+  CatenaConf,
+  lenientConf,
+  optionsOf,
+  placesOf,
+  RUNNER,
+  type RunnerPlaces,
+} from './config.ts';
 import { containerRoutes } from './kernel.ts';
 
 /** What names the pod's record. */
@@ -40,6 +50,7 @@ export async function prepareRunner<T>(
   const log = logOf(call, conf);
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
   const { cacheDir, stateDir, callerCacheDir, podsDir, env: delegateEnv } = placesOf(conf, call.environment);
+  const cluster = clusterOf(conf, call.environment);
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
@@ -48,7 +59,7 @@ export async function prepareRunner<T>(
   try {
     return await work({
       get options() {
-        options ??= optionsOf(conf, network, version);
+        options ??= withCluster(optionsOf(conf, network, version), cluster);
         return options;
       },
       runtime: {
@@ -70,12 +81,38 @@ export async function prepareRunner<T>(
       routes: containerRoutes(() => call.container),
       hasInterface: ifname => findLink(call.container, ifname) !== undefined,
       warn: (message, fields) => log.warn(message, fields),
+      ...(cluster && {
+        fetchAnnotations: pod => fetchAnnotations(cluster, pod),
+        publish: (pod, status) => publishStatus(cluster, pod, status),
+      }),
     });
   } finally {
     signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
   }
+}
+
+type OpenCluster = () => Promise<Cluster>;
+
+/** The cluster that is configured, opened when it is needed: DEL never does. */
+function clusterOf(
+  { kubeconfig, kubernetesTimeout }: CatenaConf,
+  env: RunnerPlaces['env'],
+): OpenCluster | undefined {
+  if (!kubeconfig && !isInCluster(env)) return undefined;
+  let open: Promise<Cluster> | undefined;
+  return () => {
+    open ??= openCluster({ kubeconfig: kubeconfig || undefined, timeoutMs: kubernetesTimeout * 1000 });
+    return open;
+  };
+}
+
+function withCluster(options: RunnerOptions, cluster: OpenCluster | undefined): RunnerOptions {
+  if (cluster === undefined) return options;
+  const fetchDefinition = async (namespace: string, name: string) =>
+    (await cluster()).findDefinition(namespace, name);
+  return { ...options, places: { ...options.places, fetchDefinition } };
 }
 
 /** DEL takes what it can get. */

@@ -66,6 +66,7 @@ async function attachAll(
   /** Networks that DEL must be run for, should anything fail from here on. */
   let standing = 0;
   let reached = 0;
+  let isPublished = false;
   try {
     for (const [index, network] of networks.entries()) {
       reached = index;
@@ -81,12 +82,14 @@ async function attachAll(
       record.link(index, { ...status[index] });
     }
     await runner.publish?.(pod, status);
+    isPublished = true;
     record.done();
   } catch (error) {
     record.linkFailed(reached, error);
     const { label, attachment } = networks[reached] as PlannedNetwork;
     const fields = { delegate: label, delegate_ifname: attachment.ifname };
     runner.warn('ADD failed; what it attached is removed', fields);
+    if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
     await takeBack(runner, networks.slice(0, standing), record);
     throw error;
   }

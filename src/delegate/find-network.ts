@@ -13,7 +13,10 @@ export interface NetworkPlaces {
   readonly confDir: string;
   /** Directory of NetworkAttachmentDefinitions; none is looked at when undefined. */
   readonly definitionsDir: string | undefined;
-  /** Asks for a definition elsewhere, before the directories are looked at. */
+  /**
+   * Asks the cluster for a definition: first for what a pod names, last for what the configuration names. A node must
+   * come up without the cluster.
+   */
   readonly fetchDefinition?: (namespace: string, name: string) => Promise<NetworkDefinition | undefined>;
   /** Version for a definition whose configuration names none. */
   readonly cniVersion: string;
@@ -29,24 +32,45 @@ export interface FoundNetwork {
 /**
  * The network of that name: the configuration in its definition, else the one of that name in the directory
  * (multi-network specification 1.3, section 3.4.1).
+ * @param byPod whether a pod names it
  * @throws CniError 7 when there is none, or it is broken
  */
 export async function findNetwork(
   places: NetworkPlaces,
   namespace: string,
   name: string,
+  byPod: boolean,
 ): Promise<FoundNetwork> {
-  const definition =
-    (await places.fetchDefinition?.(namespace, name)) ??
-    (places.definitionsDir === undefined
-      ? undefined
-      : await findDefinition(places.definitionsDir, namespace, name));
-  if (definition === undefined) return { label: name, list: loadNetwork(places.confDir, name) };
+  const fetched = byPod ? await places.fetchDefinition?.(namespace, name) : undefined;
+  const definition = fetched ?? (await findLocal(places, namespace, name));
+  if (definition) return defined(places, namespace, definition);
+  try {
+    return { label: name, list: loadNetwork(places.confDir, name) };
+  } catch (error) {
+    const late = byPod ? undefined : await places.fetchDefinition?.(namespace, name);
+    if (late === undefined) throw error;
+    return defined(places, namespace, late);
+  }
+}
+
+async function findLocal(
+  { definitionsDir }: NetworkPlaces,
+  namespace: string,
+  name: string,
+): Promise<NetworkDefinition | undefined> {
+  return definitionsDir === undefined ? undefined : findDefinition(definitionsDir, namespace, name);
+}
+
+function defined(
+  { confDir, cniVersion }: NetworkPlaces,
+  namespace: string,
+  definition: NetworkDefinition,
+): FoundNetwork {
+  const { name } = definition;
   const label = `${definition.namespace ?? namespace}/${name}`;
-  if (definition.config.trim() === '') return { label, list: loadNetwork(places.confDir, name) };
+  if (definition.config.trim() === '') return { label, list: loadNetwork(confDir, name) };
   const what = `configuration of NetworkAttachmentDefinition "${label}"`;
-  const config = parseObject(definition.config, what);
-  return { label, list: makeNetwork(config, { name, cniVersion: places.cniVersion }, what) };
+  return { label, list: makeNetwork(parseObject(definition.config, what), { name, cniVersion }, what) };
 }
 
 /**

@@ -58,18 +58,17 @@ export async function planNetworks(
  */
 export async function resolveNetwork(
   options: RunnerOptions,
-  { selection, namespace }: Wanted,
+  wanted: Wanted,
   index: number,
 ): Promise<FoundNetwork> {
-  const found = await find(options, selection, namespace, index);
+  const found = await find(options, wanted, index);
   refuseRecursion(found.list, options.ownTypes);
   return found;
 }
 
 async function find(
   { places, network, version }: RunnerOptions,
-  { config, name }: Selection,
-  namespace: string,
+  { selection: { config, name }, namespace, byPod }: Wanted,
   index: number,
 ): Promise<FoundNetwork> {
   if (config !== undefined) {
@@ -78,7 +77,7 @@ async function find(
   }
   if (name.includes('/')) return loadPath(name);
   try {
-    return await findNetwork(places, namespace, name);
+    return await findNetwork(places, namespace, name, byPod);
   } catch (error) {
     const absent = error instanceof CniError && error.message.startsWith('Cannot find network');
     if (!absent || index > 0) throw error;

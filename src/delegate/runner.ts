@@ -26,8 +26,8 @@ export interface Runner {
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, where the runtime does not pass them. */
   readonly fetchAnnotations?: (pod: Pod) => Promise<Readonly<Record<string, string>> | undefined>;
-  /** Tells the world which networks a pod got; a failure makes ADD fail. */
-  readonly publish?: (pod: Pod, status: readonly NetworkStatus[]) => Promise<void>;
+  /** Tells the world which networks a pod got, or that it has none; a failure makes ADD fail. */
+  readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
 }
 
 /**

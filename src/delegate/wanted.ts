@@ -10,6 +10,8 @@ export interface Wanted {
   readonly selection: Selection;
   /** Namespace of its definition. */
   readonly namespace: string;
+  /** A pod names it, not the configuration. */
+  readonly byPod: boolean;
 }
 
 /** The capability under which containerd and CRI-O pass the annotations of a pod. */
@@ -46,13 +48,14 @@ export function listWanted(
   const byConfiguration = (selection: Selection): Wanted => ({
     selection,
     namespace: selection.namespace ?? policy.definitions,
+    byPod: false,
   });
   const byPod =
     (fallback: string) =>
     (selection: Selection): Wanted => {
       const namespace = selection.namespace ?? fallback;
       refuseForeign(options, own, namespace, selection);
-      return { selection, namespace };
+      return { selection, namespace, byPod: true };
     };
 
   const [first, ...others] = configured(options).map(byConfiguration);
@@ -85,6 +88,7 @@ export function listConfigured(options: RunnerOptions): Wanted[] {
   return selections.map(selection => ({
     selection,
     namespace: selection.namespace ?? policy.definitions,
+    byPod: false,
   }));
 }
 

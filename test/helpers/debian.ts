@@ -12,6 +12,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'iputils-ping': 'ping',
   conntrack: 'conntrack',
   iperf3: 'iperf3',
+  openssl: 'openssl',
   'containernetworking-plugins': `${REFERENCE_BIN_DIR}/bridge`,
 };
 

@@ -44,7 +44,7 @@ export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Run
     routes,
     hasInterface: () => false,
     warn: message => void warnings.push(message),
-    publish: async (_pod, status) => void published.push([...status]),
+    publish: async (_pod, status = []) => void published.push([...status]),
     changes,
     warnings,
     published,

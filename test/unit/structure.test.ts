@@ -93,6 +93,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
+  '@kubernetes/client-node': ['src/delegate/kubernetes'],
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab'],
 };
 
@@ -102,6 +103,7 @@ const MAY_LOAD_LAZILY = [
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
+  'src/delegate/kubernetes',
 ];
 
 const MAX_LINES = 300;

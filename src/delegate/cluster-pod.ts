@@ -1,0 +1,55 @@
+// Is the pod that a runtime asks for the one that the cluster knows, and what does it want?
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { Cluster, KubernetesPod } from './kubernetes.ts';
+import type { NetworkStatus } from './network-status.ts';
+import { argOf, namespaceOf, type Pod } from './options.ts';
+import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
+
+/** Where a pod is declared that the API server did not make: on the node itself, where it has another uid. */
+const SOURCE_ANNOTATION = 'kubernetes.io/config.source';
+
+/**
+ * Annotations of the pod, unless the runtime has passed them already; undefined for what is no pod of Kubernetes.
+ * @throws CniError 11 when the cluster does not know the pod yet, or knows another one of that name
+ */
+export async function fetchAnnotations(
+  cluster: () => Promise<Cluster>,
+  pod: Pod,
+): Promise<Readonly<Record<string, string>> | undefined> {
+  const place = placeOf(pod);
+  if (place === undefined || pod.capabilityArgs[ANNOTATIONS_CAPABILITY] !== undefined) return undefined;
+  const { namespace, name } = place;
+  const found = await (await cluster()).findPod(namespace, name);
+  const problem = findProblem(found, argOf(pod, 'K8S_POD_UID'));
+  if (problem !== undefined) {
+    const text = `Cannot attach pod "${namespace}/${name}": ${problem}`;
+    throw new CniError(ErrorCode.tryAgainLater, text);
+  }
+  return found?.annotations;
+}
+
+/**
+ * Writes the network status of the pod, or takes it away; what is no pod of Kubernetes has none.
+ * @throws CniError 11 when the cluster cannot be reached, 3 when the pod is gone
+ */
+export async function publishStatus(
+  cluster: () => Promise<Cluster>,
+  pod: Pod,
+  status: readonly NetworkStatus[] | undefined,
+): Promise<void> {
+  const place = placeOf(pod);
+  if (place) await (await cluster()).setStatus(place.namespace, place.name, status);
+}
+
+function placeOf(pod: Pod): { namespace: string; name: string } | undefined {
+  const [namespace, name] = [namespaceOf(pod), argOf(pod, 'K8S_POD_NAME')];
+  return namespace && name ? { namespace, name } : undefined;
+}
+
+function findProblem(found: KubernetesPod | undefined, uid: string | undefined): string | undefined {
+  if (found === undefined) return 'the cluster does not know it';
+  const source = found.annotations[SOURCE_ANNOTATION];
+  const isStatic = source !== undefined && source !== 'api';
+  if (!uid || isStatic || found.uid === uid) return undefined;
+  return `the cluster knows one with uid "${found.uid}", not "${uid}"`;
+}

@@ -1,0 +1,174 @@
+// Does the delegate runner, as it is compiled, get on with the API of a cluster, and without it when it is away?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { run, TEST_PATH } from '../helpers/command.ts';
+import { type ApiServer, startApiServer } from '../helpers/kubernetes.ts';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+
+const STATUS = 'k8s.v1.cni.cncf.io/network-status';
+const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
+const ARGS = 'IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web;K8S_POD_UID=uid-1';
+
+interface Node {
+  readonly lab: Lab;
+  readonly api: ApiServer;
+  readonly container: Container;
+  /** Calls the runner; its networks only do what they are told. */
+  call(
+    command: string,
+    more?: Row,
+    args?: string,
+  ): Promise<{ exitCode: number; reply: Row; order: string[] }>;
+  /** The link of a network that reports an interface with that address. */
+  link(label: string, ifname: string, address: string): Row;
+}
+
+function withNode(body: (node: Node) => Promise<void>): Promise<void> {
+  return withHost(async lab => {
+    const container = await lab.container();
+    const api = await startApiServer(lab.tmp);
+    const log = `${lab.tmp}/calls`;
+    const order = () =>
+      fs.existsSync(log)
+        ? fs
+            .readFileSync(log, 'utf8')
+            .trim()
+            .split('\n')
+            .map(line => JSON.parse(line))
+            .map(({ command, request }) => `${command} ${request.label}`)
+        : [];
+    const link: Node['link'] = (label, ifname, address) => {
+      const interfaces = [{ name: ifname, sandbox: container.path }];
+      const result = { cniVersion: '1.1.0', interfaces, ips: [{ address, interface: 0 }] };
+      fs.writeFileSync(`${lab.tmp}/${label}.json`, JSON.stringify({ ReportResult: result }));
+      return {
+        cniVersion: '1.1.0',
+        type: 'noop',
+        label,
+        debugFile: `${lab.tmp}/${label}.json`,
+        commandLog: log,
+      };
+    };
+    const call: Node['call'] = async (command, more = {}, args = ARGS) => {
+      const conf = {
+        ...{
+          cniVersion: '1.1.0',
+          name: 'pods',
+          type: 'catena',
+          kubeconfig: api.kubeconfig,
+          kubernetesTimeout: 5,
+        },
+        ...{ delegates: [{ name: 'default', ...link('default', 'eth0', '10.1.0.2/24') }], ...more },
+      };
+      const env = {
+        ...{ PATH: TEST_PATH, ...directories(lab.tmp), CNI_COMMAND: command, CNI_PATH: FIXTURE_PLUGINS },
+        ...{ CNI_CONTAINERID: container.id, CNI_NETNS: container.path, CNI_IFNAME: 'eth0', CNI_ARGS: args },
+      };
+      // The fixtures touch no kernel: this runs where the API server is.
+      const { exitCode, stdout } = await run([`${BIN_DIR}/catena`], { env, stdin: JSON.stringify(conf) });
+      return { exitCode, reply: JSON.parse(stdout || '{}'), order: order() };
+    };
+    try {
+      await body({ lab, api, container, call, link });
+    } finally {
+      await api.close();
+    }
+  });
+}
+
+describeRoot(
+  'the delegate runner with a cluster',
+  () => {
+    test('reads the pod and its definitions, and tells what the pod got', async () => {
+      await withNode(async ({ api, call, link }) => {
+        api.addPod('ns', 'web', { annotations: { [NETWORKS]: 'lan@lan0' } });
+        api.addDefinition('ns', 'lan', link('lan', 'lan0', '10.2.0.2/24'));
+        const { exitCode, reply, order } = await call('ADD');
+        expect({ exitCode, order }).toEqual({ exitCode: 0, order: ['ADD default', 'ADD lan'] });
+        expect(reply.ips).toEqual([{ address: '10.1.0.2/24', interface: 0 }]);
+        expect(JSON.parse(api.annotations('ns', 'web')[STATUS])).toEqual([
+          { name: 'default', interface: 'eth0', ips: ['10.1.0.2'], default: true, dns: {} },
+          { name: 'ns/lan', interface: 'lan0', ips: ['10.2.0.2'], dns: {} },
+        ]);
+        expect(api.requests.map(({ method }) => method)).toEqual(['GET', 'GET', 'PATCH']);
+
+        // Whatever has become of the cluster.
+        api.answer(500);
+        expect(await call('CHECK')).toMatchObject({ exitCode: 0 });
+        const gone = await call('DEL', { kubeconfig: '/nowhere' });
+        expect(gone).toMatchObject({ exitCode: 0 });
+        expect(gone.order.slice(-2)).toEqual(['DEL lan', 'DEL default']);
+        expect(api.requests).toHaveLength(3);
+      });
+    });
+
+    test('asks for no pod whose annotations the runtime has passed', async () => {
+      await withNode(async ({ api, call, link }) => {
+        api.addPod('ns', 'web', {});
+        api.addDefinition('other', 'lan', link('lan', 'net1', '10.2.0.2/24'));
+        const runtimeConfig = { 'io.kubernetes.cri.pod-annotations': { [NETWORKS]: 'other/lan' } };
+        expect(await call('ADD', { runtimeConfig })).toMatchObject({ exitCode: 0 });
+        expect(api.requests.map(({ path }) => path.split('/').slice(-2).join('/'))).toEqual([
+          'network-attachment-definitions/lan',
+          'web/status',
+        ]);
+      });
+    });
+
+    test.each<[string, (api: ApiServer) => void, number]>([
+      ['cannot be reached', api => api.answer(503), 11],
+      ['does not know the pod', () => {}, 11],
+      ['knows another pod of that name', api => api.addPod('ns', 'web', { uid: 'uid-2' }), 11],
+    ])('ADD begins nothing when the cluster %s', async (_, prepare, code) => {
+      await withNode(async ({ api, call }) => {
+        prepare(api);
+        const { exitCode, reply, order } = await call('ADD');
+        expect({ exitCode, code: reply.code, order }).toEqual({ exitCode: 1, code, order: [] });
+        expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+      });
+    });
+
+    test('a pod that is declared on the node has another uid', async () => {
+      await withNode(async ({ api, call }) => {
+        api.addPod('ns', 'web', { uid: 'uid-2', annotations: { 'kubernetes.io/config.source': 'file' } });
+        expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+      });
+    });
+
+    test('a status that cannot be written takes everything back', async () => {
+      await withNode(async ({ call }) => {
+        const runtimeConfig = { 'io.kubernetes.cri.pod-annotations': {} };
+        const { exitCode, reply, order } = await call('ADD', { runtimeConfig });
+        expect({ exitCode, code: reply.code, order }).toEqual({
+          exitCode: 1,
+          code: 3,
+          order: ['ADD default', 'DEL default'],
+        });
+      });
+    });
+
+    test('the default network comes up without the cluster, from its file; else from the cluster', async () => {
+      await withNode(async ({ lab, api, call, link }) => {
+        const confDir = `${lab.tmp}/net.d`;
+        fs.mkdirSync(confDir);
+        const file = `${confDir}/main.conf`;
+        fs.writeFileSync(file, JSON.stringify({ name: 'main', ...link('file', 'eth0', '10.3.0.2/24') }));
+        api.answer(503);
+        // Outside of Kubernetes there is no pod to ask for.
+        const more = { confDir, network: 'main', delegates: [] };
+        expect(await call('ADD', more, '')).toMatchObject({ exitCode: 0, order: ['ADD file'] });
+        expect(await call('DEL', more, '')).toMatchObject({ exitCode: 0 });
+        expect(api.requests).toEqual([]);
+        fs.rmSync(file);
+        expect((await call('ADD', more, '')).reply.code).toBe(11);
+        api.answer(undefined);
+        api.addDefinition('kube-system', 'main', link('cluster', 'eth0', '10.4.0.2/24'));
+        expect((await call('ADD', more, '')).order.at(-1)).toBe('ADD cluster');
+      });
+    });
+  },
+  requires('openssl'),
+);

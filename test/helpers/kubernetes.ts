@@ -1,0 +1,158 @@
+// How does a test get an API server of Kubernetes? A real HTTPS server, with a certificate made on the spot, that speaks
+// the JSON of the three requests that are made of it.
+import fs from 'node:fs';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import { runOk } from './command.ts';
+import type { Row } from './netns.ts';
+
+/** One request as the server got it. */
+export interface ApiRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly token: string;
+  readonly contentType: string;
+  readonly body: string;
+}
+
+/** The server, and the objects that it has. */
+export interface ApiServer {
+  /** A kubeconfig that leads to it. */
+  readonly kubeconfig: string;
+  readonly url: string;
+  readonly requests: ApiRequest[];
+  /** Objects by path. */
+  readonly objects: Map<string, Row>;
+  addPod(namespace: string, name: string, metadata: Row): void;
+  addDefinition(namespace: string, name: string, config: object | string): void;
+  /** What a pod's annotations are by now. */
+  annotations(namespace: string, name: string): Row;
+  /** From now on every request is answered like this: with a status, or, when `hang`, never. */
+  answer(how: number | 'hang' | undefined): void;
+  close(): Promise<void>;
+}
+
+const TOKEN = 'secret-token';
+
+/** Starts it on a free port of 127.0.0.1 in the namespace of the test; certificates go into the directory. */
+export async function startApiServer(dir: string): Promise<ApiServer> {
+  await makeCertificates(dir);
+  const read = (name: string) => fs.readFileSync(path.join(dir, name));
+  const objects = new Map<string, Row>();
+  const requests: ApiRequest[] = [];
+  let how: number | 'hang' | undefined;
+  const server = https.createServer({ cert: read('server.crt'), key: read('server.key') }, (asked, reply) => {
+    let body = '';
+    asked.on('data', chunk => {
+      body += chunk;
+    });
+    asked.on('end', () => {
+      const { method = '', url = '', headers } = asked;
+      const token = (headers.authorization ?? '').replace('Bearer ', '');
+      requests.push({ method, path: url, token, contentType: headers['content-type'] ?? '', body });
+      if (how === 'hang') return;
+      const { status, object } = respond(how, token, method, url, body);
+      reply.writeHead(status, { 'content-type': 'application/json' });
+      reply.end(JSON.stringify(object));
+    });
+  });
+
+  function respond(forced: number | undefined, token: string, method: string, url: string, body: string) {
+    if (token !== TOKEN) return failure(401, 'Unauthorized');
+    if (forced !== undefined) return failure(forced, `forced ${forced}`);
+    const object = objects.get(url.replace(/\/status$/, ''));
+    if (object === undefined) return failure(404, `"${url}" not found`);
+    if (method === 'PATCH') merge(object, JSON.parse(body));
+    return { status: 200, object };
+  }
+
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const kubeconfig = path.join(dir, 'kubeconfig');
+  fs.writeFileSync(kubeconfig, renderKubeconfig(url, read('ca.crt').toString('base64')));
+  return {
+    kubeconfig,
+    url,
+    requests,
+    objects,
+    addPod(namespace, name, metadata) {
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name, namespace, uid: 'uid-1', ...metadata } };
+      objects.set(`/api/v1/namespaces/${namespace}/pods/${name}`, { ...pod, spec: { nodeName: 'node' } });
+    },
+    addDefinition(namespace, name, config) {
+      objects.set(`/apis/k8s.cni.cncf.io/v1/namespaces/${namespace}/network-attachment-definitions/${name}`, {
+        apiVersion: 'k8s.cni.cncf.io/v1',
+        kind: 'NetworkAttachmentDefinition',
+        metadata: { name, namespace },
+        spec: { config: typeof config === 'string' ? config : JSON.stringify(config) },
+      });
+    },
+    annotations: (namespace, name) =>
+      objects.get(`/api/v1/namespaces/${namespace}/pods/${name}`)?.metadata.annotations ?? {},
+    answer(next) {
+      how = next;
+    },
+    async close() {
+      server.closeAllConnections();
+      await new Promise(resolve => server.close(resolve));
+    },
+  };
+}
+
+function failure(status: number, message: string) {
+  return { status, object: { apiVersion: 'v1', kind: 'Status', status: 'Failure', code: status, message } };
+}
+
+/** RFC 7396 */
+function merge(target: Row, patch: Row): void {
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) delete target[key];
+    else if (typeof value === 'object' && !Array.isArray(value)) {
+      target[key] ??= {};
+      merge(target[key], value);
+    } else target[key] = value;
+  }
+}
+
+async function makeCertificates(dir: string): Promise<void> {
+  const at = (name: string) => path.join(dir, name);
+  const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+  const ca = ['-keyout', at('ca.key'), '-out', at('ca.crt'), '-days', '2', '-subj', '/CN=test-ca'];
+  const own = ['-keyout', at('server.key'), '-out', at('server.csr'), '-subj', '/CN=api'];
+  fs.writeFileSync(at('names'), 'subjectAltName=IP:127.0.0.1');
+  const signed = ['-in', at('server.csr'), '-CA', at('ca.crt'), '-CAkey', at('ca.key'), '-CAcreateserial'];
+  await runOk(['openssl', 'req', '-x509', ...key, ...ca]);
+  await runOk(['openssl', 'req', ...key, ...own]);
+  await runOk([
+    'openssl',
+    'x509',
+    '-req',
+    ...signed,
+    '-out',
+    at('server.crt'),
+    '-days',
+    '2',
+    '-extfile',
+    at('names'),
+  ]);
+}
+
+function renderKubeconfig(server: string, ca: string): string {
+  return `apiVersion: v1
+kind: Config
+current-context: test
+contexts:
+- name: test
+  context: {cluster: test, user: test}
+clusters:
+- name: test
+  cluster:
+    server: ${server}
+    certificate-authority-data: ${ca}
+users:
+- name: test
+  user:
+    token: ${TOKEN}
+`;
+}

@@ -1,0 +1,124 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { type Cluster, isInCluster, openCluster } from '../../../src/delegate/kubernetes.ts';
+import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
+import { describeNeeding, requires } from '../../helpers/skip.ts';
+
+test('isInCluster() needs address and account', () => {
+  expect(isInCluster({})).toBe(false);
+  expect(isInCluster({ KUBERNETES_SERVICE_HOST: '10.0.0.1' })).toBe(false);
+});
+
+describeNeeding(
+  'openCluster()',
+  () => {
+    let dir: string;
+    let api: ApiServer;
+    let cluster: Cluster;
+    beforeAll(async () => {
+      dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-api-'));
+      api = await startApiServer(dir);
+      cluster = await openCluster({ kubeconfig: api.kubeconfig, timeoutMs: 10_000 });
+    });
+    afterEach(() => api.answer(undefined));
+    afterAll(async () => {
+      await api.close();
+      fs.rmSync(dir, { recursive: true });
+    });
+
+    test('finds definitions, over a connection that it has reason to trust', async () => {
+      api.addDefinition('ns', 'net', { type: 'bridge' });
+      expect(await cluster.findDefinition('ns', 'net')).toEqual({
+        name: 'net',
+        namespace: 'ns',
+        config: '{"type":"bridge"}',
+      });
+      expect(await cluster.findDefinition('ns', 'other')).toBeUndefined();
+      expect(api.requests.at(-1)).toMatchObject({ method: 'GET', token: 'secret-token' });
+    });
+
+    test('finds pods', async () => {
+      api.addPod('ns', 'web', { uid: 'u', annotations: { a: 'b' } });
+      expect(await cluster.findPod('ns', 'web')).toEqual({ uid: 'u', annotations: { a: 'b' } });
+      expect(await cluster.findPod('ns', 'gone')).toBeUndefined();
+    });
+
+    test('writes the status with a merge patch, and nothing else', async () => {
+      api.addPod('ns', 'web', { annotations: { kept: 'yes' } });
+      await cluster.setStatus('ns', 'web', [{ name: 'net', dns: {}, default: true }]);
+      const { method, path: at, contentType, body } = api.requests.at(-1) ?? {};
+      expect({ method, at, contentType }).toEqual({
+        method: 'PATCH',
+        at: '/api/v1/namespaces/ns/pods/web/status',
+        contentType: 'application/merge-patch+json',
+      });
+      expect(Object.keys(JSON.parse(body ?? ''))).toEqual(['metadata']);
+      const { kept, 'k8s.v1.cni.cncf.io/network-status': status } = api.annotations('ns', 'web');
+      expect({ kept, status: JSON.parse(status) }).toEqual({
+        kept: 'yes',
+        status: [{ name: 'net', dns: {}, default: true }],
+      });
+      await cluster.setStatus('ns', 'web', undefined);
+      expect(api.annotations('ns', 'web')).toEqual({ kept: 'yes' });
+      await expect(cluster.setStatus('ns', 'gone', [])).rejects.toMatchObject({ code: 3 });
+      await cluster.setStatus('ns', 'gone', undefined);
+    });
+
+    test.each([
+      [500, 11],
+      [503, 11],
+      [429, 11],
+      [409, 11],
+      [403, 999],
+    ])('status %d is code %d', async (status, code) => {
+      api.answer(status);
+      await expect(cluster.findPod('ns', 'web')).rejects.toMatchObject({
+        code,
+        message: `Cannot use the Kubernetes API: forced ${status}`,
+      });
+    });
+
+    test('a server that does not answer, or is not there, is code 11', async () => {
+      const hasty = await openCluster({ kubeconfig: api.kubeconfig, timeoutMs: 200 });
+      api.answer('hang');
+      await expect(hasty.findPod('ns', 'web')).rejects.toMatchObject({
+        code: 11,
+        message: 'Cannot reach the Kubernetes API: it did not answer within 0.2 s',
+      });
+      const elsewhere = path.join(dir, 'elsewhere');
+      fs.writeFileSync(
+        elsewhere,
+        fs.readFileSync(api.kubeconfig, 'utf8').replace(api.url, 'https://127.0.0.1:1'),
+      );
+      const absent = await openCluster({ kubeconfig: elsewhere, timeoutMs: 10_000 });
+      await expect(absent.findPod('ns', 'web')).rejects.toMatchObject({ code: 11 });
+    });
+
+    test('a server whose certificate is another one is not talked to', async () => {
+      const untrusted = path.join(dir, 'untrusted');
+      const text = fs.readFileSync(api.kubeconfig, 'utf8').replace(/ *certificate-authority-data.*\n/, '');
+      fs.writeFileSync(untrusted, text);
+      const before = api.requests.length;
+      const doubtful = await openCluster({ kubeconfig: untrusted, timeoutMs: 10_000 });
+      await expect(doubtful.findPod('ns', 'web')).rejects.toMatchObject({ code: 11 });
+      expect(api.requests).toHaveLength(before);
+    });
+
+    test.each([
+      ['is not there', undefined],
+      ['is broken', '{'],
+      ['has no cluster', 'apiVersion: v1\nkind: Config\n'],
+    ])('a kubeconfig that %s is code 7', async (_, text) => {
+      const kubeconfig = path.join(dir, 'broken');
+      fs.rmSync(kubeconfig, { force: true });
+      if (text !== undefined) fs.writeFileSync(kubeconfig, text);
+      await expect(openCluster({ kubeconfig, timeoutMs: 1000 })).rejects.toMatchObject({
+        code: 7,
+        message: expect.stringContaining(`Cannot use kubeconfig "${kubeconfig}"`),
+      });
+    });
+  },
+  requires('openssl'),
+);
