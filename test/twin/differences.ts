@@ -2,8 +2,8 @@
 
 import type { Finding } from './compare.ts';
 
-/** The two halves of the table. */
-export type TableName = 'links' | 'chains';
+/** The parts of the table. */
+export type TableName = 'links' | 'chains' | 'ports';
 
 /** A difference that may occur; it explains a finding when all that it names fits. */
 export interface Difference {
@@ -15,7 +15,7 @@ export interface Difference {
   readonly reason: string;
   /** Where the reference's behaviour is described: the quirk's number in the notes on it, or its version. */
   readonly quirk?: string;
-  /** The half in which it has to occur at least once; default both. */
+  /** The part in which it has to occur at least once; default every one. */
   readonly in?: TableName;
 }
 
@@ -290,7 +290,7 @@ export const DIFFERENCES: readonly Difference[] = [
     rows: /^portmap, /,
     reason: 'CHECK finds the mappings; the reference looks for those of IPv4 among those of IPv6, until 1.3',
     quirk: 'portmap 1.3',
-    in: 'chains',
+    in: 'ports',
   },
   {
     path: /^CHECK\/reply\/(failed|code|result)$/,
@@ -310,21 +310,21 @@ export const DIFFERENCES: readonly Difference[] = [
     rows: /^portmap, (::|an IPv6 address of the host|host port beyond 65535|unknown protocol)$/,
     reason: 'route_localnet is set only where a port of an IPv4 address leads to the pod',
     quirk: 'meta 15',
-    in: 'chains',
+    in: 'ports',
   },
   {
     path: /^seen through mapped ports\/answer\/tcp from (outside|host) to v[46]$/,
     rows: /^portmap, masqAll$/,
     reason: 'masqAll is obeyed, as by the reference since 1.5',
     quirk: 'portmap 1.5',
-    in: 'chains',
+    in: 'ports',
   },
   {
     path: /^still mapped\/answer\//,
     when: ({ ours }) => ours === 'nobody',
     reason: 'DEL needs no list of ports',
     quirk: 'meta 9',
-    in: 'chains',
+    in: 'ports',
   },
   {
     path: /\/qdisc\/tbf\/options\/(burst|lat)$/,
@@ -336,12 +336,45 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /^DEL\//,
-    rows: /^(portmap, (host port 0|no container port|mark bit)|bandwidth, (rate|burst|negative))/,
+    rows: /^bandwidth, (rate|burst|negative)/,
     when: ({ path, reference, ours }) =>
       !path.includes('/interface/') || (reference !== undefined && ours === undefined),
-    reason: 'DEL does not depend on whether ports and limits make sense',
+    reason: 'DEL does not depend on whether limits make sense',
     quirk: 'meta 33',
     in: 'chains',
+  },
+  {
+    path: /^DEL\//,
+    rows: /^portmap, (host port 0|no container port|(iptables, )?mark bit|iptables, a chain of others, and)/,
+    when: ({ path, reference, ours }) =>
+      !path.includes('/interface/') || (reference !== undefined && ours === undefined),
+    reason: 'DEL does not depend on whether the options make sense',
+    quirk: 'meta 33',
+    in: 'ports',
+  },
+  {
+    path: /^DEL[^/]*\/host\/nft\/ip6? nat table nat$/,
+    rows: /^portmap, iptables, /,
+    when: onlyReference,
+    reason: 'DEL does not make the table of a family that had no ports',
+    quirk: 'portmap, DEL',
+    in: 'ports',
+  },
+  {
+    path: /^(ADD \(fails\)|DEL)\/host\/(nft\/ip6? nat |interface\/br0\/sysctl\/ipv4\/conf\/route_localnet$)/,
+    rows: /^portmap, iptables, (a chain of others is missing|a match that is none)$/,
+    when: ({ reference, ours }) => ours === undefined || (reference === '1' && ours === '0'),
+    reason: 'a failed ADD leaves no rules, nor what all share',
+    quirk: 'portmap, ADD',
+    in: 'ports',
+  },
+  {
+    path: /\/host\/nft\/inet catena_portmap /,
+    rows: /^portmap, iptables, /,
+    when: onlyOurs,
+    reason: 'sets of nf_tables tell whose each port is, and keep pods from the loopback of the host',
+    quirk: 'meta 13, 15',
+    in: 'ports',
   },
   {
     path: /\/host\/nft\/(inet|bridge) catena_firewall /,
@@ -411,9 +444,11 @@ export const DIFFERENCES: readonly Difference[] = [
     quirk: 'meta 49',
     in: 'chains',
   },
-  ...diverging('chains', {
+  ...diverging('ports', {
     'portmap, mark bit out of range': ['marks are not used, so their bit does not matter', 'meta 18'],
     'portmap, two containers, one port': ['a port that is taken is refused', 'meta 13'],
+  }),
+  ...diverging('chains', {
     'bandwidth, rate without burst': ['a burst follows from rate and MTU', 'meta 25'],
     'bandwidth, ADD twice': ['ADD replaces what it made', 'meta 27'],
     'bandwidth, DEL by itself': ['DEL takes buckets and redirect away, too', 'meta 26'],

@@ -8,81 +8,7 @@ const MAIN = bridged(both(), { isDefaultGateway: true, hairpinMode: true });
 const MAIN_V4 = bridged({ ...HOST_LOCAL, ranges: [V4] }, { isDefaultGateway: true, hairpinMode: true });
 
 const WEB = { hostPort: 8080, containerPort: 80, protocol: 'tcp' };
-const DNS = { hostPort: 5353, containerPort: 53, protocol: 'udp' };
 const TWO: readonly Step[] = ['ADD', { verb: 'ADD', container: 2, more: { runtimeConfig: {} } }];
-
-const PORTMAP_ROWS: readonly TwinRow[] = [
-  portmap('TCP and UDP', {}, [WEB, DNS], [mapped({ tcp: 8080, udp: 5353 })]),
-  portmap('ipMasq of the bridge besides', {}, [WEB], [mapped({ tcp: 8080 })], { ...MAIN, ipMasq: true }),
-  portmap('IPv4 only', {}, [WEB], [mapped({ tcp: 8080 })], MAIN_V4),
-  portmap('snat off', { snat: false }, [WEB], [mapped({ tcp: 8080 })]),
-  portmap('masqAll', { masqAll: true }, [WEB], [mapped({ tcp: 8080 })]),
-  portmap('one address of the host', {}, [{ ...WEB, hostIP: '10.201.0.1' }], [mapped({ tcp: 8080 })]),
-  portmap('127.0.0.1', {}, [{ ...WEB, hostIP: '127.0.0.1' }], [mapped({ tcp: 8080 })]),
-  portmap('0.0.0.0', {}, [{ ...WEB, hostIP: '0.0.0.0' }], [mapped({ tcp: 8080 })]),
-  portmap('::', {}, [{ ...WEB, hostIP: '::' }], [mapped({ tcp: 8080 })]),
-  portmap('an IPv6 address of the host', {}, [{ ...WEB, hostIP: 'fd00:201::1' }], [mapped({ tcp: 8080 })]),
-  portmap('two ports to one', {}, [WEB, { ...WEB, hostPort: 8081 }], [mapped({ tcp: 8081 })]),
-  portmap('protocol in capitals', {}, [{ ...WEB, protocol: 'TCP' }], [mapped({ tcp: 8080 })]),
-  portmap('no ports', {}, [], []),
-  { name: 'portmap, no capability', links: [MAIN, { type: 'portmap' }] },
-  {
-    name: 'portmap, host port 0',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([{ ...WEB, hostPort: 0 }]),
-    steps: FAILURE,
-  },
-  {
-    name: 'portmap, no container port',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([{ hostPort: 8080, protocol: 'tcp' }]),
-    steps: FAILURE,
-  },
-  {
-    name: 'portmap, host port beyond 65535',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([{ ...WEB, hostPort: 70_000 }]),
-    steps: FAILURE,
-  },
-  {
-    name: 'portmap, unknown protocol',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([{ ...WEB, protocol: 'dance' }]),
-    steps: FAILURE,
-  },
-  {
-    name: 'portmap, mark bit out of range',
-    links: [MAIN, { type: 'portmap', markMasqBit: 32 }],
-    more: ports([WEB]),
-    steps: FAILURE,
-  },
-  { name: 'portmap, first in the chain', links: [{ type: 'portmap' }], more: ports([WEB]), steps: FAILURE },
-  {
-    name: 'portmap, DEL without the ports',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([WEB]),
-    prepare: outside,
-    steps: [
-      'ADD',
-      { verb: 'DEL', links: [{ type: 'portmap' }], more: { runtimeConfig: {} } },
-      SERVE,
-      mapped({ tcp: 8080 }, 'still mapped'),
-      'DEL',
-    ],
-  },
-  {
-    name: 'portmap, DEL after the namespace',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([WEB]),
-    steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
-  },
-  {
-    name: 'portmap, two containers, one port',
-    links: [MAIN, { type: 'portmap' }],
-    more: ports([WEB]),
-    steps: ['ADD', { verb: 'ADD', container: 2 }, { verb: 'DEL', container: 2 }, 'DEL'],
-  },
-];
 
 const FAST = {
   ingressRate: 100_000_000,
@@ -357,9 +283,8 @@ const WHOLE_ROWS: readonly TwinRow[] = [
   },
 ];
 
-/** All rows of meta links. */
+/** All rows of links that shape and tune, and of whole chains. */
 export const CHAIN_ROWS: readonly TwinRow[] = [
-  ...PORTMAP_ROWS,
   ...BANDWIDTH_ROWS,
   ...SUBNET_ROWS,
   ...MEDDLED_ROWS,
@@ -369,22 +294,6 @@ export const CHAIN_ROWS: readonly TwinRow[] = [
 
 function ports(portMappings: readonly Json[]): Json {
   return { runtimeConfig: { portMappings } };
-}
-
-function portmap(
-  name: string,
-  options: Json,
-  mappings: readonly Json[],
-  probes: readonly Step[],
-  main: Json = MAIN,
-): TwinRow {
-  return {
-    name: `portmap, ${name}`,
-    links: [main, { type: 'portmap', ...options }],
-    more: ports(mappings),
-    prepare: outside,
-    steps: [...TWO, SERVE, ...probes, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
-  };
 }
 
 function bandwidth(name: string, options: Json): TwinRow {

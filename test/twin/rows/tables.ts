@@ -6,17 +6,19 @@ import { BRIDGE_ROWS } from './bridge.ts';
 import { CHAIN_ROWS } from './chains.ts';
 import { GUARD_ROWS } from './guards.ts';
 import { IPAM_ROWS } from './ipam.ts';
+import { PORT_ROWS } from './ports.ts';
 import { PTP_ROWS_AND_LOOPBACK } from './ptp.ts';
 import { REFUSED_ROWS } from './refused.ts';
 
-/** One half: each is a test file of its own, so that they run at the same time. */
+/** One part: each is a test file of its own, so that they run at the same time. */
 export interface Table {
   readonly name: TableName;
   readonly rows: readonly TwinRow[];
 }
 
-/** Both halves. */
+/** All parts. */
 export const TABLES: readonly Table[] = [
   { name: 'links', rows: [...BRIDGE_ROWS, ...IPAM_ROWS, ...PTP_ROWS_AND_LOOPBACK, ...REFUSED_ROWS] },
   { name: 'chains', rows: [...CHAIN_ROWS, ...GUARD_ROWS] },
+  { name: 'ports', rows: PORT_ROWS },
 ];
