@@ -107,7 +107,7 @@ export class WorkerPool implements WorkerSource {
   }
 
   #start(): Member {
-    const process = new WorkerProcess(OWN_PROGRAM, this.#env);
+    const process = new WorkerProcess(OWN_PROGRAM, this.#env, true);
     return { process, calls: 0, idleSince: performance.now() };
   }
 
@@ -152,7 +152,7 @@ export class WorkerPool implements WorkerSource {
 
   async #removeNow(indexes: readonly number[]): Promise<boolean> {
     if (indexes.length === 0) return true;
-    if (!this.#reaping?.usable) this.#reaping = new WorkerProcess(OWN_PROGRAM, this.#env);
+    if (!this.#reaping?.usable) this.#reaping = new WorkerProcess(OWN_PROGRAM, this.#env, true);
     const outcome = await this.#reaping.ask({ deadlineMs: REMOVE_DEADLINE_MS }, { remove: indexes });
     return outcome.exitCode === 0;
   }

@@ -1,6 +1,13 @@
 // How is one worker started, asked and ended?
 import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
-import { LineSplitter, toLine, WORKER_FLAG, type WorkerReply, type WorkerRequest } from './protocol.ts';
+import {
+  LineSplitter,
+  STAY_FLAG,
+  toLine,
+  WORKER_FLAG,
+  type WorkerReply,
+  type WorkerRequest,
+} from './protocol.ts';
 
 /** Time between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
@@ -28,10 +35,13 @@ export class WorkerProcess {
   #turn: Promise<unknown> = Promise.resolve();
   readonly #chains = new Set<string>();
 
-  /** @param path our executable, by any of its names */
-  constructor(path: string, env: Invocation['env']) {
+  /**
+   * @param path our executable, by any of its names
+   * @param stays it will serve many chains
+   */
+  constructor(path: string, env: Invocation['env'], stays = false) {
     try {
-      this.#child = Bun.spawn([path, WORKER_FLAG], {
+      this.#child = Bun.spawn([path, WORKER_FLAG, ...(stays ? [STAY_FLAG] : [])], {
         env: { ...env },
         stdin: 'pipe',
         stdout: 'pipe',

@@ -6,6 +6,9 @@
  */
 export const WORKER_FLAG = '--worker';
 
+/** Further argument of a worker that will serve many chains: its code is worth being compiled. */
+export const STAY_FLAG = '--stay';
+
 /** What a runner asks of a worker. */
 export type WorkerRequest =
   | { readonly call: LinkCall }

@@ -7,7 +7,15 @@ import type { HostSockets, Siblings, Workplace } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
-import { LineSplitter, type LinkCall, toLine, type WorkerReply, type WorkerRequest } from './protocol.ts';
+import { compileEagerly } from './eager.ts';
+import {
+  LineSplitter,
+  type LinkCall,
+  STAY_FLAG,
+  toLine,
+  type WorkerReply,
+  type WorkerRequest,
+} from './protocol.ts';
 
 /**
  * Serves calls until standard input ends, one at a time: a link has the process, its environment and its namespaces to
@@ -15,6 +23,7 @@ import { LineSplitter, type LinkCall, toLine, type WorkerReply, type WorkerReque
  * @param links the links of this executable
  */
 export async function runWorker(links: Siblings): Promise<never> {
+  if (process.argv.includes(STAY_FLAG)) compileEagerly();
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
   const sockets = openWhenAsked();

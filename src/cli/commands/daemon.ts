@@ -5,6 +5,7 @@ import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS, startServer } from '../../daemon/server.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
+import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { runMain } from '../main.ts';
 
@@ -13,6 +14,7 @@ export async function run(call: CommandCall): Promise<number> {
   const { env, links, signal, asPlugin } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
+  compileEagerly();
   const socket = socketPathOf(call.text('run-dir') ?? runDir(env));
   const pool = new WorkerPool(env, {
     ...POOL_LIMITS,
