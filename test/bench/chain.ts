@@ -1,16 +1,26 @@
-// How long do the verbs of a whole chain take with our links and with the reference's, run by the same runner?
-import { fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
+// How long do the verbs of a whole chain take: ours cold and warm, and the reference's as its own runtime runs it?
+import { readFileSync } from 'node:fs';
+import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, quantile, type Samples, takeTurns, timed } from './measure.ts';
 
 const LINKS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'];
 
-/** ADD, CHECK and DEL of bridge with host-local, portmap, bandwidth and tuning through `catena`, one at a time. */
-export async function measureChain(rounds: number): Promise<Samples> {
-  return await withHost(async lab => {
-    const contestants = [await single(lab, 'ours', 88), await single(lab, 'reference', 89)];
-    return await takeTurns(contestants, rounds);
+/** Whose chain runs, and how. */
+export type Side = 'reference' | 'ours' | 'warm';
+
+/** What measuring needs to know beyond the side: who runs the reference's chain. */
+export interface Peer {
+  /** A program that runs it with libcni; our runner does without. */
+  readonly libcni: string | undefined;
+}
+
+/** ADD, CHECK and DEL of bridge with host-local, portmap, bandwidth and tuning, one at a time, sides taking turns. */
+export async function measureChain(peer: Peer, rounds: number): Promise<Samples> {
+  return await withSides(['reference', 'ours', 'warm'], peer, async sides => {
+    return await takeTurns(await Promise.all(sides.map(single)), rounds);
   });
 }
 
@@ -22,53 +32,127 @@ export interface Burst {
 
 /** ADD and DEL of many containers, eight at a time. */
 export async function measureBurst(
-  name: 'ours' | 'reference',
+  side: Side,
+  peer: Peer,
   containers: number,
 ): Promise<{ ADD: Burst; DEL: Burst }> {
-  return await withHost(async lab => {
-    const { chain, binDir, capFor } = prepare(lab, name, 88);
+  return await withSides([side], peer, async ([runner]) => {
+    if (runner === undefined) throw new Error('unreachable');
     const all: Container[] = [];
-    for (let i = 0; i < containers; i++) all.push(await lab.container());
+    for (let i = 0; i < containers; i++) all.push(await runner.lab.container());
     return {
-      ADD: await burst(all, (one, i) => chain.add(one, { binDir, cap: capFor(i) })),
-      DEL: await burst(all, async one => check(await chain.run('del', one, { binDir }))),
+      ADD: await burst(all, (one, i) => runner.run('add', one, portOf(i))),
+      DEL: await burst(all, one => runner.run('del', one)),
     };
   });
 }
 
-async function single(lab: Lab, name: 'ours' | 'reference', net: number): Promise<Contestant> {
-  const { chain, binDir, capFor } = prepare(lab, name, net);
+/** Warm ADD and DEL of one more container, with few attachments and with many on the node; and what the daemon weighs. */
+export async function measureWarmGrowth(
+  sizes: readonly [number, number],
+  rounds: number,
+): Promise<{ samples: Samples; memoryBytes: number }> {
+  const peer = { libcni: undefined };
+  return await withSides(['warm', 'warm'], peer, async sides => {
+    const memory: number[] = [];
+    const contestants: Contestant[] = [];
+    for (const [n, runner] of sides.entries()) {
+      const size = sizes[n] ?? 0;
+      for (let i = 0; i < size; i++) await runner.run('add', await runner.lab.container(), portOf(i));
+      const container = await runner.lab.container();
+      contestants.push({
+        name: `${size}`,
+        round: async i => ({
+          ADD: await timed(() => runner.run('add', container, portOf(30_000 + i))),
+          DEL: await timed(() => runner.run('del', container)),
+        }),
+      });
+    }
+    const samples = await takeTurns(contestants, rounds);
+    for (const { daemonPid } of sides) if (daemonPid) memory.push(proportionalBytes(daemonPid));
+    return { samples, memoryBytes: Math.max(...memory) };
+  });
+}
+
+/** A chain in a fake host of its own, and how one verb of it is run. */
+interface Runner {
+  readonly side: Side;
+  readonly lab: Lab;
+  readonly daemonPid?: number;
+  run(verb: 'add' | 'check' | 'del', container: Container, cap?: object): Promise<void>;
+}
+
+async function withSides<T>(
+  sides: readonly Side[],
+  peer: Peer,
+  body: (runners: Runner[]) => Promise<T>,
+): Promise<T> {
+  const [side, ...more] = sides;
+  if (side === undefined) return await body([]);
+  return await withHost(async lab => {
+    const chain = prepare(lab, side);
+    const daemon = side === 'warm' ? await startDaemon(lab) : undefined;
+    const runner: Runner = {
+      side,
+      lab,
+      ...(daemon ? { daemonPid: daemon.pid } : {}),
+      run:
+        side === 'reference' && peer.libcni ? libcniRun(lab, chain, peer.libcni) : ownRun(lab, chain, side),
+    };
+    try {
+      return await withSides(more, peer, runners => body([runner, ...runners]));
+    } finally {
+      await daemon?.stop();
+    }
+  });
+}
+
+function prepare(lab: Lab, side: Side): Chain {
+  const list = fullChain(lab, { cniVersion: '1.0.0', rate: 800_000_000 });
+  list.name = side;
+  list.plugins[0].ipam.ranges = [[{ subnet: '10.88.0.0/16' }]];
+  return writeChain(lab, list);
+}
+
+function ownRun(lab: Lab, chain: Chain, side: Side): Runner['run'] {
+  const binDir = side === 'reference' ? mixedBinDir(lab, REFERENCE_BIN_DIR, ...LINKS) : BIN_DIR;
+  return async (verb, container, cap) => {
+    check(await chain.run(verb, container, { binDir, ...(cap ? { cap } : {}) }));
+  };
+}
+
+function libcniRun(lab: Lab, chain: Chain, program: string): Runner['run'] {
+  const file = `${lab.tmp}/${chain.name}.conflist`;
+  return async (verb, container, cap) => {
+    const argv = [program, verb, file, container.path, container.id, `${lab.tmp}/cni`];
+    const env = { CNI_PATH: REFERENCE_BIN_DIR, PATH: process.env.PATH ?? '' };
+    check(
+      await lab.run(lab.host, [...argv, ...(cap ? [JSON.stringify(cap)] : [])], { env, timeoutMs: 60_000 }),
+    );
+  };
+}
+
+async function single(runner: Runner): Promise<Contestant> {
+  const { lab, side } = runner;
   // A node is never empty: the bridge exists, and so do the shared rules.
-  await chain.add(await lab.container(), { binDir, cap: capFor(1000) });
+  await runner.run('add', await lab.container(), portOf(1_000));
   const [container, checked] = [await lab.container(), await lab.container()];
   // CHECK of Debian's portmap (1.1.1) fails on every mapping of a single family, so none is given.
-  await chain.add(checked, { binDir });
+  await runner.run('add', checked);
   return {
-    name,
+    name: side,
     async round(i) {
-      const cap = capFor(i);
       return {
-        ADD: await timed(() => chain.add(container, { binDir, cap })),
-        'CHECK, no port mapping': await timed(async () =>
-          check(await chain.run('check', checked, { binDir })),
-        ),
-        DEL: await timed(async () => check(await chain.run('del', container, { binDir }))),
+        ADD: await timed(() => runner.run('add', container, portOf(i))),
+        'CHECK, no port mapping': await timed(() => runner.run('check', checked)),
+        DEL: await timed(() => runner.run('del', container)),
       };
     },
   };
 }
 
-function prepare(lab: Lab, name: 'ours' | 'reference', net: number) {
-  const list = fullChain(lab, { cniVersion: '1.0.0', rate: 800_000_000 });
-  list.name = name;
-  list.plugins[0].bridge = `br-${net}`;
-  list.plugins[0].ipam.ranges = [[{ subnet: `10.${net}.0.0/16` }]];
-  const chain = writeChain(lab, list);
-  const binDir = name === 'ours' ? BIN_DIR : mixedBinDir(lab, REFERENCE_BIN_DIR, ...LINKS);
-  const capFor = (i: number) => ({
-    portMappings: [{ hostPort: net * 200 + i, containerPort: 80, protocol: 'tcp' }],
-  });
-  return { chain, binDir, capFor };
+function portOf(i: number): object {
+  return { portMappings: [{ hostPort: 10_000 + i, containerPort: 80, protocol: 'tcp' }] };
 }
 
 async function burst(
@@ -87,6 +171,16 @@ async function burst(
   return { medianMs: quantile(times), perSecond: (all.length * 1000) / whole };
 }
 
+/** Proportional set size of a process and its children (proc(5), smaps_rollup). */
+function proportionalBytes(pid: number): number {
+  const children = Bun.spawnSync(['pgrep', '-P', String(pid)])
+    .stdout.toString()
+    .split('\n')
+    .filter(Boolean);
+  const own = /^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1];
+  return Number(own) * 1024 + children.reduce((sum, child) => sum + proportionalBytes(Number(child)), 0);
+}
+
 function check({ exitCode, stderr }: { exitCode: number; stderr: string }): void {
-  if (exitCode !== 0) throw new Error(`catena failed with ${exitCode}: ${stderr}`);
+  if (exitCode !== 0) throw new Error(`the chain failed with ${exitCode}: ${stderr}`);
 }

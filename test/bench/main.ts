@@ -1,59 +1,76 @@
 // How fast is Catena next to the reference plugins, measured in one run?
-import { cpus } from 'node:os';
+//
+//   npm run bench                              everything
+//   npm run bench -- --only chain,burst        some groups
+//   npm run bench -- --json --svg chart.svg    for programs; the chart of the chain and the burst
+
+import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
-import { measureBurst, measureChain } from './chain.ts';
+import { measureBurst, measureChain, measureWarmGrowth, type Peer } from './chain.ts';
+import { renderChart } from './chart.ts';
 import { GROWING, measureGrowth, measurePortmap } from './growth.ts';
 import { measureLeases } from './leases.ts';
+import { buildLibcniRunner } from './libcni.ts';
 import { LISTS, measureLibrary, measureLoading } from './library.ts';
 import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
+import { compare, type Row, renderTable, row } from './row.ts';
 import { measureRunner } from './runner.ts';
 import { measureLimited, measureUnreached } from './shaping.ts';
-import { measureStart } from './start.ts';
+import { measureStart, REFERENCE_NAMES } from './start.ts';
 
 const { values } = parseArgs({
   options: {
+    only: { type: 'string' },
     rounds: { type: 'string', default: '20' },
     containers: { type: 'string', default: '64' },
     full: { type: 'string', default: '2000' },
+    attachments: { type: 'string', default: '1000' },
+    svg: { type: 'string' },
     json: { type: 'boolean', default: false },
   },
 });
 
-const obstacle = requiresRoot() ?? requiresReference(...PLUGIN_NAMES);
+const obstacle = requiresRoot() ?? requiresReference(...REFERENCE_NAMES);
 if (obstacle) fail(`Cannot run the benchmark: it ${obstacle}`);
 
 const rounds = Number(values.rounds);
-const rows: Row[] = [
-  ...libraryRows(await measureLibrary(rounds * 3), await measureLoading(Math.ceil(rounds / 4))),
-  ...startRows(await measureStart(rounds * 2)),
-  ...(await linkRows(rounds)),
-  ...chainRows(await measureChain(rounds)),
-  ...(await runnerRows(rounds)),
-  ...(await burstRows(Number(values.containers))),
-  ...portmapRows(await measurePortmap(rounds)),
-  ...(await growthRows(Number(values.full))),
-  ...(await leaseRows()),
-  ...(await shapingRows()),
-];
-print(values.json ? `${JSON.stringify(rows, null, 2)}\n` : renderTable(rows));
+const peer: Peer = { libcni: buildLibcniRunner() };
+
+/** Groups of lines by the name that `--only` takes. */
+const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
+  library: libraryRows,
+  start: startRows,
+  link: linkRows,
+  chain: chainRows,
+  runner: runnerRows,
+  burst: burstRows,
+  warm: warmRows,
+  portmap: portmapRows,
+  growth: growthRows,
+  leases: leaseRows,
+  shaping: shapingRows,
+};
+
+const wanted = values.only?.split(',') ?? Object.keys(GROUPS);
+const unknown = wanted.filter(name => !Object.hasOwn(GROUPS, name));
+if (unknown.length) fail(`Cannot run "${unknown.join(', ')}": there are ${Object.keys(GROUPS).join(', ')}`);
+const rows: Row[] = [];
+for (const name of wanted) rows.push(...((await GROUPS[name]?.()) ?? []));
+if (values.svg !== undefined) writeFileSync(values.svg, renderChart(rows));
+const runner = peer.libcni ? 'libcni' : 'our runner, for want of Go and the sources of libcni';
+print(
+  values.json
+    ? `${JSON.stringify(rows, null, 2)}\n`
+    : `the reference's chain is run by ${runner}\n${renderTable(rows, rounds)}`,
+);
 process.exit(0);
 
-/** One line: ratio is ours to the reference's; below 1 is better for ours, for rates above 1. */
-interface Row {
-  readonly what: string;
-  readonly unit: string;
-  readonly reference: number;
-  readonly ours: number;
-  readonly ratio: number;
-  /** Middle half of our samples. */
-  readonly spread?: readonly [number, number];
-}
-
 /** Nothing of the reference's to compare with: the column is the bare subprocess, and the difference what we add. */
-function libraryRows(library: Samples, loading: Samples): Row[] {
+async function libraryRows(): Promise<Row[]> {
+  const library = await measureLibrary(rounds * 3);
+  const loading = await measureLoading(Math.ceil(rounds / 4));
   const bare = quantile(library.get('bare per link'));
   const perLink = (name: string) => quantile(library.get(`${name} per link`));
   const added = perLink('library') - bare;
@@ -67,79 +84,126 @@ function libraryRows(library: Samples, loading: Samples): Row[] {
   ];
 }
 
-function startRows(samples: Samples): Row[] {
+async function startRows(): Promise<Row[]> {
+  const samples = await measureStart(rounds * 2);
   const empty = quantile(samples.get('empty VERSION'));
   return [
     row('process: empty program', 'ms', Number.NaN, empty),
-    ...PLUGIN_NAMES.map(name => compare(samples, `process: ${name} VERSION`, 'VERSION', ` ${name}`)),
+    ...REFERENCE_NAMES.map(name =>
+      compare(samples, `process: ${name} VERSION`, 'VERSION', {
+        ours: `ours ${name}`,
+        reference: `reference ${name}`,
+      }),
+    ),
   ];
 }
 
-async function linkRows(rounds: number): Promise<Row[]> {
-  const rows: Row[] = [];
+async function linkRows(): Promise<Row[]> {
+  const lines: Row[] = [];
   for (const configuration of Object.keys(BRIDGE_CONFIGURATIONS) as (keyof typeof BRIDGE_CONFIGURATIONS)[]) {
     const samples = await measureBridge(configuration, rounds);
-    for (const verb of ['ADD', 'DEL']) {
-      rows.push(compare(samples, `bridge, ${configuration}: ${verb}`, verb, ''));
-    }
+    lines.push(
+      compare(samples, `bridge, ${configuration}: ADD`, 'ADD', { target: 0.5 }),
+      compare(samples, `bridge, ${configuration}: DEL`, 'DEL', { target: 0.6 }),
+    );
   }
-  return rows;
+  return lines;
 }
 
-function chainRows(samples: Samples): Row[] {
-  return ['ADD', 'CHECK, no port mapping', 'DEL'].map(verb =>
-    compare(samples, `chain, cold: ${verb}`, verb, ''),
-  );
+async function chainRows(): Promise<Row[]> {
+  const samples = await measureChain(peer, rounds);
+  const line = (how: string, ours: string, verb: string, target: number): Row =>
+    compare(samples, `chain, ${how}: ${verb}`, verb, { ours, target });
+  const check = 'CHECK, no port mapping';
+  return [
+    line('cold', 'ours', 'ADD', 0.6),
+    line('cold', 'ours', check, 0.9),
+    line('cold', 'ours', 'DEL', 0.35),
+    line('warm', 'warm', 'ADD', 0.2),
+    line('warm', 'warm', check, 0.4),
+    line('warm', 'warm', 'DEL', 0.2),
+  ];
 }
 
-/** The column of the reference is the bare chain, links of the same makers in both. */
-async function runnerRows(rounds: number): Promise<Row[]> {
-  const rows: Row[] = [];
+/** What the delegate runner adds to the bare chain. */
+async function runnerRows(): Promise<Row[]> {
+  const lines: Row[] = [];
   for (const links of ['reference', 'ours'] as const) {
     const samples = await measureRunner(links, rounds);
     const median = (key: string) => quantile(samples.get(key));
     for (const verb of ['ADD', 'CHECK', 'DEL']) {
       const what = `delegate runner, ${links === 'ours' ? 'our' : "the reference's"} links: ${verb}, bare chain`;
-      rows.push(row(what, 'ms', median(`bare ${verb}`), median(`runner ${verb}`)));
+      lines.push(row(what, 'ms', median(`bare ${verb}`), median(`runner ${verb}`)));
     }
   }
-  return rows;
+  return lines;
 }
 
-async function burstRows(containers: number): Promise<Row[]> {
-  const [ours, reference] = [
-    await measureBurst('ours', containers),
-    await measureBurst('reference', containers),
-  ];
-  return (['ADD', 'DEL'] as const).flatMap(verb => [
-    row(`burst of 8, ${containers} containers: ${verb}`, 'ms', reference[verb].medianMs, ours[verb].medianMs),
-    row(
-      `burst of 8, ${containers} containers: ${verb}`,
-      '1/s',
-      reference[verb].perSecond,
-      ours[verb].perSecond,
-    ),
-  ]);
-}
-
-function portmapRows(samples: Samples): Row[] {
-  return ['ADD', 'DEL'].map(verb => compare(samples, `portmap alone, one port: ${verb}`, verb, ''));
-}
-
-/** Here both columns are ours: a node with few containers, and one that is full. */
-async function growthRows(full: number): Promise<Row[]> {
-  const few = 10;
-  const rows: Row[] = [];
-  for (const link of GROWING) {
-    const samples = await measureGrowth(link, [few, full], rounds);
-    for (const verb of ['ADD', 'DEL']) {
-      const [small, large] = [few, full].map(size => quantile(samples.get(`${size} ${verb}`)));
-      rows.push(
-        row(`${link} ${verb}: ${few} | ${full} containers`, 'ms', small ?? Number.NaN, large ?? Number.NaN),
+async function burstRows(): Promise<Row[]> {
+  const containers = Number(values.containers);
+  const reference = await measureBurst('reference', peer, containers);
+  const lines: Row[] = [];
+  for (const [side, how, add, del] of [
+    ['ours', 'cold', 2, 4],
+    ['warm', 'warm', 10, 20],
+  ] as const) {
+    const ours = await measureBurst(side, peer, containers);
+    for (const [verb, target] of [
+      ['ADD', add],
+      ['DEL', del],
+    ] as const) {
+      const what = `burst of 8, ${containers} containers, ${how}: ${verb}`;
+      lines.push(
+        row(what, 'ms', reference[verb].medianMs, ours[verb].medianMs),
+        row(what, '1/s', reference[verb].perSecond, ours[verb].perSecond, target),
       );
     }
   }
-  return rows;
+  return lines;
+}
+
+/** Here both columns are ours: a node with few attachments, and one with many. */
+async function warmRows(): Promise<Row[]> {
+  const many = Number(values.attachments);
+  const { samples, memoryBytes } = await measureWarmGrowth([10, many], rounds);
+  const line = (verb: string, target?: number): Row =>
+    row(
+      `chain, warm: ${verb}, 10 | ${many} attachments`,
+      'ms',
+      quantile(samples.get(`10 ${verb}`)),
+      quantile(samples.get(`${many} ${verb}`)),
+      target,
+    );
+  const megabytes = memoryBytes / 1024 / 1024;
+  return [
+    line('ADD', 1.2),
+    line('DEL'),
+    row('daemon and workers, share of memory (limit 100)', 'MiB', 100, megabytes, 1),
+  ];
+}
+
+async function portmapRows(): Promise<Row[]> {
+  const samples = await measurePortmap(rounds);
+  return [
+    compare(samples, 'portmap alone, one port: ADD', 'ADD', { target: 0.3 }),
+    compare(samples, 'portmap alone, one port: DEL', 'DEL', { target: 0.1 }),
+  ];
+}
+
+/** Here both columns are ours: a node with few containers, and one that is full. */
+async function growthRows(): Promise<Row[]> {
+  const [few, full] = [10, Number(values.full)];
+  const lines: Row[] = [];
+  for (const link of GROWING) {
+    const samples = await measureGrowth(link, [few, full], rounds);
+    for (const verb of ['ADD', 'DEL']) {
+      const [small = Number.NaN, large = Number.NaN] = [few, full].map(size =>
+        quantile(samples.get(`${size} ${verb}`)),
+      );
+      lines.push(row(`${link} ${verb}: ${few} | ${full} containers`, 'ms', small, large, 1.2));
+    }
+  }
+  return lines;
 }
 
 /** Ours alone: whole processes, on a network with few leases and on one that has hardly an address left. */
@@ -174,26 +238,6 @@ async function shapingRows(): Promise<Row[]> {
       ...['bucket', ...trees].map(shape => against(unreached, 'none', shape)),
     ];
   });
-}
-
-function compare(samples: Samples, what: string, part: string, suffix: string): Row {
-  const own = samples.get(`ours${suffix} ${part}`);
-  const spread = [quantile(own, 0.25), quantile(own, 0.75)] as const;
-  return { ...row(what, 'ms', quantile(samples.get(`reference${suffix} ${part}`)), quantile(own)), spread };
-}
-
-function row(what: string, unit: string, reference: number, ours: number): Row {
-  return { what, unit, reference, ours, ratio: ours / reference };
-}
-
-function renderTable(all: readonly Row[]): string {
-  const number = (value: number) => (Number.isNaN(value) ? '-' : value.toFixed(2)).padStart(10);
-  const lines = all.map(one => {
-    const spread = one.spread ? `  ${one.spread.map(value => value.toFixed(1)).join('-')}` : '';
-    return `${one.what.padEnd(45)} ${one.unit.padEnd(4)}${number(one.reference)}${number(one.ours)}${number(one.ratio)}${spread}`;
-  });
-  const head = `${''.padEnd(50)}${'reference'.padStart(10)}${'ours'.padStart(10)}${'ratio'.padStart(10)}  middle half of ours`;
-  return [`medians, taking turns, ${cpus().length} cores, rounds: ${rounds}`, head, ...lines, ''].join('\n');
 }
 
 function print(text: string): void {

@@ -1,0 +1,71 @@
+// What is one line of the benchmark, and how is it shown?
+import { cpus } from 'node:os';
+import { quantile, type Samples } from './measure.ts';
+
+/** One line: ratio is ours to the reference's; below 1 is better for ours, for rates above 1. */
+export interface Row {
+  readonly what: string;
+  readonly unit: string;
+  readonly reference: number;
+  readonly ours: number;
+  readonly ratio: number;
+  /** Middle half of our samples. */
+  readonly spread?: readonly [number, number];
+  /** The ratio that is wanted: at most, for rates at least. */
+  readonly target?: number;
+}
+
+/** A line of two medians. */
+export function row(what: string, unit: string, reference: number, ours: number, target?: number): Row {
+  return {
+    what,
+    unit,
+    reference,
+    ours,
+    ratio: ours / reference,
+    ...(target === undefined ? {} : { target }),
+  };
+}
+
+/** A line of one part of a measurement; samples are named `<side> <part>`. */
+export function compare(
+  samples: Samples,
+  what: string,
+  part: string,
+  {
+    ours = 'ours',
+    reference = 'reference',
+    target,
+  }: { ours?: string; reference?: string; target?: number } = {},
+): Row {
+  const own = samples.get(`${ours} ${part}`);
+  const spread = [quantile(own, 0.25), quantile(own, 0.75)] as const;
+  return {
+    ...row(what, 'ms', quantile(samples.get(`${reference} ${part}`)), quantile(own), target),
+    spread,
+  };
+}
+
+/** Whether a line keeps to its target; undefined when it has none. */
+export function isMet({ unit, ratio, target }: Row): boolean | undefined {
+  if (target === undefined) return undefined;
+  return unit === '1/s' ? ratio >= target : ratio <= target;
+}
+
+/** The lines as a table for people. */
+export function renderTable(rows: readonly Row[], rounds: number): string {
+  const number = (value: number | undefined) =>
+    (value === undefined || Number.isNaN(value) ? '-' : value.toFixed(2)).padStart(10);
+  const width = Math.max(...rows.map(({ what }) => what.length));
+  const lines = rows.map(one => {
+    const { what, unit, reference, ours, ratio, target, spread } = one;
+    const met = isMet(one);
+    const verdict = met === undefined ? '' : met ? ' met' : ' MISSED';
+    const middle = spread ? spread.map(value => value.toFixed(1)).join('-') : '';
+    const figures = [reference, ours, ratio, target].map(number).join('');
+    return `${what.padEnd(width)} ${unit.padEnd(4)}${figures}${verdict.padEnd(9)}${middle}`.trimEnd();
+  });
+  const heads = ['reference', 'ours', 'ratio', 'target'].map(head => head.padStart(10)).join('');
+  const head = `${''.padEnd(width + 5)}${heads}${''.padEnd(9)}middle half of ours`;
+  return [`medians, taking turns, ${cpus().length} cores, rounds: ${rounds}`, head, ...lines, ''].join('\n');
+}
