@@ -2,6 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import { describeRoot } from '../helpers/skip.ts';
+import { findFaults, runChurn } from './churn.ts';
 import { findLeaks, runSoak } from './soak.ts';
 
 const LIVES = 200;
@@ -20,4 +21,10 @@ describeRoot('soak', () => {
     },
     120_000,
   );
+
+  test('through a daemon: every attachment is as its caller was told, whatever is killed', async () => {
+    const report = await runChurn({ requests: 150, killEveryMs: 300, seed: 1 });
+    expect(findFaults(report)).toEqual([]);
+    expect(report.killed.workers + report.killed.daemons).toBeGreaterThan(0);
+  }, 240_000);
 });

@@ -1,10 +1,10 @@
 // Does anything stay behind when thousands of attachments come and go?
 
-import fs from 'node:fs';
 import path from 'node:path';
 import { fullChain } from '../helpers/chain.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { inventory, leftOver } from './inventory.ts';
 import type { Order, Sample } from './order.ts';
 
 const NAMESPACES = 16;
@@ -43,11 +43,8 @@ export function runSoak(name: SoakName, lives: number, sampleEvery: number): Pro
       keepsRecords: name === 'chain',
     });
     const seconds = (performance.now() - started) / 1000;
-    const after = await inventory(lab, containers);
-    const left = Object.entries(after).map(([kind, names]) => {
-      return [kind, names.filter(one => !before[kind]?.includes(one))];
-    });
-    return { name, lives, seconds, samples, left: Object.fromEntries(left) };
+    const left = leftOver(before, await inventory(lab, containers));
+    return { name, lives, seconds, samples, left };
   });
 }
 
@@ -86,28 +83,4 @@ async function runWorker(lab: Lab, order: Order): Promise<Sample[]> {
     .trim()
     .split('\n')
     .map(line => JSON.parse(line) as Sample);
-}
-
-/** Everything that may be left behind, by kind. */
-async function inventory(lab: Lab, containers: readonly Container[]): Promise<Record<string, string[]>> {
-  const rows = await lab.nft(lab.host, 'list', 'ruleset');
-  const elements = rows.flatMap(row => {
-    const set = row.set ?? row.map;
-    return ((set?.elem ?? []) as unknown[]).map(elem => `${set.table} ${set.name} ${JSON.stringify(elem)}`);
-  });
-  const inside = await Promise.all(containers.map(container => lab.ip(container, 'link')));
-  const found = fs.readdirSync(lab.tmp, { recursive: true, encoding: 'utf8' });
-  const files = found.filter(file => fs.statSync(`${lab.tmp}/${file}`).isFile());
-  const isLease = (file: string): boolean => /^leases\/[^/]+\/[0-9a-f]+[.:][0-9a-f.:]+$/.test(file);
-  // Kept on purpose: where the range goes on, locks, and an index that is as large as the leases are many.
-  const isKept = (file: string): boolean =>
-    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+)$|\.lock$/.test(file);
-  return {
-    'links on the host': (await lab.ip(lab.host, 'link')).map(link => link.ifname),
-    'links in containers': inside.flat().map(link => link.ifname),
-    'elements of sets and maps': elements,
-    leases: files.filter(isLease),
-    'records of the cache': files.filter(file => file.startsWith('cni/')).filter(file => !isKept(file)),
-    'other files': files.filter(file => !file.startsWith('cni/') && !isLease(file) && !isKept(file)),
-  };
 }

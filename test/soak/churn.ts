@@ -1,0 +1,189 @@
+// Does every attachment end up as its caller was told, when workers and daemon are killed at random?
+
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { type Daemon, startDaemon } from '../helpers/daemon.ts';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { type Inventory, inventory, leftOver } from './inventory.ts';
+
+/** What a churn did and found. */
+export interface ChurnReport {
+  readonly requests: number;
+  readonly seconds: number;
+  /** Requests by verb, and how many of them failed. */
+  readonly verbs: Readonly<Record<string, { readonly asked: number; readonly failed: number }>>;
+  readonly killed: { readonly workers: number; readonly daemons: number };
+  /** Attachments that were not as their callers were told. */
+  readonly wrong: readonly string[];
+  /** What the host holds at the end that it did not hold before. */
+  readonly left: Inventory;
+}
+
+/** How much, and how often something is killed. */
+export interface ChurnPlan {
+  readonly requests: number;
+  /** Milliseconds between two kills, on average. */
+  readonly killEveryMs: number;
+  readonly seed: number;
+}
+
+const AT_ONCE = 8;
+const CONTAINERS = 16;
+/** What failed is repeated, as runtimes do. */
+const ATTEMPTS = 20;
+
+/** What the caller knows of an attachment. After a failed DEL it may be either. */
+type Known = 'present' | 'absent' | 'unknown';
+
+/** Runs the full chain through a daemon that is killed and started again, and whose workers are killed. */
+export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<ChurnReport> {
+  return withHost(async lab => {
+    const random = randomFrom(seed);
+    const chain = writeChain(lab, fullChain(lab, { rate: 80_000_000 }));
+    const containers: Container[] = [];
+    for (let i = 0; i < CONTAINERS; i++) containers.push(await lab.container());
+    const [first] = containers;
+    if (first === undefined) throw new Error('unreachable');
+    // What stays after the first attachment, such as the fixed tables.
+    await chain.add(first, { cap: portsOf(0) });
+    await chain.run('del', first);
+    const before = await inventory(lab, containers);
+
+    const verbs: Record<string, { asked: number; failed: number }> = {};
+    const wrong: string[] = [];
+    const known = new Map<Container, Known>(containers.map(one => [one, 'absent']));
+    const run = async (verb: string, one: Container): Promise<boolean> => {
+      const count = verbs[verb] ?? { asked: 0, failed: 0 };
+      verbs[verb] = count;
+      count.asked += 1;
+      const cap = verb === 'add' ? { cap: portsOf(containers.indexOf(one)) } : {};
+      const { exitCode } = await chain.run(verb, one, cap);
+      if (exitCode !== 0) count.failed += 1;
+      return exitCode === 0;
+    };
+    // The worker that serves a CHECK may be the next to be killed.
+    const confirm = async (one: Container, why: string): Promise<void> => {
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++) if (await run('check', one)) return;
+      wrong.push(`${one.id}: CHECK fails though ${why}`);
+    };
+    const step = async (one: Container): Promise<void> => {
+      const state = known.get(one);
+      if (state === 'absent') {
+        known.set(one, (await run('add', one)) ? 'present' : 'absent');
+      } else if (state === 'present' && random() < 0.3) {
+        await confirm(one, 'ADD had succeeded');
+      } else {
+        known.set(one, (await run('del', one)) ? 'absent' : 'unknown');
+      }
+    };
+
+    const killer = startKiller(lab, killEveryMs, random);
+    const started = performance.now();
+    const free = [...containers];
+    let left = requests;
+    await Promise.all(
+      Array.from({ length: AT_ONCE }, async () => {
+        while (left-- > 0) {
+          const [one] = free.splice(Math.floor(random() * free.length), 1);
+          if (one === undefined) continue;
+          await step(one);
+          free.push(one);
+        }
+      }),
+    );
+    const seconds = (performance.now() - started) / 1000;
+    const killed = await killer.stop();
+    for (const [one, state] of known) {
+      if (state === 'present') await confirm(one, 'it was there at the end');
+    }
+    for (const one of containers) await deleteForGood(one, run, wrong);
+    return {
+      requests,
+      seconds,
+      verbs,
+      killed,
+      wrong,
+      left: leftOver(before, await inventory(lab, containers)),
+    };
+  });
+}
+
+/** What is wrong after a churn, in words; empty when nothing is. */
+export function findFaults({ wrong, left }: ChurnReport): string[] {
+  const leaks = Object.entries(left)
+    .filter(([, names]) => names.length > 0)
+    .map(([kind, names]) => `${names.length} left, ${kind}: ${names.slice(0, 5).join(', ')}`);
+  return [...wrong, ...leaks];
+}
+
+interface Killer {
+  stop(): Promise<{ workers: number; daemons: number }>;
+}
+
+/** Kills a worker, or one time in four the daemon, which is started again at once. */
+function startKiller(lab: Lab, everyMs: number, random: () => number): Killer {
+  const killed = { workers: 0, daemons: 0 };
+  let over = false;
+  let daemon: Daemon | undefined;
+  const work = (async () => {
+    daemon = await startDaemon(lab);
+    while (!over) {
+      await Bun.sleep(everyMs * 2 * random());
+      if (over) break;
+      const workers = childrenOf(daemon.pid);
+      const victim = workers[Math.floor(random() * workers.length)];
+      if (random() < 0.25 || victim === undefined) {
+        kill(daemon.pid);
+        killed.daemons += 1;
+        daemon = await startDaemon(lab);
+      } else {
+        kill(victim);
+        killed.workers += 1;
+      }
+    }
+  })();
+  return {
+    async stop() {
+      over = true;
+      await work;
+      await daemon?.stop();
+      return killed;
+    },
+  };
+}
+
+async function deleteForGood(
+  one: Container,
+  run: (verb: string, one: Container) => Promise<boolean>,
+  wrong: string[],
+): Promise<void> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) if (await run('del', one)) return;
+  wrong.push(`${one.id}: DEL does not succeed`);
+}
+
+function portsOf(i: number): object {
+  return { portMappings: [{ hostPort: 20_000 + i, containerPort: 80, protocol: 'tcp' }] };
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+function childrenOf(pid: number): number[] {
+  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
+  return stdout.toString().split('\n').filter(Boolean).map(Number);
+}
+
+/** Numbers from 0 to 1 that a seed determines (mulberry32). */
+function randomFrom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -1,0 +1,39 @@
+// What does a host hold that attachments may leave behind?
+
+import fs from 'node:fs';
+import type { Container, Lab } from '../helpers/netns.ts';
+
+/** Names of things, by kind. */
+export type Inventory = Readonly<Record<string, readonly string[]>>;
+
+/** Everything that may be left behind, by kind. */
+export async function inventory(lab: Lab, containers: readonly Container[]): Promise<Inventory> {
+  const rows = await lab.nft(lab.host, 'list', 'ruleset');
+  const elements = rows.flatMap(row => {
+    const set = row.set ?? row.map;
+    return ((set?.elem ?? []) as unknown[]).map(elem => `${set.table} ${set.name} ${JSON.stringify(elem)}`);
+  });
+  const inside = await Promise.all(containers.map(container => lab.ip(container, 'link')));
+  const found = fs.readdirSync(lab.tmp, { recursive: true, encoding: 'utf8' });
+  const files = found.filter(file => fs.statSync(`${lab.tmp}/${file}`).isFile());
+  const isLease = (file: string): boolean => /^leases\/[^/]+\/[0-9a-f]+[.:][0-9a-f.:]+$/.test(file);
+  // Kept on purpose: where the range goes on, locks, which boot it is, and an index that is as large as the leases are many.
+  const isKept = (file: string): boolean =>
+    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot)$|\.lock$/.test(file);
+  return {
+    'links on the host': (await lab.ip(lab.host, 'link')).map(link => link.ifname),
+    'links in containers': inside.flat().map(link => link.ifname),
+    'elements of sets and maps': elements,
+    leases: files.filter(isLease),
+    'records of the cache': files.filter(file => file.startsWith('cni/')).filter(file => !isKept(file)),
+    'other files': files.filter(file => !file.startsWith('cni/') && !isLease(file) && !isKept(file)),
+  };
+}
+
+/** What is there now and was not before. */
+export function leftOver(before: Inventory, after: Inventory): Inventory {
+  const left = Object.entries(after).map(([kind, names]) => {
+    return [kind, names.filter(one => !before[kind]?.includes(one))] as const;
+  });
+  return Object.fromEntries(left);
+}
