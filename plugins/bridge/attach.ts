@@ -50,9 +50,13 @@ export function attach(
 }
 
 /** What has to work for packets to pass, from the container on. */
-export function stagesOf(call: Call, attached: Attached, addressing: Addressing | undefined): Stage[] {
+export function stagesOf(
+  call: Call<BridgeConf>,
+  attached: Attached,
+  addressing: Addressing | undefined,
+): Stage[] {
   const { container, host, bridge, gatewayPort } = attached;
-  const own = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+  const own = call.conf.enabledad ? [] : (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
   const gateways = (addressing?.gateways ?? []).map(({ ip }) => ip);
   return [
     { socket: call.container, link: container, ips: own },

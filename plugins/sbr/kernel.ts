@@ -9,7 +9,8 @@ import { addRule, listRules, removeRule } from '../../src/netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import type { Call } from '../../src/plugin/define.ts';
-import { hostOf, isGatewayed, isSourceRule, OWN_PROTOCOL, type Present, type SbrPlan } from './plan.ts';
+import { hostOf, isGatewayed, OWN_PROTOCOL, type SbrPlan } from './plan.ts';
+import { isSourceRule, type Present } from './tables.ts';
 
 /** linux/rtnetlink.h, RT_TABLE_MAX of tables that nobody uses by accident */
 const UNUSED_TABLE = 0x7ffffffe;

@@ -1,11 +1,20 @@
-// Which table does each address get, and which routes belong into it? Nothing is touched here.
+// Which routes belong into the table of each address? Nothing is touched here.
+import { planRoute } from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { type Cidr, cidrContains, findCidr, networkOf, parseCidr, subnetOf } from '../../src/net/cidr.ts';
+import { type Cidr, cidrContains, findCidr, parseCidr, subnetOf } from '../../src/net/cidr.ts';
 import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Route } from '../../src/netlink/rtnl/route.ts';
-import type { Rule, SourceRule } from '../../src/netlink/rtnl/rule.ts';
-import { RESERVED_TABLES, type SbrOptions } from './config.ts';
+import type { SourceRule } from '../../src/netlink/rtnl/rule.ts';
+import type { SbrOptions } from './config.ts';
+import {
+  findLostTable,
+  freeTables,
+  isSameSubnet,
+  isSourceRule,
+  type Present,
+  RT_TABLE_MAIN,
+} from './tables.ts';
 
 /** An address of the pod, and the gateway of its default route. */
 export interface Source {
@@ -31,15 +40,6 @@ export interface SbrPlan {
   readonly hinted: readonly Route[];
 }
 
-/** What the namespace has. */
-export interface Present {
-  readonly index: number;
-  readonly rules: readonly Rule[];
-  readonly routes: readonly Route[];
-}
-
-const RT_TABLE_MAIN = 254;
-const FIRST_TABLE = 100;
 const RT_SCOPE_LINK = 253;
 /** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: what the kernel gives routes to its own subnets. */
 const IPV6_SUBNET_PRIORITY = 256;
@@ -75,13 +75,13 @@ export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptio
 export function planSbr(sources: readonly Source[], options: SbrOptions, present: Present): SbrPlan {
   const own = present.routes.filter(route => isMovable(route, present.index));
   const tables = freeTables(present);
+  const addresses = sources.map(({ address }) => address);
   const plans = sources.map(source => {
     const from = hostOf(source.address);
     const found = present.rules.find(rule => isSourceRule(rule, from, options.table));
-    const table = found?.table ?? options.table ?? tables.next().value;
-    const settled = present.routes.filter(
-      route => found && route.table === table && route.oif === present.index,
-    );
+    const known = found?.table ?? options.table ?? findLostTable(source.address, addresses, present);
+    const table = known ?? tables.next().value;
+    const settled = present.routes.filter(route => route.table === table && route.oif === present.index);
     const routes =
       options.table === undefined ? routesFor(source, sources, options, own, settled, present.index) : [];
     return {
@@ -101,26 +101,37 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
   };
 }
 
-/** Whether a rule is one of ours for the address: it asks for nothing else, and leads to the table, or to any of ours. */
-export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
-  if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
-  if (rule.to || rule.iif || rule.oif || rule.mark) return false;
-  return table === undefined
-    ? rule.table >= FIRST_TABLE && !RESERVED_TABLES.includes(rule.table)
-    : rule.table === table;
+/** The plan with the routes that ADD moved, as far as the result tells of them; for CHECK, which finds none to move. */
+export function expectMoved(
+  { sources: plans, ...rest }: SbrPlan,
+  sources: readonly Source[],
+  options: SbrOptions,
+  { result, index }: { readonly result: Result; readonly index: number },
+): SbrPlan {
+  if (options.table !== undefined) return { sources: plans, ...rest };
+  const ips = (result.ips ?? []).map(({ address, gateway }) => ({
+    cidr: parseCidr(address),
+    gateway: findIp(gateway ?? ''),
+  }));
+  const reported = (result.routes ?? [])
+    .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
+    .map(route => ({ ...planRoute(route, ips), oif: index }));
+  return {
+    ...rest,
+    sources: plans.map((plan, i) => {
+      const source = sources[i];
+      const moved = reported.filter(route => {
+        const isOwn = source && belongs(route, source, sources) && !isReplaced(route, options);
+        return isOwn && !plan.routes.some(one => sameDestination(one, route));
+      });
+      return { ...plan, routes: [...plan.routes, ...moved] };
+    }),
+  };
 }
 
 /** The address alone, as it stands in rules. */
 export function hostOf({ ip }: Cidr): Cidr {
   return { ip, prefix: IP_BITS[ip.family] };
-}
-
-/** Tables that no rule and no route of either family mentions. */
-function* freeTables({ rules, routes }: Present): Generator<number, never> {
-  const used = new Set([...rules, ...routes].map(({ table }) => table ?? RT_TABLE_MAIN));
-  for (let table = FIRST_TABLE; ; table++) {
-    if (!used.has(table) && !RESERVED_TABLES.includes(table)) yield table;
-  }
 }
 
 /** Routes of the main table that use this interface and no other. */
@@ -139,7 +150,7 @@ function routesFor(
   const { address } = source;
   const { family } = address.ip;
   const isStatic = options.gateways.some(ip => ip.family === family);
-  const copied = own.filter(route => belongs(route, source, sources) && !(isStatic && isDefault(route)));
+  const copied = own.filter(route => belongs(route, source, sources) && !isReplaced(route, options));
   const isNew = (route: Route) => !copied.some(one => sameDestination(one, route));
   const isMoved = (route: Route) =>
     settled.some(one => one.protocol !== OWN_PROTOCOL && sameDestination(one, route));
@@ -160,7 +171,7 @@ function belongs(route: Route, { address }: Source, sources: readonly Source[]):
   if (hints.some(ip => cidrContains(address, ip))) return true;
   const others = sources.filter(one => one.address !== address);
   if (hints.length > 0) return !others.some(other => hints.some(ip => cidrContains(other.address, ip)));
-  return !others.some(other => isSubnetOf(route, other.address)) || isSubnetOf(route, address);
+  return !others.some(other => isSameSubnet(route.dst, other.address)) || isSameSubnet(route.dst, address);
 }
 
 /** What the kernel makes of an address by itself; an address of its own subnet has none. */
@@ -172,16 +183,17 @@ function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
   return [{ ...route, priority: IPV6_SUBNET_PRIORITY, ...(hint ? { source: address.ip } : {}) }];
 }
 
+/** A gateway that is configured goes before the one that a link before us chose. */
+function isReplaced(route: Route, { gateways }: SbrOptions): boolean {
+  return isDefault(route) && gateways.some(({ family }) => family === route.dst.ip.family);
+}
+
 function defaultRoute({ address: { ip }, gateway }: Source, oif: number): Route[] {
   return gateway ? [{ dst: { ip: { family: ip.family, value: 0n }, prefix: 0 }, gateway, oif }] : [];
 }
 
 function asOwn(route: Route): Route {
   return { ...route, protocol: OWN_PROTOCOL };
-}
-
-function isSubnetOf({ dst }: Route, address: Cidr): boolean {
-  return dst.prefix === address.prefix && sameIp(networkOf(dst), networkOf(address));
 }
 
 /** Whether a route leads anywhere only if its gateway is reached by another one. */
@@ -199,5 +211,5 @@ function isDefault({ dst }: Route): boolean {
 }
 
 function sameDestination(a: Route, b: Route): boolean {
-  return a.dst.prefix === b.dst.prefix && sameIp(networkOf(a.dst), networkOf(b.dst));
+  return isSameSubnet(a.dst, b.dst);
 }

@@ -7,7 +7,7 @@ import { mend } from '../../src/plugin/mend.ts';
 import { withOpenFlock } from '../../src/sys/flock.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 import { addressesOf, applySbr, checkSbr, readPresent, removeSbr, requirePolicyRouting } from './kernel.ts';
-import { planSbr, type SbrPlan, type Source, sourcesOf } from './plan.ts';
+import { expectMoved, planSbr, type SbrPlan, type Source, sourcesOf } from './plan.ts';
 
 /** Longest wait for another attachment of the same pod. */
 const TURN_DEADLINE_MS = 30_000;
@@ -32,7 +32,9 @@ export const sbr = definePlugin({
     const sources = sourcesOfCall(call);
     if (sources.length === 0) return;
     const link = getLink(call.container, call.env.ifname);
-    checkSbr(link, planOf(call, sources, link), readPresent(call.container, link));
+    const reported = { result: call.prevResult ?? {}, index: link.index };
+    const plan = expectMoved(planOf(call, sources, link), sources, parseSbrConf(call.conf), reported);
+    checkSbr(link, plan, readPresent(call.container, link));
   },
 
   repair(call) {

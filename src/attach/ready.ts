@@ -4,13 +4,14 @@
 // its own: only that lets the interface send, makes the port forward and gives the bridge its carrier. A packet that comes
 // before is dropped, and a neighbour that was asked for in vain is asked for again a second later. Since Linux 6.8 that work
 // is done before a question about the interface is answered, so that asking once is enough; older kernels are asked again.
-// An IPv6 address is there at once, too, but another work item lets the interface hear those who ask for its owner.
+// An IPv6 address is there at once, too, but another work item joins the group of those who ask for its owner, and then makes
+// the route by which packets to it are the host's own.
 
 import type { Log } from '../log.ts';
-import { type Ip, renderIp, sameIp } from '../net/ip.ts';
+import { type Ip, renderIp } from '../net/ip.ts';
 import { getLink, type Link } from '../netlink/rtnl/link.ts';
 import { OPERSTATES } from '../netlink/rtnl/link-header.ts';
-import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
+import { findWay } from '../netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 
 /** The work waits for others that change devices, which may take tens of milliseconds each. */
@@ -21,10 +22,7 @@ const POLL_MS = 1;
 const BR_STATE_DISABLED = 0;
 const BR_STATE_FORWARDING = 3;
 
-/** RFC 4291, 2.7.1: ff02::1:ff00:0/104 */
-const SOLICITED_NODE = 0xff0200000000000000000001ff000000n;
-
-/** An interface, how to ask for it, and addresses of it that others will ask for. */
+/** An interface, how to ask for it, and addresses of it that are not checked for duplicates. */
 export interface Stage {
   readonly socket: NetlinkSocket;
   readonly link: Pick<Link, 'index' | 'name'>;
@@ -63,18 +61,10 @@ function lookAt({ socket, link, ips }: Stage): {
   if (state !== 'up' && state !== 'unknown') return { problem: `it is "${state}"` };
   const portState = portStateOf(seen);
   if (portState === BR_STATE_DISABLED) return { problem: 'the bridge does not use it' };
-  return { problem: findDeafness(socket, link.index, ips), portState };
-}
-
-function findDeafness(socket: NetlinkSocket, index: number, ips: readonly Ip[]): string | undefined {
-  const wanted = ips.filter(({ family }) => family === 6);
-  const groups = wanted.length ? listIpv6Groups(socket, index) : [];
-  const deaf = wanted.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
-  return deaf && `it does not hear who asks for ${renderIp(deaf)}`;
-}
-
-function solicitedNodeOf({ value }: Ip): Ip {
-  return { family: 6, value: SOLICITED_NODE | (value & 0xffffffn) };
+  // Routes of a VRF are in a table of its own.
+  const asked = seen.master === 0 ? ips.filter(({ family }) => family === 6) : [];
+  const strange = asked.find(ip => !findWay(socket, ip)?.local);
+  return { problem: strange && `it does not answer for ${renderIp(strange)}`, portState };
 }
 
 /** State of a port of a bridge; undefined for what is none. */

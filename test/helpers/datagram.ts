@@ -8,10 +8,19 @@ import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 
 /** bits/socket.h */
 const AF_INET6 = 10;
+const AF_INET = 2;
 const SOCK_DGRAM = 2;
+const SOCK_RAW = 3;
+const IPPROTO_SCTP = 132;
 const MSG_DONTWAIT = 0x40;
 const PORT = 9996;
 const ARRIVAL_DEADLINE_MS = 2_000;
+
+/** RFC 4960: ports 5000 and 80, no tag, checksum; one chunk INIT of 20 bytes with tag 1, a window and a stream each way. */
+const INIT = withChecksum([
+  ...[0x13, 0x88, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0],
+  ...[1, 0, 0, 20, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1],
+]);
 
 /** A namespace with a socket that is open already. */
 export interface Peer {
@@ -36,15 +45,7 @@ export function openPeer(path: string): Peer {
       const to = sockaddrOf('ff02::1', getLink(rtnl, ifname).index);
       libc().sendto(socket, ptr(Uint8Array.of(1)), 1, 0, ptr(to), to.length);
     },
-    async receives() {
-      const buffer = new Uint8Array(16);
-      const giveUpAt = Date.now() + ARRIVAL_DEADLINE_MS;
-      while (Date.now() < giveUpAt) {
-        if (Number(libc().recv(socket, ptr(buffer), buffer.length, MSG_DONTWAIT)) > 0) return true;
-        await Bun.sleep(2);
-      }
-      return false;
-    },
+    receives: () => receivesBy(socket),
     groups(ifname) {
       const lines = inNetns(netns, () => readFileSync('/proc/thread-self/net/igmp6', 'utf8')).split('\n');
       return lines.flatMap(line => {
@@ -60,6 +61,37 @@ export function openPeer(path: string): Peer {
   };
 }
 
+/** Sockets for packets of SCTP over IPv4, which need no SCTP in the kernel. */
+export function openRawPeer(path: string): {
+  send(address: string): void;
+  receives(deadlineMs?: number): Promise<boolean>;
+  close(): void;
+} {
+  const netns = openNetns(path);
+  const socket = inNetns(netns, () => libc().socket(AF_INET, SOCK_RAW, IPPROTO_SCTP));
+  closeNetns(netns);
+  return {
+    send(address) {
+      const to = new Uint8Array(16);
+      new DataView(to.buffer).setUint16(0, AF_INET, true);
+      to.set(ipToBytes(parseIp(address)), 4);
+      libc().sendto(socket, ptr(INIT), INIT.length, 0, ptr(to), to.length);
+    },
+    receives: deadlineMs => receivesBy(socket, deadlineMs),
+    close: () => closeSync(socket),
+  };
+}
+
+async function receivesBy(socket: number, deadlineMs = ARRIVAL_DEADLINE_MS): Promise<boolean> {
+  const buffer = new Uint8Array(128);
+  const giveUpAt = Date.now() + deadlineMs;
+  while (Date.now() < giveUpAt) {
+    if (Number(libc().recv(socket, ptr(buffer), buffer.length, MSG_DONTWAIT)) > 0) return true;
+    await Bun.sleep(2);
+  }
+  return false;
+}
+
 /** struct sockaddr_in6 */
 function sockaddrOf(address: string, scope: number): Uint8Array {
   const bytes = new Uint8Array(28);
@@ -68,5 +100,17 @@ function sockaddrOf(address: string, scope: number): Uint8Array {
   view.setUint16(2, PORT);
   bytes.set(ipToBytes(parseIp(address)), 8);
   view.setUint32(24, scope, true);
+  return bytes;
+}
+
+/** CRC32c, which connection tracking looks at. */
+function withChecksum(packet: readonly number[]): Uint8Array {
+  let crc = 0xffffffff;
+  for (const byte of packet) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
+  }
+  const bytes = Uint8Array.from(packet);
+  new DataView(bytes.buffer).setUint32(8, ~crc >>> 0, true);
   return bytes;
 }

@@ -233,6 +233,21 @@ async function untilLocal(ns: Namespace, address: string): Promise<void> {
   throw new Error(`Cannot use "${address}": the kernel made no route for it`);
 }
 
+/** Waits until the kernel has given a device its IPv6 link-local address and the routes of all that it has. */
+export async function untilAddressed(ns: Namespace, device: string): Promise<void> {
+  await untilUp(ns, device);
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const { stdout } = await runOk(['ip', '-n', ns.name, '-6', '-br', 'addr', 'show', device]);
+    const addresses = stdout.match(/[\da-f:]+(?=\/\d)/g) ?? [];
+    if (addresses.some(address => address.startsWith('fe80:'))) {
+      for (const address of addresses) await untilLocal(ns, address);
+      return;
+    }
+    await Bun.sleep(20);
+  }
+  throw new Error(`Cannot use "${device}": it got no link-local address`);
+}
+
 async function sysctl(ns: Namespace, key: string, value?: string | number): Promise<string> {
   const file = `/proc/sys/${key.includes('/') ? key : key.replaceAll('.', '/')}`;
   if (value !== undefined) await runOk(inside(ns, ['tee', file]), { stdin: String(value) });

@@ -7,7 +7,14 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { faultIn } from '../../src/testing/fault.ts';
 import { writeChain } from '../helpers/chain.ts';
-import { type Container, type Lab, type Namespace, type Row, untilUp, useLabs } from '../helpers/netns.ts';
+import {
+  type Container,
+  type Lab,
+  type Namespace,
+  type Row,
+  untilAddressed,
+  useLabs,
+} from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { hasCheck, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -225,6 +232,8 @@ describeRoot(
 
     test('CHECK names what is missing or came back', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
+      const routes = [{ dst: '10.9.0.0/16', gw: '10.8.0.9' }, { dst: '0.0.0.0/0' }];
+      const call = { prevResult: { ...prevResultOf(pod, 'net1'), routes } };
       const cases: [string, string][] = [
         ['route del default table 100', '0.0.0.0/0 via 10.8.0.1'],
         ['route del 10.8.0.0/24 table 100', '10.8.0.0/24'],
@@ -232,15 +241,27 @@ describeRoot(
         ['route add 192.0.2.0/24 dev net1', '192.0.2.0/24'],
         ['rule del from 10.8.0.2', 'rule for packets from 10.8.0.2/32'],
         ['-6 rule del from fd00:8::2', 'rule for packets from fd00:8::2/128'],
+        // Not for ADD to put back, which knows only what is there.
+        ['route del 10.9.0.0/16 table 100', '10.9.0.0/16 via 10.8.0.9'],
       ];
       for (const [command, words] of cases) {
-        expect((await add(lab, pod)).exitCode).toBe(0);
-        expect(await check(lab, pod)).toMatchObject({ exitCode: 0 });
+        expect((await add(lab, pod, call)).exitCode).toBe(0);
+        expect(await check(lab, pod, call)).toMatchObject({ exitCode: 0 });
         await lab.ip(pod, ...command.split(' '));
-        const checked = await check(lab, pod);
+        const checked = await check(lab, pod, call);
         expect(checked).toMatchObject({ exitCode: 1, error: { code: 999 } });
         expect(checked.error?.msg).toContain(words);
       }
+    });
+
+    test('ADD puts a rule back that leads to the table of before', async () => {
+      const { lab, pod } = await twoInterfaces(createLab);
+      expect((await add(lab, pod)).exitCode).toBe(0);
+      const before = await lab.dump(pod);
+      await lab.ip(pod, 'rule', 'del', 'from', '10.8.0.2');
+      await lab.ip(pod, '-6', 'rule', 'del', 'from', 'fd00:8::2');
+      expect((await add(lab, pod)).exitCode).toBe(0);
+      expect(await lab.dump(pod)).toEqual(before);
     });
 
     test('in a chain, earlier links find their routes where they went', async () => {
@@ -362,7 +383,7 @@ async function connect(lab: Lab, pod: Container, ifname: keyof typeof NETS, othe
     [other, 'gw'],
     [pod, ifname],
   ] as const) {
-    await untilUp(ns, device);
+    await untilAddressed(ns, device);
   }
 }
 

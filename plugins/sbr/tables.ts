@@ -1,0 +1,57 @@
+// Which routing table does an address get, and which one does it have?
+import { type Cidr, networkOf } from '../../src/net/cidr.ts';
+import { sameIp } from '../../src/net/ip.ts';
+import type { Route } from '../../src/netlink/rtnl/route.ts';
+import type { Rule } from '../../src/netlink/rtnl/rule.ts';
+import { RESERVED_TABLES } from './config.ts';
+
+/** What the namespace has. */
+export interface Present {
+  readonly index: number;
+  readonly rules: readonly Rule[];
+  readonly routes: readonly Route[];
+}
+
+/** linux/rtnetlink.h */
+export const RT_TABLE_MAIN = 254;
+const FIRST_TABLE = 100;
+
+/** Whether a rule is one of ours for the address: it asks for nothing else, and leads to the table, or to any of ours. */
+export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
+  if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
+  if (rule.to || rule.iif || rule.oif || rule.mark) return false;
+  return table === undefined
+    ? rule.table >= FIRST_TABLE && !RESERVED_TABLES.includes(rule.table)
+    : rule.table === table;
+}
+
+/** Tables that no rule and no route of either family mentions. */
+export function* freeTables({ rules, routes }: Present): Generator<number, never> {
+  const used = new Set([...rules, ...routes].map(({ table }) => table ?? RT_TABLE_MAIN));
+  for (let table = FIRST_TABLE; ; table++) {
+    if (!used.has(table) && !RESERVED_TABLES.includes(table)) yield table;
+  }
+}
+
+/**
+ * The table that an address had before somebody deleted its rule: one that no rule leads to, and whose routes, all of them
+ * this interface's, are those of the address's subnet. Two addresses of one subnet cannot be told apart.
+ */
+export function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): number | undefined {
+  if (all.some(other => other !== address && isSameSubnet(other, address))) return undefined;
+  const { index, rules, routes } = present;
+  const led = new Set(rules.map(({ table }) => table));
+  const isLost = (table: number) =>
+    table >= FIRST_TABLE &&
+    !RESERVED_TABLES.includes(table) &&
+    !led.has(table) &&
+    routes.every(route => route.table !== table || route.oif === index);
+  return routes.find(({ table = RT_TABLE_MAIN, dst, gateway }) => {
+    return gateway === undefined && isSameSubnet(dst, address) && isLost(table);
+  })?.table;
+}
+
+/** Whether both are of one subnet, whatever their host bits. */
+export function isSameSubnet(a: Cidr, b: Cidr): boolean {
+  return a.prefix === b.prefix && sameIp(networkOf(a), networkOf(b));
+}
