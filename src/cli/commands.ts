@@ -257,6 +257,50 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/try.ts'),
   },
   {
+    name: 'compare',
+    summary: 'run a list with two sets of executables in twin namespaces, and show in what they differ',
+    usage: '<conflist>',
+    positionals: { min: 1, max: 1 },
+    options: {
+      with: {
+        type: 'string',
+        placeholder: '<dir or executable>',
+        help: 'the other executables: all that a directory has, or one',
+      },
+      link: {
+        type: 'string',
+        placeholder: '<type or index>',
+        help: 'take only this link from there: its type, or its place in the list from 0',
+      },
+      'bin-dir': {
+        type: 'string',
+        multiple: true,
+        placeholder: '<dir>',
+        help: 'directory of plugins, repeatable (that of this executable)',
+      },
+      ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (eth0)' },
+      args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
+      cap: {
+        type: 'string',
+        placeholder: '<json>',
+        help: 'capability arguments, instead of the two ports and the rates that are offered',
+      },
+      ignore: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<pattern>',
+        help: 'a regular expression for differences that are intended, repeatable',
+      },
+      scene: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<name>',
+        help: 'play this scene only (life, twice, …), repeatable (all)',
+      },
+    },
+    load: () => import('./commands/compare.ts'),
+  },
+  {
     name: 'conformance',
     summary: 'examine which rules of the protocol an executable keeps, in throwaway namespaces',
     usage: '<executable>',

@@ -1,7 +1,7 @@
 // Does a real kernel take what we send, and does it then show what we meant?
 import { describe, expect, test } from 'bun:test';
 import { parseCidr } from '../../src/net/cidr.ts';
-import { parseIp } from '../../src/net/ip.ts';
+import { parseIp, renderIp } from '../../src/net/ip.ts';
 import { addAddress, listAddresses, removeAddress } from '../../src/netlink/rtnl/addr.ts';
 import { htbClassRequest, listClasses } from '../../src/netlink/rtnl/class.ts';
 import {
@@ -21,6 +21,7 @@ import {
   setBridgePort,
   setLink,
 } from '../../src/netlink/rtnl/link.ts';
+import { listPermanentNeighbours } from '../../src/netlink/rtnl/neighbour.ts';
 import { netnsIdOf } from '../../src/netlink/rtnl/netns-id.ts';
 import {
   bfifoRequest,
@@ -478,6 +479,26 @@ describe('namespaces', () => {
         expect(findLink(host, 'longer-than-15-bytes')).toBeUndefined();
         expect(await linkOf(lab, 'inside', container)).toMatchObject({ ifname: 'inside' });
       });
+    });
+  });
+});
+
+describeRoot('neighbours', () => {
+  test('listPermanentNeighbours() has those that somebody wrote down, of both families', async () => {
+    await withSocket(async (lab, host) => {
+      createLink(host, { name: 'br0', kind: 'bridge', up: true });
+      const { index } = getLink(host, 'br0');
+      const mac = '0a:00:00:00:00:01';
+      for (const [ip, state] of [
+        ['10.1.0.2', 'permanent'],
+        ['fd00::2', 'permanent'],
+        ['10.1.0.3', 'stale'],
+      ] as const) {
+        const argv = ['ip', 'neigh', 'add', ip, 'lladdr', mac, 'dev', 'br0', 'nud', state];
+        expect((await lab.run(lab.host, argv)).exitCode).toBe(0);
+      }
+      const found = listPermanentNeighbours(host).filter(one => one.index === index && one.mac === mac);
+      expect(found.map(({ ip }) => renderIp(ip)).sort()).toEqual(['10.1.0.2', 'fd00::2']);
     });
   });
 });

@@ -1,6 +1,13 @@
 // In what do our links differ from the reference's on purpose, and why?
 
-import type { Finding } from './compare.ts';
+/** One place where the twins differ; a side that lacks it has `undefined`. */
+export interface Finding {
+  readonly row: string;
+  /** Step, side of the ground, kind, name, field: `ADD/host/link/br0/mtu`. */
+  readonly path: string;
+  readonly reference: unknown;
+  readonly ours: unknown;
+}
 
 /** The parts of the table. */
 export type TableName = 'links' | 'chains' | 'ports';

@@ -1,9 +1,10 @@
 // How does a row of the table come out, and which of the listed differences explain it?
 
-import { compare, type Finding } from './compare.ts';
+import { findDifferences } from '../../src/compare/findings.ts';
+import { normalise } from '../../src/compare/normalise.ts';
+import type { Finding } from './differences.ts';
 import { DIFFERENCES, type Difference, type TableName } from './differences.ts';
 import { createTwin, type Outcome, type Twin } from './ground.ts';
-import { normalise } from './normalise.ts';
 import { LIFE, type TwinRow } from './row.ts';
 
 /** What both twins made of a row. */
@@ -22,7 +23,9 @@ export async function runRow(row: TwinRow, table: TableName): Promise<RowReport>
   const findings = [...reference.entries()].flatMap(([i, theirs]) => {
     const own = ours[i];
     const label = theirs.failed && own?.failed ? `${theirs.label} (fails)` : theirs.label;
-    return compare(row.name, theirs.seen, own?.seen, label);
+    return findDifferences(theirs.seen, own?.seen, [label]).map(({ names, first, second }) => {
+      return { row: row.name, path: names.join('/'), reference: first, ours: second };
+    });
   });
   const listed = DIFFERENCES.filter(difference => isIn(difference, table));
   const explained = new Set<Difference>();
@@ -75,10 +78,19 @@ async function runSide(side: Twin['side'], row: TwinRow): Promise<Outcome[]> {
       const before = outcomes.filter(({ label }) => label.replace(/ \d+$/, '') === outcome.label).length;
       outcomes.push(before === 0 ? outcome : { ...outcome, label: `${outcome.label} ${before + 1}` });
     }
-    return normalise(outcomes, JSON.stringify(row), twin.common);
+    return normalise(outcomes, JSON.stringify(row), twin.common, holderOf);
   } finally {
     await twin.lab.close();
   }
+}
+
+/** Links are kept below namespace and name, as `ip` prints them. */
+function holderOf(
+  value: Record<string, unknown>,
+  path: readonly string[],
+): readonly [string, string] | undefined {
+  const link = value.link as { link_type?: string; address: string } | undefined;
+  return link?.link_type === 'ether' ? [link.address, `${path.at(-3)}/${path.at(-1)}`] : undefined;
 }
 
 function isIn(difference: Difference, table: TableName): boolean {

@@ -29,6 +29,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
+  'src/compare': ['src/lab', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/runtimes': ['src/chain', 'src/cni', 'src/net'],
   'src/install': ['src/runtimes', 'src/chain', 'src/cni', 'src/net', 'src/sys/flock'],
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
@@ -41,7 +42,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cli': [
     ...['src/ipam', 'src/worker/client', 'src/worker/eager', 'src/daemon', 'src/sys/notify', 'src/observe'],
     ...['src/lab', 'src/conformance', 'src/validate', 'src/template'],
-    ...['src/runtimes', 'src/install'],
+    ...['src/runtimes', 'src/install', 'src/compare'],
     ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
@@ -94,7 +95,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
   '@kubernetes/client-node': ['src/delegate/kubernetes'],
-  'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab'],
+  'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab', 'src/compare'],
 };
 
 const MAY_LOAD_LAZILY = [

@@ -1,7 +1,5 @@
 // Which names and numbers are chance, and what are they called so that both twins call them alike?
 
-import type { Row } from '../helpers/netns.ts';
-
 const MAC = /\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b/g;
 const VETH = /\bveth[0-9a-f]{8}\b/g;
 const LINK_LOCAL = /\bfe80::[0-9a-f:]+/g;
@@ -9,25 +7,39 @@ const LINK_LOCAL = /\bfe80::[0-9a-f:]+/g;
 // Hardware addresses that are none of anybody's.
 const FIXED = ['00:00:00:00:00:00', 'ff:ff:ff:ff:ff:ff', '01:80:c2:00:00:00'];
 
+/** Says of a value in an observation, when it is one, which hardware address belongs to which interface. */
+export type FindHolder = (
+  value: Record<string, unknown>,
+  path: readonly string[],
+) => readonly [mac: string, holder: string] | undefined;
+
 /**
  * Renames random interface names to `veth#1`, random hardware addresses to `mac of <interface>`, link-local addresses made
  * of them likewise, and the twin's own paths.
  *
- * @param given text in which hardware addresses are not random: the row itself
+ * @param given text in which hardware addresses are not random: the configuration itself
  * @param paths what the twin calls its namespaces and directories → their common name
+ * @param findHolder finds links in the observation; interfaces of results are found by themselves
  */
-export function normalise<T>(observed: T, given: string, paths: ReadonlyMap<string, string>): T {
+export function normalise<T>(
+  observed: T,
+  given: string,
+  paths: ReadonlyMap<string, string>,
+  findHolder: FindHolder,
+): T {
   let text = JSON.stringify(observed);
   for (const [own, common] of paths) text = text.replaceAll(own, common);
   text = numberVeths(text);
   const fixed: ReadonlySet<string> = new Set([...FIXED, ...(given.toLowerCase().match(MAC) ?? [])]);
-  const macs = nameMacs(JSON.parse(text), fixed);
+  const macs = nameMacs(JSON.parse(text), fixed, findHolder);
   text = text
     .replace(LINK_LOCAL, address => {
       const mac = macOfLinkLocal(address);
       return mac === undefined ? address : `fe80::(${macs.get(mac) ?? 'an address of before'})`;
     })
     .replace(MAC, mac => macs.get(mac) ?? (fixed.has(mac) ? mac : 'a hardware address of before'));
+  // As nf_tables has them, among other bytes.
+  for (const [mac, name] of macs) text = text.replaceAll(mac.replaceAll(':', ''), `(${name})`);
   return JSON.parse(text);
 }
 
@@ -40,9 +52,13 @@ function numberVeths(text: string): string {
 }
 
 /** A bridge may take the address of a port, so ports come first; who had an address first names it. */
-function nameMacs(observed: unknown, fixed: ReadonlySet<string>): Map<string, string> {
+function nameMacs(
+  observed: unknown,
+  fixed: ReadonlySet<string>,
+  findHolder: FindHolder,
+): Map<string, string> {
   const holders: [mac: string, holder: string][] = [];
-  collectHolders(observed, [], holders);
+  collectHolders(observed, [], findHolder, holders);
   const isPort = (holder: string): boolean => /veth#|eth/.test(holder);
   const ordered = [
     ...holders.filter(([, holder]) => isPort(holder)),
@@ -60,16 +76,22 @@ function nameMacs(observed: unknown, fixed: ReadonlySet<string>): Map<string, st
   return names;
 }
 
-/** Finds `{name, mac, sandbox}` of results, and links, which are kept below namespace and name. */
-function collectHolders(value: unknown, path: readonly string[], holders: [string, string][]): void {
+/** Finds `{name, mac, sandbox}` of results, and links as they are observed. */
+function collectHolders(
+  value: unknown,
+  path: readonly string[],
+  findHolder: FindHolder,
+  holders: [string, string][],
+): void {
   if (typeof value !== 'object' || value === null) return;
-  const row = value as Row;
-  if (typeof row.mac === 'string' && typeof row.name === 'string') {
-    holders.push([row.mac, `${row.sandbox ?? 'host'}/${row.name}`]);
-  } else if (row.link?.link_type === 'ether') {
-    holders.push([row.link.address, `${path.at(-3)}/${path.at(-1)}`]);
-  }
-  for (const [name, child] of Object.entries(row)) collectHolders(child, [...path, name], holders);
+  const row = value as Record<string, unknown>;
+  const { name, mac, sandbox } = row;
+  const found =
+    typeof mac === 'string' && typeof name === 'string'
+      ? ([mac, `${sandbox || 'host'}/${name}`] as const)
+      : findHolder(row, path);
+  if (found) holders.push([found[0], found[1]]);
+  for (const [key, child] of Object.entries(row)) collectHolders(child, [...path, key], findHolder, holders);
 }
 
 function macOfLinkLocal(address: string): string | undefined {

@@ -1,0 +1,116 @@
+// What does `catena compare` do?
+import { dirname, resolve } from 'node:path';
+import { loadFile } from '../../chain/load.ts';
+import { parseCniArgs } from '../../cni/cni-args.ts';
+import { type JsonObject, parseObject } from '../../cni/json.ts';
+import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';
+import { playScene } from '../../compare/play.ts';
+import type { SceneRecord } from '../../compare/record.ts';
+import { renderReport } from '../../compare/render.ts';
+import { type PlayedScene, reportOn } from '../../compare/report.ts';
+import { SCENES, type Scene } from '../../compare/scene.ts';
+import { withCommonNames } from '../../compare/twin-names.ts';
+import { offerCapabilities } from '../../lab/capabilities.ts';
+import { layGround } from '../../lab/ground.ts';
+import { RIGHTS_VARIABLE, runInNamespaces } from '../../lab/reexec.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+
+/** What a twin finds in its environment: the side that it is, and the scene. */
+const TWIN_VARIABLE = 'CATENA_COMPARE_TWIN';
+
+const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR|CATENA_TRY_RIGHTS|CATENA_COMPARE_TWIN)$/;
+
+/** Plays every scene twice, each time in a process with namespaces of its own, and shows in what they differ. */
+export async function run(call: CommandCall): Promise<number> {
+  const given = readGiven(call);
+  const twin = call.env[RIGHTS_VARIABLE] === undefined ? undefined : call.env[TWIN_VARIABLE];
+  if (twin !== undefined) {
+    call.out(JSON.stringify(await playTwin(twin, given, call)));
+    return 0;
+  }
+  const played: PlayedScene[] = [];
+  for (const name of given.scenes) {
+    const [first, second] = await Promise.all([
+      playApart('A', name, given, call),
+      playApart('B', name, given, call),
+    ]);
+    played.push({ name, first, second });
+  }
+  const report = reportOn(given.list, played, given.ignored);
+  const swapped = `${given.swap.target} for ${given.swap.types.join(', ')}`;
+  if (call.on('json')) call.out(`${JSON.stringify(report, null, 2)}\n`);
+  else call.out(renderReport(report, given.pluginDirs.join(':'), swapped));
+  return report.same ? 0 : 1;
+}
+
+type Given = ReturnType<typeof readGiven>;
+
+function readGiven(call: CommandCall) {
+  const [file = ''] = call.positionals;
+  const [target, dirs, cap] = [call.text('with'), call.texts('bin-dir'), call.text('cap')];
+  if (target === undefined) throw new UsageError('Cannot compare: say with what, --with <dir or executable>');
+  const list = loadFile(file);
+  return {
+    list,
+    swap: readSwap(list, target, call.text('link')),
+    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => resolve(dir)),
+    ifname: call.text('ifname') || 'eth0',
+    args: parseCniArgs(call.text('args') ?? ''),
+    capabilities: offerCapabilities(
+      list,
+      (cap ? parseObject(cap, 'capability arguments (--cap)') : {}) as JsonObject,
+    ),
+    ignored: call.texts('ignore').map(readPattern),
+    scenes: readScenes(call.texts('scene')),
+  };
+}
+
+function readScenes(wanted: readonly string[]): string[] {
+  const names = SCENES.map(({ name }) => name);
+  const unknown = wanted.find(name => !names.includes(name));
+  if (unknown === undefined) return wanted.length ? names.filter(name => wanted.includes(name)) : names;
+  throw new UsageError(`Cannot play "${unknown}": there are ${names.join(', ')}`);
+}
+
+function readPattern(text: string): RegExp {
+  try {
+    return new RegExp(text);
+  } catch (cause) {
+    throw new UsageError(`Cannot use --ignore "${text}": ${(cause as Error).message}`);
+  }
+}
+
+/** Has a process of its own play one side of a scene. */
+async function playApart(
+  side: 'A' | 'B',
+  scene: string,
+  { list }: Given,
+  call: CommandCall,
+): Promise<SceneRecord> {
+  const { exitCode, stdout, stderr } = await runInNamespaces({
+    ...call.env,
+    [TWIN_VARIABLE]: `${side} ${scene}`,
+  });
+  if (exitCode !== 0)
+    throw new Error(
+      `Cannot play "${scene}" with executables ${side}: ${stderr.trim() || `exit code ${exitCode}`}`,
+    );
+  const given = list.plugins.map(({ conf }) => conf);
+  return withCommonNames(JSON.parse(stdout) as SceneRecord, JSON.stringify(given));
+}
+
+async function playTwin(twin: string, given: Given, call: CommandCall): Promise<SceneRecord> {
+  const { list, swap, pluginDirs, ifname, args, capabilities } = given;
+  const scene = SCENES.find(({ name }) => name === twin.slice(2)) as Scene;
+  const visible = [...pluginDirs, ...homesOf(swap), dirname(process.execPath)];
+  layGround(visible);
+  const env = Object.fromEntries(Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.test(name)));
+  const { shown, ...place } = twin.startsWith('B')
+    ? laySwap(swap, list, pluginDirs)
+    : { pluginDirs, shown: '/run/catena-compare' };
+  return playScene(scene, {
+    ...{ list, ifname, args, capabilities },
+    runtime: { ...place, env },
+    shown: [...visible, shown],
+  });
+}

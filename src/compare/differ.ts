@@ -1,0 +1,156 @@
+// In what do two records of one scene differ, and by which link did each difference come?
+import { type Finding, findDifferences } from './findings.ts';
+import { toText } from './observe-traffic-control.ts';
+import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
+
+/** One difference; a side that has nothing there has no text. */
+export interface Difference {
+  readonly scene: string;
+  readonly step: string;
+  readonly verb: string;
+  /** Place of the link in the list; absent for what a step did as a whole. */
+  readonly index?: number;
+  /** `result`, `answer`, `files`, or the namespace. */
+  readonly where: string;
+  readonly what: string;
+  readonly first?: string;
+  readonly second?: string;
+}
+
+/** Differences in the order in which they came up; one that stays is told once. */
+export function diffRecords(scene: string, first: SceneRecord, second: SceneRecord): Difference[] {
+  const differences: Difference[] = [];
+  let known = keysOf(findInSights(first.before, second.before));
+  for (const [one, other] of align(first.moments, second.moments)) {
+    const moment = one ?? other;
+    if (moment === undefined) continue;
+    const { step, verb, index } = moment;
+    const at = { scene, step, verb, ...(index === undefined ? {} : { index }) };
+    if (!one || !other) {
+      const [ran, not] = [describeAnswer(moment.answer), 'it was not called'];
+      differences.push({
+        ...at,
+        where: 'answer',
+        what: '',
+        first: one ? ran : not,
+        second: other ? ran : not,
+      });
+      continue;
+    }
+    differences.push(...diffAnswers(one.answer, other.answer).map(found => ({ ...at, ...found })));
+    // One went back and the other went on: whatever follows differs.
+    if (one.answer.failed !== other.answer.failed) break;
+    const findings = withoutFollowers(findInSights(one.sight, other.sight));
+    const fresh = findings.filter(finding => !known.has(keyOf(finding)));
+    differences.push(...fresh.map(finding => ({ ...at, ...describeFinding(finding) })));
+    known = keysOf(findings);
+  }
+  return differences;
+}
+
+/** Moments of both sides that belong together; undefined where one side has none. */
+function align(
+  first: readonly Moment[],
+  second: readonly Moment[],
+): (readonly [Moment | undefined, Moment | undefined])[] {
+  const others = new Map(named(second));
+  const pairs = named(first).map(([key, one]) => {
+    const other = others.get(key);
+    others.delete(key);
+    return [one, other] as const;
+  });
+  return [...pairs, ...[...others.values()].map(other => [undefined, other] as const)];
+}
+
+function named(moments: readonly Moment[]): (readonly [string, Moment])[] {
+  const seen = new Map<string, number>();
+  return moments.map(moment => {
+    const key = JSON.stringify([moment.step, moment.verb, moment.index]);
+    const count = (seen.get(key) ?? 0) + 1;
+    seen.set(key, count);
+    return [`${key} ${count}`, moment];
+  });
+}
+
+type Told = Pick<Difference, 'where' | 'what' | 'first' | 'second'>;
+
+function diffAnswers(first: Answer, second: Answer): Told[] {
+  if (first.failed !== second.failed || first.code !== second.code) {
+    const [one, other] = [describeAnswer(first), describeAnswer(second)];
+    return [{ where: 'answer', what: '', first: one, second: other }];
+  }
+  return findDifferences(first.result ?? {}, second.result ?? {}).map(({ names, ...sides }) => {
+    return { where: 'result', what: names.join('.'), ...renderSides(sides) };
+  });
+}
+
+function describeAnswer({ failed, code, message }: Answer): string {
+  return failed ? `it fails with code ${code}: ${message}` : 'it succeeds';
+}
+
+function findInSights(first: Sight, second: Sight): Finding[] {
+  return [
+    ...findDifferences(first.places, second.places),
+    ...findDifferences(first.files, second.files, ['files']),
+  ];
+}
+
+/** What belongs to a device, a table or a chain goes and comes with it: one difference, not two hundred. */
+function withoutFollowers(findings: readonly Finding[]): Finding[] {
+  const followers = findings.flatMap(({ names: [place, kind, name = ''], first, second }) => {
+    if (first !== undefined && second !== undefined) return [];
+    if (kind === 'link') return [{ place, kinds: OF_A_DEVICE, ending: deviceEnding(name) }];
+    if (kind === 'nftables' && name.startsWith('table ')) {
+      return [{ place, kinds: ['nftables'], ending: new RegExp(` (in|of) ${literal(name)}$`) }];
+    }
+    const [, table, chain] = /^(.+): chain (.+)$/.exec(kind === 'iptables' ? name : '') ?? [];
+    if (table === undefined || chain === undefined) return [];
+    return [{ place, kinds: ['iptables'], ending: new RegExp(`^${literal(`${table}: -A ${chain} `)}`) }];
+  });
+  return findings.filter(({ names: [place, kind = '', name = ''] }) => {
+    return !followers.some(one => one.place === place && one.kinds.includes(kind) && one.ending.test(name));
+  });
+}
+
+const OF_A_DEVICE = ['address', 'route', 'neighbour', 'traffic control', 'sysctl'];
+
+/** `10.1.0.2/24 on eth0`, `default IPv4 on eth0 in table 100`, `ipv4/conf/eth0/forwarding`. */
+function deviceEnding(name: string): RegExp {
+  return new RegExp(`( on | of )${literal(name)}( in table .*| #.*)?$|/${literal(name)}/`);
+}
+
+function literal(text: string): string {
+  return text.replace(/[^\w]/g, '\\$&');
+}
+
+function keysOf(findings: readonly Finding[]): Set<string> {
+  return new Set(findings.map(keyOf));
+}
+
+function keyOf({ names, first, second }: Finding): string {
+  return JSON.stringify([names, first, second]);
+}
+
+function describeFinding({ names, ...sides }: Finding): Told {
+  const [where = '', kind = '', name, field] = names;
+  if (where === 'files') return { where, what: kind, ...renderSides(sides) };
+  const subject = kind === 'sysctl' ? `sysctl net/${name}` : `${kind} ${name}`;
+  const what = field === undefined || field === 'value' ? subject : `${subject}, ${field}`;
+  return { where, what, ...renderSides(sides) };
+}
+
+function renderSides({ first, second }: Omit<Finding, 'names'>): Pick<Difference, 'first' | 'second'> {
+  return {
+    ...(first === undefined ? {} : { first: renderSide(first) }),
+    ...(second === undefined ? {} : { second: renderSide(second) }),
+  };
+}
+
+/** An object's properties in a line; one that has none is just there. */
+function renderSide(value: unknown): string {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return toText(value);
+  const entries = Object.entries(value);
+  if (!entries.length) return 'is there';
+  if (entries.length === 1 && entries[0]?.[0] === 'value') return String(entries[0][1]);
+  return entries.map(([key, member]) => `${key} ${toText(member)}`).join(', ');
+}

@@ -1,0 +1,22 @@
+// Where do two observations differ?
+
+/** One place where they do; a side that lacks it has `undefined`. */
+export interface Finding {
+  /** Names on the way there: `['host', 'link', 'br0', 'mtu']`. */
+  readonly names: readonly string[];
+  readonly first: unknown;
+  readonly second: unknown;
+}
+
+/** Walks two values in parallel; what only one side has is one finding, however much it holds. */
+export function findDifferences(first: unknown, second: unknown, names: readonly string[] = []): Finding[] {
+  if (!isContainer(first) || !isContainer(second) || Array.isArray(first) !== Array.isArray(second)) {
+    return Object.is(first, second) ? [] : [{ names, first, second }];
+  }
+  const keys = [...new Set([...Object.keys(first), ...Object.keys(second)])];
+  return keys.flatMap(key => findDifferences(first[key], second[key], [...names, key]));
+}
+
+function isContainer(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,61 @@
+// Which values do the kernel parameters of a namespace have?
+import { closeSync, type Dirent, openSync, readdirSync, readSync } from 'node:fs';
+import { inNetns, type Netns } from '../sys/netns.ts';
+import type { Observed } from './observe.ts';
+
+const ROOT = '/proc/sys/net';
+
+/** Counters, secrets, and what the kernel derives from the memory that is free. */
+const VOLATILE =
+  /^netfilter\/nf_conntrack_(count|max|buckets|expect_max)$|_usage$|stable_secret$|^ipv4\/(tcp|udp)_r?mem$|_mem$/;
+
+/** Everything below /proc/sys/net of the namespace, by path; what cannot be read is left out. */
+export function observeSysctls(netns: Netns): Readonly<Record<string, Observed>> {
+  return inNetns(netns, () => {
+    const found: Record<string, Observed> = {};
+    for (const path of filesBelow('')) {
+      const value = VOLATILE.test(path) ? undefined : read(path);
+      if (value !== undefined) found[path] = { value };
+    }
+    return found;
+  });
+}
+
+/** Parameters of neighbour tables are hundreds, and nobody's links set them. */
+const LEFT_OUT = /^ipv[46]\/neigh$/;
+
+function filesBelow(dir: string): string[] {
+  return list(dir).flatMap(entry => {
+    const path = dir === '' ? entry.name : `${dir}/${entry.name}`;
+    if (!entry.isDirectory()) return [path];
+    return LEFT_OUT.test(path) ? [] : filesBelow(path);
+  });
+}
+
+/** A device may go in between. */
+function list(dir: string): Dirent[] {
+  try {
+    return readdirSync(`${ROOT}/${dir}`, { withFileTypes: true });
+  } catch {
+    return [];
+  }
+}
+
+const buffer = Buffer.alloc(4096);
+
+/** There are a thousand of them at each look: no more than opening, reading and closing. */
+function read(path: string): string | undefined {
+  let fd: number;
+  try {
+    fd = openSync(`${ROOT}/${path}`, 'r');
+  } catch {
+    return undefined;
+  }
+  try {
+    return buffer.toString('latin1', 0, readSync(fd, buffer)).trim().replace(/\s+/g, ' ');
+  } catch {
+    return undefined;
+  } finally {
+    closeSync(fd);
+  }
+}

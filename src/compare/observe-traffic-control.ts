@@ -1,0 +1,66 @@
+// Which qdiscs, classes and filters are on the devices of a namespace, with all their numbers?
+import { listClasses } from '../netlink/rtnl/class.ts';
+import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
+import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { Observed } from './observe.ts';
+
+/** What somebody put on devices; the kernel's own qdiscs have no handle. */
+export function observeTrafficControl(
+  socket: NetlinkSocket,
+  nameOf: (index: number) => string,
+): (readonly [string, Observed])[] {
+  return listQdiscs(socket)
+    .filter(({ handle }) => handle !== 0)
+    .flatMap(qdisc => {
+      const device = nameOf(qdisc.index);
+      const filters = listFilters(socket, qdisc.index, qdisc.handle).filter(({ matches }) => matches);
+      const classes = qdisc.kind === 'htb' ? listClasses(socket, qdisc.index) : [];
+      return [
+        [`qdisc ${hex(qdisc.handle)} at ${hex(qdisc.parent)} of ${device}`, describeQdisc(qdisc)] as const,
+        ...classes.map(one => [`class ${hex(one.handle)} of ${device}`, flatten(one.htb)] as const),
+        ...filters.map(filter => {
+          const name = `filter of preference ${filter.preference} on ${device}`;
+          return [name, describeFilter(filter, nameOf)] as const;
+        }),
+      ];
+    });
+}
+
+function describeQdisc({ index: _, handle: __, parent: ___, kind, ...options }: Qdisc): Observed {
+  return { kind, ...flatten(options) };
+}
+
+function describeFilter(
+  { kind, protocol, classid, redirectAllTo, selector }: Filter,
+  nameOf: (index: number) => string,
+): Observed {
+  return {
+    kind,
+    protocol: hex(protocol),
+    class: hex(classid),
+    ...(redirectAllTo === undefined ? {} : { redirect: nameOf(redirectAllTo) }),
+    ...(selector === undefined ? {} : { selector: toText(selector) }),
+  };
+}
+
+/** Nested properties under joined names: `{tbf: {rateBytes: 5}}` is `{'tbf rateBytes': '5'}`. */
+function flatten(value: unknown, name: readonly string[] = []): Observed {
+  if (value === undefined) return {};
+  if (value === null || typeof value !== 'object' || value instanceof Uint8Array)
+    return { [name.join(' ')]: toText(value) };
+  return Object.assign({}, ...Object.entries(value).map(([key, member]) => flatten(member, [...name, key])));
+}
+
+/** A value as text that says the same for the same value. */
+export function toText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return JSON.stringify(value, (_, member: unknown) => {
+    if (typeof member === 'bigint') return member.toString();
+    return member instanceof Uint8Array ? member.toHex() : member;
+  });
+}
+
+function hex(value: number): string {
+  return `0x${value.toString(16)}`;
+}

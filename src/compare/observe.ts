@@ -1,0 +1,105 @@
+// What can be seen of a namespace, by names that do not depend on the order of things?
+
+import type { Place } from '../lab/lab.ts';
+import { linkKey, readLinks } from '../lab/state/links.ts';
+import { renderCidr } from '../net/cidr.ts';
+import { type Ip, renderIp } from '../net/ip.ts';
+import { IFA_F_PERMANENT, IFA_F_TENTATIVE, listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
+import { listLinks } from '../netlink/rtnl/link.ts';
+import { listPermanentNeighbours } from '../netlink/rtnl/neighbour.ts';
+import { listRoutes, type Route } from '../netlink/rtnl/route.ts';
+import { listRules, renderRule } from '../netlink/rtnl/rule.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+import { observeIptables } from './observe-iptables.ts';
+import { observeNft } from './observe-nft.ts';
+import { observeSysctls } from './observe-sysctls.ts';
+import { observeTrafficControl } from './observe-traffic-control.ts';
+
+/** An object with its properties as text. */
+export type Observed = Readonly<Record<string, string>>;
+
+/** Objects by kind (`link`, `route`, …), then by name. */
+export type Observation = Readonly<Record<string, Readonly<Record<string, Observed>>>>;
+
+const TABLE_MAIN = 254;
+
+/** Everything in a namespace but what passes by itself: counters, dynamic neighbours, the detection of duplicates. */
+export function observePlace({ netns, route, netfilter }: Place): Observation {
+  const { objects, nameOf } = readLinks(route);
+  const states = new Map(objects.map(({ key, state }) => [key, state ?? {}]));
+  const links = listLinks(route).map(({ name, kind, attrs, mac }) => {
+    const { master = 'none', ...state } = states.get(linkKey(name)) ?? {};
+    const alias = attrs.alias ? { alias: attrs.alias } : {};
+    return [name, { kind: kind || 'device', ...state, ...(mac ? { mac } : {}), master, ...alias }] as const;
+  });
+  const iptables = observeIptables(netns, netfilter);
+  return {
+    link: numbered(links),
+    address: numbered(observeAddresses(route, nameOf)),
+    route: numbered(listRoutes(route).flatMap(one => observeRoute(one, nameOf))),
+    rule: numbered(listRules(route).map(rule => [`IPv${rule.family} ${renderRule(rule)}`, {}] as const)),
+    neighbour: numbered(
+      listPermanentNeighbours(route)
+        .filter(({ ip }) => !isMulticast(ip))
+        .map(({ index, ip, mac = 'none' }) => [`${renderIp(ip)} on ${nameOf(index)}`, { mac }] as const),
+    ),
+    'traffic control': numbered(observeTrafficControl(route, nameOf)),
+    nftables: numbered(observeNft(netfilter, iptables.tables)),
+    iptables: numbered(iptables.rules),
+    sysctl: observeSysctls(netns),
+  };
+}
+
+/** Names to objects; what has a name that another one has is numbered. */
+function numbered(named: readonly (readonly [string, Observed])[]): Record<string, Observed> {
+  const all: Record<string, Observed> = {};
+  for (const [name, object] of named) {
+    let unique = name;
+    for (let n = 2; unique in all; n++) unique = `${name} #${n}`;
+    all[unique] = object;
+  }
+  return all;
+}
+
+type NameOf = (index: number) => string;
+
+function observeAddresses(socket: NetlinkSocket, nameOf: NameOf) {
+  return listAddresses(socket)
+    .filter(({ cidr, scope }) => !(cidr.ip.family === 6 && scope === RT_SCOPE_LINK))
+    .map(({ cidr, index, scope, flags, broadcast, label }) => {
+      const steady = flags & ~(IFA_F_PERMANENT | IFA_F_TENTATIVE);
+      const object = {
+        scope: String(scope),
+        flags: String(steady),
+        ...(broadcast ? { broadcast: renderIp(broadcast) } : {}),
+        ...(label ? { label } : {}),
+      };
+      return [`${renderCidr(cidr)} on ${nameOf(index)}`, object] as const;
+    });
+}
+
+function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed])[] {
+  const { dst, oif, gateway, ways, source, table = TABLE_MAIN, scope, priority, mtu, advmss } = route;
+  if (dst.ip.family === 6 && (dst.ip.value >> 118n === 0x3fan || isMulticast(dst.ip))) return [];
+  const at = [
+    `${dst.prefix === 0 ? `default IPv${dst.ip.family}` : renderCidr(dst)} on ${nameOf(oif)}`,
+    ...(table === TABLE_MAIN ? [] : [`in table ${table}`]),
+  ];
+  const nexthops = ways?.map(
+    way => `${way.gateway ? renderIp(way.gateway) : 'direct'} on ${nameOf(way.oif)}`,
+  );
+  const object: Record<string, string> = {
+    via: gateway ? renderIp(gateway) : (nexthops?.join(', ') ?? 'none'),
+    ...(source ? { source: renderIp(source) } : {}),
+    scope: String(scope ?? 0),
+    metric: String(priority ?? 0),
+    ...(mtu ? { mtu: String(mtu) } : {}),
+    ...(advmss ? { advmss: String(advmss) } : {}),
+  };
+  return [[at.join(' '), object]];
+}
+
+/** The kernel writes them down by itself. */
+function isMulticast({ family, value }: Ip): boolean {
+  return family === 6 ? value >> 120n === 0xffn : value >> 28n === 0xen;
+}

@@ -1,0 +1,50 @@
+// How does a comparison read?
+import { count, renderTime } from '../lab/words.ts';
+import type { CompareReport, LinkReport, ReportedDifference } from './report.ts';
+
+const WIDEST = 100;
+
+/** The report as text: links with differences first said what, then those without, then the verdict. */
+export function renderReport(report: CompareReport, first: string, second: string): string {
+  const { network, scenes, links, same } = report;
+  const total = links.reduce((sum, { differences }) => sum + differences.length, 0);
+  const verdict = same ? 'SAME' : `DIFFERENT: ${count(total, 'difference')}`;
+  return [
+    `network ${network}: ${count(scenes.length, 'scene')}: ${scenes.join(', ')}`,
+    `  A  ${first}`,
+    `  B  ${second}`,
+    ...links.flatMap(renderLink),
+    '',
+    verdict,
+    '',
+  ].join('\n');
+}
+
+function renderLink({ index, link, differences, times }: LinkReport): string[] {
+  const title = index < 0 ? link : `${index} ${link}`;
+  if (index < 0 && !differences.length) return [];
+  const verbs = Object.entries(times).map(([verb, { first, second }]) => {
+    return `${verb} ${renderTime(first)} / ${renderTime(second)}`;
+  });
+  const word = differences.length ? count(differences.length, 'difference') : 'the same';
+  return [
+    '',
+    `${title}: ${word}${verbs.length ? `; ${verbs.join(', ')}` : ''}`,
+    ...differences.flatMap(renderOne),
+  ];
+}
+
+function renderOne({ scene, step, where, what, first, second, alsoIn }: ReportedDifference): string[] {
+  const subject = [where, what].filter(Boolean).join(': ');
+  const more = alsoIn.length ? ` and ${count(alsoIn.length, 'more scene')}` : '';
+  return [
+    `  ${step}: ${subject} (${scene}${more})`,
+    `    A  ${shorten(first ?? 'nothing')}`,
+    `    B  ${shorten(second ?? 'nothing')}`,
+  ];
+}
+
+function shorten(text: string): string {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line.length > WIDEST ? `${line.slice(0, WIDEST)}…` : line;
+}

@@ -1,0 +1,110 @@
+// What is told in the end: each difference once, by link, with where else it came up, and the time that links took?
+import type { Conflist } from '../chain/conflist.ts';
+import { type Difference, diffRecords } from './differ.ts';
+import type { SceneRecord } from './record.ts';
+
+/** A scene as both twins lived through it, with names that both have in common. */
+export interface PlayedScene {
+  readonly name: string;
+  readonly first: SceneRecord;
+  readonly second: SceneRecord;
+}
+
+/** A difference with the other scenes in which it came up as well. */
+export interface ReportedDifference extends Difference {
+  readonly alsoIn: readonly string[];
+}
+
+/** What is known of one link, or with index -1 of steps as a whole. */
+export interface LinkReport {
+  readonly index: number;
+  readonly link: string;
+  readonly differences: readonly ReportedDifference[];
+  /** Median milliseconds by verb. */
+  readonly times: Readonly<Record<string, { readonly first: number; readonly second: number }>>;
+}
+
+/** The outcome of a comparison. */
+export interface CompareReport {
+  readonly network: string;
+  readonly same: boolean;
+  readonly scenes: readonly string[];
+  readonly links: readonly LinkReport[];
+}
+
+/**
+ * Judges all scenes.
+ * @param ignored differences that are intended, by what a line says of them
+ */
+export function reportOn(
+  list: Conflist,
+  scenes: readonly PlayedScene[],
+  ignored: readonly RegExp[],
+): CompareReport {
+  const found = scenes.flatMap(({ name, first, second }) => diffRecords(name, first, second));
+  const counted = once(found).filter(one => !ignored.some(pattern => pattern.test(lineOf(one))));
+  const links = [...list.plugins.map(({ type }) => type), 'the chain as a whole'];
+  const reports = links.map((link, at): LinkReport => {
+    const index = at < list.plugins.length ? at : -1;
+    return {
+      index,
+      link,
+      differences: counted.filter(one => (one.index ?? -1) === index),
+      times: index < 0 ? {} : timesOf(index, scenes),
+    };
+  });
+  return {
+    network: list.name,
+    same: counted.length === 0,
+    scenes: scenes.map(({ name }) => name),
+    links: reports,
+  };
+}
+
+/** A difference in one line, as patterns see it. */
+export function lineOf({ verb, where, what, first, second }: Difference): string {
+  const subject = [where, what].filter(Boolean).join(': ');
+  return `${verb}: ${subject}: ${first ?? 'nothing'} | ${second ?? 'nothing'}`;
+}
+
+/** The same link does the same in most scenes: told where it came up first. */
+function once(differences: readonly Difference[]): ReportedDifference[] {
+  const byLine = new Map<string, ReportedDifference>();
+  for (const one of differences) {
+    const key = `${one.index} ${lineOf(one)}`;
+    const known = byLine.get(key);
+    if (known === undefined) byLine.set(key, { ...one, alsoIn: [] });
+    else if (one.scene !== known.scene && !known.alsoIn.includes(one.scene))
+      byLine.set(key, { ...known, alsoIn: [...known.alsoIn, one.scene] });
+  }
+  // A failed answer of a step is its link's.
+  const ofLinks = [...byLine.values()].filter(({ index }) => index !== undefined);
+  return [...byLine.values()].filter(one => {
+    if (one.index !== undefined || one.where !== 'answer') return true;
+    return !ofLinks.some(({ scene, step, where }) => {
+      return scene === one.scene && step === one.step && where === 'answer';
+    });
+  });
+}
+
+function timesOf(index: number, scenes: readonly PlayedScene[]): LinkReport['times'] {
+  const collect = (record: SceneRecord, into: Map<string, number[]>) => {
+    for (const moment of record.moments) {
+      if (moment.index !== index || moment.answer.failed) continue;
+      into.set(moment.verb, [...(into.get(moment.verb) ?? []), moment.durationMs]);
+    }
+  };
+  const [first, second] = [new Map<string, number[]>(), new Map<string, number[]>()];
+  for (const scene of scenes) {
+    collect(scene.first, first);
+    collect(scene.second, second);
+  }
+  const both = [...first.keys()].filter(verb => second.has(verb));
+  return Object.fromEntries(
+    both.map(verb => [verb, { first: median(first.get(verb)), second: median(second.get(verb)) }]),
+  );
+}
+
+function median(values: readonly number[] = []): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
+}

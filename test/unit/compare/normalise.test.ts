@@ -1,0 +1,47 @@
+import { describe, expect, test } from 'bun:test';
+import { normalise } from '../../../src/compare/normalise.ts';
+
+const none = () => undefined;
+const MAC = '0a:11:22:33:44:55';
+
+describe('normalise()', () => {
+  test('numbers random interface names in the order in which they appear', () => {
+    expect(normalise(['vethdeadbeef', 'veth00000001', 'on vethdeadbeef'], '', new Map(), none)).toEqual([
+      ...['veth#1', 'veth#2', 'on veth#1'],
+    ]);
+  });
+
+  test('names hardware addresses after who has them, in results and in observations', () => {
+    const result = {
+      interfaces: [{ name: 'eth0', mac: MAC, sandbox: '/n' }],
+      seen: `${MAC} and 0a1122334455`,
+    };
+    expect(normalise(result, '', new Map(), none)).toEqual({
+      interfaces: [{ name: 'eth0', mac: 'mac of /n/eth0', sandbox: '/n' }],
+      seen: 'mac of /n/eth0 and (mac of /n/eth0)',
+    });
+    const observed = { host: { br0: { address: MAC } } };
+    const holder = (value: Record<string, unknown>, path: readonly string[]) =>
+      typeof value.address === 'string' ? ([value.address, path.join('/')] as const) : undefined;
+    expect(normalise(observed, '', new Map(), holder)).toEqual({
+      host: { br0: { address: 'mac of host/br0' } },
+    });
+  });
+
+  test('names link-local addresses after the hardware address that they are made of', () => {
+    const interfaces = [{ name: 'eth0', mac: MAC }];
+    expect(normalise({ interfaces, ip: 'fe80::811:22ff:fe33:4455' }, '', new Map(), none).ip).toBe(
+      'fe80::(mac of host/eth0)',
+    );
+  });
+
+  test('leaves addresses alone that the configuration names', () => {
+    expect(normalise([MAC], `{"mac":"${MAC.toUpperCase()}"}`, new Map(), none)).toEqual([MAC]);
+  });
+
+  test('replaces what is the own name of one twin', () => {
+    expect<object>(normalise({ '/tmp/a1/x': 1 }, '', new Map([['/tmp/a1', '{tmp}']]), none)).toEqual({
+      '{tmp}/x': 1,
+    });
+  });
+});

@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'bun:test';
+import { parseNetwork } from '../../../src/chain/conflist.ts';
+import type { SceneRecord } from '../../../src/compare/record.ts';
+import { renderReport } from '../../../src/compare/render.ts';
+import { reportOn } from '../../../src/compare/report.ts';
+
+const LIST = parseNetwork(
+  JSON.stringify({ cniVersion: '1.0.0', name: 'net', plugins: [{ type: 'bridge' }, { type: 'tuning' }] }),
+);
+
+function record(mtu: string, durationMs: number): SceneRecord {
+  const [places, files] = [{ host: { link: { br0: { mtu } } } }, {}];
+  const answer = { failed: false };
+  const moment = { step: 'ADD', verb: 'ADD', index: 0, answer, durationMs, sight: { places, files } };
+  const before = { places: { host: { link: { br0: { mtu: '0' } } } }, files };
+  return { namespaces: {}, began: 0, ended: 1, before, moments: [moment] };
+}
+
+const played = (second: string) =>
+  ['life', 'twice'].map(name => ({ name, first: record('1500', 4), second: record(second, 8) }));
+
+describe('reportOn()', () => {
+  test('tells a difference once, with the scenes in which it came up, and the times', () => {
+    const { same, links } = reportOn(LIST, played('1400'), []);
+    expect(same).toBe(false);
+    expect(links.map(({ link, differences }) => [link, differences.length])).toEqual([
+      ['bridge', 1],
+      ['tuning', 0],
+      ['the chain as a whole', 0],
+    ]);
+    expect(links[0]?.differences[0]).toMatchObject({
+      what: 'link br0, mtu',
+      scene: 'life',
+      alsoIn: ['twice'],
+    });
+    expect(links[0]?.times).toEqual({ ADD: { first: 4, second: 8 } });
+  });
+
+  test('leaves out what is intended', () => {
+    expect(reportOn(LIST, played('1400'), [/^ADD: host: link br0, mtu: 1500 \| 1400$/]).same).toBe(true);
+    expect(reportOn(LIST, played('1400'), [/txqlen/]).same).toBe(false);
+  });
+});
+
+describe('renderReport()', () => {
+  test('shows both values under each other, and the verdict last', () => {
+    const text = renderReport(reportOn(LIST, played('1400'), []), '/a', '/b');
+    expect(text).toContain('0 bridge: 1 difference; ADD 4.0 ms / 8.0 ms\n');
+    expect(text).toContain('  ADD: host: link br0, mtu (life and 1 more scene)\n    A  1500\n    B  1400\n');
+    expect(text).toContain('\n1 tuning: the same\n');
+    expect(text).toEndWith('\nDIFFERENT: 1 difference\n');
+    expect(renderReport(reportOn(LIST, played('1500'), []), '/a', '/b')).toEndWith('\nSAME\n');
+  });
+});
