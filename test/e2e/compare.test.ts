@@ -142,7 +142,7 @@ describeRoot(
       expect(exitCode).toBe(1);
       const all = [...byLink.values()].flat();
       expect(all.some(line => line.includes('log_martians'))).toBe(true);
-      expect(all.some(line => line.includes('somaxconn'))).toBe(false);
+      expect(all.some(line => line.includes('sysctl net/core/somaxconn'))).toBe(false);
     });
 
     test('--ignore leaves out what is intended', async () => {
