@@ -1,19 +1,9 @@
 // Do ports mapped with iptables work as those of the reference, and can either clean up after the other?
 
-import { describe, expect, test } from 'bun:test';
-import { type Lab, type Namespace, useLabs } from '../helpers/netns.ts';
+import { expect, test } from 'bun:test';
+import { type Lab, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import {
-  askUdp,
-  BRIDGE,
-  FAMILIES,
-  fakePod,
-  type Pod,
-  peerSeen,
-  podsOnBridge,
-  resultOf,
-  setHairpin,
-} from '../helpers/pods.ts';
+import { askUdp, BRIDGE, fakePod, type Pod, peerSeen, podsOnBridge, resultOf } from '../helpers/pods.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { startServer } from '../helpers/traffic.ts';
 
@@ -35,25 +25,6 @@ describeRoot(
   'portmap with iptables',
   () => {
     const createLab = useLabs();
-
-    describe.each(PROTOCOLS)('traffic by %s', protocol => {
-      test.each(FAMILIES)('reaches the pod by IP%s from everywhere, until DEL', async family => {
-        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
-        await setHairpin(lab);
-        await startServer(lab, pod, { protocol, port: 80 });
-        expect(await call(lab, 'ADD', pod)).toMatchObject({ exitCode: 0 });
-        const host = outside.hostAddress[family];
-        const peer = (from: Namespace, address: string) => peerSeen(lab, from, protocol, address);
-        expect(await peer(outside, host)).toBe(outside.address[family]);
-        expect(await peer(lab.host, host)).toBe(host);
-        expect(await peer(neighbour, host)).toBe(BRIDGE[family]);
-        expect(await peer(pod, host)).toBe(BRIDGE[family]);
-        if (family === 'v4') expect(await peer(lab.host, '127.0.0.1')).toBe(BRIDGE.v4);
-        expect(await call(lab, 'CHECK', pod)).toMatchObject({ exitCode: 0 });
-        expect(await call(lab, 'DEL', pod)).toMatchObject({ exitCode: 0 });
-        expect(await peer(outside, host)).toBeUndefined();
-      });
-    });
 
     testNeeding(
       'ADD writes what the reference writes',

@@ -1,7 +1,7 @@
 // Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
 
 import { describe, expect, test } from 'bun:test';
-import { type Lab, type Namespace, type Row, useLabs } from '../helpers/netns.ts';
+import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
 import {
   addPod,
@@ -14,8 +14,6 @@ import {
   peerSeen,
   podsOnBridge,
   resultOf,
-  setHairpin,
-  showBridged,
 } from '../helpers/pods.ts';
 import { describeRoot, requires, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -71,32 +69,6 @@ describeRoot(
     });
 
     describe.each(PROTOCOLS)('traffic by %s', protocol => {
-      test.each(FAMILIES)('reaches the pod by IP%s from everywhere', async family => {
-        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
-        await setHairpin(lab);
-        await startServer(lab, pod, { protocol, port: 80 });
-        expect((await add(lab, pod, WEB)).exitCode).toBe(0);
-        const host = outside.hostAddress[family];
-        const peer = (from: Namespace, address: string) => peerSeen(lab, from, protocol, address);
-        // Who comes from elsewhere stays visible; who would not find the way back becomes the host.
-        expect(await peer(outside, host)).toBe(outside.address[family]);
-        expect(await peer(lab.host, host)).toBe(host);
-        expect(await peer(neighbour, host)).toBe(BRIDGE[family]);
-        expect(await peer(neighbour, BRIDGE[family])).toBe(BRIDGE[family]);
-        expect(await peer(pod, host)).toBe(BRIDGE[family]);
-        if (family === 'v4') expect(await peer(lab.host, '127.0.0.1')).toBe(BRIDGE.v4);
-      });
-
-      test.each(FAMILIES)('reaches the pod by IP%s where bridges bypass the packet filter', async family => {
-        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
-        await showBridged(lab, false);
-        await startServer(lab, pod, { protocol, port: 80 });
-        expect((await add(lab, pod, WEB)).exitCode).toBe(0);
-        for (const from of [pod, neighbour]) {
-          expect(await peerSeen(lab, from, protocol, outside.hostAddress[family])).toBe(BRIDGE[family]);
-        }
-      });
-
       test('leaves other ports, other addresses and unmapped families alone', async () => {
         const { lab, pod, outside } = await podsOnBridge(createLab);
         await startServer(lab, pod, { protocol, port: 80 });
