@@ -3,7 +3,7 @@
 // @kubernetes/client-node finds cluster and credentials; it is loaded when one is configured. Its own requests need a
 // way to the server that Bun does not have (undici's dispatcher): the three that are made here go over node:https.
 import { readFileSync } from 'node:fs';
-import { type RequestOptions, request } from 'node:https';
+import type { RequestOptions } from 'node:https';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { definitionsOf, type NetworkDefinition } from './definition-file.ts';
@@ -155,12 +155,14 @@ async function converse(
   );
 }
 
-function exchange(
+async function exchange(
   url: URL,
   options: RequestOptions,
   timeoutMs: number,
   text: string | undefined,
 ): Promise<{ status: number; answer: string }> {
+  // Whoever has no cluster does not wait for it to load.
+  const { request } = await import('node:https');
   return new Promise((resolve, reject) => {
     const asked = request(url, options, reply => {
       const chunks: Buffer[] = [];
