@@ -1,6 +1,6 @@
 // What does a chained link find: a container on a veth, and the result that says so?
 
-import { type Container, type Lab, type Row, untilUp } from './netns.ts';
+import { type Container, type Lab, type Row, untilLocal, untilUp } from './netns.ts';
 
 /** A container on a veth of its own. */
 export interface Pod {
@@ -30,6 +30,9 @@ export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'e
     await lab.ip(ns, 'link', 'set', dev, 'up');
   }
   await untilUp(host, veth);
+  // It would show up as a difference between two dumps.
+  await untilLocal(host, `fd77:${n}::1`);
+  await untilLocal(container, `fd77:${n}::2`);
   const prevResult = {
     cniVersion: '1.0.0',
     interfaces: [{ name: veth }, { name: ifname, sandbox: container.path }],

@@ -224,7 +224,7 @@ export async function untilUp(ns: Namespace, device: string): Promise<void> {
 }
 
 /** Waits until the kernel has made the routes of an IPv6 address, which it does in the background. */
-async function untilLocal(ns: Namespace, address: string): Promise<void> {
+export async function untilLocal(ns: Namespace, address: string): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const { stdout } = await runOk(['ip', '-n', ns.name, '-6', 'route', 'show', 'table', 'local']);
     if (stdout.includes(`local ${address} `)) return;

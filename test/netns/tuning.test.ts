@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { faultIn } from '../../src/testing/fault.ts';
 import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -175,6 +176,27 @@ describeRoot('tuning', () => {
       expect(existsSync(dataDir) ? readdirSync(dataDir) : []).toEqual([]);
     });
   }
+
+  test('ADD that fails at the nth request leaves everything as it was', async () => {
+    const failed: string[] = [];
+    for (let request = 1; ; request++) {
+      const { lab, container, call, dataDir } = await attachment();
+      const before = [await lab.dump(container), await sysctlsOf(lab, container)];
+      const env = { CATENA_FAULT: `kernel:${request}` };
+      const reply = await call('ADD', { ...wanted, sysctl }, { env });
+      const fault = faultIn(reply.stderr)?.what;
+      if (fault === undefined) break;
+      expect({ fault, exitCode: reply.exitCode }).toEqual({ fault, exitCode: 1 });
+      expect(reply.error?.details ?? '').not.toContain('could not be undone');
+      const after = [await lab.dump(container), await sysctlsOf(lab, container)];
+      expect({ fault, after }).toEqual({ fault, after: before });
+      expect(existsSync(dataDir) ? readdirSync(dataDir) : []).toEqual([]);
+      failed.push(fault);
+      await lab.close();
+    }
+    // The question for the interface, three sysctls and five attributes.
+    expect(failed).toHaveLength(9);
+  });
 
   const refusals: [title: string, conf: object, gist: string][] = [
     [
