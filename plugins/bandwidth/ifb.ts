@@ -13,6 +13,7 @@ import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 
 const PREFIX = 'bwp';
 const HEX_DIGITS = 12;
+const NAME = /^bwp[0-9a-f]{12}$/;
 
 /** Packets that may wait in the device itself: with 0, as the reference has it, every single one stops the queue. */
 const TX_QUEUE_PACKETS = 1000;
@@ -35,15 +36,14 @@ export function findIfbs(host: NetlinkSocket, attachment: Attachment): Link[] {
   );
 }
 
-/** Every device that names an attachment of the network. */
-export function listIfbsOf(
-  host: NetlinkSocket,
-  network: string,
-): { readonly link: Link; readonly owner: Attachment }[] {
-  return listLinks(host).flatMap(link => {
-    const owner = isIfb(link) ? findOwner(link.attrs.alias) : undefined;
-    return owner?.network === network ? [{ link, owner }] : [];
-  });
+/** Devices with names as bandwidth gives them. */
+export function listIfbs(host: NetlinkSocket): Link[] {
+  return listLinks(host).filter(link => link.kind === 'ifb' && NAME.test(link.name));
+}
+
+/** The attachment that a device names; the reference leaves no note. */
+export function ownerOf({ attrs }: Link): Attachment | undefined {
+  return findOwner(attrs.alias);
 }
 
 /** The device of an attachment, and what is still to be set on it. */
@@ -88,13 +88,9 @@ function settle(link: Link, attachment: Attachment, mtu: number): Request[] {
 
 /** The reference leaves no note: what has its name and no note is taken for the attachment's. */
 function isOwn(link: Link, attachment: Attachment): boolean {
-  if (!isIfb(link)) return false;
-  const owner = findOwner(link.attrs.alias);
+  if (link.kind !== 'ifb') return false;
+  const owner = ownerOf(link);
   return owner === undefined || renderOwner(owner) === renderOwner(attachment);
-}
-
-function isIfb(link: Link): boolean {
-  return link.kind === 'ifb' && link.name.startsWith(PREFIX);
 }
 
 function hashedName(text: string): string {

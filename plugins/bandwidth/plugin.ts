@@ -8,8 +8,9 @@ import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { BandwidthConf, ignoresRuntime, isUnlimited, type Limits, limitsOf } from './config.ts';
+import { findGarbage } from './garbage.ts';
 import { findHostVeths, getHostVeth } from './host-veth.ts';
-import { findIfbs, listIfbsOf } from './ifb.ts';
+import { findIfbs } from './ifb.ts';
 import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
 
@@ -23,10 +24,14 @@ export const bandwidth = definePlugin({
   async add(call) {
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
+    if (ignoresRuntime(call.conf, call.request)) {
+      call.log.warn('the limits of the runtime are not used: the configuration has limits of its own');
+    }
     if (isUnlimited(limits)) return prevResult;
     const veth = getHostVeth(call, prevResult);
     const shaping = planFor(veth, limits);
-    warnOf(call, shaping);
+    warnOfBurst(call, 'ingress', shaping.ingress);
+    warnOfBurst(call, 'egress', shaping.egress);
     const attachment = attachmentOf(call);
     call.onFailure('remove the limits', async () => {
       // The redirect goes before its target, so that no packet is led to nowhere.
@@ -86,12 +91,7 @@ export const bandwidth = definePlugin({
   async gc(call) {
     const { validAttachments } = call;
     if (validAttachments === undefined) return;
-    const orphans = listIfbsOf(call.host, call.network).filter(({ owner }) => {
-      return !validAttachments.some(
-        ({ containerID, ifname }) => containerID === owner.containerId && ifname === owner.ifname,
-      );
-    });
-    await call.removeLinks(orphans.map(({ link }) => link));
+    await call.removeLinks(await findGarbage(call.host, call.network, validAttachments));
   },
 
   status(call) {
@@ -119,14 +119,6 @@ function requirePrevResult({ prevResult }: Call): Result {
 
 function planFor(veth: Link, limits: Limits): Shaping {
   return planShaping(limits, { mtu: veth.mtu, ticksPerUs: readTicksPerUs() });
-}
-
-function warnOf(call: Call<BandwidthConf>, { ingress, egress }: Shaping): void {
-  if (ignoresRuntime(call.conf, call.request)) {
-    call.log.warn('the limits of the runtime are not used: the configuration has limits of its own');
-  }
-  warnOfBurst(call, 'ingress', ingress);
-  warnOfBurst(call, 'egress', egress);
 }
 
 function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {

@@ -1,5 +1,6 @@
 // What does a chained link find: a container on a veth, and the result that says so?
 
+import type { Dump } from './dump.ts';
 import { type Container, type Lab, type Row, untilLocal, untilUp } from './netns.ts';
 
 /** A container on a veth of its own. */
@@ -39,4 +40,10 @@ export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'e
     ips: [{ address: `10.77.${n}.2/24`, interface: 1 }],
   };
   return { container, ifname, veth, v4: `10.77.${n}.2`, v6: `fd77:${n}::2`, prevResult };
+}
+
+/** What limits traffic on the host; the kernel's own addresses on IFB devices settle later. */
+export async function shapingOf(lab: Lab): Promise<Pick<Dump, 'links' | 'qdiscs' | 'filters'>> {
+  const { links, qdiscs, filters } = await lab.dump(lab.host);
+  return { links, qdiscs, filters };
 }

@@ -1,6 +1,6 @@
 // Does the bandwidth link limit traffic with the subnets that are named, or with all others, and nothing else?
 import { describe, expect, test } from 'bun:test';
-import { connect, type Pod } from '../helpers/connected-pod.ts';
+import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';
 import { type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -128,9 +128,9 @@ describeKernel('bandwidth ADD with subnets', () => {
           });
           const prevResult = added;
           await succeed(lab, callOf('CHECK', pod, limits, { cniVersion, prevResult }));
-          const state = await lab.dump(lab.host);
+          const state = await shapingOf(lab);
           expect(await succeed(lab, callOf('ADD', pod, limits, { cniVersion }))).toEqual(added);
-          expect(await lab.dump(lab.host)).toEqual(state);
+          expect(await shapingOf(lab)).toEqual(state);
           await succeed(lab, callOf('DEL', pod, limits, { cniVersion, prevResult }));
           expect(await lab.dump(lab.host)).toEqual(before);
           await succeed(lab, callOf('DEL', pod, limits, { cniVersion, prevResult }));

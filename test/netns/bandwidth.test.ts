@@ -1,6 +1,6 @@
 // Does the bandwidth link limit what a real kernel sends, and does it take all of it back?
 import { describe, expect, test } from 'bun:test';
-import { connect, type Pod } from '../helpers/connected-pod.ts';
+import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
 import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -128,9 +128,9 @@ describeKernel('bandwidth ADD', () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const first = await succeed(lab, callOf('ADD', pod));
-      const before = await lab.dump(lab.host);
+      const before = await shapingOf(lab);
       expect(await succeed(lab, callOf('ADD', pod))).toEqual(first);
-      expect(await lab.dump(lab.host)).toEqual(before);
+      expect(await shapingOf(lab)).toEqual(before);
       await succeed(lab, callOf('ADD', pod, { ...BOTH, egressRate: 16 * MBIT }));
       expect(await rootOf(lab, first.interfaces[2].name)).toMatchObject({ options: { rate: 2 * MBIT } });
     });
@@ -269,6 +269,34 @@ describeKernel('bandwidth ADD failing', () => {
       const before = await lab.dump(lab.host);
       expect(await fail(lab, callOf('ADD', pod))).toContain('both names are taken');
       expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('takes a token bucket with another handle for that of somebody else', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      const bucket = ['tbf', 'rate', '1mbit', 'burst', '10000', 'limit', '20000'];
+      await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'root', 'handle', '7:', ...bucket);
+      const before = await lab.dump(lab.host);
+      expect(await fail(lab, callOf('ADD', pod))).toContain('a root qdisc "tbf" (handle "7:") on it');
+      await succeed(lab, callOf('DEL', pod));
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+
+  test('warns when the configuration keeps limits of the runtime out', async () => {
+    await withHost(async lab => {
+      const pod = await connect(lab);
+      for (const own of [{ ingressRate: 0 }, { ingressRate: MBIT }]) {
+        const reply = await lab.plugin(
+          'bandwidth',
+          callOf('ADD', pod, { ...own, runtimeConfig: { bandwidth: BOTH } }),
+        );
+        expect(reply).toMatchObject({
+          exitCode: 0,
+          stderr: expect.stringContaining('of the runtime are not used'),
+        });
+      }
     });
   });
 
@@ -513,7 +541,7 @@ describeKernel('bandwidth GC', () => {
       await succeed(lab, callOf('ADD', kept));
       await succeed(lab, callOf('ADD', gone));
       await succeed(lab, callOf('ADD', foreign, { ...BOTH, name: 'othernet' }));
-      await lab.ip(lab.host, 'link', 'add', 'bwp000000000000', 'type', 'ifb');
+      await lab.ip(lab.host, 'link', 'add', 'bwp-of-others', 'type', 'ifb');
       const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', ...BOTH };
       await succeed(lab, { command: 'GC', conf });
       expect(await ifbsOf(lab)).toHaveLength(4);
@@ -528,6 +556,35 @@ describeKernel('bandwidth GC', () => {
       await succeed(lab, callOf('CHECK', kept));
     });
   });
+});
+
+describe('bandwidth GC after the reference', () => {
+  testNeeding(
+    'removes devices without a note to which nothing leads any more, of whatever network',
+    async () => {
+      await withHost(async lab => {
+        const reference = { binDir: REFERENCE_BIN_DIR };
+        const [alive, gone, foreign] = [await connect(lab, 1), await connect(lab, 2), await connect(lab, 3)];
+        const left = async () => (await ifbsOf(lab)).map(({ ifname }) => ifname);
+        const ifbOf = async (pod: Pod, name = 'podnet') =>
+          (await succeed(lab, callOf('ADD', pod, { ...BOTH, name }, reference))).interfaces[2].name;
+        const [kept, stale] = [await ifbOf(alive), await ifbOf(gone)];
+        const other = await ifbOf(foreign, 'othernet');
+        // Nothing leads there either, but the attachment is valid: CHECK and repair are about such.
+        const damaged = await connect(lab, 4);
+        const valid = await ifbOf(damaged);
+        await lab.tc(lab.host, 'qdisc', 'del', 'dev', damaged.veth, 'ingress');
+        expect((await left()).sort()).toEqual([kept, stale, other, valid].sort());
+        await lab.remove(gone.container);
+        const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', ...BOTH };
+        const attachments = [{ containerID: damaged.container.id, ifname: 'eth0' }];
+        await succeed(lab, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': attachments } });
+        expect((await left()).sort()).toEqual([kept, other, valid].sort());
+        await succeed(lab, callOf('CHECK', alive));
+      });
+    },
+    requiresReference('bandwidth') ?? requiresLinkKind('ifb'),
+  );
 });
 
 describeKernel('bandwidth STATUS', () => {
