@@ -131,11 +131,16 @@ function unmark(stateDir: string, file: string, mark: string): void {
   if (again && !isSettled(again)) setMark(stateDir, again);
 }
 
-function isDue({ attempts, lastAttempt }: AttachmentRecord): boolean {
-  if (lastAttempt === undefined) return true;
-  const pause = Math.min(BACKOFF_MS.first * 2 ** (attempts - 1), BACKOFF_MS.last);
+/** Who tried and died counts as well: what killed him must not kill every verb of the network. */
+function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
+  const tries = attempts + runners.length - (attempts > 0 ? 0 : 1);
+  const last = [lastAttempt, runners.at(-1)?.time].flatMap(time =>
+    time === undefined ? [] : Date.parse(time),
+  );
+  if (tries < 1 || last.length === 0) return true;
+  const pause = Math.min(BACKOFF_MS.first * 2 ** (tries - 1), BACKOFF_MS.last);
   // A clock that was set back makes no attempt wait for years.
-  return !(Math.abs(Date.now() - Date.parse(lastAttempt)) < pause);
+  return !(Math.abs(Date.now() - Math.max(...last)) < pause);
 }
 
 /** Once per boot: what an earlier one left is marked, and recovered like everything else that is. */

@@ -1,5 +1,4 @@
 // Which network, which container and which directories does a command line mean?
-import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Conflist } from '../chain/conflist.ts';
 import { parsePluginDirs } from '../chain/find-plugin.ts';
@@ -83,7 +82,8 @@ export function attachmentOf(call: CommandCall): Attachment {
 
 /** cnitool's way to a container id: the same namespace always gives the same one. */
 export function deriveContainerId(netns: string): string {
-  const digest = createHash('sha512').update(netns).digest();
+  // Not node:crypto: loading it costs more than the rest of the tool.
+  const digest = new Bun.CryptoHasher('sha512').update(netns).digest();
   return `cnitool-${digest.subarray(0, 10).toString('hex')}`;
 }
 

@@ -29,10 +29,10 @@ export function findOwner(note: string | undefined): Attachment | undefined {
 }
 
 /**
- * FNV-1a with 128 bits: tells apart ids that runtimes chose, and costs no module. Nobody gains anything by finding two
- * ids with the same digest: only the runtime gives them.
+ * A short stand-in for a long name: FNV-1a with 128 bits, as 32 hexadecimal digits. It tells apart ids that runtimes
+ * chose, and costs no module. Nobody gains anything by finding two ids with the same digest: only the runtime gives them.
  */
-function digestOf(text: string): string {
+export function digestOf(text: string): string {
   const mask = (1n << 128n) - 1n;
   let hash = 0x6c62272e07bb014262b821756295c58dn;
   for (const byte of new TextEncoder().encode(text))

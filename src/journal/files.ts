@@ -3,11 +3,11 @@ import {
   constants,
   fstatSync,
   ftruncateSync,
-  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
   readSync,
+  statSync,
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
@@ -16,13 +16,13 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 /** Names in a directory, sorted, a missing one is empty. Those that begin with a dot are of records being written. @throws CniError 5 */
 export function listNames(dir: string): string[] {
   try {
+    // An error that is thrown and caught costs more than to look first.
+    if (!statSync(dir, { throwIfNoEntry: false })?.isDirectory()) return [];
     return readdirSync(dir)
       .filter(name => !name.startsWith('.'))
       .sort();
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return [];
-    if (code === 'ENOTDIR' && lstatSync(dir, { throwIfNoEntry: false })?.isFile()) return [];
+    if (isMissing(cause)) return [];
     throw failure('list records in', dir, cause);
   }
 }

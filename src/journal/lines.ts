@@ -3,15 +3,11 @@
 // The first line says what an ADD is about to do. One line follows for the outcome of each link, then `done`. A DEL
 // says `begin`, and `failed` when a link failed; when all succeeded the file is removed. Lines are only ever added, each
 // by one write, so that a line that is cut off means that its writer died there.
-import * as z from 'zod/mini';
 import type { Attachment } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
-import { describeIssue, isObject, type JsonObject } from '../cni/json.ts';
+import type { JsonObject } from '../cni/json.ts';
+import { decodeIntent, decodeLine, RECORD_VERSION } from './decode.ts';
 import type { Runner } from './runner.ts';
-
-/** Version of the layout; a record of another one is reported and left alone. */
-export const RECORD_VERSION = 1;
 
 /** What an ADD is about to do. */
 export interface Intent extends Attachment {
@@ -116,11 +112,11 @@ export function renderLine(line: Line): string {
  */
 export function parseRecord(text: string, file: string, without?: string): AttachmentRecord {
   const [first = '', ...rest] = text.split('\n');
-  const intent = parseIntent(first, file);
+  const intent = decodeIntent(first, file);
   const lines: Line[] = [];
   let unreadable = 0;
   for (const one of rest.filter(line => line !== '')) {
-    const line = parseLine(one);
+    const line = decodeLine(one);
     if (line === undefined) unreadable += 1;
     else if (without === undefined || opOf(line) !== without) lines.push(line);
   }
@@ -135,94 +131,9 @@ export function lastBegun({ added, outcomes, unreadable }: AttachmentRecord, lin
   return Math.min(last.error ? last.index : last.index + 1, links - 1);
 }
 
-const RunnerLine = z.object({
-  pid: z.number(),
-  start: z.string(),
-  pidns: z.string(),
-  op: z.string(),
-  time: z.string(),
-});
-
-const AnyObject = z.custom<JsonObject>(isObject, { message: 'must be an object' });
-
-const IntentLine = z.object({
-  network: z.string().check(z.minLength(1)),
-  containerId: z.string().check(z.minLength(1)),
-  ifname: z.string().check(z.minLength(1)),
-  netns: z.string(),
-  netnsIdentity: z.optional(z.string()),
-  boot: z.string(),
-  owner: z.string(),
-  args: z.array(z.tuple([z.string(), z.string()])),
-  capabilityArgs: AnyObject,
-  source: z.string(),
-  pluginDirs: z.array(z.string()),
-  executables: z.array(z.string()),
-  request: z.optional(z.string()),
-  cacheDir: z.string(),
-  runner: RunnerLine,
-});
-
-const ErrorLine = z.object({
-  code: z.number(),
-  msg: z.string(),
-  details: z.optional(z.string()),
-  link: z.optional(z.string()),
-  index: z.optional(z.number()),
-});
-
-const Index = z.number().check(z.int(), z.gte(0));
-
-const LaterLine = z.union([
-  z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, result: AnyObject }),
-  z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, same: z.literal(true) }),
-  z.object({ event: z.literal('link'), verb: z.literal('ADD'), index: Index, error: ErrorLine }),
-  z.object({ event: z.literal('done'), op: z.string() }),
-  z.object({ event: z.literal('begin'), verb: z.enum(['DEL', 'REPAIR']), runner: RunnerLine }),
-  z.object({ event: z.literal('left'), op: z.string() }),
-  z.object({
-    event: z.literal('failed'),
-    verb: z.literal('DEL'),
-    op: z.string(),
-    time: z.string(),
-    attempts: z.number(),
-    errors: z.array(ErrorLine),
-  }),
-]);
-
-function parseIntent(line: string, file: string): Intent {
-  const object = parseJson(line);
-  if (!isObject(object)) throw damaged(file, 'its first line is not a JSON object');
-  if (object.record !== RECORD_VERSION) {
-    const found = object.record === undefined ? 'none' : JSON.stringify(object.record);
-    throw damaged(file, `expected layout ${RECORD_VERSION} in "record" of its first line, found ${found}`);
-  }
-  const parsed = z.safeParse(IntentLine, object, { reportInput: true });
-  if (!parsed.success) throw damaged(file, parsed.error.issues.map(describeIssue).join('; '));
-  const { netnsIdentity, request, ...rest } = parsed.data;
-  return { ...rest, netnsIdentity, ...(request === undefined ? {} : { request }) };
-}
-
-function parseLine(text: string): Line | undefined {
-  const parsed = z.safeParse(LaterLine, parseJson(text));
-  return parsed.success ? (parsed.data as Line) : undefined;
-}
-
 function opOf(line: Line): string | undefined {
   if (line.event === 'begin') return line.runner.op;
   return line.event === 'link' ? undefined : line.op;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-function damaged(file: string, problem: string): CniError {
-  return new CniError(ErrorCode.decodingFailure, `Cannot read record "${file}": ${problem}`);
 }
 
 function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {

@@ -1,7 +1,6 @@
 // In which file is the record of an attachment?
-import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import type { Attachment } from '../cni/attachment.ts';
+import { type Attachment, digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 
@@ -43,8 +42,4 @@ function fileNameOf({ containerId, ifname }: Attachment): string {
   const name = `${containerId}:${ifname}`;
   // Names that are let in begin with a letter or digit: none looks like a digest, and no digest like another's name.
   return safe && name.length <= MAX_BYTES ? name : `~${digestOf(`${containerId}\0${ifname}`)}`;
-}
-
-function digestOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
 }

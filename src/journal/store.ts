@@ -2,7 +2,16 @@
 //
 // Nothing is synced: a record is about kernel state, which a loss of power ends as well, and what an earlier boot left
 // is taken down whether its record is whole or not.
-import { closeSync, constants, fstatSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Attachment } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -133,6 +142,8 @@ export function dropRecord(stateDir: string, id: Attachment): void {
 export function readFile(file: string, without?: string): AttachmentRecord | undefined {
   let fd: number;
   try {
+    // An error that is thrown and caught costs more than to look first.
+    if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     fd = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (cause) {
     if (isMissing(cause)) return undefined;

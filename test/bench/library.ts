@@ -21,7 +21,7 @@ const LINK = `#!/bin/sh\nprintf '${RESULT}'\n`;
 
 /**
  * Milliseconds per link of a chain of five trivial links: the processes alone (`Bun.spawn`), the same through execa,
- * the whole library, and the library without any process.
+ * the whole library, and the library without any process, with a journal and without one.
  */
 export async function measureLibrary(rounds: number): Promise<Samples> {
   const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
@@ -30,6 +30,11 @@ export async function measureLibrary(rounds: number): Promise<Samples> {
     writeFileSync(path, LINK);
     chmodSync(path, 0o755);
     const runtime = { pluginDirs: [dir], cacheDir: join(dir, 'cache') };
+    const silent: Runtime = { ...runtime, exec: answer };
+    const journal = { ...silent, stateDir: join(dir, 'state') };
+    let count = 0;
+    // An attachment that is on record already would be written down once, at the end.
+    const another = () => ({ ...ATTACHMENT, netns: '/proc/self/ns/net', containerId: `c${++count}` });
     return await takeTurns(
       [
         perLink(
@@ -42,7 +47,8 @@ export async function measureLibrary(rounds: number): Promise<Samples> {
         ),
         perLink('library', () => addNetwork(LIST, ATTACHMENT, runtime)),
         perLink('library CHECK', () => checkNetwork(LIST, ATTACHMENT, runtime)),
-        perLink('no process', () => addNetwork(LIST, ATTACHMENT, { ...runtime, exec: answer } as Runtime)),
+        perLink('no process', () => addNetwork(LIST, another(), silent)),
+        perLink('journal', () => addNetwork(LIST, another(), journal)),
       ],
       rounds,
     );

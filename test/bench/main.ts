@@ -81,6 +81,7 @@ async function libraryRows(): Promise<Row[]> {
     row('library: added per link (target 1)', 'ms', Number.NaN, added),
     row('library:   of it execa', 'ms', Number.NaN, perLink('execa') - bare),
     row('library:   ADD per link without a process', 'ms', Number.NaN, perLink('no process')),
+    row('library:   added by a journal', 'ms', Number.NaN, perLink('journal') - perLink('no process')),
   ];
 }
 

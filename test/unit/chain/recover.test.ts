@@ -247,6 +247,18 @@ describe('a runner that dies during DEL', () => {
   });
 });
 
+describe('a link that kills whoever runs its DEL', () => {
+  test('does not kill every verb of the network', async () => {
+    const { source } = threeLinks({ two: { KillRunner: ['ADD', 'DEL'] } });
+    await inProcess('ADD', source);
+    const another = { ...ATTACHMENT, containerId: 'c2' };
+    const list = listOf('1.1.0', [chain.noop('four')]);
+    expect(await inProcess('ADD', list.source, { attachment: another })).toBe('');
+    expect(await inProcess('ADD', list.source, { attachment: another })).toBe('ok');
+    expect(record()).toMatchObject({ phase: 'deleting', runners: [{}, {}] });
+  });
+});
+
 describe('deleteNetwork() with a journal', () => {
   test('remembers what failed, and the next verb of the network tries again when it is due', async () => {
     const list = threeLinks();

@@ -69,7 +69,7 @@ describe('createRecord()', () => {
     expect(readRecord(dir, id)).toMatchObject(id);
     expect(listRecords(dir).records).toHaveLength(1);
     expect(filesBelow(path.join(dir, 'attachments'))[0]).toMatch(
-      /^(testnet|~[0-9a-f]{64})\/(c1:eth0|~[0-9a-f]{64})$/,
+      /^(testnet|~[0-9a-f]{32})\/(c1:eth0|~[0-9a-f]{32})$/,
     );
   });
 });

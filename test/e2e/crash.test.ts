@@ -1,0 +1,120 @@
+// What is left when the runner is killed at any boundary between links, on a real kernel?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { filesBelow } from '../helpers/journal.ts';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+// Installed once per host, and empty without attachments.
+const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
+const CAP = {
+  portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
+  bandwidth: { ingressRate: 1e8, ingressBurst: 1e6, egressRate: 1e8, egressBurst: 1e6 },
+};
+const LINKS = ['bridge', 'portmap', 'bandwidth', 'tuning'];
+
+/** The chain with a link in it that kills the runner on a verb, after so many of ours; -1 puts none there. */
+function listWith(lab: Lab, verb: string, after: number): Row {
+  const { plugins, ...list } = fullChain(lab);
+  fs.writeFileSync(scriptOf(lab), after < 0 ? '{}' : JSON.stringify({ KillRunner: [verb] }));
+  const killer = { type: 'noop', debugFile: scriptOf(lab) };
+  return { ...list, plugins: after < 0 ? plugins : plugins.toSpliced(after, 0, killer) };
+}
+
+function scriptOf(lab: Lab): string {
+  return `${lab.tmp}/killer.json`;
+}
+
+function linksDir(lab: Lab): string {
+  const dir = `${lab.tmp}/bin`;
+  fs.mkdirSync(dir);
+  for (const name of [...LINKS, 'host-local']) fs.symlinkSync(`${BIN_DIR}/${name}`, `${dir}/${name}`);
+  fs.writeFileSync(`${dir}/noop`, `#!/bin/sh\nexec ${FIXTURE_PLUGINS}/noop\n`, { mode: 0o755 });
+  return dir;
+}
+
+async function expectNothing(lab: Lab, before: unknown): Promise<void> {
+  expect(await lab.dump(lab.host, SKELETON)).toEqual(before as never);
+  expect(filesBelow(`${lab.tmp}/state`).filter(name => name !== 'boot')).toEqual([]);
+  expect(filesBelow(`${lab.tmp}/cni/results`)).toEqual([]);
+  expect(filesBelow(`${lab.tmp}/tuning`)).toEqual([]);
+  expect(filesBelow(`${lab.tmp}/leases`).filter(name => /\/[0-9a-f]+[.:][0-9a-f.:]+$/.test(name))).toEqual(
+    [],
+  );
+}
+
+async function withCrash(
+  verb: 'ADD' | 'DEL',
+  after: number,
+  then: (lab: Lab, crashed: Container, run: Runner) => Promise<void>,
+): Promise<void> {
+  await withHost(async lab => {
+    await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+    await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
+    const binDir = linksDir(lab);
+    const container = await lab.container();
+    // The bridge stays when its last port has gone.
+    const warm = await lab.container();
+    const run: Runner = (command, which) =>
+      writeChain(lab, listWith(lab, verb, -1)).run(command, which, { cap: CAP, binDir });
+    for (const command of ['add', 'del']) expect((await run(command, warm)).exitCode).toBe(0);
+    const before = await lab.dump(lab.host, SKELETON);
+
+    const killing = writeChain(lab, listWith(lab, verb, after));
+    const killed = async (command: string) => {
+      const { exitCode, stdout } = await killing.run(command, container, { cap: CAP, binDir });
+      expect([exitCode === 0, stdout]).toEqual([false, '']);
+    };
+    if (verb === 'DEL') await killing.add(container, { cap: CAP, binDir });
+    await killed(verb.toLowerCase());
+    fs.writeFileSync(scriptOf(lab), '{}');
+    expect(filesBelow(`${lab.tmp}/state/unsettled`)).toHaveLength(1);
+    await then(lab, container, run);
+    await expectNothing(lab, before);
+  });
+}
+
+type Runner = (command: string, which: Container) => Promise<{ exitCode: number; stderr: string }>;
+
+const POINTS = [0, ...LINKS.map((_, i) => i + 1)];
+
+describeRoot('a runner that is killed', () => {
+  test.each(POINTS)('in ADD after %i links leaves nothing to the next verb of the network', async after => {
+    await withCrash('ADD', after, async (lab, _, run) => {
+      const other = await lab.container();
+      for (const command of ['add', 'del'])
+        expect(await run(command, other)).toMatchObject({ exitCode: 0, stderr: '' });
+    });
+  });
+
+  test.each(POINTS)('in DEL before %i links is finished by the next verb of the network', async after => {
+    await withCrash('DEL', after, async (lab, _, run) => {
+      const other = await lab.container();
+      for (const command of ['add', 'del'])
+        expect(await run(command, other)).toMatchObject({ exitCode: 0, stderr: '' });
+    });
+  });
+
+  test('in ADD, with its container gone, leaves nothing to catena repair', async () => {
+    await withCrash('ADD', 3, async (lab, container) => {
+      await lab.remove(container);
+      const argv = [`${BIN_DIR}/catena`, 'repair'];
+      const env = directories(lab.tmp);
+      const repaired = await lab.run(lab.host, argv, { env, timeoutMs: 50_000 });
+      expect(repaired).toMatchObject({
+        exitCode: 0,
+        stdout: `DEL     podnet ${container.id} eth0: its ADD was cut off\nattachments: 0 sound, 0 mended, 0 broken, 0 skipped\n`,
+      });
+    });
+  });
+
+  test('in ADD does not keep its container from being attached again', async () => {
+    await withCrash('ADD', 2, async (_, container, run) => {
+      for (const command of ['add', 'check', 'del'])
+        expect(await run(command, container)).toMatchObject({ exitCode: 0, stderr: '' });
+    });
+  });
+});
