@@ -17,7 +17,6 @@ import { findSwitch, openLocalhost } from './kernel/localhost.ts';
 import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
 import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
-import { soleOwner } from './reference-names.ts';
 
 /** Leads ports of the host to the pod. */
 export const portmap = definePlugin({
@@ -73,9 +72,7 @@ export const portmap = definePlugin({
   gc(call) {
     const valid = validAttachmentsOf(call);
     if (valid === undefined) return;
-    const notes = new Set(valid.map(one => ownerOf(one).note));
-    const chains = new Set(valid.flatMap(one => [one, soleOwner(one)]).map(one => one.containerId));
-    return sweepPorts(call.hostNft, call.network, notes, chains, lost => forgetFlows(call, [], lost));
+    return sweepPorts(call.hostNft, call.network, valid, lost => forgetFlows(call, [], lost));
   },
 
   status(call) {

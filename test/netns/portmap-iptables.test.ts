@@ -1,6 +1,7 @@
 // Do ports mapped with iptables work as those of the reference, and can either clean up after the other?
 
 import { expect, test } from 'bun:test';
+import fs from 'node:fs';
 import { type Lab, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { askUdp, BRIDGE, fakePod, type Pod, peerSeen, podsOnBridge, resultOf } from '../helpers/pods.ts';
@@ -290,6 +291,35 @@ describeRoot(
       expect((await ruleset(lab)).includes('8001')).toBe(true);
       expect(await call(lab, 'DEL', pod, { conf: {}, prevResult: false })).toMatchObject({ exitCode: 0 });
       expect(await hostportOwners(lab)).toEqual(Array(7).fill(neighbour.id));
+    });
+
+    test("GC removes rules of the reference's own table once the container is surely gone", async () => {
+      const { lab, pod, neighbour } = await podsOnBridge(createLab);
+      const [elsewhere, gone] = [await fakePod(lab, 7), await fakePod(lab, 8)];
+      const known = [pod, neighbour, elsewhere];
+      const tables = [...known, gone].flatMap((one, i) => hostportRules(one, 8000 + i));
+      await load(lab, [...HOSTPORT_TABLES, ...tables]);
+      const all = [...known, gone].flatMap(({ id }) => Array(7).fill(id)).sort();
+      const kept = known.flatMap(({ id }) => Array(7).fill(id)).sort();
+      // Without records nobody can tell.
+      await gc(lab, [pod]);
+      expect(await hostportOwners(lab)).toEqual(all);
+      const record = (network: string, { id }: Pod) => `${lab.tmp}/cni/results/${network}-${id}-eth0`;
+      fs.mkdirSync(`${lab.tmp}/cni/results`, { recursive: true });
+      fs.writeFileSync(record('other', elsewhere), '{}');
+      fs.writeFileSync(record('podnet', neighbour), '{}');
+      // Records that lack a valid attachment are not the runtime's.
+      await gc(lab, [pod]);
+      expect(await hostportOwners(lab)).toEqual(all);
+      fs.writeFileSync(record('podnet', pod), '{}');
+      expect(await gc(lab, [pod])).toMatchObject({ exitCode: 0 });
+      expect(await hostportOwners(lab)).toEqual(kept);
+      // An address that another container has.
+      const heir = { ...(await fakePod(lab, 7)) };
+      await call(lab, 'ADD', heir, { conf: { backend: 'nftables' } });
+      await gc(lab, [heir]);
+      const left = (await hostportOwners(lab)).filter(id => id === elsewhere.id);
+      expect(left).toEqual([]);
     });
 
     test('STATUS says when the program is missing', async () => {

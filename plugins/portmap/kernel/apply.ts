@@ -1,17 +1,19 @@
 // How does an attachment get its ports and lose them, whichever packet filter forwards them?
+import type { Attachment } from '../../../src/cni/attachment.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { inTurn } from '../../../src/netlink/iptables/turn.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { tryAll } from '../../../src/plugin/try-all.ts';
-import type { Owner } from '../elements.ts';
+import { type Owner, ownerOf } from '../elements.ts';
 import type { IptablesOptions } from '../iptables-rules.ts';
-import type { ChainOwner } from '../reference-names.ts';
+import { type ChainOwner, soleOwner } from '../reference-names.ts';
 import { sweepConditions } from './asking.ts';
 import { chainOwnerOf, chainsOf } from './chains.ts';
 import { type Claimed, claimPorts, SuspectError, type Wanted } from './claim.ts';
 import type { Lost } from './flows.ts';
 import { addIptablesPorts } from './iptables.ts';
+import { sweepHostportRules } from './leftovers.ts';
 import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './reference.ts';
 import { findClaims, findDead, releasePorts, sweepElements } from './release.ts';
 
@@ -67,27 +69,29 @@ export async function removePorts(
 }
 
 /**
- * Removes everything of attachments of a network that are not among the valid ones.
- * @param valid notes of attachments
- * @param chains names of containers and interfaces by which chains are kept
+ * Removes everything of attachments of a network that are not among the valid ones, and what the reference left of
+ * containers that are gone.
+ * @param onLost told of host ports that lead nowhere now
  */
 export async function sweepPorts(
   nft: NetlinkSocket,
   network: string,
-  valid: ReadonlySet<string>,
-  chains: ReadonlySet<string>,
+  valid: readonly Attachment[],
   onLost: (lost: readonly Lost[]) => void,
 ): Promise<void> {
+  const notes = new Set(valid.map(one => ownerOf(one).note));
+  const chains = new Set(valid.flatMap(one => [one, soleOwner(one)]).map(one => one.containerId));
   await tryAll([
-    ...findDead(nft, network, valid).map(owner => () => {
+    ...findDead(nft, network, notes).map(owner => () => {
       const inIptables = findClaims(nft, owner).some(({ backend }) => backend === 'iptables');
       const own = inIptables ? chainsOf(nft, owner) : [];
       onLost(own.flatMap(chain => removeIptablesPorts(nft, chain)));
       onLost(releasePorts(nft, owner));
     }),
-    () => sweepElements(nft, network, valid),
+    () => sweepElements(nft, network, notes),
     () => sweepConditions(nft),
     () => onLost(sweepIptablesPorts(nft, network, chains)),
+    () => onLost(sweepHostportRules(nft, valid)),
   ]);
 }
 
