@@ -137,6 +137,7 @@ export function placesOf(claim: Claim, owner: Owner): Place[] {
   return [
     takenPlace(claim),
     { set: sets.claims, key: [owner.handle, claim.number] },
+    { set: sets.heirs, key: [owner.handle, claim.number] },
     { set: sets.means, key: [owner.handle] },
     { set: sets.pods, key: [pod] },
     { set: sets.snat, key: [pod] },
@@ -165,8 +166,14 @@ export function decodeWay(element: Element | undefined): Way {
   return { backend: backend === 'iptables' ? backend : 'nftables', condition };
 }
 
-function claimData({ family, ip, protocol, port, subnet, pod }: Claim): readonly FieldValue[] {
-  return [ip ?? anyAddress(family), PROTOCOLS[protocol], port, subnet, pod];
+/** The address of the host that a claim is on, which is 0.0.0.0 or :: for all of them. */
+export function claimIp({ family, ip }: Claim): Ip {
+  return ip ?? anyAddress(family);
+}
+
+function claimData(claim: Claim): readonly FieldValue[] {
+  const { protocol, port, subnet, pod } = claim;
+  return [claimIp(claim), PROTOCOLS[protocol], port, subnet, pod];
 }
 
 function anyAddress(family: 4 | 6): Ip {

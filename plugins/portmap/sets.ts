@@ -23,6 +23,8 @@ export interface FamilySets extends ForwardSets {
   readonly tally: NftSet;
   /** Attachment and number to one host port of it (0.0.0.0 or :: for all addresses) with subnet and address of the pod. */
   readonly claims: NftSet;
+  /** Attachment and number to a claim that another network of its container has, and to the port of the pod. */
+  readonly heirs: NftSet;
   /** Attachment to its packet filter and the handle of its conditions; absent for nf_tables without conditions. */
   readonly means: NftSet;
   /** Handle of conditions (or nothing), address, protocol and host port that iptables forwards. */
@@ -70,6 +72,11 @@ function familySets(family: 4 | 6): FamilySets {
       // The second part numbers the claims of an attachment.
       key: ['ifname', 'inet_service'],
       data: [address, 'inet_proto', 'inet_service', address, address],
+    },
+    heirs: {
+      ...named('heirs'),
+      key: ['ifname', 'inet_service'],
+      data: [address, 'inet_proto', 'inet_service', address, 'inet_service'],
     },
     means: { ...named('means'), key: ['ifname'], data: ['ifname', 'ifname'] },
     iptables: { ...named('iptables'), key: ['ifname', address, 'inet_proto', 'inet_service'] },

@@ -156,7 +156,7 @@ describeRoot(
       });
     });
 
-    test('two networks at once: the ports lead to the container by one of them', async () => {
+    test('two networks at once: the ports lead to the container by one of them, and then by the other', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -174,6 +174,9 @@ describeRoot(
         // A server of UDP that does not mind addresses answers by the later network, whose default route comes first.
         const ports = PUBLISHED.filter(({ protocol }) => protocol === 'tcp');
         expect(await findUnreachable(machine.lab, { container, outside, ports })).toEqual([]);
+        // Whichever has the ports, they go on with the other.
+        await podman.run('network', 'disconnect', 'podman', 'web');
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
         await machine.ok(['kill', '-KILL', String(web.pid)]);
         await podman.run(...REMOVE, 'web');
         await podman.run('network', 'rm', 'second');

@@ -247,22 +247,38 @@ describeRoot(
       expect((await add(lab, neighbour, free)).exitCode).toBe(0);
     });
 
-    test('ADD leaves a port where another network of the same container has it', async () => {
+    test('ADD leaves a port with the network of the container that has it, and DEL hands it on', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       const second = { ...neighbour, id: pod.id };
-      await add(lab, pod, WEB);
+      const network = 'second';
+      const one = { hostPort: 22, containerPort: 2222, hostIP: '10.201.0.1' };
+      const ports = [...WEB, one];
+      await add(lab, pod, ports);
       const before = await elementsOf(lab);
-      expect(await add(lab, second, WEB, { network: 'second' })).toMatchObject({ exitCode: 0 });
-      expect((await elementsOf(lab)).wildcard4).toEqual(before.wildcard4);
-      expect(await check(lab, second, WEB, { network: 'second' })).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await add(lab, second, ports, { network })).toMatchObject({ exitCode: 0 });
+      const both = await elementsOf(lab);
+      expect([both.wildcard4, both.specific4]).toEqual([before.wildcard4, before.specific4]);
+      expect(await check(lab, second, ports, { network })).toMatchObject({ exitCode: 0, stdout: '' });
       expect(await answers(lab, lab.host, 'tcp', BRIDGE.v4)).toBe(true);
-      await del(lab, second, { network: 'second' });
+      await del(lab, second, { network });
       expect(await elementsOf(lab)).toEqual(before);
-      await add(lab, second, WEB, { network: 'second' });
+
+      await add(lab, second, ports, { network });
       await del(lab, pod);
-      expect((await elementsOf(lab)).wildcard4).toBeUndefined();
-      await del(lab, second, { network: 'second' });
+      const alone = await elementsOf(lab);
+      const owner = `catena:second/${pod.id}/eth0`;
+      expect(alone.specific4).toEqual([
+        [elem(owner, ['10.201.0.1', 'tcp', 22]), { concat: [second.v4, 2222] }],
+      ]);
+      expect(await check(lab, second, ports, { network })).toMatchObject({ exitCode: 0, stdout: '' });
+      await startServer(lab, neighbour, { protocol: 'udp', port: 80 });
+      expect(await answers(lab, lab.host, 'udp', BRIDGE.v4)).toBe(true);
+      expect((await add(lab, await fakePod(lab, 9), [one])).error?.code).toBe(100);
+      // The same as if it had been alone from the beginning.
+      await add(lab, second, ports, { network });
+      expect(await elementsOf(lab)).toEqual(alone);
+      await del(lab, second, { network });
       expect(await elementsOf(lab)).toEqual({});
     });
 

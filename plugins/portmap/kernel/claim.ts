@@ -27,6 +27,7 @@ import { planSkeleton } from '../skeleton.ts';
 import { askingChanges, additions as askingRules } from './asking.ts';
 import { chainEntriesOf, chainsOf, isChainThere } from './chains.ts';
 import { refuseForeign, throwTaken } from './foreign.ts';
+import { planHeirs } from './heirs.ts';
 import { type Removal, removalOf } from './release.ts';
 import { countTaken, listHostIps } from './tallies.ts';
 
@@ -81,6 +82,7 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
         ...removals.flatMap(({ changes }) => changes),
         ...additions([
           ...entries.filter(entry => !shared.some(place => isAt(place, entry))),
+          ...plans.flatMap(plan => planHeirs(plan, claims, owner, shared)),
           ...chainEntriesOf(socket, wanted, outdated),
         ]),
         ...countTaken(socket, claims, gone),

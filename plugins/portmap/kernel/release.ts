@@ -22,16 +22,20 @@ import {
 } from '../elements.ts';
 import { chainKey, soleOwner } from '../reference-names.ts';
 import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
+import { handOn } from './heirs.ts';
 import { countTaken } from './tallies.ts';
 
 /** What has to be done to remove an attachment, and the host ports that it held. */
 export interface Removal {
   readonly changes: readonly Request[];
   readonly claims: readonly Claim[];
+  /** Where its elements were. */
+  readonly freed: readonly Place[];
 }
 
 /**
- * Removes an attachment in one transaction; one that is gone is fine. The cost does not depend on what else is mapped.
+ * Removes an attachment in one transaction; one that is gone is fine. Its ports go to another network of the container
+ * that was told of them. The cost does not depend on what else is mapped.
  * @returns the claims that went
  */
 export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Claim[] {
@@ -39,7 +43,8 @@ export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Clai
   commitAfterReading(socket, () => {
     const removal = removalOf(socket, owner);
     claims = removal.claims;
-    return [...removal.changes, ...countTaken(socket, [], claims)];
+    const heirs = claims.length ? handOn(socket, owner, removal.freed) : [];
+    return [...removal.changes, ...heirs, ...countTaken(socket, [], claims)];
   });
   return claims;
 }
@@ -58,7 +63,7 @@ export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
   const places = uniquePlaces([...claims.flatMap(claim => placesOf(claim, owner)), ...chains]);
   const found = findElements(socket, places);
   const present = places.filter((_, i) => found[i]?.comment === owner.note);
-  return { changes: deletions(present), claims };
+  return { changes: deletions(present), claims, freed: present };
 }
 
 /** The claims of an attachment: they are numbered, so that each is found at constant cost. */
