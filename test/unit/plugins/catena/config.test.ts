@@ -1,0 +1,133 @@
+import { describe, expect, test } from 'bun:test';
+import { about } from '../../../../plugins/catena/about.ts';
+import {
+  binDirsOf,
+  CatenaConf,
+  lenientConf,
+  optionsOf,
+  placesOf,
+} from '../../../../plugins/catena/config.ts';
+import { decode, type JsonObject } from '../../../../src/cni/json.ts';
+
+const conf = (more: JsonObject) =>
+  decode(CatenaConf, { type: 'catena', delegates: [{ type: 'x' }], ...more }, 'it');
+const options = (more: JsonObject) => optionsOf(conf(more), 'pods', '1.1.0');
+
+describe('optionsOf()', () => {
+  test.each<[string, JsonObject, object]>([
+    ['our keys', { network: 'a', readinessFile: '/r', confDir: '/c', definitionNamespace: 'n' }, {}],
+    [
+      "multus's keys",
+      { clusterNetwork: 'a', readinessindicatorfile: '/r', confDir: '/c', multusNamespace: 'n' },
+      { delegates: [] },
+    ],
+    [
+      'keys in another letter case',
+      { Network: 'a', readinessIndicatorFile: '/r', ConfDir: '/c', multusnamespace: 'n' },
+      {},
+    ],
+  ])('takes %s', (_, more, expected) => {
+    expect(options(more)).toMatchObject({
+      defaultNetwork: 'a',
+      readinessFile: '/r',
+      places: { confDir: '/c' },
+      policy: { definitions: 'n' },
+      ...expected,
+    });
+  });
+
+  test('has defaults', () => {
+    expect(options({})).toMatchObject({
+      defaultNetwork: undefined,
+      defaultNetworks: [],
+      networks: [],
+      interfacePrefix: 'net',
+      runtimeConfigFor: 'default',
+      defaultRoute: { 4: undefined, 6: undefined },
+      places: { confDir: '/etc/cni/catena/net.d', definitionsDir: undefined },
+      policy: { isolated: false, global: ['default'], system: ['kube-system'], definitions: 'kube-system' },
+      readinessFile: undefined,
+    });
+    expect(options({ type: 'multus' })).toMatchObject({
+      places: { confDir: '/etc/cni/multus/net.d' },
+      ownTypes: ['catena', 'multus'],
+    });
+  });
+
+  test.each<[JsonObject, string]>([
+    [{ interfacePrefix: 'a/b' }, '"interfacePrefix" is "a/b", which begins no name of an interface'],
+    [{ delegates: [{ interface: 'net1' }] }, 'it has no "name"'],
+    [{ delegates: 'x' }, '"delegates" must be of type array, found "x"'],
+    [{ networks: 5 }, '"networks" must be a text or an array, found 5'],
+    [{ networks: 'a@b@c' }, 'Cannot use "a@b@c" of "networks"'],
+    [{ runtimeConfigFor: 'some' }, 'must be "default", "all" or an array'],
+    [{ defaultRoute: 5 }, 'must be a name, or an object'],
+  ])('refuses %j', (more, problem) => {
+    expect(() => options(more)).toThrow(problem);
+  });
+
+  test.each([{ delegates: [{ type: 'x' }] }, { network: 'a' }, { clusterNetwork: 'a' }])(
+    'catena validate takes %j',
+    more => {
+      about.validate?.(decode(CatenaConf, { type: 'catena', ...more }, 'it'), {});
+    },
+  );
+
+  test('catena validate refuses a runner without default network', () => {
+    expect(() => about.validate?.(decode(CatenaConf, { type: 'catena' }, 'it'), {})).toThrow(
+      'it has no default network; set "delegates" or "network"',
+    );
+  });
+});
+
+test('lenientConf() leaves out what makes no sense, and says so', () => {
+  const { conf: known, problems } = lenientConf({
+    type: 'catena',
+    stateDir: '/s',
+    delegates: 'x',
+    binDir: 7,
+    own: 1,
+  });
+  expect(known).toMatchObject({ stateDir: '/s', own: 1, interfacePrefix: 'net' });
+  expect(known.delegates).toBeUndefined();
+  expect(problems).toEqual([
+    '"delegates" must be of type array, found "x"',
+    '"binDir" must be a text or an array, found 7',
+  ]);
+});
+
+test.each<[JsonObject, string[]]>([
+  [{}, []],
+  [{ binDir: '/a' }, ['/a']],
+  [{ binDir: ['/a', '/b'] }, ['/a', '/b']],
+  [{ binDir: '' }, []],
+])('binDirsOf(%j)', (more, dirs) => {
+  expect(binDirsOf(conf(more))).toEqual(dirs);
+});
+
+describe('placesOf()', () => {
+  const env = { CATENA_STATE_DIR: '/s', CATENA_RUN_DIR: '/r', CATENA_CNI_CACHE_DIR: '/c', OTHER: 'x' };
+
+  test('goes by the environment', () => {
+    expect(placesOf(conf({}), env)).toEqual({
+      podsDir: '/s/pods',
+      stateDir: '/s/delegates',
+      cacheDir: '/c/catena',
+      callerCacheDir: '/c',
+      env,
+    });
+  });
+
+  test('goes by the configuration first, and delegates learn of it', () => {
+    const more = { stateDir: '/s2', runDir: '/r2', cniCacheDir: '/c2' };
+    expect(placesOf(conf(more), env)).toEqual({
+      podsDir: '/s2/pods',
+      stateDir: '/s2/delegates',
+      cacheDir: '/c2',
+      callerCacheDir: '/c',
+      env: { ...env, CATENA_STATE_DIR: '/s2', CATENA_RUN_DIR: '/r2' },
+    });
+    expect(placesOf(conf({ cniDir: '/m' }), env).cacheDir).toBe('/m');
+    expect(placesOf(conf({}), {}).podsDir).toBe('/var/lib/catena/pods');
+  });
+});
