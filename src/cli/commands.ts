@@ -19,6 +19,12 @@ const CACHE_DIR: CommandOption = {
   help: 'directory of the result cache (CATENA_CNI_CACHE_DIR; /var/lib/cni)',
 };
 
+const ETC_DIR: CommandOption = {
+  type: 'string',
+  placeholder: '<dir>',
+  help: "directory of the runtimes' own configurations (/etc)",
+};
+
 const INSTALL_BIN_DIR: CommandOption = {
   type: 'string',
   multiple: true,
@@ -175,13 +181,14 @@ export const COMMANDS: readonly Command[] = [
       'max-conf-num': {
         type: 'string',
         placeholder: '<number>',
-        help: "containerd's max_conf_num: how many files it reads, 0 for all (1)",
+        help: "containerd's max_conf_num: how many files it reads, 0 for all (as configured, else 1)",
       },
       'default-network': {
         type: 'string',
         placeholder: '<name>',
-        help: "CRI-O's cni_default_network (none: the first file by name)",
+        help: "CRI-O's cni_default_network (as configured, else none: the first file by name)",
       },
+      etc: ETC_DIR,
     },
     load: () => import('./commands/networks.ts'),
   },
@@ -385,6 +392,7 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<what>',
         help: 'print a systemd unit, a daemonset or a containerfile instead',
       },
+      etc: ETC_DIR,
     },
     load: () => import('./commands/install.ts'),
   },

@@ -1,6 +1,7 @@
 // Will container runtimes really take the configuration that was installed?
 import type { Runtime } from '../chain/runtime.ts';
 import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
+import type { Configured } from '../runtimes/configured.ts';
 import { choose, type RuntimeName } from '../runtimes/rules.ts';
 
 /** Runtimes that take one file for every pod; the others are told a name each time. */
@@ -14,15 +15,22 @@ export interface Pick {
   readonly why: string;
 }
 
+/** Where runtimes look. */
+export interface Place {
+  readonly confDir: string;
+  /** What their own configurations say. */
+  readonly configured: readonly Configured[];
+  /** Where the links are; files alone are read without it. */
+  readonly runtime?: Runtime;
+}
+
 /**
  * Reads the directory as each runtime does.
- * @param runtime where the links are
  * @param planned text of a file that is not there yet
  */
 export async function checkPick(
-  confDir: string,
+  { confDir, configured, runtime }: Place,
   name: string,
-  runtime: Runtime | undefined,
   planned?: string,
 ): Promise<Pick[]> {
   const there = (await readCandidates(confDir, runtime)).filter(
@@ -31,7 +39,15 @@ export async function checkPick(
   const files: Candidate[] = planned === undefined ? there : [...there, candidateOf(name, planned)];
   files.sort((a, b) => Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)));
   return BY_ORDER.map(one => {
-    const { files: taken, verdicts, problem } = choose(one, files);
+    const {
+      files: taken,
+      verdicts,
+      problem,
+    } = choose(
+      one,
+      files,
+      configured.find(own => own.runtime === one),
+    );
     const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
     const isTaken = taken.includes(name) && problem === undefined;
     const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is taken: `;

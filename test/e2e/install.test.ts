@@ -29,6 +29,7 @@ const catena = (verb: string, ...args: string[]) =>
     join(root, 'bin'),
     '--conf-dir',
     join(root, 'net.d'),
+    ...(verb === 'install' ? ['--etc', join(root, 'etc')] : []),
   ]);
 const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
 

@@ -18,7 +18,17 @@ beforeAll(() => {
 });
 
 const networks = (...args: string[]) =>
-  run([`${BIN_DIR}/catena`, 'networks', '--conf-dir', dir, '--bin-dir', FIXTURE_PLUGINS, ...args]);
+  run([
+    `${BIN_DIR}/catena`,
+    'networks',
+    '--conf-dir',
+    dir,
+    '--bin-dir',
+    FIXTURE_PLUGINS,
+    '--etc',
+    dir,
+    ...args,
+  ]);
 
 test('catena networks tells the runtimes apart', async () => {
   const { exitCode, stdout, stderr } = await networks('--json');
@@ -44,4 +54,15 @@ test('catena networks --why gives a reason for each file and runtime', async () 
 test('catena networks refuses a number that is none', async () => {
   const { exitCode, stderr } = await networks('--max-conf-num', 'all');
   expect([exitCode, stderr]).toEqual([2, expect.stringContaining('--max-conf-num "all"')]);
+});
+
+test('catena networks heeds what runtimes were told', async () => {
+  fs.mkdirSync(join(dir, 'containerd'));
+  fs.mkdirSync(join(dir, 'crio/crio.conf.d'), { recursive: true });
+  const toml = `version = 2\n[plugins."io.containerd.grpc.v1.cri".cni]\nconf_dir = "${dir}/"\nmax_conf_num = 2\n`;
+  fs.writeFileSync(join(dir, 'containerd/config.toml'), toml);
+  fs.writeFileSync(join(dir, 'crio/crio.conf.d/10.conf'), '[crio.network]\nnetwork_dir = "/elsewhere"\n');
+  const { runtimes, notes } = JSON.parse((await networks('--json')).stdout);
+  expect(runtimes[0].files).toHaveLength(2);
+  expect(notes).toEqual([expect.stringContaining('CRI-O reads "/elsewhere" instead of')]);
 });

@@ -8,6 +8,7 @@ import { nameFirst, nameUsually } from '../../install/names.ts';
 import { type InstallPlan, planInstall, type Wanted } from '../../install/plan.ts';
 import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
+import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf, DEFAULT_BIN_DIR } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
@@ -20,12 +21,15 @@ export async function run(call: CommandCall): Promise<number> {
   const dryRun = call.on('dry-run');
   const plan = dryRun ? planInstall(wanted) : install(wanted, TOOL_VERSION);
   const { conf, confDir } = wanted;
-  const picks = conf
-    ? await checkPick(confDir, conf.name, dryRun ? undefined : { pluginDirs }, dryRun ? conf.text : undefined)
-    : [];
+  const configured = readConfigured(call.text('etc') || '/etc');
+  const place = { confDir, configured, ...(dryRun ? {} : { runtime: { pluginDirs } }) };
+  const picks = conf ? await checkPick(place, conf.name, dryRun ? conf.text : undefined) : [];
   const ok = isGood(plan, picks, call.on('as-default'));
-  if (call.on('json')) call.out(`${JSON.stringify({ ok, steps: plan.steps, reason, picks }, null, 4)}\n`);
+  const notes = findMismatches(configured, confDir, wanted.binDir);
+  if (call.on('json'))
+    call.out(`${JSON.stringify({ ok, steps: plan.steps, reason, picks, notes }, null, 4)}\n`);
   else call.out(render(plan, picks, reason, call.on('as-default')));
+  if (!call.on('json')) for (const note of notes) call.out(`note: ${note}\n`);
   return ok ? 0 : 1;
 }
 

@@ -1,5 +1,6 @@
 // What does `catena networks` do?
 import { type Candidate, readCandidates } from '../../runtimes/candidate.ts';
+import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rules.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
@@ -7,11 +8,18 @@ import { confDirOf, runtimeOf } from '../target.ts';
 /** Shows every file of the configuration directory, which of them each runtime takes, and with `--why` the reasons. */
 export async function run(call: CommandCall): Promise<number> {
   const dir = confDirOf(call);
-  const settings = settingsOf(call);
+  const configured = readConfigured(call.text('etc') || '/etc');
+  const given = settingsOf(call);
+  const notes = findMismatches(configured, dir, undefined);
   const candidates = await readCandidates(dir, call.on('files-only') ? undefined : runtimeOf(call));
-  const choices = RUNTIMES.map(runtime => choose(runtime, candidates, settings));
-  if (call.on('json')) call.out(`${JSON.stringify(toJson(dir, candidates, choices), null, 4)}\n`);
+  const choices = RUNTIMES.map(runtime => {
+    const own = configured.find(one => one.runtime === runtime);
+    return choose(runtime, candidates, { ...own, ...given });
+  });
+  if (call.on('json'))
+    call.out(`${JSON.stringify({ ...toJson(dir, candidates, choices), notes }, null, 4)}\n`);
   else call.out(render(dir, candidates, choices, call.on('why')));
+  if (!call.on('json')) for (const note of notes) call.out(`note: ${note}\n`);
   return 0;
 }
 

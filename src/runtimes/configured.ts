@@ -1,0 +1,136 @@
+// What has the administrator told each runtime: where to look, and how much of it?
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import type { RuntimeName, Settings } from './rules.ts';
+
+/** What a runtime's own configuration says; what it leaves out has the usual value. */
+export interface Configured extends Settings {
+  readonly runtime: RuntimeName;
+  /** The last file that said something of it. */
+  readonly file: string;
+  readonly confDir?: string;
+  readonly binDirs?: readonly string[];
+}
+
+/** Files of each runtime below its directory of configurations, later ones going before earlier ones. */
+const FILES: Readonly<Record<RuntimeName, (etc: string) => readonly string[]>> = {
+  containerd: etc => [join(etc, 'containerd/config.toml')],
+  'CRI-O': etc => [join(etc, 'crio/crio.conf'), ...listDropIns(join(etc, 'crio/crio.conf.d'))],
+  podman: etc => [
+    join(etc, 'containers/containers.conf'),
+    ...listDropIns(join(etc, 'containers/containers.conf.d')),
+  ],
+};
+
+/** containerd has renamed its CRI plugin with version 2. */
+const CONTAINERD_PLUGINS = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.runtime'];
+
+/**
+ * Reads the configuration of each runtime that has one; what cannot be read is passed over, since a runtime that does not
+ * start attaches nobody.
+ * @param etc the directory of configurations, `/etc`
+ */
+export function readConfigured(etc: string): Configured[] {
+  return (Object.keys(FILES) as RuntimeName[]).flatMap(runtime => {
+    const found = FILES[runtime](etc).flatMap(file => {
+      const toml = readToml(file);
+      return toml ? [{ ...READERS[runtime](toml), file, runtime }] : [];
+    });
+    return found.length ? [Object.assign({}, ...found) as Configured] : [];
+  });
+}
+
+/** What does not fit a directory of configurations and one of executables, in words. */
+export function findMismatches(
+  configured: readonly Configured[],
+  confDir: string,
+  binDir: string | undefined,
+): string[] {
+  return configured.flatMap(({ runtime, file, confDir: own, binDirs }) => [
+    ...(own !== undefined && clean(own) !== clean(confDir)
+      ? [`${runtime} reads "${own}" instead of "${confDir}", as "${file}" says`]
+      : []),
+    ...(binDir !== undefined && binDirs !== undefined && !binDirs.map(clean).includes(clean(binDir))
+      ? [`${runtime} looks for plugins in "${binDirs.join(':')}", as "${file}" says, and not in "${binDir}"`]
+      : []),
+  ]);
+}
+
+type Told = Omit<Configured, 'runtime' | 'file'>;
+
+const READERS: Readonly<Record<RuntimeName, (toml: JsonObject) => Told>> = {
+  containerd(toml) {
+    const plugins = tableAt(toml, 'plugins');
+    const cni = CONTAINERD_PLUGINS.map(name => tableAt(tableAt(plugins, name), 'cni'));
+    const found: JsonObject = Object.assign({}, ...cni);
+    const [dir, dirs] = [textAt(found, 'bin_dir'), textsAt(found, 'bin_dirs')];
+    const max = found.max_conf_num;
+    return {
+      ...told('confDir', textAt(found, 'conf_dir')),
+      ...told('binDirs', dirs ?? (dir === undefined ? undefined : [dir])),
+      ...(typeof max === 'number' ? { maxConfNum: max } : {}),
+    };
+  },
+  'CRI-O'(toml) {
+    const network = tableAt(tableAt(toml, 'crio'), 'network');
+    return {
+      ...told('confDir', textAt(network, 'network_dir')),
+      ...told('binDirs', textsAt(network, 'plugin_dirs')),
+      ...told('defaultNetwork', textAt(network, 'cni_default_network')),
+    };
+  },
+  podman(toml) {
+    const network = tableAt(toml, 'network');
+    return {
+      ...told('confDir', textAt(network, 'network_config_dir')),
+      ...told('binDirs', textsAt(network, 'cni_plugin_dirs')),
+    };
+  },
+};
+
+function told<K extends string, V>(key: K, value: V | undefined): Partial<Record<K, V>> {
+  return value === undefined ? {} : ({ [key]: value } as Record<K, V>);
+}
+
+function tableAt(table: JsonObject, key: string): JsonObject {
+  const found = table[key];
+  return isObject(found) ? found : {};
+}
+
+/** Empty means the usual value, in all three. */
+function textAt(table: JsonObject, key: string): string | undefined {
+  const found = table[key];
+  return typeof found === 'string' && found !== '' ? found : undefined;
+}
+
+function textsAt(table: JsonObject, key: string): string[] | undefined {
+  const found = table[key];
+  if (!Array.isArray(found)) return undefined;
+  const texts = found.filter((one): one is string => typeof one === 'string' && one !== '');
+  return texts.length ? texts : undefined;
+}
+
+function readToml(file: string): JsonObject | undefined {
+  try {
+    const value: unknown = Bun.TOML.parse(readFileSync(file, 'utf8'));
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function listDropIns(dir: string): string[] {
+  try {
+    return readdirSync(dir)
+      .filter(name => name.endsWith('.conf'))
+      .sort()
+      .map(name => join(dir, name));
+  } catch {
+    return [];
+  }
+}
+
+function clean(dir: string): string {
+  return dir.replace(/\/+$/, '') || '/';
+}
