@@ -1,0 +1,100 @@
+// Which command does an HTTP request ask for?
+import * as z from 'zod/mini';
+import { describeIssue, type JsonObject } from '../cni/json.ts';
+
+/** What a request asks for: a command line, or why it asks for nothing. */
+export type Asked = { readonly args: readonly string[] } | { readonly problem: string };
+
+const Network = {
+  /** Name of the network. */
+  network: z.string().check(z.minLength(1)),
+  /** Directory of configurations, or the one file to take. */
+  confDir: z.optional(z.string()),
+  file: z.optional(z.string()),
+  /** Directories of plugins, in order. */
+  binDirs: z.optional(z.array(z.string())),
+};
+
+const Attachment = z.strictObject({
+  ...Network,
+  /** Path of the network namespace; may be left out for `del`. */
+  netns: z.optional(z.string()),
+  containerId: z.optional(z.string()),
+  ifname: z.optional(z.string()),
+  /** `CNI_ARGS`, `K=V;…`. */
+  args: z.optional(z.string()),
+  capabilityArgs: z.optional(z.custom<JsonObject>(value => typeof value === 'object' && value !== null)),
+});
+
+const Garbage = z.strictObject({
+  ...Network,
+  /** Attachments to keep. */
+  valid: z.optional(z.array(z.strictObject({ containerID: z.string(), ifname: z.string() }))),
+  all: z.optional(z.boolean()),
+  dryRun: z.optional(z.boolean()),
+});
+
+const Status = z.strictObject(Network);
+
+/** Verbs that are posted to `/v1/<verb>`, with what their body holds. */
+const VERBS = { add: Attachment, check: Attachment, del: Attachment, gc: Garbage, status: Status } as const;
+
+/**
+ * The command behind a method and path: `POST /v1/add` and its sisters with a JSON body, `GET /v1/attachments`.
+ * @param body of the request, as text
+ * @returns undefined for a path that is none of these
+ */
+export function commandOf(method: string, path: string, body: string): Asked | undefined {
+  if (method === 'GET' && path === '/v1/attachments') return { args: ['list', '--json'] };
+  const [, verb = ''] = /^\/v1\/([a-z]+)$/.exec(path) ?? [];
+  if (method !== 'POST' || !Object.hasOwn(VERBS, verb)) return undefined;
+  const schema = VERBS[verb as keyof typeof VERBS];
+  const parsed = z.safeParse(schema, parseJson(body), { reportInput: true });
+  if (!parsed.success) {
+    return {
+      problem: `the body is no request for "${verb}": ${parsed.error.issues.map(describeIssue).join('; ')}`,
+    };
+  }
+  const { options, positionals } = argumentsOf(parsed.data);
+  // What comes after `--` is no option, whatever it looks like.
+  return { args: [verb, ...options, '--json', '--', ...positionals] };
+}
+
+type Body = z.output<(typeof VERBS)[keyof typeof VERBS]>;
+
+function argumentsOf(body: Body): { options: string[]; positionals: string[] } {
+  const { network, confDir, file, binDirs = [] } = body;
+  const common = [
+    ...option('conf-dir', confDir),
+    ...option('file', file),
+    ...binDirs.flatMap(dir => option('bin-dir', dir)),
+  ];
+  if ('netns' in body || 'containerId' in body) {
+    const { netns = '', containerId, ifname, args, capabilityArgs } = body;
+    const own = [
+      ...option('container-id', containerId),
+      ...option('ifname', ifname),
+      ...option('args', args),
+      ...option('cap', capabilityArgs && JSON.stringify(capabilityArgs)),
+    ];
+    return { options: [...common, ...own], positionals: [network, netns] };
+  }
+  if ('valid' in body || 'all' in body) {
+    const keep = (body.valid ?? []).flatMap(one => option('valid', `${one.containerID}/${one.ifname}`));
+    const switches = [...(body.all ? ['--all'] : []), ...(body.dryRun ? ['--dry-run'] : [])];
+    return { options: [...common, ...keep, ...switches], positionals: [network] };
+  }
+  return { options: common, positionals: [network] };
+}
+
+function option(name: string, value: string | undefined): string[] {
+  return value === undefined ? [] : [`--${name}=${value}`];
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
