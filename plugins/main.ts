@@ -3,10 +3,11 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { AsPlugin } from '../src/cli/command.ts';
-import { runDir } from '../src/cni/directories.ts';
+import { DEFAULT_BIN_DIR, runDir } from '../src/cni/directories.ts';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
 import { DAEMON_COMMANDS, socketPathOf } from '../src/daemon/protocol.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
+import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import type { RunnerSurroundings } from './catena/runner.ts';
 import { PLUGIN_NAMES, type PluginName, RUNNER_NAME } from './names.ts';
@@ -60,9 +61,11 @@ const key = crypto.randomUUID();
 // The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else.
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
-if (DAEMON_COMMANDS.includes(args[0] ?? '')) await tryDaemon({ args });
+const runsChain = DAEMON_COMMANDS.includes(args[0] ?? '');
+if (runsChain && mayHaveDaemon()) await tryDaemon({ args });
+const workers = runsChain ? await startEarly() : undefined;
 const { runMain } = await import('../src/cli/main.ts');
-process.exit(await runMain(args, { links: LINKS, asPlugin, request: key }));
+process.exit(await runMain(args, { links: LINKS, asPlugin, request: key, ...(workers ? { workers } : {}) }));
 
 /** `bun plugins/main.ts --as bridge` calls a link without having been compiled. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
@@ -96,6 +99,15 @@ async function runAsRunner(): Promise<never> {
     await tryDaemon({ args: [], stdin });
   }
   return runAsPlugin(loadRunner(), stdin);
+}
+
+async function startEarly(): Promise<WorkerSource | undefined> {
+  const early = await import('../src/worker/early.ts');
+  const dirs = early.binDirsOf(args, process.env.CNI_PATH || DEFAULT_BIN_DIR);
+  const worker = dirs === undefined ? undefined : early.startEarly(dirs, RUNNER_NAME);
+  if (worker === undefined) return undefined;
+  const { ownWorker } = await import('../src/worker/client.ts');
+  return ownWorker(worker);
 }
 
 function mayHaveDaemon(): boolean {

@@ -6,7 +6,7 @@ import { loadFile, loadNetwork } from '../chain/load.ts';
 import type { Diagnostic } from '../chain/network-file.ts';
 import type { Attachment, Deadlines, Runtime } from '../chain/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
-import { stateDir } from '../cni/directories.ts';
+import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
@@ -14,8 +14,6 @@ import { ownWorker, runThrough } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
-/** Where runtimes look for plugins. */
-export const DEFAULT_BIN_DIR = '/opt/cni/bin';
 
 /** The directory of network configurations. */
 export function confDirOf(call: CommandCall): string {

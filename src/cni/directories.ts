@@ -1,5 +1,8 @@
 // Where does Catena keep files, unless told otherwise?
 
+/** Where runtimes look for plugins, unless told otherwise. */
+export const DEFAULT_BIN_DIR = '/opt/cni/bin';
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Sockets, locks and other state that a reboot may take. */

@@ -95,9 +95,12 @@ export function runThrough(source: WorkerSource, startOther: StartPlugin = start
   };
 }
 
-/** One worker for one chain, started when the first of our links is called, and again after one had to be ended. */
-export function ownWorker(): WorkerSource {
-  let current: WorkerProcess | undefined;
+/**
+ * One worker for one chain, started when the first of our links is called, and again after one had to be ended.
+ * @param early one that runs already
+ */
+export function ownWorker(early?: WorkerProcess): WorkerSource {
+  let current = early;
   const take = ({ path, env }: Invocation): WorkerProcess => {
     current = current?.usable ? current : new WorkerProcess(path, env);
     return current;

@@ -1,11 +1,12 @@
 // Does a daemon change anything but the time it takes, and is it missed when it is gone?
 
 import { expect, test } from 'bun:test';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import net from 'node:net';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
+import { holdLeases, until } from '../helpers/held-leases.ts';
+import { type Container, useLabs } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
@@ -89,10 +90,10 @@ describeRoot('daemon', () => {
 
   test('that is killed in the middle of an ADD costs its client nothing but time', async () => {
     const lab = await makeLab();
-    const { chain, container, release } = await holdLeases(lab);
+    const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab);
     const adding = chain.add(container);
-    await until(async () => (await runningRequests(lab)) > 0 && (await recordsOf(lab)).length > 0);
+    await waiter('--worker');
     process.kill(daemon.pid, 'SIGKILL');
     release();
     expect((await adding).ips).toHaveLength(2);
@@ -104,10 +105,10 @@ describeRoot('daemon', () => {
 
   test('finishes what it has begun when it is to end, and gives way to its successor', async () => {
     const lab = await makeLab();
-    const { chain, container, release } = await holdLeases(lab);
+    const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab);
     const adding = chain.add(container);
-    await until(async () => (await runningRequests(lab)) > 0);
+    await waiter('--worker');
     const stopped = daemon.stop();
     await until(async () => !existsSync(daemon.socket));
     const successor = await startDaemon(lab);
@@ -140,11 +141,10 @@ describeRoot('daemon', () => {
 
   test('replaces a worker that is killed; the request that it served is undone', async () => {
     const lab = await makeLab();
-    const { chain, container, release } = await holdLeases(lab);
-    const daemon = await startDaemon(lab, '--workers', '1');
+    const { chain, container, waiter, release } = await holdLeases(lab);
+    await startDaemon(lab, '--workers', '1');
     const adding = chain.run('add', container);
-    await until(async () => (await runningRequests(lab)) > 0);
-    for (const pid of childrenOf(daemon.pid)) process.kill(pid, 'SIGKILL');
+    process.kill(await waiter('--worker'), 'SIGKILL');
     release();
     const { exitCode, stderr } = await adding;
     expect(exitCode).toBe(1);
@@ -153,53 +153,3 @@ describeRoot('daemon', () => {
     await chain.add(container);
   });
 });
-
-/** A bridge whose addresses cannot be had: somebody holds the lock of the leases. */
-async function holdLeases(lab: Lab) {
-  const list = fullChain(lab);
-  const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
-  const dir = `${lab.tmp}/leases/${list.name}`;
-  mkdirSync(dir, { recursive: true });
-  const holder = lab.start(lab.host, ['flock', `${dir}/lock`, '-c', `touch ${dir}/../held; sleep 60`]);
-  await until(async () => existsSync(`${dir}/../held`));
-  const release = () => {
-    for (const pid of childrenOf(holder.pid)) process.kill(pid, 'SIGKILL');
-    holder.kill('SIGKILL');
-  };
-  return { chain, container: await lab.container(), release };
-}
-
-async function recordsOf(lab: Lab): Promise<string[]> {
-  const { stdout } = await lab.run(lab.host, ['find', `${lab.tmp}/state`, '-type', 'f', '-name', '*eth0*']);
-  return stdout.split('\n').filter(Boolean);
-}
-
-/** Clients that wait for the daemon: their command lines. */
-async function runningRequests(lab: Lab): Promise<number> {
-  const { stdout } = await lab.run(lab.host, ['ip', 'netns', 'pids', lab.host.name]);
-  const lines = await Promise.all(
-    stdout
-      .split('\n')
-      .filter(Boolean)
-      .map(pid =>
-        Bun.file(`/proc/${pid}/cmdline`)
-          .text()
-          .catch(() => ''),
-      ),
-  );
-  return lines.filter(line => line.includes('catena\0add\0')).length;
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 1000; i++) {
-    if (await condition()) return;
-    await Bun.sleep(20);
-  }
-  throw new Error('Cannot go on: what the test waits for did not happen within 20 s');
-}
-
-function childrenOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  const direct = stdout.toString().split('\n').filter(Boolean).map(Number);
-  return direct.flatMap(child => [child, ...childrenOf(child)]);
-}

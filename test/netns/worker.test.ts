@@ -3,7 +3,8 @@
 import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
-import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { holdLeases } from '../helpers/held-leases.ts';
+import { directories, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
@@ -52,10 +53,9 @@ describeRoot('worker', () => {
 
   test('that is killed costs the call that it serves', async () => {
     const lab = await makeLab();
-    const { chain, container, release } = await holdLeases(lab);
+    const { chain, container, waiter, release } = await holdLeases(lab);
     const adding = chain.run('add', container);
-    const worker = await findWorker(lab);
-    process.kill(worker, 'SIGKILL');
+    process.kill(await waiter('--worker'), 'SIGKILL');
     release();
     const { exitCode, stderr } = await adding;
     expect(exitCode).toBe(1);
@@ -106,41 +106,6 @@ describeRoot('worker', () => {
     expect(await Bun.file(`${lab.tmp}/seen`).text()).toBe('DEL\n');
   });
 });
-
-/** A bridge whose addresses cannot be had: somebody holds the lock of the leases. */
-async function holdLeases(lab: Lab) {
-  const list = fullChain(lab);
-  const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
-  const dir = `${lab.tmp}/leases/${list.name}`;
-  mkdirSync(dir, { recursive: true });
-  const holder = lab.start(lab.host, ['flock', `${dir}/lock`, '-c', `touch ${dir}/../held; sleep 60`]);
-  for (let i = 0; i < 500 && !(await Bun.file(`${dir}/../held`).exists()); i++) await Bun.sleep(10);
-  const release = () => {
-    for (const pid of childrenOf(holder.pid)) process.kill(pid, 'SIGKILL');
-    holder.kill('SIGKILL');
-  };
-  return { chain, container: await lab.container(), release };
-}
-
-async function findWorker(lab: Lab): Promise<number> {
-  for (let i = 0; i < 500; i++) {
-    const { stdout } = await lab.run(lab.host, ['ip', 'netns', 'pids', lab.host.name]);
-    for (const pid of stdout.split('\n').filter(Boolean)) {
-      const line = await Bun.file(`/proc/${pid}/cmdline`)
-        .text()
-        .catch(() => '');
-      if (line.includes('--worker')) return Number(pid);
-    }
-    await Bun.sleep(10);
-  }
-  throw new Error('Cannot find a worker in the fake host: none was started');
-}
-
-function childrenOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  const direct = stdout.toString().split('\n').filter(Boolean).map(Number);
-  return direct.flatMap(child => [child, ...childrenOf(child)]);
-}
 
 function kindOf(name: string): string {
   return name.replace(/^(veth|bw).*/, '$1');

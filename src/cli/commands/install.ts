@@ -1,6 +1,7 @@
 // What does `catena install` do?
 import { basename, dirname, resolve } from 'node:path';
 import { loadFile } from '../../chain/load.ts';
+import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
 import { install } from '../../install/lay.ts';
 import { findManifest } from '../../install/manifest.ts';
@@ -10,7 +11,7 @@ import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { confDirOf, DEFAULT_BIN_DIR } from '../target.ts';
+import { confDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Lays executables and list down, shows what became of each file, and whether runtimes will take the list. */
