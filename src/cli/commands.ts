@@ -13,6 +13,38 @@ const CONF_DIR: CommandOption = {
   help: 'directory of network configurations (NETCONFPATH; /etc/cni/net.d)',
 };
 
+const BIN_DIR: CommandOption = {
+  type: 'string',
+  multiple: true,
+  placeholder: '<dir>',
+  help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
+};
+
+const IFNAME: CommandOption = {
+  type: 'string',
+  placeholder: '<name>',
+  help: 'interface in the container (eth0)',
+};
+
+const DRY_RUN: CommandOption = { type: 'boolean', help: 'show what would be done and why, and do nothing' };
+
+/** Of commands that call links in namespaces of their own. */
+const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
+  'bin-dir': {
+    type: 'string',
+    multiple: true,
+    placeholder: '<dir>',
+    help: 'directory of plugins, repeatable (that of this executable)',
+  },
+  ifname: IFNAME,
+  args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
+  cap: {
+    type: 'string',
+    placeholder: '<json>',
+    help: 'capability arguments, instead of the two ports and the rates that are offered',
+  },
+};
+
 const CACHE_DIR: CommandOption = {
   type: 'string',
   placeholder: '<dir>',
@@ -51,12 +83,7 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
     placeholder: '<conflist>',
     help: 'take the network from this file instead of the directory',
   },
-  'bin-dir': {
-    type: 'string',
-    multiple: true,
-    placeholder: '<dir>',
-    help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
-  },
+  'bin-dir': BIN_DIR,
   'cni-cache-dir': CACHE_DIR,
   'state-dir': STATE_DIR,
   timeout: {
@@ -135,7 +162,7 @@ export const COMMANDS: readonly Command[] = [
         help: 'an attachment to keep, repeatable',
       },
       all: { type: 'boolean', help: 'keep none' },
-      'dry-run': { type: 'boolean', help: 'show what would be done and why, and do nothing' },
+      'dry-run': DRY_RUN,
     },
     load: () => import('./commands/gc.ts'),
   },
@@ -246,19 +273,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '<conflist>',
     positionals: { min: 1, max: 1 },
     options: {
-      'bin-dir': {
-        type: 'string',
-        multiple: true,
-        placeholder: '<dir>',
-        help: 'directory of plugins, repeatable (that of this executable)',
-      },
-      ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (eth0)' },
-      args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
-      cap: {
-        type: 'string',
-        placeholder: '<json>',
-        help: 'capability arguments, instead of the two ports and the rates that are offered',
-      },
+      ...LAB_OPTIONS,
       'keep-going': { type: 'boolean', help: 'probe on after something went wrong' },
     },
     load: () => import('./commands/try.ts'),
@@ -279,19 +294,7 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<type or index>',
         help: 'take only this link from there: its type, or its place in the list from 0',
       },
-      'bin-dir': {
-        type: 'string',
-        multiple: true,
-        placeholder: '<dir>',
-        help: 'directory of plugins, repeatable (that of this executable)',
-      },
-      ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (eth0)' },
-      args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
-      cap: {
-        type: 'string',
-        placeholder: '<json>',
-        help: 'capability arguments, instead of the two ports and the rates that are offered',
-      },
+      ...LAB_OPTIONS,
       ignore: {
         type: 'string',
         multiple: true,
@@ -331,7 +334,7 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<name>',
         help: 'make a device of that name on the host for it',
       },
-      ifname: { type: 'string', placeholder: '<name>', help: 'interface in the container (eth0)' },
+      ifname: IFNAME,
       'bin-dir': {
         type: 'string',
         multiple: true,
@@ -348,12 +351,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '<file or directory>',
     positionals: { min: 1, max: 1 },
     options: {
-      'bin-dir': {
-        type: 'string',
-        multiple: true,
-        placeholder: '<dir>',
-        help: 'directory of plugins, repeatable (CNI_PATH; /opt/cni/bin)',
-      },
+      'bin-dir': BIN_DIR,
       'files-only': { type: 'boolean', help: 'do not look for executables, nor ask them what they support' },
       strict: { type: 'boolean', help: 'fail on warnings too' },
     },
@@ -386,7 +384,7 @@ export const COMMANDS: readonly Command[] = [
         type: 'boolean',
         help: 'replace files of others; they stay beside ours, and uninstall restores them',
       },
-      'dry-run': { type: 'boolean', help: 'show what would be done and why, and do nothing' },
+      'dry-run': DRY_RUN,
       print: {
         type: 'string',
         placeholder: '<what>',
@@ -404,7 +402,7 @@ export const COMMANDS: readonly Command[] = [
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
-      'dry-run': { type: 'boolean', help: 'show what would be done and why, and do nothing' },
+      'dry-run': DRY_RUN,
     },
     load: () => import('./commands/uninstall.ts'),
   },
