@@ -1,7 +1,7 @@
 // In what do two records of one scene differ, and by which link did each difference come?
 import { type Finding, findDifferences } from './findings.ts';
-import { toText } from './observe-traffic-control.ts';
 import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
+import { toText } from './text.ts';
 
 /** One difference; a side that has nothing there has no text. */
 export interface Difference {

@@ -7,7 +7,7 @@ import type { Exec } from '../chain/exec.ts';
 import { startProcess } from '../chain/exec-plugin.ts';
 import { findPlugin } from '../chain/find-plugin.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
-import { toText } from './observe-traffic-control.ts';
+import { toText } from './text.ts';
 
 /** What the second twin runs instead. */
 export interface Swap {

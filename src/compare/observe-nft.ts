@@ -10,7 +10,7 @@ import { tableMessage } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Observed } from './observe.ts';
-import { toText } from './observe-traffic-control.ts';
+import { toText } from './text.ts';
 
 /**
  * Tables, chains, rules, sets and elements.

@@ -4,6 +4,7 @@ import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
 import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Observed } from './observe.ts';
+import { toText } from './text.ts';
 
 /** What somebody put on devices; the kernel's own qdiscs have no handle. */
 export function observeTrafficControl(
@@ -50,15 +51,6 @@ function flatten(value: unknown, name: readonly string[] = []): Observed {
   if (value === null || typeof value !== 'object' || value instanceof Uint8Array)
     return { [name.join(' ')]: toText(value) };
   return Object.assign({}, ...Object.entries(value).map(([key, member]) => flatten(member, [...name, key])));
-}
-
-/** A value as text that says the same for the same value. */
-export function toText(value: unknown): string {
-  if (typeof value === 'string') return value;
-  return JSON.stringify(value, (_, member: unknown) => {
-    if (typeof member === 'bigint') return member.toString();
-    return member instanceof Uint8Array ? member.toHex() : member;
-  });
 }
 
 function hex(value: number): string {
