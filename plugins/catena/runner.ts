@@ -1,7 +1,7 @@
 // What does a call of the runner give its verbs to work with?
 import { appendFileSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { LinkEvent } from '../../src/chain/runtime.ts';
+import type { LinkEvent, Runtime } from '../../src/chain/runtime.ts';
 import { decode } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { fetchAnnotations, publishStatus } from '../../src/delegate/cluster-pod.ts';
@@ -35,6 +35,8 @@ export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly
 export interface RunnerSurroundings {
   /** Workers for our own links; one of this call's own unless given. */
   readonly workers?: WorkerSource;
+  /** Told of the links of every delegate. */
+  readonly watch?: Pick<Runtime, 'onLink' | 'onTurn'>;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
 }
@@ -42,7 +44,7 @@ export interface RunnerSurroundings {
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers = ownWorker(), signal }: RunnerSurroundings,
+  { workers = ownWorker(), signal, watch = {} }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { env, network, version } = call;
@@ -70,7 +72,9 @@ export async function prepareRunner<T>(
         env: delegateEnv,
         signal: interrupt.signal,
         ...runThrough(workers, startForeign),
+        ...(watch.onTurn ? { onTurn: watch.onTurn } : {}),
         onLink: event => {
+          watch.onLink?.(event);
           log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
           if (conf.traceFile) appendFileSync(conf.traceFile, `${JSON.stringify(traceOf(event))}\n`);
         },

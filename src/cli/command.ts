@@ -1,4 +1,5 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
+import type { Runtime } from '../chain/runtime.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
 import type { RequestWatcher } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
@@ -33,7 +34,12 @@ export interface CommandModule {
 /** A call of this executable as a plugin: what a process gets, and what it leaves behind. */
 export type AsPlugin = (
   call: { readonly env: CommandCall['env']; readonly stdin: string },
-  surroundings: { readonly workers: WorkerSource; readonly signal: AbortSignal },
+  surroundings: {
+    readonly workers: WorkerSource;
+    readonly signal: AbortSignal;
+    /** Told of the links that it calls. */
+    readonly watch?: Pick<Runtime, 'onLink' | 'onTurn'>;
+  },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 
 /** One invocation of a command. */

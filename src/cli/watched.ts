@@ -11,10 +11,10 @@ import type { RequestWatcher } from '../observe/watcher.ts';
 import type { CommandCall } from './command.ts';
 import { runtimeOf, warn } from './target.ts';
 
-/** The directory of traces: `CATENA_TRACE_DIR`, else below the run directory. */
+/** The directory of traces: `--trace-dir`, `CATENA_TRACE_DIR`, else below the run directory. */
 export function traceDirFor(call: CommandCall): string {
-  const { CATENA_TRACE_DIR } = call.env;
-  return CATENA_TRACE_DIR ? resolve(call.cwd, CATENA_TRACE_DIR) : `${runDir(call.env)}/traces`;
+  const named = call.text('trace-dir') || call.env.CATENA_TRACE_DIR;
+  return named ? resolve(call.cwd, named) : `${call.text('run-dir') ?? runDir(call.env)}/traces`;
 }
 
 /**

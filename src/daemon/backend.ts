@@ -1,34 +1,42 @@
 // How does the daemon run what clients send it?
 import { resolve } from 'node:path';
+import type { WatchedCall } from './plugin-calls.ts';
 import type { WorkerPool } from './pool.ts';
 import type { RunReply, RunRequest } from './protocol.ts';
 import type { Backend } from './server.ts';
 
 /** A command line, run as its own process would, with its writing collected. */
 export type RunCommand = (
-  call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'>,
+  call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'> & { readonly queueMs: number },
   write: (fd: 1 | 2, text: string) => void,
   signal: AbortSignal,
 ) => Promise<number>;
 
-/** A call of this executable as a plugin. */
-export type RunAsPlugin = (
-  call: { readonly env: RunRequest['env']; readonly stdin: string },
-  signal: AbortSignal,
-) => Promise<RunReply>;
+/** What can be read over HTTP besides the daemon's own state. */
+export interface Readings {
+  /** The page for Prometheus. */
+  metrics(): Promise<Response>;
+  /** Recent requests, or the one whose id begins like this; undefined when there is none. */
+  traces(id: string | undefined): object | undefined;
+}
 
 /** Runs commands and calls as a plugin; tells over HTTP how the daemon is. */
-export function makeBackend(pool: WorkerPool, runCommand: RunCommand, runAsPlugin: RunAsPlugin): Backend {
+export function makeBackend(
+  pool: WorkerPool,
+  runCommand: RunCommand,
+  runAsPlugin: WatchedCall,
+  readings: Readings,
+): Backend {
   const active = new Map<string, Promise<RunReply>>();
-  const begin = (request: RunRequest, signal: AbortSignal): Promise<RunReply> => {
+  const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunReply> => {
     const { stdin } = request;
     const env = withAbsolutePaths(request);
-    if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal);
-    return collect(write => runCommand({ ...request, env }, write, signal));
+    if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);
+    return collect(write => runCommand({ ...request, env, queueMs }, write, signal));
   };
   return {
-    run(request, signal) {
-      const running = active.get(request.key) ?? begin(request, signal);
+    run(request, signal, queueMs) {
+      const running = active.get(request.key) ?? begin(request, signal, queueMs);
       active.set(request.key, running);
       const forget = (): void => void active.delete(request.key);
       running.then(forget, forget);
@@ -42,7 +50,10 @@ export function makeBackend(pool: WorkerPool, runCommand: RunCommand, runAsPlugi
         return new Response(ready ? 'ok\n' : 'no worker answers\n', { status: ready ? 200 : 503 });
       }
       if (pathname === '/v1/state') return Response.json({ pid: process.pid, ...state, pool: pool.state });
-      return undefined;
+      if (pathname === '/metrics') return readings.metrics();
+      const [, isTraces, id] = /^(\/v1\/traces)(?:\/([\da-z]+))?$/.exec(pathname) ?? [];
+      const traces = isTraces && readings.traces(id);
+      return traces ? Response.json(traces) : undefined;
     },
   };
 }

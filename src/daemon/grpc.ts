@@ -6,7 +6,7 @@ import { type CniBackend, serveCni } from './grpc/cni-service.ts';
 import { serveHealth } from './grpc/health.ts';
 import { serveReflection } from './grpc/reflection.ts';
 import { serviceOf } from './grpc/schema.ts';
-import { type GrpcObserver, watchCalls } from './grpc/watch-calls.ts';
+import { type GrpcMethod, type GrpcObserver, typeOf, watchCalls } from './grpc/watch-calls.ts';
 
 /** The service that does the work. */
 export const CNI_SERVICE = 'pkg.cnirpc.CNI';
@@ -19,6 +19,15 @@ const REFLECTION_SERVICES = [
 
 /** Every service of the socket. */
 export const GRPC_SERVICES: readonly string[] = [CNI_SERVICE, HEALTH_SERVICE, ...REFLECTION_SERVICES];
+
+/** Every method of every service. */
+export function grpcMethods(): GrpcMethod[] {
+  return GRPC_SERVICES.flatMap(service =>
+    Object.entries(serviceOf(service)).map(([method, { requestStream, responseStream }]) => {
+      return { type: typeOf(requestStream, responseStream), service, method };
+    }),
+  );
+}
 
 /** What the server stands in front of. */
 export interface GrpcOptions {

@@ -7,7 +7,7 @@ import { ownPlace, RUN_PATH, type RunReply, type RunRequest } from './protocol.t
 /** What the server stands in front of. */
 export interface Backend {
   /** Runs a command as its own process would; never rejects. The signal fires when nobody waits any more. */
-  run(request: RunRequest, signal: AbortSignal): Promise<RunReply>;
+  run(request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunReply>;
   /** Answers everything else that is asked over HTTP; undefined for what it does not know. */
   answer(request: Request, state: ServerState): Promise<Response | undefined>;
 }
@@ -36,6 +36,8 @@ export interface ServerState {
 /** A listening daemon. */
 export interface Server {
   readonly state: ServerState;
+  /** Does work when it is its turn; undefined when too many wait already. */
+  admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined;
   /** Takes no new requests, answers those that it has, and ends. New clients run their chains themselves. */
   stop(): Promise<void>;
 }
@@ -75,20 +77,15 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
     if (!Array.isArray(request?.args)) return problem(400, 'the body is not a request of a client');
     const same = JSON.stringify(request.place) === JSON.stringify(place);
     if (!same) return problem(409, 'the daemon is another program, or in another namespace');
-    const enter = gate.enter();
-    if (enter === undefined) return Response.json(OVERLOADED);
-    const leave = await enter;
-    try {
-      return Response.json(await backend.run(request, http.signal));
-    } finally {
-      leave();
-    }
+    const reply = gate.admit(queueMs => backend.run(request, http.signal, queueMs));
+    return Response.json(reply === undefined ? OVERLOADED : await reply);
   }
 
   return {
     get state() {
       return gate.state;
     },
+    admit: work => gate.admit(work),
     async stop() {
       if (existsSync(socketPath) && statSync(socketPath).ino === ino) rmSync(socketPath, { force: true });
       await server.stop();
@@ -111,6 +108,18 @@ class Gate {
     return { running: this.#running, queued: this.#waiting.length, served: this.#served };
   }
 
+  /** Does the work when it is its turn; undefined when too many wait. */
+  admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined {
+    const asked = performance.now();
+    return this.enter()?.then(async leave => {
+      try {
+        return await work(performance.now() - asked);
+      } finally {
+        leave();
+      }
+    });
+  }
+
   /** @returns a promise of the turn, to be ended by calling what it resolves to; undefined when too many wait */
   enter(): Promise<() => void> | undefined {
     const leave = (): void => {
@@ -128,7 +137,8 @@ class Gate {
   }
 }
 
-const BUSY = 'Cannot take the request: the daemon has too many that wait already; try again later';
+/** What is said to who comes when too many wait. */
+export const BUSY = 'Cannot take the request: the daemon has too many that wait already; try again later';
 
 const OVERLOADED: RunReply = {
   exitCode: 1,

@@ -1,5 +1,5 @@
 // Where do log lines of a long-lived process go, and what if a place does not take them?
-import { writeSync } from 'node:fs';
+import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Writable } from 'node:stream';
 import { loadWinston } from '../log.ts';
@@ -87,8 +87,8 @@ interface Place {
 
 function openPlace(destination: LogDestination): Place {
   if (destination.kind === 'console') {
-    // The descriptor: a stream would keep what a reader that went away does not take.
-    return { structured: false, write: (line: Buffer) => void writeSync(2, line), close: () => {} };
+    const console = openConsole();
+    return { structured: false, write: console.append, close: console.close };
   }
   if (destination.kind === 'file') {
     const file = openRotatingFile(destination.path, destination);
@@ -105,6 +105,32 @@ function openPlace(destination: LogDestination): Place {
       socket.send(render({ level, message, fields }));
     },
     close: socket.close,
+  };
+}
+
+/**
+ * Standard error, for lines that must not wait: a reader that does not read any more would stop the whole process. So
+ * the same file is opened once more, where not waiting is ours to ask for. The system's journal is a socket, which
+ * cannot be opened; it reads.
+ */
+function openConsole(): { append: (line: Buffer) => void; close: () => void } {
+  let fd = 2;
+  let torn = false;
+  try {
+    fd = openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
+  } catch {
+    // A socket, or a file that is not ours to open.
+  }
+  return {
+    append(line) {
+      const bytes = torn ? Buffer.concat([Buffer.from('\n'), line]) : line;
+      const written = writeSync(fd, bytes);
+      torn = written < bytes.length;
+      if (torn) throw new Error('Cannot write all of a line to standard error: nobody reads it');
+    },
+    close: () => {
+      if (fd !== 2) closeSync(fd);
+    },
   };
 }
 

@@ -7,7 +7,7 @@ import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
 import { type OtlpOptions, openOtlpExporter } from './otlp.ts';
 import { spansOf } from './otlp-span.ts';
 import { type RequestRecord, type RequestSpan, startRequest } from './record.ts';
-import { type RingLimits, TraceRing } from './trace-ring.ts';
+import { findTrace, listTraces, type RingLimits, TraceRing } from './trace-ring.ts';
 import type { Environment, RequestWatcher } from './watcher.ts';
 
 /** Which of it is wanted. */
@@ -23,6 +23,8 @@ export interface ObserverOptions {
 
 /** One for the life of a daemon. */
 export interface Observer extends RequestWatcher {
+  /** Recent requests, or the one whose id begins like this; undefined when there is none. */
+  traces(id?: string): object | undefined;
   /** A line that belongs to no request. */
   log(level: LogLevel, message: string, fields?: LogFields): void;
   readonly metrics: Metrics;
@@ -73,12 +75,24 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
         output.write({ level, message, fields });
     },
     levelOf: link => (Object.hasOwn(levels.links, link) ? levels.links[link] : undefined),
+    traces(id) {
+      if (traceDir === undefined) return undefined;
+      return id === undefined ? listTraces(traceDir).records : tryTo(() => findTrace(traceDir, id));
+    },
     metrics,
     async close() {
       await exporter?.close();
       await output.close();
     },
   };
+}
+
+function tryTo<T>(find: () => T): T | undefined {
+  try {
+    return find();
+  } catch {
+    return undefined;
+  }
 }
 
 /** Below the caller's span, or the first of a trace. */

@@ -5,7 +5,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../src/cli/commands.ts';
-import { withHost } from '../helpers/netns.ts';
+import { CATENA } from '../helpers/catena.ts';
+import { writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { directories, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
@@ -41,7 +44,48 @@ describe('README.md', () => {
   });
 });
 
+/** A drawing without what differs from one run to the next: times, the length of bars, names of devices and namespaces. */
+function shapeOf(drawing: string): string[] {
+  return drawing
+    .trimEnd()
+    .split('\n')
+    .map(line =>
+      line
+        .replace(/^\w{12} /, 'id ')
+        .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/, 'then')
+        .replace(/\d+\.\d+ m?s\b/g, 'time')
+        .replace(/(veth|bwp)[\da-f]+/, '$1')
+        .replace(/(container|namespace) [^ ,]+/, '$1')
+        .replace(/ {2,}|█+/g, ' ')
+        .replace(/ +/g, ' ')
+        .trim(),
+    )
+    .filter(line => !line.startsWith('waited'));
+}
+
 describeRoot('README.md', () => {
+  test('draws a trace as the command does', async () => {
+    await withHost(async lab => {
+      const list = JSON.parse(block('json'));
+      list.plugins[0].ipam.dataDir = `${lab.tmp}/leases`;
+      list.plugins[3].dataDir = `${lab.tmp}/tuning`;
+      const chain = writeChain(lab, list);
+      const container = await lab.container();
+      const cap = {
+        portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }],
+        bandwidth: { ingressRate: 20e6, ingressBurst: 2e6, egressRate: 10e6, egressBurst: 1e6 },
+      };
+      const args = ['--args', 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1'];
+      const daemon = await startDaemon(lab);
+      await chain.add(container, { cap, args });
+      const [{ id }] = (await (await daemon.fetch('/v1/traces')).json()) as [{ id: string }];
+      const env = directories(lab.tmp);
+      const { stdout } = await lab.run(lab.host, [CATENA, 'trace', id.slice(0, 10)], { env });
+      expect(shapeOf(stdout)).toEqual(shapeOf(block('text')));
+      expect((await chain.run('del', container)).exitCode).toBe(0);
+    });
+  });
+
   test('has an example of the library that runs', async () => {
     await withHost(async lab => {
       const container = await lab.container();

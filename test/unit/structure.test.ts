@@ -105,6 +105,8 @@ const MAY_LOAD_LAZILY = [
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
   'src/delegate/kubernetes',
+  // Nor for gRPC, but who asked for its socket.
+  'src/cli/commands/daemon',
 ];
 
 const MAX_LINES = 300;

@@ -1,13 +1,18 @@
 // What does `catena daemon` do?
-import { runDir } from '../../cni/directories.ts';
+import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend } from '../../daemon/backend.ts';
+import { watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
-import { SERVER_LIMITS, startServer } from '../../daemon/server.ts';
+import { SERVER_LIMITS, type Server, startServer } from '../../daemon/server.ts';
+import { type Observer, openObserver } from '../../observe/observer.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { hostFactsIn } from '../daemon/host-facts.ts';
+import { countOf, observerOptionsOf } from '../daemon/observer-options.ts';
 import { runMain } from '../main.ts';
+import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends it; what was begun is finished first. */
 export async function run(call: CommandCall): Promise<number> {
@@ -16,31 +21,82 @@ export async function run(call: CommandCall): Promise<number> {
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
   compileEagerly();
   const socket = socketPathOf(call.text('run-dir') ?? runDir(env));
+  const requests = countOf(call, 'requests', SERVER_LIMITS.requests);
+  const options = observerOptionsOf(call);
   const pool = new WorkerPool(env, {
     ...POOL_LIMITS,
     workers: countOf(call, 'workers', POOL_LIMITS.workers),
   });
+  let server: Server | undefined;
+  const observer = await openObserver({
+    ...options,
+    sources: sourcesOf(call, pool, () => server?.state),
+  });
+  const callPlugin = watchedCalls(observer, (plugin, end, watch) =>
+    asPlugin(plugin, { workers: pool, signal: end, watch }),
+  );
   const backend = makeBackend(
     pool,
-    ({ args, env: own, cwd, key }, write, end) =>
-      runMain(args, { links, env: own, cwd, write, signal: end, workers: pool, asPlugin, request: key }),
-    (plugin, end) => asPlugin(plugin, { workers: pool, signal: end }),
+    ({ args, env: own, cwd, key, queueMs }, write, end) => {
+      const surroundings = {
+        links,
+        env: own,
+        cwd,
+        write,
+        signal: end,
+        workers: pool,
+        asPlugin,
+        request: key,
+      };
+      return runMain(args, { ...surroundings, watcher: observer, queueMs });
+    },
+    callPlugin,
+    readingsOf(observer),
   );
-  const requests = countOf(call, 'requests', SERVER_LIMITS.requests);
-  const server = startServer(socket, backend, { ...SERVER_LIMITS, requests });
+  server = startServer(socket, backend, { ...SERVER_LIMITS, requests });
+  const grpcSocket = call.text('grpc-socket');
+  const isHealthy = () => pool.ready();
+  const grpc =
+    grpcSocket === undefined
+      ? undefined
+      : // Only who asked for gRPC has its packages in memory.
+        await import('../daemon/grpc-socket.ts').then(({ openGrpcSocket }) =>
+          openGrpcSocket({ socketPath: grpcSocket, observer, server, call: callPlugin, env, isHealthy }),
+        );
   call.err(`catena: listening on "${socket}"\n`);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }));
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
-  await server.stop();
+  await Promise.all([server.stop(), grpc?.close()]);
   pool.close();
+  await observer.close();
   return 0;
 }
 
-function countOf(call: CommandCall, option: string, fallback: number): number {
-  const text = call.text(option);
-  if (text === undefined) return fallback;
-  const count = Number(text);
-  if (Number.isInteger(count) && count > 0) return count;
-  throw new UsageError(`Cannot use --${option} "${text}": expected a whole number above zero`);
+/** Where the numbers of metrics come from. */
+function sourcesOf(
+  { env }: CommandCall,
+  pool: WorkerPool,
+  state: () => Server['state'] | undefined,
+): Parameters<typeof openObserver>[0]['sources'] {
+  const cacheDir = cniCacheDir(env);
+  // The delegate runner keeps its own attachments beside those of the host's runtimes.
+  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`]);
+  return {
+    version: TOOL_VERSION,
+    workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),
+    requests: () => ({ running: state()?.running ?? 0, queued: state()?.queued ?? 0 }),
+    attachments: () => facts().attachments,
+    leaked: () => facts().leaked,
+    ranges: () => facts().ranges,
+  };
+}
+
+function readingsOf({ metrics, traces }: Observer): Parameters<typeof makeBackend>[3] {
+  return {
+    traces,
+    async metrics() {
+      return new Response(await metrics.render(), { headers: { 'content-type': metrics.contentType } });
+    },
+  };
 }

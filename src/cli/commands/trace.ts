@@ -9,7 +9,7 @@ import { traceDirFor } from '../watched.ts';
 /** Lists the requests that were kept, or draws one. */
 export async function run(call: CommandCall): Promise<number> {
   const [id] = call.positionals;
-  const dir = call.text('trace-dir') || traceDirFor(call);
+  const dir = traceDirFor(call);
   if (id !== undefined) {
     const record = find(dir, id);
     call.out(call.on('json') ? `${JSON.stringify(record, null, 2)}\n` : renderWaterfall(record));

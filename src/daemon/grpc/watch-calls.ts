@@ -81,7 +81,8 @@ export function watchCalls(observer: GrpcObserver): ServerInterceptor {
   };
 }
 
-function typeOf(requestStream: boolean, responseStream: boolean): GrpcMethod['type'] {
+/** The middleware's word for a kind of method. */
+export function typeOf(requestStream: boolean, responseStream: boolean): GrpcMethod['type'] {
   if (requestStream) return responseStream ? 'bidi_stream' : 'client_stream';
   return responseStream ? 'server_stream' : 'unary';
 }
