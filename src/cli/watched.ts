@@ -31,7 +31,7 @@ export async function watched<T>(
   const watcher = call.watcher ?? (await traceWatcher(call));
   if (watcher === undefined) return work(runtime);
   const { containerId = '', ifname = '', netns = '', args = [] } = attachment ?? {};
-  const warm = call.workers !== undefined;
+  const warm = call.watcher !== undefined;
   const { queueMs } = call;
   const [network = ''] = call.positionals;
   const facts = { verb, network, containerId, ifname, netns, args, warm };

@@ -21,6 +21,7 @@ const WRITES_BETWEEN_LOOKS = 100;
 
 /** A name says when the request began: names sort by time. */
 const NAME = /^([\da-z]{12})\.json$/;
+const UNFINISHED = /^\.[\da-z]{12}\.json\.\d+$/;
 
 /** A directory of records, one file each. */
 export class TraceRing {
@@ -58,6 +59,10 @@ export class TraceRing {
   }
 
   #look(): void {
+    for (const name of readdirSync(this.#dir)) {
+      if (UNFINISHED.test(name) && isStale(join(this.#dir, name)))
+        rmSync(join(this.#dir, name), { force: true });
+    }
     const sizes = namesIn(this.#dir).map(name => {
       return [name, statSync(join(this.#dir, name), { throwIfNoEntry: false })?.size ?? 0] as const;
     });
@@ -76,6 +81,12 @@ export class TraceRing {
       bytes -= size;
     }
   }
+}
+
+/** A process that was killed may leave half a record; no write takes a minute. */
+function isStale(file: string): boolean {
+  const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  return Math.abs(Date.now() - written) > 60_000;
 }
 
 /** The records of a directory, the oldest first, and the names of files that are none. */

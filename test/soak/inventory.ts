@@ -17,9 +17,10 @@ export async function inventory(lab: Lab, containers: readonly Container[]): Pro
   const found = fs.readdirSync(lab.tmp, { recursive: true, encoding: 'utf8' });
   const files = found.filter(file => fs.statSync(`${lab.tmp}/${file}`).isFile());
   const isLease = (file: string): boolean => /^leases\/[^/]+\/[0-9a-f]+[.:][0-9a-f.:]+$/.test(file);
-  // Kept on purpose: where the range goes on, locks, which boot it is, and an index that is as large as the leases are many.
+  // Kept on purpose: where the range goes on, locks, which boot it is, an index that is as large as the leases are many,
+  // and the last requests, of which there is a fixed number.
   const isKept = (file: string): boolean =>
-    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot)$|\.lock$/.test(file);
+    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot)$|\.lock$|^run\/traces\/\w+\.json$/.test(file);
   return {
     'links on the host': (await lab.ip(lab.host, 'link')).map(link => link.ifname),
     'links in containers': inside.flat().map(link => link.ifname),

@@ -62,6 +62,15 @@ describe('TraceRing', () => {
     expect(kept).not.toHaveProperty('result');
   });
 
+  test('takes away what a killed process left, and not what another one writes', () => {
+    fs.mkdirSync(dir, { recursive: true });
+    const [old, fresh] = ['1', '2'].map(pid => path.join(dir, `.${record(9).id}.json.${pid}`));
+    for (const file of [old ?? '', fresh ?? '']) fs.writeFileSync(file, '{"id":');
+    fs.utimesSync(old ?? '', new Date(0), new Date(0));
+    new TraceRing(dir).write(record(1));
+    expect(fs.readdirSync(dir).sort()).toEqual([path.basename(fresh ?? ''), `${record(1).id}.json`]);
+  });
+
   test('leaves nothing half written', () => {
     fs.mkdirSync(path.join(dir, `${record(1).id}.json`), { recursive: true });
     expect(() => new TraceRing(dir).write(record(1))).toThrow();
