@@ -1,6 +1,6 @@
 // On what are links that come after a main link tried: two pods on a bridge made by hand, and somebody outside?
 
-import type { Container, Lab, Namespace, Outside } from './netns.ts';
+import { type Container, type Lab, type Namespace, type Outside, untilUp } from './netns.ts';
 import { LATEST_SPEC_VERSION } from './spec-versions.ts';
 import { echo } from './traffic.ts';
 
@@ -35,7 +35,9 @@ export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene
   await lab.ip(lab.host, 'link', 'set', 'br0', 'up');
   await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
-  return { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
+  const scene = { lab, outside, pod: await addPod(lab, 2), neighbour: await addPod(lab, 3) };
+  await untilUp(lab.host, 'br0');
+  return scene;
 }
 
 /** Puts another pod on the bridge, behind the port `pod<number>`. */

@@ -1,6 +1,7 @@
 // Do host ports belong to one container only, whichever packet filter forwards them and whoever wrote the rules?
 
 import { describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
 import { type Lab, useLabs } from '../helpers/netns.ts';
 import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { answers, askUdp, BRIDGE, fakePod, type Pod, podsOnBridge, resultOf } from '../helpers/pods.ts';
@@ -13,7 +14,7 @@ interface Call {
   readonly conf?: object;
   readonly ports?: object[];
   readonly reference?: boolean;
-  readonly prevResult?: object;
+  readonly env?: Record<string, string>;
 }
 
 const BACKENDS = ['nftables', 'iptables'] as const;
@@ -139,6 +140,25 @@ describeRoot(
       requiresReference('portmap'),
     );
 
+    testNeeding(
+      'a port of a container of the reference is refused where the old packet filter carries it, until DEL',
+      async () => {
+        const { lab, pod, neighbour } = await podsOnBridge(createLab);
+        const env = { PATH: legacyPath(lab) };
+        await call(lab, 'ADD', pod, { reference: true, ports: [...WEB, ...ON_ONE], env });
+        for (const backend of BACKENDS) {
+          const refused = await call(lab, 'ADD', neighbour, { backend });
+          expect(refused.error?.msg).toEndWith(`container "${pod.id}" of network "podnet" holds 8080/tcp`);
+          const onAll = await call(lab, 'ADD', neighbour, { backend, ports: [{ ...ON_ONE[0], hostIP: '' }] });
+          expect(onAll.error?.msg).toEndWith('holds 10.201.0.1:53/udp');
+        }
+        await call(lab, 'DEL', pod);
+        expect(await call(lab, 'ADD', neighbour, {})).toMatchObject({ exitCode: 0 });
+      },
+      requiresReference('portmap'),
+      requires('iptables-legacy-restore'),
+    );
+
     test("a port in the reference's own table is refused", async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await load(
@@ -164,7 +184,6 @@ describeRoot(
       const { lab, pod, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       const second = { ...pod, v4: '10.9.0.12', v6: 'fd00:9::12' };
-      await lab.ip(lab.host, 'addr', 'show');
       await lab.ip(pod, 'addr', 'add', `${second.v4}/24`, 'dev', 'eth0');
       const ports = [{ hostPort: 8081, containerPort: 80 }];
       const how = { backend: 'iptables' };
@@ -287,7 +306,7 @@ function call(
   lab: Lab,
   command: 'ADD' | 'CHECK' | 'DEL',
   pod: Pod,
-  { backend, ifname = 'eth0', conf = {}, ports = WEB, reference }: Call = {},
+  { backend, ifname = 'eth0', conf = {}, ports = WEB, reference, env = {} }: Call = {},
 ): Promise<PluginReply> {
   const version = reference ? '1.0.0' : '1.1.0';
   const withPorts = command !== 'DEL' || reference ? { runtimeConfig: { portMappings: ports } } : {};
@@ -298,6 +317,7 @@ function call(
     conf: { ...confOf(withPorts), cniVersion: version, ...(backend ? { backend } : {}), ...conf },
     ...(command === 'DEL' ? {} : { prevResult: resultOf(pod, version, ifname) }),
     ...(reference ? { binDir: REFERENCE_BIN_DIR } : {}),
+    env,
   });
 }
 
@@ -318,6 +338,18 @@ async function saved(lab: Lab): Promise<string> {
     texts.push((await lab.run(lab.host, [tool, '-t', 'nat'])).stdout);
   }
   return texts.join('');
+}
+
+/** A search path on which iptables means the old packet filter. */
+function legacyPath(lab: Lab): string {
+  const dir = `${lab.tmp}/legacy`;
+  fs.mkdirSync(dir);
+  for (const tool of ['iptables', 'ip6tables']) {
+    for (const name of [tool, `${tool}-restore`, `${tool}-save`]) {
+      fs.symlinkSync('/usr/sbin/xtables-legacy-multi', `${dir}/${name}`);
+    }
+  }
+  return `${dir}:${process.env.PATH}`;
 }
 
 /** Everything but counters. */

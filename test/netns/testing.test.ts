@@ -232,6 +232,17 @@ describeRoot('testing', () => {
       await sweepChained('portmap', { runtimeConfig: { portMappings } });
     });
 
+    test('portmap with conditions', async () => {
+      const portMappings = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
+      const conditionsV4 = ['ip saddr { 10.0.0.0/8, 192.0.2.1 }'];
+      await sweepChained('portmap', { runtimeConfig: { portMappings }, conditionsV4 });
+    });
+
+    test('portmap with iptables', async () => {
+      const portMappings = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
+      await sweepChained('portmap', { runtimeConfig: { portMappings }, backend: 'iptables' });
+    });
+
     test('bandwidth', async () => {
       await sweepChained('bandwidth', {
         ingressRate: 8e6,

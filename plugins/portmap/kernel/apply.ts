@@ -3,11 +3,13 @@ import type { Attachment } from '../../../src/cni/attachment.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { inTurn } from '../../../src/netlink/iptables/turn.ts';
+import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { tryAll } from '../../../src/plugin/try-all.ts';
 import { type Owner, ownerOf } from '../elements.ts';
 import type { IptablesOptions } from '../iptables-rules.ts';
-import { type ChainOwner, soleOwner } from '../reference-names.ts';
+import { soleOwner } from '../reference-names.ts';
+import { TABLE } from '../sets.ts';
 import { sweepConditions } from './asking.ts';
 import { chainOwnerOf, chainsOf } from './chains.ts';
 import { type Claimed, claimPorts, SuspectError, type Wanted } from './claim.ts';
@@ -53,18 +55,16 @@ export async function removePorts(
   pods: readonly Ip[],
   onLost: (lost: readonly Lost[]) => void,
 ): Promise<void> {
-  let chains: readonly ChainOwner[] = [];
+  const { attachment } = owner;
+  const tables = listTables(nft);
+  const isKnown = tables.has(TABLE);
+  const shared = attachment ? [attachment] : [];
+  const chains = isKnown ? chainsOf(nft, owner) : shared;
   await tryAll([
-    () => {
-      chains = chainsOf(nft, owner);
-    },
-    () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain))),
+    () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain, tables))),
     // Rules first: what the sets know is needed to try again.
-    () => onLost(releasePorts(nft, owner)),
-    () => {
-      const { attachment } = owner;
-      if (attachment) onLost(removeHostportRules(nft, attachment.containerId, pods));
-    },
+    () => onLost(isKnown ? releasePorts(nft, owner) : []),
+    () => onLost(attachment ? removeHostportRules(nft, attachment.containerId, pods, tables) : []),
   ]);
 }
 

@@ -3,8 +3,9 @@ import { CniError } from '../../../src/cni/errors.ts';
 import { sameIp } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
-import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts';
+import { decodeNatRule, listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { listRules } from '../../../src/netlink/nft/rule.ts';
+import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Claim, Owner } from '../elements.ts';
 import { type HostPort, PROTOCOLS, renderHostPort } from '../plan.ts';
@@ -38,18 +39,16 @@ export function refuseForeign(
       .map(dnatChain),
   );
   const ids = new Set(outdated.flatMap(({ attachment }) => attachment?.containerId ?? []));
+  const tables = listTables(socket);
   for (const family of [4, 6] as const) {
     const wanted = claims.filter(claim => claim.family === family && claim.condition === '');
     if (wanted.length === 0) continue;
-    refuseHeldBy(wanted, () => [
-      ...chainsThatHold(wanted, { own, ids }, entriesIn(socket, family), chain =>
-        listNftNat(socket, family, chain),
-      ),
-      ...hostportRules(socket, family, ids),
-    ]);
+    const inNft = (chain: string) => (tables.has(natTable(family)) ? listNftNat(socket, family, chain) : []);
+    refuseHeldBy(wanted, chainsThatHold(wanted, { own, ids }, inNft(SHARED.dnat), inNft));
+    if (tables.has(hostportTable(family))) refuseHeldBy(wanted, hostportRules(socket, family, ids));
     const legacy = listLegacyNat(family);
     const inLegacy = (chain: string) => legacy.filter(rule => rule.chain === chain);
-    refuseHeldBy(wanted, () => chainsThatHold(wanted, { own, ids }, inLegacy(SHARED.dnat), inLegacy));
+    refuseHeldBy(wanted, chainsThatHold(wanted, { own, ids }, inLegacy(SHARED.dnat), inLegacy));
   }
 }
 
@@ -67,8 +66,8 @@ interface Held {
   readonly rule: NatRule;
 }
 
-function refuseHeldBy(wanted: readonly Claim[], find: () => readonly Held[]): void {
-  for (const { holder, rule } of find()) {
+function refuseHeldBy(wanted: readonly Claim[], held: readonly Held[]): void {
+  for (const { holder, rule } of held) {
     const claim = wanted.find(one => excludes(one, rule));
     // Whoever had the pod's address before is gone.
     if (claim === undefined || (rule.to && sameIp(rule.to, claim.pod))) continue;
@@ -76,10 +75,6 @@ function refuseHeldBy(wanted: readonly Claim[], find: () => readonly Held[]): vo
     const ip = rule.destination?.cidr.ip;
     throwTaken(claim, { holder, protocol, port, ...(ip ? { ip } : {}) }, 'its DEL releases the port');
   }
-}
-
-function entriesIn(socket: NetlinkSocket, family: Family): NatRule[] {
-  return listNftNat(socket, family, SHARED.dnat);
 }
 
 /** The forwarding rules of containers of which an entry mentions one of the ports. */

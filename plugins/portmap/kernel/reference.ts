@@ -8,7 +8,7 @@ import { restoreNat } from '../../../src/netlink/iptables/restore.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteChain, hasChain } from '../../../src/netlink/nft/chain.ts';
 import { deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { hasTable } from '../../../src/netlink/nft/table.ts';
+import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { protocolName } from '../plan.ts';
 import {
@@ -29,10 +29,15 @@ const HOSTPORT_CHAINS = ['hostports', 'hostip_hostports', 'masquerading'];
 
 /**
  * Removes the chains of a container from the table "nat", whoever made them and whichever packet filter carries them.
- * Where there are none it costs two questions for each family; a program is only started for the old packet filter.
+ * Where there are none it costs next to nothing; a program is only started for the old packet filter.
+ * @param tables those of nf_tables, where they are known
  * @returns the host ports that were forwarded
  */
-export function removeIptablesPorts(socket: NetlinkSocket, owner: ChainOwner): Lost[] {
+export function removeIptablesPorts(
+  socket: NetlinkSocket,
+  owner: ChainOwner,
+  tables = listTables(socket),
+): Lost[] {
   return FAMILIES.flatMap(family =>
     (
       [
@@ -41,7 +46,7 @@ export function removeIptablesPorts(socket: NetlinkSocket, owner: ChainOwner): L
       ] as const
     ).flatMap(([chain, parent]) => [
       // Both, even when the first found something: a host may have changed its packet filter.
-      ...removeNftChain(socket, family, chain, parent),
+      ...(tables.has(natTable(family)) ? removeNftChain(socket, family, chain, parent) : []),
       ...removeLegacyChain(family, chain, parent),
     ]),
   );
@@ -75,12 +80,18 @@ export function sweepIptablesPorts(
  * Removes the rules with a container's id from the reference's table in nf_tables. They do not name the network, so
  * that the addresses have to tell where the container is in several.
  * @param pods the container's addresses on this network; none for all rules of the container
+ * @param tables those of nf_tables, where they are known
  * @returns the host ports that were forwarded
  */
-export function removeHostportRules(socket: NetlinkSocket, containerId: string, pods: readonly Ip[]): Lost[] {
+export function removeHostportRules(
+  socket: NetlinkSocket,
+  containerId: string,
+  pods: readonly Ip[],
+  tables = listTables(socket),
+): Lost[] {
   return FAMILIES.flatMap(family => {
     const table = hostportTable(family);
-    if (!hasTable(socket, table)) return [];
+    if (!tables.has(table)) return [];
     const addresses = pods.filter(ip => ip.family === family).map(ipToBytes);
     // A container without an address of this family may have got rules of it from another network only.
     if (pods.length && addresses.length === 0) return [];

@@ -3,6 +3,7 @@ import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { str, u32be, u64be } from '../codec/fields.ts';
 import { tolerating } from '../errors.ts';
+import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 import { comment } from './userdata.ts';
@@ -39,4 +40,17 @@ export function hasTable(socket: NetlinkSocket, table: Table): boolean {
   const op = `find table ${renderTable(table)}`;
   const request = nftRequest(op, NftMsg.GETTABLE, tableMessage, table.family, { name: table.name });
   return tolerating([Errno.ENOENT], () => socket.request(request)) !== undefined;
+}
+
+/** Which of many tables exist: one question, however many are asked about. Same as: `nft list tables` */
+export function listTables(socket: NetlinkSocket): { has(table: Table): boolean } {
+  const request = nftRequest('list tables', NftMsg.GETTABLE, tableMessage, 'inet', {});
+  // The kernel lists one family only, unless it is asked for none.
+  const body = tableMessage.encode({ family: 0 }, {});
+  const found = socket.dump({ ...request, body }).map(one => {
+    const { header, attrs: own } = tableMessage.decode(one);
+    return `${header.family} ${own.name}`;
+  });
+  const names = new Set(found);
+  return { has: ({ family, name }) => names.has(`${NFPROTO[family]} ${name}`) };
 }

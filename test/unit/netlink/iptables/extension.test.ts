@@ -1,0 +1,66 @@
+// Are extensions of iptables read from the bytes that the kernel keeps?
+import { describe, expect, test } from 'bun:test';
+import { parseIp } from '../../../../src/net/ip.ts';
+import { readMatch, readTarget } from '../../../../src/netlink/iptables/extension.ts';
+
+const bytes = (hex: string) => Uint8Array.from(Buffer.from(hex.replaceAll(/\s/g, ''), 'hex'));
+
+describe('readMatch()', () => {
+  test('reads a comment', () => {
+    expect(readMatch({ name: 'comment', revision: 0, info: bytes('646e6174 00 7878') })).toEqual({
+      comment: 'dnat',
+    });
+  });
+
+  // struct xt_multiport_v1: flags, count, ports[15] of the machine, pflags[15], invert.
+  test('reads destination ports, but not others', () => {
+    const rest = '00'.repeat(44 - 2 + 2);
+    const ports = (flags: string) => ({
+      name: 'multiport',
+      revision: 1,
+      info: bytes(`${flags}02 5000 bb01 ${rest}`),
+    });
+    expect(readMatch(ports('01'))).toEqual({ ports: [80, 443] });
+    expect(readMatch(ports('00'))).toBeUndefined();
+  });
+
+  test.each([
+    ['tcp', '0000 ffff 5000 5000 00 00 00 00', [80]],
+    ['udp', '0000 ffff 3500 3500 00', [53]],
+    ['sctp', '5000 5000 0000 ffff', [80]],
+  ])('reads the port of %s', (name, info, ports) => {
+    expect(readMatch({ name, revision: 0, info: bytes(info) })).toEqual({ ports });
+  });
+
+  test.each([
+    ['a range of ports', 'tcp', '0000 ffff 5000 5a00 00 00 00 00'],
+    ['a match that it does not know', 'mark', '0100 0000 0100 0000 00'],
+    ['bytes that are too few', 'tcp', '0000'],
+  ])('says that it cannot tell: %s', (_name, name, info) => {
+    expect(readMatch({ name, revision: 0, info: bytes(info) })).toBeUndefined();
+  });
+});
+
+describe('readTarget()', () => {
+  test('reads a mark', () => {
+    expect(readTarget(4, { name: 'MARK', revision: 2, info: bytes('00200000 00200000') })).toEqual({
+      target: 'MARK',
+      mark: 0x2000,
+    });
+  });
+
+  test.each([
+    ['IPv4, revision 2', 4, 2, `03000000 0a090002 ${'00'.repeat(12)}`, '10.9.0.2'],
+    ['IPv4, revision 0', 4, 0, '01000000 03000000 0a090002 0a090002 0050 0050', '10.9.0.2'],
+    ['IPv6', 6, 2, '03000000 fd00000000000000 0000000000000002', 'fd00::2'],
+  ] as const)('reads where packets are sent: %s', (_name, family, revision, info, to) => {
+    expect(readTarget(family, { name: 'DNAT', revision, info: bytes(info) })).toEqual({
+      target: 'DNAT',
+      to: parseIp(to),
+    });
+  });
+
+  test('says no more of others than their names', () => {
+    expect(readTarget(4, { name: 'LOG', revision: 0, info: bytes('00') })).toEqual({ target: 'LOG' });
+  });
+});
