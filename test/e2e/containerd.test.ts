@@ -1,5 +1,5 @@
 // Does containerd run containers and pods on our executables, and is nothing left of them, however they ended?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { type Containerd, eventually, requiresContainerd, startContainerd } from '../helpers/containerd.ts';
@@ -9,6 +9,9 @@ import { BIN_DIR } from '../helpers/plugin.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+
+// Many processes each, which a busy machine takes its time for.
+setDefaultTimeout(180_000);
 
 interface Node {
   readonly machine: Machine;

@@ -1,5 +1,5 @@
 // Does Podman run containers on our executables, and is nothing left of them, however they ended?
-import { expect, test } from 'bun:test';
+import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { IMAGE } from '../helpers/busybox.ts';
@@ -8,6 +8,9 @@ import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+
+// Many processes each, which a busy machine takes its time for.
+setDefaultTimeout(180_000);
 
 const PUBLISH = ['--publish', '8080:80', '--publish', '5353:53/udp'];
 const REMOVE = ['rm', '--force', '--time', '0'];

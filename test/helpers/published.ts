@@ -1,7 +1,7 @@
 // Which of a container's published ports cannot be reached, and from where?
 
 import type { Lab, Namespace, Outside } from './netns.ts';
-import { echo, startServer } from './traffic.ts';
+import { echoAll, startServer } from './traffic.ts';
 
 /** A port of the host that leads to one of a container. */
 export interface Published {
@@ -40,23 +40,30 @@ export async function findUnreachable(
     ),
   );
   try {
-    const ways = Object.entries(askers).flatMap(([name, asker]) =>
-      families.flatMap(family =>
-        ports.map(({ protocol, hostPort }) => ({ name, asker, family, protocol, hostPort })),
-      ),
-    );
     const answers = await Promise.all(
-      ways.map(async ({ name, asker, family, protocol, hostPort }) => {
-        const way = `${protocol} port ${hostPort} of ${outside.hostAddress[family]} from ${name}`;
-        const to = { protocol, address: outside.hostAddress[family], port: hostPort, text: way };
-        const reply = await echo(lab, asker, { ...to, timeoutMs: 5_000 });
-        if (reply?.text !== way) return `${way}: no answer`;
-        if (asker === outside && reply.peer !== outside.address[family])
-          return `${way}: it saw ${reply.peer}`;
-        return undefined;
+      Object.entries(askers).map(async ([name, asker]) => {
+        const questions = families.flatMap(family =>
+          ports.map(({ protocol, hostPort: port }) => {
+            const address = outside.hostAddress[family];
+            return {
+              protocol,
+              address,
+              port,
+              text: `${protocol} port ${port} of ${address} from ${name}`,
+              family,
+            };
+          }),
+        );
+        const replies = await echoAll(lab, asker, questions, 5_000);
+        return questions.map(({ text, family }, i) => {
+          const reply = replies[i];
+          if (reply?.text !== text) return `${text}: no answer`;
+          const isRight = asker !== outside || reply.peer === outside.address[family];
+          return isRight ? undefined : `${text}: it saw ${reply.peer}`;
+        });
       }),
     );
-    return answers.filter(answer => answer !== undefined);
+    return answers.flat().filter(answer => answer !== undefined);
   } finally {
     await Promise.all(servers.map(server => server.stop()));
   }
@@ -68,11 +75,9 @@ export async function findReachable(
   outside: Outside,
   ports: readonly Published[] = PUBLISHED,
 ): Promise<string[]> {
-  const answers = await Promise.all(
-    ports.map(async ({ protocol, hostPort }) => {
-      const to = { protocol, address: outside.hostAddress.v4, port: hostPort, timeoutMs: 500 };
-      return (await echo(lab, outside, to)) && `${protocol} port ${hostPort}`;
-    }),
-  );
-  return answers.filter(answer => answer !== undefined);
+  const questions = ports.map(({ protocol, hostPort: port }) => {
+    return { protocol, address: outside.hostAddress.v4, port, text: `${protocol} port ${port}` };
+  });
+  const replies = await echoAll(lab, outside, questions, 500);
+  return questions.filter((_, i) => replies[i]).map(({ text }) => text);
 }

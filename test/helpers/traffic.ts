@@ -105,6 +105,21 @@ export async function converse(
   };
 }
 
+/** Sends texts to many echo servers at once; `undefined` for those that did not answer in time. */
+export async function echoAll(
+  lab: Lab,
+  from: Namespace,
+  questions: readonly { protocol: 'tcp' | 'udp'; address: string; port: number; text: string }[],
+  timeoutMs: number,
+): Promise<(EchoReply | undefined)[]> {
+  const all = JSON.stringify(questions.map(question => ({ ...question, timeoutMs })));
+  const { stdout, stderr } = await lab.run(from, [process.execPath, CLIENT, 'ask', all], {
+    timeoutMs: timeoutMs + 10_000,
+  });
+  if (stdout === '') throw new Error(`Cannot ask ${questions.length} servers: ${stderr}`);
+  return (JSON.parse(stdout) as (EchoReply | null)[]).map(reply => reply ?? undefined);
+}
+
 /**
  * Bytes per second from one namespace to another over TCP, counted by the receiver after the first second, which an
  * initial burst would distort. `connect` says which side opens the connection (default: the sender).
