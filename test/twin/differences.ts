@@ -467,6 +467,7 @@ export const DIFFERENCES: readonly Difference[] = [
     'bandwidth, DEL without the limits': ['DEL takes away what is there', 'meta 26'],
     'bandwidth, a clsact qdisc of others': ['filters of others are no conflict', 'meta 27'],
     'firewall, unknown policy': ['configuration errors come before any rule', 'meta 48'],
+    'firewall, unknown backend': ['a misspelt backend is refused instead of ignored', 'meta 48'],
     'sbr, first in the chain': ['DEL is fine without an interface', 'meta 49'],
     'sbr, table': ['the table is obeyed, as by newer releases of the reference', 'sbr, table'],
     'sbr, table of the old range': [

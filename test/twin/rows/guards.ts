@@ -8,6 +8,9 @@ const MAIN = bridged(both(), { isDefaultGateway: true });
 const MAIN_V4 = bridged({ ...HOST_LOCAL, ranges: [V4] }, { isDefaultGateway: true });
 const MAIN_V6 = bridged({ ...HOST_LOCAL, ranges: [V6] }, { isDefaultGateway: true });
 
+const ROUTES = [{ dst: '192.0.2.0/24', gw: '10.88.0.9' }, { dst: '198.51.100.0/24' }, { dst: '0.0.0.0/0' }];
+const ROUTED = bridged({ ...HOST_LOCAL, ranges: [V4], routes: ROUTES }, { isGateway: true });
+
 /** Both containers, so that what they share is seen to stay with the second. */
 const TWO: readonly Step[] = [
   'ADD',
@@ -49,12 +52,18 @@ const FIREWALL_ROWS: readonly TwinRow[] = [
     ...firewall('DEL without result', { backend: 'iptables' }),
     steps: ['ADD', { verb: 'DEL', prevResult: 'none' }],
   },
+  {
+    ...firewall('DEL without namespace', { backend: 'iptables' }),
+    steps: ['ADD', { verb: 'DEL', netns: 'gone' }],
+  },
+  { ...firewall('unknown backend', { backend: 'pf' }), steps: FAILURE },
 ];
 
 const SBR_ROWS: readonly TwinRow[] = [
   sbr('defaults', {}),
   sbr('IPv4 only', {}, MAIN_V4),
   sbr('IPv6 only', {}, MAIN_V6),
+  sbr('routes of IPAM', {}, ROUTED),
   sbr('table', { table: 5000 }),
   sbr('table of the old range', { table: 77 }, MAIN_V4),
   { ...sbr('version 0.4.0', {}, MAIN_V4), cniVersion: '0.4.0' },
