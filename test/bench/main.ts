@@ -17,7 +17,7 @@ import { BRIDGE_CONFIGURATIONS, measureBridge } from './link.ts';
 import { quantile, type Samples } from './measure.ts';
 import { compare, type Row, renderTable, row } from './row.ts';
 import { measureRunner } from './runner.ts';
-import { measureLimited, measureUnreached } from './shaping.ts';
+import { LIMIT_BITS, measureLimited, measureUnreached } from './shaping.ts';
 import { measureStart, REFERENCE_NAMES } from './start.ts';
 
 const { values } = parseArgs({
@@ -224,21 +224,19 @@ async function leaseRows(): Promise<Row[]> {
 /** Ours alone: throughput with one bucket for everything, or with no queue at all, next to that with a tree of classes. */
 async function shapingRows(): Promise<Row[]> {
   const [limited, unreached] = [await measureLimited(rounds), await measureUnreached(rounds)];
+  const against = (samples: Samples, what: string, plain: string, shape: string, target?: number) =>
+    (['towards', 'from'] as const).map(way => {
+      const [reference, ours] = [plain, shape].map(name => quantile(samples.get(`${name} ${way}`)));
+      const line = `bandwidth, ${what}, ${way} pods: ${plain} | ${shape}`;
+      return row(line, 'Mb/s', reference ?? Number.NaN, ours ?? Number.NaN, target);
+    });
   const trees = ['tree, limited', 'tree, not limited'];
-  return (['towards', 'from'] as const).flatMap(way => {
-    const against = (samples: Samples, plain: string, shape: string) =>
-      row(
-        `bandwidth ${way} pods: ${plain} | ${shape}`,
-        'Mb/s',
-        quantile(samples.get(`${plain} ${way}`)),
-        quantile(samples.get(`${shape} ${way}`)),
-      );
-    return [
-      against(limited, 'bucket', 'tree, limited'),
-      ...trees.map(shape => against(unreached, 'bucket', shape)),
-      ...['bucket', ...trees].map(shape => against(unreached, 'none', shape)),
-    ];
-  });
+  return [
+    ...against(limited, `${LIMIT_BITS / 1e6} Mbit/s`, 'bucket', 'tree, limited', 0.97),
+    ...trees.flatMap(shape => against(unreached, 'no limit', 'bucket', shape, 0.97)),
+    ...trees.flatMap(shape => against(unreached, 'no limit', 'none', shape, 0.97)),
+    ...against(unreached, 'no limit', 'none', 'bucket'),
+  ];
 }
 
 function print(text: string): void {

@@ -15,6 +15,9 @@ export interface Row {
   readonly target?: number;
 }
 
+/** Units of which more is better. */
+const RATES = ['1/s', 'Mb/s'];
+
 /** A line of two medians. */
 export function row(what: string, unit: string, reference: number, ours: number, target?: number): Row {
   return {
@@ -49,7 +52,7 @@ export function compare(
 /** Whether a line keeps to its target; undefined when it has none. */
 export function isMet({ unit, ratio, target }: Row): boolean | undefined {
   if (target === undefined) return undefined;
-  return unit === '1/s' ? ratio >= target : ratio <= target;
+  return RATES.includes(unit) ? ratio >= target : ratio <= target;
 }
 
 /** The lines as a table for people. */

@@ -12,7 +12,7 @@ const DEADLINE_MS = 30_000;
 const FIRST = ['chrt', '--rr', '1'];
 
 /** A rate that many pods have, and one that no pair of these machines reaches. */
-const LIMIT_BITS = 200 * MBIT;
+export const LIMIT_BITS = 200 * MBIT;
 const UNREACHED_BITS = 1_000_000 * MBIT;
 
 /** Ways to limit: not, everything, and some traffic, with the transfer among what is limited or not. */

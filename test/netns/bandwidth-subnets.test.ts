@@ -257,6 +257,17 @@ describeKernel('bandwidth ADD with subnets', () => {
   });
 });
 
+describeKernel('bandwidth STATUS with subnets', () => {
+  test('asks for trees, too, and changes nothing', async () => {
+    await withHost(async lab => {
+      const before = await lab.dump(lab.host);
+      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', unshapedSubnets: SUBNETS };
+      await succeed(lab, { command: 'STATUS', conf });
+      expect(await lab.dump(lab.host)).toEqual(before);
+    });
+  });
+});
+
 describeKernel('bandwidth CHECK with subnets', () => {
   type Damage = (lab: Lab, veth: string, ifb: string) => Promise<unknown>;
   const change =
