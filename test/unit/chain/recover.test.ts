@@ -1,14 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { collectGarbage } from '../../../src/chain/garbage.ts';
+import { collectGarbage, planGarbage } from '../../../src/chain/garbage.ts';
 import { recover } from '../../../src/chain/recover.ts';
 import { listAttachments } from '../../../src/chain/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../src/chain/run.ts';
 import type { Attachment, Runtime } from '../../../src/chain/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
-import { readRecord } from '../../../src/journal/store.ts';
-import { filesBelow } from '../../helpers/journal.ts';
+import { bootId } from '../../../src/journal/boot.ts';
+import { endRunner, startRunner } from '../../../src/journal/runner.ts';
+import { createRecord, readRecord } from '../../../src/journal/store.ts';
+import { filesBelow, intentOf } from '../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 import { ROOT } from '../../helpers/source-tree.ts';
 
@@ -416,11 +418,47 @@ describe('recover()', () => {
 });
 
 describe('collectGarbage() with a journal', () => {
+  const key = (containerID: string) => ({ containerID, ifname: 'eth0' });
+  const valid = [key('c1'), key('c2')];
+
   test('finds attachments whose cached result is lost', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     fs.rmSync(runtime.cacheDir, { recursive: true });
     await collectGarbage(threeLinks(), { all: true }, runtime);
     expect(chain.order().slice(3, 6)).toEqual(['DEL three', 'DEL two', 'DEL one']);
     expect(leftovers()).toEqual([]);
+  });
+
+  test('takes down what was cut off although it is valid, and says why', async () => {
+    const list = threeLinks({ two: { KillRunner: ['ADD'] } });
+    await inProcess('ADD', list.source);
+    chain.rescript('two', {});
+    await addNetwork(list, other, { ...runtime, stateDir: path.join(chain.dir, 'elsewhere') });
+    const plan = planGarbage(list, { valid }, runtime);
+    expect(plan.stale).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(plan.kept).toMatchObject([{ containerId: 'c2' }]);
+    const before = chain.order().length;
+    await collectGarbage(list, { valid }, runtime);
+    expect(chain.order().slice(before, before + 2)).toEqual(['DEL two', 'DEL one']);
+    expect(record()).toBeUndefined();
+  });
+
+  test('keeps what somebody works on, and tells the links', async () => {
+    const runner = startRunner();
+    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() })).close();
+    const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
+    expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} works on it` }]);
+    expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);
+    expect(record()?.phase).toBe('adding');
+    endRunner(runner);
+  });
+
+  test("keeps what is another owner's, when it is told whose it collects", async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'somebody' });
+    const plan = await collectGarbage(threeLinks(), { all: true, owner: 'me' }, runtime);
+    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "somebody"' }]);
+    expect(chain.order().slice(3)).toEqual(['GC one', 'GC two', 'GC three']);
+    await collectGarbage(threeLinks(), { all: true }, runtime);
+    expect(record()).toBeUndefined();
   });
 });
