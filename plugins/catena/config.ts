@@ -1,6 +1,6 @@
 // Which options does the delegate runner take, and what do they come to?
 import * as z from 'zod/mini';
-import { cniCacheDir, runDir, stateDir } from '../../src/cni/directories.ts';
+import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
@@ -177,9 +177,10 @@ export function placesOf(conf: CatenaConf, env: RunnerPlaces['env']): RunnerPlac
     CATENA_RUN_DIR: conf.runDir || runDir(env),
     CATENA_STATE_DIR: conf.stateDir || stateDir(env),
   };
+  const journals = runnerJournals(directories.CATENA_STATE_DIR);
   return {
-    podsDir: `${directories.CATENA_STATE_DIR}/pods`,
-    stateDir: `${directories.CATENA_STATE_DIR}/delegates`,
+    podsDir: journals.pods,
+    stateDir: journals.delegates,
     cacheDir: conf.cniCacheDir || conf.cniDir || `${cniCacheDir(env)}/${RUNNER}`,
     callerCacheDir: cniCacheDir(env),
     env: { ...env, ...directories },

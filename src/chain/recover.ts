@@ -36,11 +36,22 @@ const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
 const MARK_SETTLED_MS = 60_000;
 
 /**
+ * How one attachment is taken down.
+ * @returns whether there was a reason to, and nobody else was at it
+ */
+export type TakeDown = (id: AttachmentId, runtime: Runtime) => Promise<boolean>;
+
+/**
  * Takes down the attachments that are recorded as begun and not ended, whose runner has died; those whose DEL failed, when
  * they are due; and those of an earlier boot. Each with the configuration of its own ADD. Never throws: what could not be
  * done waits in its record.
+ * @param how for journals whose records mean something else than the links of a list
  */
-export async function recover(scope: RecoveryScope, runtime: Runtime): Promise<Recovery[]> {
+export async function recover(
+  scope: RecoveryScope,
+  runtime: Runtime,
+  how: TakeDown = takeDown,
+): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
   const { onLink: _, ...quiet } = runtime;
@@ -52,7 +63,7 @@ export async function recover(scope: RecoveryScope, runtime: Runtime): Promise<R
     for (const marked of listMarked(stateDir, scope.network)) {
       if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
       if (runtime.signal?.aborted) break;
-      const recovery = await recoverOne(stateDir, marked, scope.all ? runtime : onTheWay, scope.all);
+      const recovery = await recoverOne(stateDir, marked, how, scope.all ? runtime : onTheWay, scope.all);
       if (recovery) done.push(recovery);
     }
   } catch (error) {
@@ -94,6 +105,7 @@ export async function takeDown(id: AttachmentId, runtime: Runtime): Promise<bool
 async function recoverOne(
   stateDir: string,
   { file, mark }: Marked,
+  how: TakeDown,
   runtime: Runtime,
   now = false,
 ): Promise<Recovery | undefined> {
@@ -113,7 +125,7 @@ async function recoverOne(
   const { network, containerId, ifname } = found;
   const outcome = { network, containerId, ifname, why };
   try {
-    return (await takeDown(found, runtime)) ? outcome : undefined;
+    return (await how(found, runtime)) ? outcome : undefined;
   } catch (thrown) {
     const error = toCniError(thrown);
     const text = `Cannot take down interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;

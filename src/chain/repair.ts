@@ -88,7 +88,8 @@ export async function repair(scope: RepairScope, runtime: Runtime): Promise<Repa
   return { recovered, attachments, damaged };
 }
 
-function findRecovery(record: AttachmentRecord, { env }: Runtime): Recovery[] {
+/** What a repair would take down: the attachment of the record, or nothing. */
+export function findRecovery(record: AttachmentRecord, { env }: Pick<Runtime, 'env'>): Recovery[] {
   const { network, containerId, ifname } = record;
   const why = findReason(record, env);
   return why === undefined ? [] : [{ network, containerId, ifname, why }];

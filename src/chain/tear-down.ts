@@ -31,7 +31,8 @@ const STRAGGLERS_MS = 5_000;
 export async function tearDown(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
   const id = idOf(list, attachment);
   const claim = await winClaim(id, runtime);
-  await underClaim(id, claim, runtime, () => {
+  await underClaim(id, claim, runtime, async () => {
+    if (claim) await outwaitStragglers(claim.record);
     const known = chooseKnown(claim?.record, findCached(id, runtime));
     const frozen = findFrozen(known, runtime) ?? list;
     // Where somebody else has made the attachment anew, the record knows nothing of its namespace.

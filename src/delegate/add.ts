@@ -13,6 +13,7 @@ import { type NetworkStatus, statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
 import { beginPod } from './record.ts';
+import { recoverPods } from './recover.ts';
 import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
 
@@ -29,6 +30,7 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const networks = await planNetworks(options, pod, listWanted(options, pod, annotations));
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
+  await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
   await clearTheWay(runner, key);
   refuseTaken(runner, networks);
   return attachAll(runner, pod, networks, defaults, beginPod(runner, key, networks));

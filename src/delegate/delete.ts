@@ -49,7 +49,7 @@ export async function deletePod(
  * @returns the errors of those that failed
  */
 export async function deleteNetworks(
-  runner: Runner,
+  runner: Pick<Runner, 'runtime'>,
   pod: PodRecord,
   begun: number,
   netns: string,
@@ -82,7 +82,7 @@ async function deleteAll(
 }
 
 /** The namespace of the ADD, wherever it is by now: what is in another one is somebody else's. */
-function ownNetns({ record }: PodRecord, given: string): string {
+export function ownNetns({ record }: PodRecord, given: string): string {
   const { netns, netnsIdentity } = record;
   const isOwn = (path: string) => compareNetns(path, netnsIdentity) === 'same';
   if (given === '' || isOwn(given)) return given;

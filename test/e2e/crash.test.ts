@@ -31,7 +31,7 @@ function scriptOf(lab: Lab): string {
 function linksDir(lab: Lab): string {
   const dir = `${lab.tmp}/bin`;
   fs.mkdirSync(dir);
-  for (const name of [...LINKS, 'host-local']) fs.symlinkSync(`${BIN_DIR}/${name}`, `${dir}/${name}`);
+  for (const name of [...LINKS, 'ptp', 'host-local']) fs.symlinkSync(`${BIN_DIR}/${name}`, `${dir}/${name}`);
   fs.writeFileSync(`${dir}/noop`, `#!/bin/sh\nexec ${FIXTURE_PLUGINS}/noop\n`, { mode: 0o755 });
   return dir;
 }
@@ -115,6 +115,51 @@ describeRoot('a runner that is killed', () => {
     await withCrash('ADD', 2, async (_, container, run) => {
       for (const command of ['add', 'check', 'del'])
         expect(await run(command, container)).toMatchObject({ exitCode: 0, stderr: '' });
+    });
+  });
+});
+
+describeRoot('a delegate runner that is killed', () => {
+  test.each(['the next pod', 'catena repair'])('leaves no network of its pod behind %s', async who => {
+    await withHost(async lab => {
+      await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
+      const binDir = linksDir(lab);
+      const network = (name: string, subnet: string, more: Row[] = []) => ({
+        cniVersion: '1.1.0',
+        name,
+        plugins: [
+          { type: 'ptp', ipam: { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` } },
+          ...more,
+        ],
+      });
+      const killer = { type: 'noop', debugFile: scriptOf(lab) };
+      const conf = {
+        ...{ cniVersion: '1.1.0', name: 'pods', type: 'catena', binDir },
+        delegates: [network('one', '10.1.0.0/24'), network('two', '10.2.0.0/24', [killer])],
+      };
+      const [crashed, other] = [await lab.container(), await lab.container()];
+      const before = await lab.dump(lab.host);
+      fs.writeFileSync(scriptOf(lab), JSON.stringify({ KillRunner: ['ADD'] }));
+      const { exitCode } = await lab.plugin('catena', { command: 'ADD', conf, container: crashed });
+      expect(exitCode).toBe(137);
+      fs.writeFileSync(scriptOf(lab), '{}');
+
+      if (who === 'catena repair') {
+        const argv = [`${BIN_DIR}/catena`, 'repair', '--json'];
+        const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp), timeoutMs: 50_000 });
+        const why = 'its ADD was cut off';
+        expect(JSON.parse(stdout).recovered).toEqual([
+          { network: 'pods', ifname: 'eth0', why, containerID: crashed.id },
+        ]);
+      } else {
+        for (const command of ['ADD', 'DEL'] as const)
+          expect(await lab.plugin('catena', { command, conf, container: other })).toMatchObject({
+            exitCode: 0,
+          });
+      }
+      expect(await lab.dump(lab.host)).toEqual(before);
+      expect(filesBelow(`${lab.tmp}/state`).filter(name => !name.endsWith('boot'))).toEqual([]);
+      expect(filesBelow(`${lab.tmp}/leases`).filter(name => /\/[0-9.]+$/.test(name))).toEqual([]);
     });
   });
 });

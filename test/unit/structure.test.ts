@@ -40,7 +40,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // What a link added to a result, and how times are told, is the same in every report.
   'src/observe': ['src/chain', 'src/cni', 'src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
   'src/cli': [
-    ...['src/ipam', 'src/worker/client', 'src/worker/eager', 'src/daemon', 'src/sys/notify', 'src/observe'],
+    ...[
+      'src/ipam',
+      'src/worker/client',
+      'src/delegate/recover',
+      'src/worker/eager',
+      'src/daemon',
+      'src/sys/notify',
+      'src/observe',
+    ],
     ...['src/lab', 'src/conformance', 'src/validate', 'src/template'],
     ...['src/runtimes', 'src/install', 'src/compare'],
     ...['src/chain', 'src/journal', 'src/cni', 'src/net'],

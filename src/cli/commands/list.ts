@@ -3,6 +3,7 @@ import { listNetworks } from '../../chain/load.ts';
 import { findReason } from '../../chain/recover.ts';
 import { listAttachments } from '../../chain/result-cache.ts';
 import { cacheDirOf } from '../../chain/runtime.ts';
+import { runnerJournals } from '../../cni/directories.ts';
 import { listRecords } from '../../journal/store.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, warn } from '../target.ts';
@@ -15,7 +16,8 @@ export async function run(call: CommandCall): Promise<number> {
   const { networks, diagnostics } = listNetworks(confDirOf(call));
   const runtime = runtimeOf(call);
   const { attachments, damaged } = listAttachments(cacheDirOf(runtime));
-  const journal = listRecords(runtime.stateDir ?? '');
+  const { pods, delegates } = runnerJournals(runtime.stateDir ?? '');
+  const journals = [runtime.stateDir ?? '', pods, delegates].map(dir => listRecords(dir));
   const shown = {
     networks: networks.map(({ file, list: { name, version, plugins } }) => {
       return { name, cniVersion: version, plugins: plugins.map(({ type }) => type), file };
@@ -23,11 +25,13 @@ export async function run(call: CommandCall): Promise<number> {
     attachments: attachments.map(({ network, containerId, ifname, netns }) => {
       return { network, containerID: containerId, ifname, netns };
     }),
-    unsettled: journal.records.flatMap(record => {
-      const { network, containerId, ifname, file } = record;
-      const why = findReason(record, runtime.env);
-      return why === undefined ? [] : [{ network, containerID: containerId, ifname, why, file }];
-    }),
+    unsettled: journals
+      .flatMap(({ records }) => records)
+      .flatMap(record => {
+        const { network, containerId, ifname, file } = record;
+        const why = findReason(record, runtime.env);
+        return why === undefined ? [] : [{ network, containerID: containerId, ifname, why, file }];
+      }),
   };
   if (call.on('json')) call.out(`${JSON.stringify(shown, null, 4)}\n`);
   else {
@@ -39,6 +43,6 @@ export async function run(call: CommandCall): Promise<number> {
       call.out(`unsettled ${one.network} ${one.containerID} ${one.ifname}: ${one.why}\n`);
   }
   for (const { error } of diagnostics) warn(call, error);
-  for (const error of [...damaged, ...journal.damaged]) warn(call, error);
+  for (const error of [...damaged, ...journals.flatMap(journal => journal.damaged)]) warn(call, error);
   return 0;
 }

@@ -1,5 +1,15 @@
 // What does `catena repair` do?
-import { type Condition, type RepairReport, repair } from '../../chain/repair.ts';
+import {
+  type Condition,
+  findRecovery,
+  type RepairReport,
+  type RepairScope,
+  repair,
+} from '../../chain/repair.ts';
+import type { Runtime } from '../../chain/runtime.ts';
+import { runnerJournals } from '../../cni/directories.ts';
+import { recoverPods } from '../../delegate/recover.ts';
+import { listRecords } from '../../journal/store.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf, warn } from '../target.ts';
 
@@ -10,7 +20,7 @@ export async function run(call: CommandCall): Promise<number> {
   const scope = { ...(network === undefined ? {} : { network }), dryRun, foreign: call.on('foreign') };
   // What went wrong is in the report.
   const { onWarning: _, ...runtime } = runtimeOf(call);
-  const report = await repair(scope, runtime);
+  const report = await repairAll(scope, runtime);
   call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
   for (const problem of report.damaged) warn(call, problem);
   const isWrong =
@@ -18,6 +28,21 @@ export async function run(call: CommandCall): Promise<number> {
     report.attachments.some(({ state }) => state === 'broken') ||
     report.damaged.length > 0;
   return isWrong ? 1 : 0;
+}
+
+/** The tool's own attachments, then those of the delegate runner: pods first, which takes down what they had. */
+async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairReport> {
+  const own = await repair(scope, runtime);
+  const { pods, delegates } = runnerJournals(runtime.stateDir ?? '');
+  const recovered = scope.dryRun ? [] : await recoverPods(pods, { ...scope, all: true }, runtime);
+  const theirs = await repair(scope, { ...runtime, stateDir: delegates });
+  const { records, damaged } = listRecords(pods, scope.network);
+  const waiting = scope.dryRun ? records.flatMap(record => findRecovery(record, runtime)) : [];
+  return {
+    recovered: [...own.recovered, ...recovered, ...waiting, ...theirs.recovered],
+    attachments: [...own.attachments, ...theirs.attachments],
+    damaged: [...own.damaged, ...damaged, ...theirs.damaged],
+  };
 }
 
 function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean): string {
