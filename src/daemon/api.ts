@@ -1,6 +1,7 @@
 // Which command does an HTTP request ask for?
 import * as z from 'zod/mini';
 import { describeIssue, type JsonObject } from '../cni/json.ts';
+import type { RunReply } from './protocol.ts';
 
 /** What a request asks for: a command line, or why it asks for nothing. */
 export type Asked = { readonly args: readonly string[] } | { readonly problem: string };
@@ -59,6 +60,19 @@ export function commandOf(method: string, path: string, body: string): Asked | u
   // What comes after `--` is no option, whatever it looks like.
   return { args: [verb, ...options, '--json', '--', ...positionals] };
 }
+
+/** The result of a verb, or the error object of the specification. */
+export function toResponse({ exitCode, stdout, stderr }: RunReply): Response {
+  const status = exitCode === 0 ? 200 : exitCode === USAGE ? 400 : 500;
+  const body = exitCode === 0 ? stdout : stderr || stdout;
+  return new Response(body.trim() === '' ? '{}\n' : body, {
+    status,
+    headers: { 'content-type': 'application/json' },
+  });
+}
+
+/** The tool's exit code for a command line that makes no sense. */
+const USAGE = 2;
 
 type Body = z.output<(typeof VERBS)[keyof typeof VERBS]>;
 

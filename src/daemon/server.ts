@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
+import { commandOf, toResponse } from './api.ts';
 import { ownPlace, RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
 
 /** What the server stands in front of. */
@@ -36,6 +37,8 @@ export interface ServerState {
 /** A listening daemon. */
 export interface Server {
   readonly state: ServerState;
+  /** Puts other limits in force for the requests to come. */
+  setLimits(limits: ServerLimits): void;
   /** Does work when it is its turn; undefined when too many wait already. */
   admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined;
   /** Takes no new requests, answers those that it has, and ends. New clients run their chains themselves. */
@@ -57,14 +60,13 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
     unix: fresh,
     maxRequestBodySize: limits.bytes,
     async fetch(request, self) {
-      if (request.method !== 'POST' || new URL(request.url).pathname !== RUN_PATH) {
-        return (
-          (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path')
-        );
-      }
       // A chain takes as long as its links do.
       self.timeout(request, 0);
-      return runCommand(request);
+      const { pathname } = new URL(request.url);
+      if (request.method === 'POST' && pathname === RUN_PATH) return runCommand(request);
+      const asked = commandOf(request.method, pathname, await request.clone().text());
+      if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
+      return (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path');
     },
     error: error => problem(500, error.message),
   });
@@ -81,9 +83,17 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
     return Response.json(reply === undefined ? OVERLOADED : await reply);
   }
 
+  async function runVerb(args: readonly string[], signal: AbortSignal): Promise<Response> {
+    const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
+    return toResponse((await gate.admit(queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED);
+  }
+
   return {
     get state() {
       return gate.state;
+    },
+    setLimits(next) {
+      gate.limits = next;
     },
     admit: work => gate.admit(work),
     async stop() {
@@ -95,13 +105,13 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
 
 /** Lets a number of requests through, and a number wait. */
 class Gate {
-  readonly #limits: ServerLimits;
+  limits: ServerLimits;
   readonly #waiting: (() => void)[] = [];
   #running = 0;
   #served = 0;
 
   constructor(limits: ServerLimits) {
-    this.#limits = limits;
+    this.limits = limits;
   }
 
   get state(): ServerState {
@@ -131,8 +141,8 @@ class Gate {
       this.#running += 1;
       return leave;
     };
-    if (this.#running < this.#limits.requests) return Promise.resolve(begin());
-    if (this.#waiting.length >= this.#limits.queue) return undefined;
+    if (this.#running < this.limits.requests) return Promise.resolve(begin());
+    if (this.#waiting.length >= this.limits.queue) return undefined;
     return new Promise(resolve => this.#waiting.push(() => resolve(begin())));
   }
 }

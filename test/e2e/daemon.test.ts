@@ -6,7 +6,8 @@ import net from 'node:net';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { holdLeases, until } from '../helpers/held-leases.ts';
-import { type Container, useLabs } from '../helpers/netns.ts';
+import { type Container, type Row, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
@@ -56,6 +57,29 @@ describeRoot('daemon', () => {
       msg: JSON.parse(cold.stderr).msg,
     });
     expect((await chain.run('add', container, { args: ['--nonsense'] })).exitCode).toBe(2);
+  });
+
+  test('takes verbs as JSON, and answers with the result or the error of the specification', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const container = await lab.container();
+    const daemon = await startDaemon(lab);
+    const post = async (verb: string, body: object) => {
+      const response = await daemon.fetch(`/v1/${verb}`, { method: 'POST', body: JSON.stringify(body) });
+      return { status: response.status, body: (await response.json()) as Row };
+    };
+    const network = { network: chain.name, file: `${lab.tmp}/${chain.name}.conflist`, binDirs: [BIN_DIR] };
+    const attachment = { ...network, netns: container.path, containerId: container.id, capabilityArgs: CAP };
+    const added = await post('add', attachment);
+    expect(added).toMatchObject({ status: 200, body: { cniVersion: '1.1.0' } });
+    expect(await post('check', attachment)).toEqual({ status: 200, body: {} });
+    const attachments = (await (await daemon.fetch('/v1/attachments')).json()) as Row;
+    expect(attachments.attachments).toMatchObject([{ containerID: container.id, ifname: 'eth0' }]);
+    expect(await post('add', attachment)).toMatchObject({ status: 500, body: { code: 100 } });
+    expect(await post('gc', { ...network, all: true })).toMatchObject({ status: 200 });
+    expect(await post('del', { ...attachment, netns: '' })).toEqual({ status: 200, body: {} });
+    expect(await post('add', { ...network, netnz: 'x' })).toMatchObject({ status: 400 });
+    expect(await chain.leases()).toEqual([]);
   });
 
   test('attaches many containers at once, and detaches them together', async () => {

@@ -2,9 +2,10 @@
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend } from '../../daemon/backend.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
-import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
+import { WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
-import { SERVER_LIMITS, type Server, startServer } from '../../daemon/server.ts';
+import { type Server, startServer } from '../../daemon/server.ts';
+import { DAEMON_LIMITS, type DaemonLimits, readSettings, watchSettings } from '../../daemon/settings.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
@@ -21,12 +22,11 @@ export async function run(call: CommandCall): Promise<number> {
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
   compileEagerly();
   const socket = socketPathOf(call.text('run-dir') ?? runDir(env));
-  const requests = countOf(call, 'requests', SERVER_LIMITS.requests);
   const options = observerOptionsOf(call);
-  const pool = new WorkerPool(env, {
-    ...POOL_LIMITS,
-    workers: countOf(call, 'workers', POOL_LIMITS.workers),
-  });
+  const base = limitsOf(call);
+  const config = call.text('config');
+  const limits = config === undefined ? base : readSettings(config, base);
+  const pool = new WorkerPool(env, limits.pool);
   let server: Server | undefined;
   const observer = await openObserver({
     ...options,
@@ -53,7 +53,8 @@ export async function run(call: CommandCall): Promise<number> {
     callPlugin,
     readingsOf(observer),
   );
-  server = startServer(socket, backend, { ...SERVER_LIMITS, requests });
+  server = startServer(socket, backend, limits.server);
+  const unwatch = config === undefined ? undefined : follow(call, config, base, pool, server);
   const grpcSocket = call.text('grpc-socket');
   const isHealthy = () => pool.ready();
   const grpc =
@@ -67,10 +68,34 @@ export async function run(call: CommandCall): Promise<number> {
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }));
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
+  unwatch?.();
   await Promise.all([server.stop(), grpc?.close()]);
   pool.close();
   await observer.close();
   return 0;
+}
+
+function limitsOf(call: CommandCall): DaemonLimits {
+  const { pool, server } = DAEMON_LIMITS;
+  return {
+    pool: { ...pool, workers: countOf(call, 'workers', pool.workers) },
+    server: { ...server, requests: countOf(call, 'requests', server.requests) },
+  };
+}
+
+function follow(
+  call: CommandCall,
+  file: string,
+  base: DaemonLimits,
+  pool: WorkerPool,
+  server: Server,
+): () => void {
+  const apply = (limits: DaemonLimits): void => {
+    pool.limits = limits.pool;
+    server.setLimits(limits.server);
+    call.err(`catena: settings of "${file}" are in force\n`);
+  };
+  return watchSettings(file, base, apply, problem => call.err(`catena: warning: ${problem}\n`));
 }
 
 /** Where the numbers of metrics come from. */
