@@ -9,7 +9,8 @@ import { type Samples, takeTurns, timed } from './measure.ts';
 const FIRST = parseIp('10.1.0.2');
 
 /**
- * Times whole processes: ADD that goes on from the last lease, ADD that has to pass all of them by, DEL.
+ * Times whole processes: ADD that goes on from the last lease, ADD that has to pass all of them by, the one that follows
+ * somebody else's, DEL.
  * @param leases how many there are, in a row, of ids as long as those of runtimes
  */
 export async function measureLeases(leases: number, rounds: number): Promise<Samples> {
@@ -31,7 +32,21 @@ export async function measureLeases(leases: number, rounds: number): Promise<Sam
         const del = await call('DEL');
         writeFileSync(join(dir, 'last_reserved_ip.0'), renderIp(offsetIp(FIRST, -1n)));
         const past = await call('ADD');
-        return { 'ADD, next': next, 'ADD, past all': past, DEL: (del + (await call('DEL'))) / 2 };
+        const last = await call('DEL');
+        // As the reference does it, which knows nothing of our files.
+        const foreign = join(dir, renderIp(offsetIp(FIRST, BigInt(leases + 9))));
+        writeFileSync(foreign, 'somebody\r\neth0');
+        const after = await call('ADD');
+        await call('DEL');
+        rmSync(foreign);
+        // So that the next round begins as this one did.
+        await call('DEL');
+        return {
+          'ADD, next': next,
+          'ADD, past all': past,
+          'ADD, after another': after,
+          DEL: (del + last) / 2,
+        };
       },
     };
     return await takeTurns([contestant], rounds);

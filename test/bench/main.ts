@@ -211,7 +211,7 @@ async function growthRows(): Promise<Row[]> {
 async function leaseRows(): Promise<Row[]> {
   const [few, full] = [10, 60_000];
   const [small, large] = [await measureLeases(few, rounds), await measureLeases(full, rounds)];
-  return ['ADD, next', 'ADD, past all', 'DEL'].map(part =>
+  return ['ADD, next', 'ADD, past all', 'ADD, after another', 'DEL'].map(part =>
     row(
       `host-local ${part}: ${few} | ${full} leases`,
       'ms',
