@@ -15,6 +15,7 @@ import { compareNetns } from '../journal/netns-identity.ts';
 import { dropRecord } from '../journal/store.ts';
 import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
+import { endStrays } from './strays.ts';
 
 /**
  * Detaches a pod from every network on record, last first, whatever happens to the others. A network is forgotten when
@@ -34,6 +35,8 @@ export async function deletePod(
   checkAttachment({ ...key, netns }, 'DEL', runtime);
   const claim = await winClaim(key, { ...runtime, stateDir: podsDir }, wanted);
   if (claim === undefined && wanted) return;
+  // An ADD that asks is itself at work on the pod.
+  if (claim && !wanted) await endLinksOf(claim.record, runner);
   const errors = await deleteAll(runner, key, claim, netns);
   if (!errors.length) {
     if (claim) claim.drop();
@@ -68,6 +71,13 @@ export async function deleteNetworks(
     }
   }
   return errors;
+}
+
+/** Nobody waits any more for links that an ADD left running when it was cut off. */
+async function endLinksOf(record: AttachmentRecord, runner: Runner): Promise<void> {
+  if (record.added || record.attempts > 0) return;
+  const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
+  await endStrays(record.containerId, ifnames);
 }
 
 async function deleteAll(

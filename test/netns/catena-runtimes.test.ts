@@ -1,6 +1,8 @@
 // Does the delegate runner get on with every container runtime, as different as they call it?
 import { expect, test } from 'bun:test';
-import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import fs from 'node:fs';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
 import { echo, ping, startServer } from '../helpers/traffic.ts';
@@ -231,6 +233,56 @@ describeRoot('the delegate runner', () => {
       expect(await call('DEL')).toMatchObject({ exitCode: 0 });
       expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
       expect(await lab.ip(container, 'link')).toHaveLength(1);
+    });
+  });
+
+  test('[1.1.0] an ADD whose process is killed is taken back by DEL, whenever that happens', async () => {
+    await withHost(async lab => {
+      const conf = { ...runner(lab, '1.1.0'), delegates: [1, 2, 3].map(i => network(lab, `n${i}`, 70 + i)) };
+      // What containers share is there as long as there is one.
+      const first = await lab.container();
+      const shared = await lab.plugin('catena', { command: 'ADD', conf, container: first });
+      expect(shared).toMatchObject({ exitCode: 0 });
+      // Without what IPv6 does by itself on the ports of the first.
+      const state = async () => {
+        const { links, nft } = await lab.dump(lab.host, SKELETON);
+        const files = [
+          'find',
+          `${lab.tmp}/state`,
+          `${lab.tmp}/leases`,
+          '-type',
+          'f',
+          '-name',
+          '*[:.]*',
+          '-not',
+          '-name',
+          '.*',
+        ];
+        const { stdout } = await lab.run(lab.host, files);
+        return { links: links.map(({ ifname }) => ifname), nft, files: stdout.split('\n').sort() };
+      };
+      const before = await state();
+      const environment = {
+        ...directories(lab.tmp),
+        CNI_COMMAND: 'ADD',
+        CNI_IFNAME: 'eth0',
+        CNI_PATH: BIN_DIR,
+      };
+      fs.writeFileSync(`${lab.tmp}/conf.json`, JSON.stringify(conf));
+      for (const ms of [5, 15, 25, 35, 45, 60, 75, 90]) {
+        const container = await lab.container();
+        const own = { ...environment, CNI_CONTAINERID: container.id, CNI_NETNS: container.path };
+        const env = Object.entries(own).map(([name, value]) => `${name}=${value}`);
+        const script = ['sh', '-c', 'exec "$1" < "$0"', `${lab.tmp}/conf.json`, `${BIN_DIR}/catena`];
+        const child = lab.start(lab.host, ['env', ...env, ...script]);
+        await Bun.sleep(ms);
+        child.kill('SIGKILL');
+        await child.exited;
+        const deleted = await lab.plugin('catena', { command: 'DEL', conf, container });
+        expect([ms, deleted.exitCode, deleted.stdout]).toEqual([ms, 0, '']);
+        expect([ms, await state()]).toEqual([ms, before]);
+        expect([ms, (await lab.ip(container, 'link')).length]).toEqual([ms, 1]);
+      }
     });
   });
 });

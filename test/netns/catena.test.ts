@@ -2,8 +2,8 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
-import { describeRoot } from '../helpers/skip.ts';
+import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
 // Installed once per host, and empty without attachments.
@@ -297,6 +297,51 @@ describeRoot('the delegate runner', () => {
     });
   });
 });
+
+describeNeeding(
+  'the delegate runner with links of other makers',
+  () => {
+    test.each<[string, Row, string]>([
+      ['the first network', {}, 'eth0'],
+      ['another one', { defaultRoute: 'blue' }, 'net1'],
+    ])(
+      '[1.0.0] two networks, the default route that of %s, CHECK, and nothing left',
+      async (_, more, owner) => {
+        await withHost(async lab => {
+          const container = await lab.container();
+          const networkOf = (name: string, net: number) => ({
+            ...bridged(lab, name, net, { isDefaultGateway: true }),
+            cniVersion: '1.0.0',
+          });
+          const delegates = [networkOf('red', 41), networkOf('blue', 42)];
+          const conf = { ...runner(lab, { delegates, ...more }), cniVersion: '1.0.0' };
+          const own = { binDir: BIN_DIR, cniPath: REFERENCE_BIN_DIR };
+          const before = await lab.dump(lab.host, SKELETON);
+          const { result, ...added } = await call(lab, 'ADD', conf, container, own);
+          expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+          for (const family of ['-4', '-6']) {
+            const defaults = await lab.ip(container, family, 'route', 'show', 'default');
+            expect([family, ...defaults.map(({ dev }) => dev)]).toEqual([family, owner]);
+          }
+          expect(await call(lab, 'CHECK', conf, container, { ...own, prevResult: result })).toMatchObject({
+            exitCode: 0,
+            stdout: '',
+          });
+          expect(await call(lab, 'DEL', conf, container, { ...own, prevResult: result })).toMatchObject({
+            exitCode: 0,
+          });
+          expect(await ifnames(lab, container)).toEqual(['lo']);
+          const after = await lab.dump(lab.host, SKELETON);
+          const left = after.links.map(({ ifname }) => ifname).filter(name => !name.startsWith('br-'));
+          expect(left).toEqual(before.links.map(({ ifname }) => ifname));
+          expect(await files(lab)).toEqual([]);
+        });
+      },
+    );
+  },
+  requiresRoot(),
+  requiresReference('bridge', 'host-local'),
+);
 
 describeRoot('the delegate runner in the place of multus', () => {
   test.each<[string, Row]>([
