@@ -1,45 +1,16 @@
 // Does containerd run containers and pods on our executables, and is nothing left of them, however they ended?
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
-import path from 'node:path';
-import { type Containerd, eventually, requiresContainerd, startContainerd } from '../helpers/containerd.ts';
-import { type Machine, withMachine } from '../helpers/machine.ts';
-import type { Namespace, Outside, Row } from '../helpers/netns.ts';
-import { BIN_DIR } from '../helpers/plugin.ts';
+import { requiresContainerd, withContainerd } from '../helpers/containerd.ts';
+import type { Machine } from '../helpers/machine.ts';
+import type { Namespace, Row } from '../helpers/netns.ts';
+import { bridged, PODS } from '../helpers/pod-networks.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
 // Many processes each, which a busy machine takes its time for.
 setDefaultTimeout(180_000);
-
-interface Node {
-  readonly machine: Machine;
-  readonly containerd: Containerd;
-  readonly outside: Outside;
-}
-
-/** A bridge with both families, whose second number is `net`. */
-const bridged = (bridge: string, net: number): Row => ({
-  type: 'bridge',
-  bridge,
-  isDefaultGateway: true,
-  ipMasq: true,
-  hairpinMode: true,
-  ipam: { type: 'host-local', ranges: [[{ subnet: `10.${net}.0.0/16` }], [{ subnet: `fd00:${net}::/64` }]] },
-});
-
-const LIST = {
-  cniVersion: '1.0.0',
-  name: 'pods',
-  plugins: [
-    bridged('cni0', 22),
-    { type: 'portmap', capabilities: { portMappings: true } },
-    { type: 'bandwidth', capabilities: { bandwidth: true } },
-    { type: 'firewall' },
-    { type: 'tuning', sysctl: { 'net.core.somaxconn': '321' } },
-  ],
-};
 
 /** A network that pods may ask for, with an address and a hardware address of their choice. */
 const STORAGE = {
@@ -64,19 +35,10 @@ const DELEGATING = {
     {
       type: 'catena',
       capabilities: { portMappings: true, bandwidth: true, 'io.kubernetes.cri.pod-annotations': true },
-      delegates: [LIST],
+      delegates: [PODS],
     },
   ],
 };
-
-/** The networks of each pod are all that are given. */
-async function withContainerd(lists: Row[], body: (node: Node) => Promise<void>): Promise<void> {
-  await withMachine(async machine => {
-    for (const list of lists) machine.write(`/etc/cni/net.d/${list.name}.conflist`, JSON.stringify(list));
-    const outside = await machine.lab.outside();
-    await body({ machine, containerd: await startContainerd(machine, lists.length), outside });
-  });
-}
 
 describeRoot(
   'ctr run --cni',
@@ -85,7 +47,7 @@ describeRoot(
       ['killed', false],
       ['killed, after containerd was restarted', true],
     ])('a container %s leaves nothing', async (_how, restart) => {
-      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
+      await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const run = containerd.startContainer('web');
         const pid = await containerd.pidOf('web');
@@ -116,7 +78,7 @@ describeRoot(
   'pods of containerd',
   () => {
     test('have networks, ports and rates, and leave nothing', async () => {
-      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
+      await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const { lab } = machine;
         const before = await machine.traces();
         const cri = containerd.cri();
@@ -141,7 +103,7 @@ describeRoot(
     });
 
     test('leave nothing when they were killed and containerd was restarted', async () => {
-      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
+      await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const first = containerd.cri();
         const web = await first.runPod({ name: 'web', ports: PUBLISHED });
@@ -167,7 +129,7 @@ describeRoot(
     });
 
     test('of before a reboot are stopped and removed, and leave nothing', async () => {
-      await withContainerd([LIST], async ({ machine, containerd, outside }) => {
+      await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const first = containerd.cri();
         const [web, other] = [
@@ -191,7 +153,7 @@ describeRoot(
     });
 
     test('are refused a port that another one has, with its name, and nothing is left of them', async () => {
-      await withContainerd([LIST], async ({ machine, containerd }) => {
+      await withContainerd([PODS], async ({ machine, containerd }) => {
         const before = await machine.traces();
         const cri = containerd.cri();
         const web = await cri.runPod({ name: 'web', ports: PUBLISHED });
@@ -210,39 +172,13 @@ describeRoot(
       });
     });
 
-    test('have the network that was installed while containerd ran, and then the one of before', async () => {
-      const old = { cniVersion: '0.4.0', name: 'old', plugins: [bridged('old0', 24)] };
-      await withContainerd([old], async ({ machine, containerd }) => {
-        await machine.ok(['umount', '/opt/cni/bin']);
-        const before = await machine.traces();
-        const cri = containerd.cri();
-        const untilNetworkIs = (name: string) =>
-          eventually(`network "${name}"`, async () => {
-            const { networks } = await cri.networkStatus();
-            return networks[0] === name ? name : undefined;
-          });
-        await untilNetworkIs('old');
-        const list = path.resolve(import.meta.dir, '../../conflists/bridge-full.conflist');
-        await machine.ok([`${BIN_DIR}/catena`, 'install', list, '--as-default']);
-        await untilNetworkIs('bridge-full');
-        const web = await cri.runPod({ name: 'web' });
-        expect(web.ips).toEqual(['10.22.0.2', 'fd00:22::2']);
-        await cri.removePod(web.id);
-        expect(await machine.settled(before)).toEqual(before);
-        await machine.ok([`${BIN_DIR}/catena`, 'uninstall']);
-        await untilNetworkIs('old');
-        expect(fs.readdirSync(machine.path('/etc/cni/net.d'))).toEqual(['old.conflist']);
-        cri.close();
-      });
-    });
-
     test('have two networks that are made at the same time, and their ports by one of them', async () => {
       const second = {
-        ...LIST,
+        ...PODS,
         name: 'second',
-        plugins: [bridged('second', 23), ...LIST.plugins.slice(1, 2)],
+        plugins: [bridged('second', 23), ...PODS.plugins.slice(1, 2)],
       };
-      await withContainerd([LIST, second], async ({ machine, containerd, outside }) => {
+      await withContainerd([PODS, second], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const cri = containerd.cri();
         const web = await cri.runPod({ name: 'web', ports: PUBLISHED });

@@ -2,7 +2,8 @@
 
 import { IMAGE, writeImage } from './busybox.ts';
 import { type Cri, connectCri } from './cri.ts';
-import type { Machine } from './machine.ts';
+import { type Machine, withMachine } from './machine.ts';
+import type { Outside, Row } from './netns.ts';
 import { requiresRuntime } from './runtimes.ts';
 import type { Need } from './skip.ts';
 
@@ -22,6 +23,13 @@ export interface Containerd {
   start(): Promise<void>;
   /** What the daemon has logged. */
   log(): Promise<string>;
+}
+
+/** A machine where containerd runs. */
+export interface ContainerdNode {
+  readonly machine: Machine;
+  readonly containerd: Containerd;
+  readonly outside: Outside;
 }
 
 /** Needs containerd with what it starts. */
@@ -45,11 +53,23 @@ version = 2
 `;
 const SOCKET = '/run/containerd/containerd.sock';
 
+/** Gives the body a machine where containerd runs; the networks of each pod are all that are given. */
+export async function withContainerd(
+  lists: readonly Row[],
+  body: (node: ContainerdNode) => Promise<void>,
+): Promise<void> {
+  await withMachine(async machine => {
+    for (const list of lists) machine.write(`/etc/cni/net.d/${list.name}.conflist`, JSON.stringify(list));
+    const outside = await machine.lab.outside();
+    await body({ machine, containerd: await startContainerd(machine, lists.length), outside });
+  });
+}
+
 /**
  * Starts containerd on a machine, with an image. The networks of each pod are so many of /etc/cni/net.d, where they must
  * have been written before.
  */
-export async function startContainerd(machine: Machine, networks = 1): Promise<Containerd> {
+async function startContainerd(machine: Machine, networks: number): Promise<Containerd> {
   machine.write('/etc/containerd/config.toml', config(networks));
   // Containers of `ctr` have their cgroups under the name of their namespace.
   const ctr: Containerd['ctr'] = (...args) => {
