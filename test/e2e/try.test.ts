@@ -7,7 +7,7 @@ import { CATENA, catena } from '../helpers/catena.ts';
 import { run } from '../helpers/command.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { describeRoot, testNeeding } from '../helpers/skip.ts';
+import { describeRoot, requiresLinkKind, testNeeding } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
 const ISOLATED = path.join(ROOT, 'conflists/isolated-l2.conflist');
@@ -255,4 +255,27 @@ describe('catena try', () => {
   };
   const works = Bun.spawnSync(['unshare', '--user', '--map-root-user', 'true']).success;
   testNeeding(title, body, works ? undefined : 'needs user namespaces');
+});
+
+describe('catena try of limits', () => {
+  testNeeding(
+    'measures traffic that is limited, and not what a list leaves out',
+    async () => {
+      await withHost(async lab => {
+        const limits = { type: 'bandwidth', egressRate: 20_000_000, egressBurst: 800_000 };
+        const what = 'at most 20 Mbit out of the container';
+        const left = await catena(lab, [
+          'try',
+          write(lab, [BRIDGE, { ...limits, unshapedSubnets: ['10.0.0.0/8'] }]),
+        ]);
+        expect(left.stdout).toContain(`skipped  ${what}: traffic with 10.99.0.1 is not to be limited`);
+        const held = await catena(lab, [
+          'try',
+          write(lab, [BRIDGE, { ...limits, shapedSubnets: ['10.99.0.0/24'] }]),
+        ]);
+        expect(held.stdout).toMatch(new RegExp(`ok {7}${what}: [\\d.]+ Mbit`));
+      });
+    },
+    requiresLinkKind('ifb'),
+  );
 });

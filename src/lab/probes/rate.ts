@@ -1,4 +1,5 @@
 // Do bandwidth limits hold?
+import { isObject } from '../../cni/json.ts';
 import { cidrContains, findCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
@@ -34,14 +35,22 @@ function probe(scene: Scene, link: ConfiguredLink, side: 'ingress' | 'egress', w
   return [
     {
       what: `at most ${renderRate(rateBits)} ${words}`,
-      run: () => measure(scene, side, rateBits, burstBytes),
+      run: () => measure(scene, link, side, { rateBits, burstBytes }),
     },
   ];
 }
 
-function measure(scene: Scene, side: 'ingress' | 'egress', rateBits: number, burstBytes: number): Finding {
+function measure(
+  scene: Scene,
+  link: ConfiguredLink,
+  side: 'ingress' | 'egress',
+  { rateBits, burstBytes }: { rateBits: number; burstBytes: number },
+): Finding {
   const pair = addressPair(scene);
   if (pair === undefined) return { outcome: 'skipped', seen: 'the host has no address on this network' };
+  if (!isLimited(link, pair.host)) {
+    return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is not to be limited` };
+  }
   const { lab, container } = scene;
   const [from, to] = [lab.host.netns, container.place.netns];
   const route = {
@@ -85,4 +94,20 @@ function rateOf({ conf, runtimeConfig }: ConfiguredLink, key: string): number {
   const source = (runtimeConfig.bandwidth ?? conf) as Record<string, unknown>;
   const value = source[key];
   return typeof value === 'number' && value > 0 ? value : 0;
+}
+
+/** Whether lists of subnets, if there are any, leave traffic with the address among what is limited. */
+function isLimited({ conf, runtimeConfig }: ConfiguredLink, ip: Ip): boolean {
+  const lists = [conf, runtimeConfig.bandwidth].find(
+    source => isObject(source) && (source.shapedSubnets || source.unshapedSubnets),
+  );
+  if (!isObject(lists)) return true;
+  const covers = (list: unknown) =>
+    Array.isArray(list) &&
+    list.some(text => {
+      const subnet = findCidr(String(text));
+      return subnet !== undefined && cidrContains(subnet, ip);
+    });
+  const { shapedSubnets: shaped } = lists;
+  return Array.isArray(shaped) && shaped.length ? covers(shaped) : !covers(lists.unshapedSubnets);
 }
