@@ -21,12 +21,15 @@ import {
   listAttachments,
   listNetworks,
   listPluginVersions,
+  listRecords,
   loadFile,
   loadNetwork,
   networkStatus,
   parsePlugin,
   planGarbage,
   pluginVersion,
+  recover,
+  repair,
   SPEC_VERSIONS,
   startPlugin,
   validateNetwork,
@@ -187,3 +190,19 @@ function isRunning(pid) {
     return false;
   }
 }
+
+describe('the journal', () => {
+  test('records, recovers and repairs', async () => {
+    const network = load(noop('one', { ReportResult: RESULT }), noop('two', {}));
+    const journal = { ...runtime, stateDir: path.join(dir, 'state') };
+    await addNetwork(network, attachment, journal);
+    const { records } = listRecords(journal.stateDir);
+    assert.equal(records[0].phase, 'attached');
+    const { attachments } = await repair({}, journal);
+    assert.equal(attachments[0].state, 'sound');
+    const later = { ...journal, env: { ...process.env, CATENA_BOOT_ID: 'later' } };
+    assert.equal((await recover({ all: true }, later)).length, 1);
+    assert.deepEqual(listRecords(journal.stateDir), { records: [], damaged: [] });
+    assert.deepEqual(order(), ['ADD one', 'ADD two', 'CHECK one', 'CHECK two', 'DEL two', 'DEL one']);
+  });
+});
