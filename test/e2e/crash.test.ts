@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
@@ -108,6 +109,15 @@ describeRoot('a runner that is killed', () => {
         exitCode: 0,
         stdout: `DEL     podnet ${container.id} eth0: its ADD was cut off\nattachments: 0 sound, 0 mended, 0 broken, 0 skipped\n`,
       });
+    });
+  });
+
+  test('in ADD leaves nothing to a daemon that starts', async () => {
+    await withCrash('ADD', 4, async lab => {
+      const daemon = await startDaemon(lab);
+      const deadline = Date.now() + 20_000;
+      while (filesBelow(`${lab.tmp}/state/attachments`).length && Date.now() < deadline) await Bun.sleep(50);
+      expect(await daemon.stop()).toBe(0);
     });
   });
 

@@ -12,7 +12,9 @@ import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
 import { countOf, observerOptionsOf } from '../daemon/observer-options.ts';
+import { startRecovering } from '../daemon/recovery.ts';
 import { runMain } from '../main.ts';
+import { runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends it; what was begun is finished first. */
@@ -66,10 +68,11 @@ export async function run(call: CommandCall): Promise<number> {
         );
   call.err(`catena: listening on "${socket}"\n`);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
+  const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
   await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }));
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
   unwatch?.();
-  await Promise.all([server.stop(), grpc?.close()]);
+  await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
   pool.close();
   await observer.close();
   return 0;
