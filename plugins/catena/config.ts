@@ -90,6 +90,8 @@ export const CatenaConf = z.extend(PluginConfig, {
   readinessindicatorfile: z.optional(z.string()),
   /** Multus: `definitionNamespace`. */
   multusNamespace: z.optional(z.string()),
+  /** Multus: a further chain; not supported, and refused. */
+  auxiliaryCNIChainName: z.optional(z.string()),
   runtimeConfig: z.optional(z.looseObject({})),
 });
 export type CatenaConf = z.output<typeof CatenaConf>;
@@ -111,6 +113,12 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
   if (findIfnameProblem(`${conf.interfacePrefix}1`)) {
     throw invalid(
       `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which begins no name of an interface`,
+    );
+  }
+  if (conf.auxiliaryCNIChainName) {
+    throw new CniError(
+      ErrorCode.unsupportedField,
+      `Cannot use catena configuration: "auxiliaryCNIChainName" is ${JSON.stringify(conf.auxiliaryCNIChainName)}, which is not supported; name the network in "defaultNetworks"`,
     );
   }
   return {

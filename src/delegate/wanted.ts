@@ -65,7 +65,7 @@ export function listWanted(
     replacement ?? first,
     ...others,
     ...everyPod.map(name => byConfiguration(selectByName(name))),
-    ...options.networks.map(byPod(own)),
+    ...options.networks.map(byConfiguration),
     ...parseSelections(argOf(pod, NETWORKS_ARG) ?? '', `"${NETWORKS_ARG}" of CNI_ARGS`).map(byPod(own)),
     ...parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', annotation(NETWORKS_ANNOTATION)).map(
       byPod(own),

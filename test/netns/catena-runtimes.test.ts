@@ -285,4 +285,32 @@ describeRoot('the delegate runner', () => {
       }
     });
   });
+
+  test('[1.1.0] an ADD that is told to end takes back what it has done, and says so', async () => {
+    await withHost(async lab => {
+      const conf = {
+        ...runner(lab, '1.1.0'),
+        delegates: [1, 2, 3, 4].map(i => network(lab, `n${i}`, 70 + i)),
+      };
+      fs.writeFileSync(`${lab.tmp}/conf.json`, JSON.stringify(conf));
+      const before = await lab.dump(lab.host, SKELETON);
+      const container = await lab.container();
+      const own = { CNI_CONTAINERID: container.id, CNI_NETNS: container.path, CNI_COMMAND: 'ADD' };
+      const all = { ...directories(lab.tmp), ...own, CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR };
+      const env = Object.entries(all).map(([name, value]) => `${name}=${value}`);
+      const script = ['sh', '-c', 'exec "$1" < "$0"', `${lab.tmp}/conf.json`, `${BIN_DIR}/catena`];
+      const child = lab.start(lab.host, ['env', ...env, ...script]);
+      while ((await lab.ip(container, 'link')).length < 2 && child.exitCode === null) await Bun.sleep(2);
+      child.kill('SIGTERM');
+      const [exitCode, stdout] = await Promise.all([child.exited, child.stdout.text()]);
+      // It may have come to its end before the signal did.
+      if (exitCode === 0)
+        expect(await lab.plugin('catena', { command: 'DEL', conf, container })).toMatchObject({
+          exitCode: 0,
+        });
+      else expect(JSON.parse(stdout).msg).toContain('it was interrupted');
+      expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+      expect(await lab.ip(container, 'link')).toHaveLength(1);
+    });
+  });
 });

@@ -172,6 +172,15 @@ describe('planNetworks()', () => {
     expect(await shown({ conf, args: 'K8S_POD_NAMESPACE=a', annotations })).toHaveLength(2);
   });
 
+  test('namespaceIsolation is for pods: what the configuration names, every pod gets', async () => {
+    const conf = { namespaceIsolation: true, networks: 'b/data', defaultNetworks: ['storage'] };
+    expect(await shown({ conf, args: 'K8S_POD_NAMESPACE=a' })).toEqual([
+      'pods eth0',
+      'storage net1',
+      'data net2',
+    ]);
+  });
+
   test('what the runtime offers is for the default network', async () => {
     const runtimeConfig = { portMappings: [{ hostPort: 80 }] };
     const args = 'IgnoreUnknown=1;K8S_POD_NAME=p;IP=10.0.0.9;MAC=02:00:00:00:00:01';
