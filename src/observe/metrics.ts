@@ -8,6 +8,8 @@ import type { RequestRecord } from './record.ts';
 export interface MetricSources {
   readonly version: string;
   workers(): { readonly idle: number; readonly busy: number };
+  /** Calls of links that wait until a worker is free. */
+  waitingCalls(): number;
   requests(): { readonly running: number; readonly queued: number };
   /** Attachments on record by network. */
   attachments(): ReadonlyMap<string, number>;
@@ -109,6 +111,9 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
   });
   gauge('catena_workers', 'Worker processes by what they do.', ['state'], add => {
     for (const [state, number] of Object.entries(sources.workers())) add({ state }, number);
+  });
+  gauge('catena_waiting_calls', 'Calls of links that wait until a worker is free.', [], add => {
+    add({}, sources.waitingCalls());
   });
   gauge('catena_requests', 'Requests under way.', ['state'], add => {
     for (const [state, number] of Object.entries(sources.requests())) add({ state }, number);

@@ -1,6 +1,7 @@
 // What does `catena daemon` do?
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend } from '../../daemon/backend.ts';
+import type { GrpcServer } from '../../daemon/grpc.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
 import { WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
@@ -10,6 +11,7 @@ import { type Observer, openObserver } from '../../observe/observer.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
 import { countOf, observerOptionsOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
@@ -57,15 +59,13 @@ export async function run(call: CommandCall): Promise<number> {
   );
   server = startServer(socket, backend, limits.server);
   const unwatch = config === undefined ? undefined : follow(call, config, base, pool, server);
-  const grpcSocket = call.text('grpc-socket');
   const isHealthy = () => pool.ready();
-  const grpc =
-    grpcSocket === undefined
-      ? undefined
-      : // Only who asked for gRPC has its packages in memory.
-        await import('../daemon/grpc-socket.ts').then(({ openGrpcSocket }) =>
-          openGrpcSocket({ socketPath: grpcSocket, observer, server, call: callPlugin, env, isHealthy }),
-        );
+  const grpc = await openGrpc(call, { observer, server, call: callPlugin, env, isHealthy }).catch(
+    async error => {
+      await server?.stop();
+      throw error;
+    },
+  );
   call.err(`catena: listening on "${socket}"\n`);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
@@ -101,6 +101,17 @@ function follow(
   return watchSettings(file, base, apply, problem => call.err(`catena: warning: ${problem}\n`));
 }
 
+/** Only who asked for gRPC has its packages in memory. */
+async function openGrpc(
+  call: CommandCall,
+  parts: Omit<GrpcParts, 'socketPath'>,
+): Promise<GrpcServer | undefined> {
+  const socketPath = call.text('grpc-socket');
+  if (socketPath === undefined) return undefined;
+  const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
+  return openGrpcSocket({ ...parts, socketPath });
+}
+
 /** Where the numbers of metrics come from. */
 function sourcesOf(
   { env }: CommandCall,
@@ -113,6 +124,7 @@ function sourcesOf(
   return {
     version: TOOL_VERSION,
     workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),
+    waitingCalls: () => pool.state.waiting,
     requests: () => ({ running: state()?.running ?? 0, queued: state()?.queued ?? 0 }),
     attachments: () => facts().attachments,
     leaked: () => facts().leaked,

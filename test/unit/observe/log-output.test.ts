@@ -36,6 +36,28 @@ describe('openLogOutput()', () => {
     });
   });
 
+  test('does not wait for a reader of standard error that reads no more', async () => {
+    await withDir(async dir => {
+      const fifo = path.join(dir, 'fifo');
+      await runOk(['mkfifo', fifo]);
+      // Open for reading as well: nobody reads, and nobody is told so.
+      const unread = fs.openSync(fifo, fs.constants.O_RDWR);
+      const script = `
+        import { openLogOutput } from '${path.resolve(import.meta.dir, '../../../src/observe/log-output.ts')}';
+        const output = await openLogOutput([{ kind: 'console' }]);
+        for (let i = 0; i < 5_000; i += 1) output.write(${JSON.stringify(LINE)});
+        await output.close();
+        console.log(output.dropped);
+      `;
+      const child = Bun.spawn([process.execPath, '-e', script], { stdout: 'pipe', stderr: unread });
+      const late = setTimeout(() => child.kill('SIGKILL'), 20_000);
+      const dropped = Number(await child.stdout.text());
+      clearTimeout(late);
+      fs.closeSync(unread);
+      expect(dropped).toBeGreaterThan(0);
+    });
+  });
+
   test('writes a file that is rotated', async () => {
     await withDir(async dir => {
       const file = path.join(dir, 'logs', 'catena.log');

@@ -7,6 +7,7 @@ import type { RequestRecord } from '../../../src/observe/record.ts';
 const SOURCES: MetricSources = {
   version: '1.2.3',
   workers: () => ({ idle: 1, busy: 2 }),
+  waitingCalls: () => 11,
   requests: () => ({ running: 3, queued: 4 }),
   attachments: () => new Map([['podnet', 5]]),
   leaked: () => 6,
@@ -42,6 +43,7 @@ describe('openMetrics()', () => {
       'catena_build_info{version="1.2.3"} 1',
       'catena_workers{state="busy"} 2',
       'catena_requests{state="queued"} 4',
+      'catena_waiting_calls 11',
       'catena_attachments{network="podnet"} 5',
       'catena_leaked_records 6',
       'catena_range_addresses_used{network="podnet",range="10.1.0.0/24"} 7',

@@ -1,0 +1,87 @@
+// Does all that is learned of a request arrive everywhere it is wanted, and does a place that fails harm nobody?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { parseLogLevels } from '../../../src/observe/log-lines.ts';
+import { type ObserverOptions, openObserver } from '../../../src/observe/observer.ts';
+import { listTraces } from '../../../src/observe/trace-ring.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-observer-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true, force: true }));
+
+function options(more: Partial<ObserverOptions> = {}): ObserverOptions {
+  return {
+    levels: parseLogLevels('info,portmap=debug'),
+    destinations: [{ kind: 'file', path: path.join(dir, 'log'), maxBytes: 1e6, maxFiles: 2 }],
+    traceDir: path.join(dir, 'traces'),
+    sources: {
+      version: '1',
+      workers: () => ({ idle: 0, busy: 0 }),
+      waitingCalls: () => 0,
+      requests: () => ({ running: 0, queued: 0 }),
+      attachments: () => new Map(),
+      leaked: () => 0,
+      ranges: () => [],
+    },
+    ...more,
+  };
+}
+
+const FACTS = { verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0', netns: '/n' };
+const PARENT = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
+const logged = () => fs.readFileSync(path.join(dir, 'log'), 'utf8').split('\n').filter(Boolean);
+
+describe('openObserver()', () => {
+  test('writes a line, counts and keeps a trace', async () => {
+    const observer = await openObserver(options());
+    const request = observer.begin(FACTS, { TRACEPARENT: PARENT, A: '1' });
+    // Nobody gets the spans: the caller's stays the parent of the links.
+    expect(request.env).toEqual({ TRACEPARENT: PARENT, A: '1' });
+    request.end({ result: {} });
+    observer.log('debug', 'not this');
+    observer.log('info', 'this', { a: 1 });
+    expect(await observer.metrics.render()).toContain(
+      'catena_requests_total{verb="ADD",network="podnet",code="0"} 1',
+    );
+    await observer.close();
+    expect(logged().map(line => JSON.parse(line))).toMatchObject([
+      { message: 'request finished', container_id: 'c1', trace_id: 'a'.repeat(32) },
+      { message: 'this', a: 1 },
+    ]);
+    const [record] = listTraces(path.join(dir, 'traces')).records;
+    expect(record).toMatchObject({ id: request.id, traceId: 'a'.repeat(32) });
+    expect(observer.traces(request.id)).toEqual(record);
+    expect(observer.traces('nothing')).toBeUndefined();
+    expect([observer.levelOf('portmap'), observer.levelOf('bridge')]).toEqual(['debug', undefined]);
+  });
+
+  test('has links stand below the request where spans are exported', async () => {
+    const otlp = { url: 'http://127.0.0.1:1/v1/traces', headers: {}, timeoutMs: 100, resource: {} };
+    const observer = await openObserver(options({ otlp }));
+    const below = observer.begin(FACTS, { TRACEPARENT: PARENT });
+    expect(below.env.TRACEPARENT).toMatch(new RegExp(`^00-${'a'.repeat(32)}-[\\da-f]{16}-01$`));
+    expect(below.env.TRACEPARENT).not.toBe(PARENT);
+    const first = observer.begin(FACTS, {});
+    expect(first.env.TRACEPARENT).toMatch(/^00-[\da-f]{32}-[\da-f]{16}-01$/);
+    const record = below.end({});
+    expect(record.span).toMatchObject({ parentSpanId: 'b'.repeat(16), sampled: true });
+    await observer.close();
+    expect(await observer.metrics.render()).toContain('catena_dropped{kind="spans"} 1');
+  });
+
+  test('counts what no place takes, and answers all the same', async () => {
+    fs.writeFileSync(path.join(dir, 'file'), '');
+    const wrong = path.join(dir, 'file', 'below');
+    const destinations = [{ kind: 'file', path: wrong, maxBytes: 1e6, maxFiles: 2 }] as const;
+    const observer = await openObserver(options({ destinations, traceDir: wrong }));
+    expect(observer.begin(FACTS, {}).end({ error: new Error('no') })).toMatchObject({ code: 999 });
+    await observer.close();
+    const page = await observer.metrics.render();
+    expect(page).toContain('catena_dropped{kind="log"} 1');
+    expect(page).toContain('catena_dropped{kind="traces"} 1');
+  });
+});
