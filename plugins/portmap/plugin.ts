@@ -13,7 +13,7 @@ import { chainOwnerOf } from './kernel/chains.ts';
 import { trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
 import { checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
-import { findSwitch, openLocalhost } from './kernel/localhost.ts';
+import { findSwitch, openLocalhost, tryLocalhost } from './kernel/localhost.ts';
 import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
 import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
@@ -81,6 +81,7 @@ export const portmap = definePlugin({
     try {
       trySkeleton(call.hostNft, backend === 'nftables' ? parseConditions(call.conf) : []);
       if (backend === 'iptables') tryIptablesPorts(call.hostNft, iptablesOptionsOf(call.conf));
+      if (call.conf.snat) tryLocalhost();
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, `Cannot map ports: ${(cause as Error).message}`, { cause });
     }

@@ -10,6 +10,8 @@ import { NFPROTO, nfgenmsg } from './nfgenmsg.ts';
 import type { NetlinkSocket } from './socket.ts';
 import { traced } from './trace.ts';
 
+/** linux/netfilter.h */
+const NFPROTO_UNSPEC = 0;
 /** linux/netfilter/nfnetlink.h */
 const NFNL_SUBSYS_CTNETLINK = 1;
 /** linux/netfilter/nfnetlink_conntrack.h, enum cntl_msg_types */
@@ -59,7 +61,8 @@ export interface Flow {
 
 /** What {@link listFlows} looks for. */
 export interface FlowFilter {
-  readonly family: 4 | 6;
+  /** Both when absent: the table is walked once, but the kernel compares nothing then. */
+  readonly family?: 4 | 6 | undefined;
   /** IPPROTO_* */
   readonly protocol: number;
   /** Destination port of the first packet. */
@@ -75,8 +78,10 @@ export interface FlowFilter {
  */
 export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
   const { family, protocol, port, responder } = filter;
+  if (family === undefined)
+    return dumpFlows(socket, filter, flowMessage.encode({ family: NFPROTO_UNSPEC }, {}));
   const body = flowMessage.encode(
-    { family: family === 4 ? NFPROTO.ip : NFPROTO.ip6 },
+    { family: numberOf(family) },
     {
       original: { proto: { protocol, ...(port === undefined ? {} : { destination: port }) } },
       ...(responder ? { reply: { ip: { [`v${family}Src`]: responder } } } : {}),
@@ -87,12 +92,7 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
       },
     },
   );
-  const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_GET;
-  const bodies = socket.dump({ op: 'list flows', type, body });
-  // Kernels without the filter send everything.
-  return bodies
-    .flatMap(one => flowOf(family, flowMessage.decode(one).attrs))
-    .filter(flow => passes(flow, filter));
+  return dumpFlows(socket, filter, body);
 }
 
 /**
@@ -102,7 +102,7 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
 export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   const { original, id, zone } = flow.attrs;
   const body = flowMessage.encode(
-    { family: flow.family === 4 ? NFPROTO.ip : NFPROTO.ip6 },
+    { family: numberOf(flow.family) },
     {
       ...(original ? { original } : {}),
       ...(id === undefined ? {} : { id }),
@@ -114,20 +114,33 @@ export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
   tolerating([Errno.ENOENT], () => socket.request({ op, type, body }));
 }
 
-/** Whether anything is remembered in the thread's namespace, which is quickly told. Same as: `conntrack -C` */
-export function hasFlows(): boolean {
-  return findSysctl('net/netfilter/nf_conntrack_count') !== '0';
+/**
+ * Number of flows that are remembered in the thread's namespace, which is quickly told; undefined when the kernel does not.
+ * Same as: `conntrack -C`
+ */
+export function countFlows(): number | undefined {
+  const count = findSysctl('net/netfilter/nf_conntrack_count');
+  return count === undefined ? undefined : Number(count);
 }
 
-function passes(flow: Flow, { protocol, port, responder }: FlowFilter): boolean {
+function dumpFlows(socket: NetlinkSocket, filter: FlowFilter, body: Uint8Array): Flow[] {
+  const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_GET;
+  const bodies = socket.dump({ op: 'list flows', type, body });
+  // Kernels without the filter send everything.
+  return bodies.flatMap(one => flowOf(flowMessage.decode(one))).filter(flow => passes(flow, filter));
+}
+
+function passes(flow: Flow, { family, protocol, port, responder }: FlowFilter): boolean {
   return (
+    (family === undefined || flow.family === family) &&
     flow.attrs.original?.proto?.protocol === protocol &&
     (port === undefined || flow.destinationPort === port) &&
     (responder === undefined || sameIp(flow.responder, responder))
   );
 }
 
-function flowOf(family: 4 | 6, own: Flow['attrs']): Flow[] {
+function flowOf({ header, attrs: own }: ReturnType<typeof flowMessage.decode>): Flow[] {
+  const family = header.family === NFPROTO.ip ? 4 : 6;
   const destination = own.original?.ip?.[`v${family}Dst`];
   const responder = own.reply?.ip?.[`v${family}Src`];
   if (destination === undefined || responder === undefined) return [];
@@ -141,4 +154,8 @@ function flowOf(family: 4 | 6, own: Flow['attrs']): Flow[] {
       attrs: own,
     },
   ];
+}
+
+function numberOf(family: 4 | 6): number {
+  return family === 4 ? NFPROTO.ip : NFPROTO.ip6;
 }

@@ -321,13 +321,6 @@ describeRoot(
       const left = (await hostportOwners(lab)).filter(id => id === elsewhere.id);
       expect(left).toEqual([]);
     });
-
-    test('STATUS says when the program is missing', async () => {
-      const { lab } = await podsOnBridge(createLab);
-      const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'portmap', ...IPTABLES };
-      expect(await lab.plugin('portmap', { command: 'STATUS', conf })).toMatchObject({ exitCode: 0 });
-      expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
-    });
   },
   requires('ip', 'nft', 'iptables', 'ip6tables'),
 );

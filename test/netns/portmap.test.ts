@@ -1,7 +1,7 @@
 // Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
 
 import { describe, expect, test } from 'bun:test';
-import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
+import { type Lab, type Namespace, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
 import {
   addPod,
@@ -364,6 +364,22 @@ describeRoot(
       },
     );
 
+    test.each(FAMILIES)('DEL and ADD find UDP flows over IP%s among many', async family => {
+      const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+      for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
+      const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
+      await add(lab, pod, WEB);
+      // Only from now on does the kernel remember any.
+      await makeFlows(lab, outside, outside.hostAddress[family], 300);
+      expect(await ask()).toBe(true);
+      await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
+      await del(lab, pod);
+      await add(lab, neighbour, [...WEB, { hostPort: 8081, containerPort: 80, protocol: 'udp' }]);
+      expect(await ask()).toBe(true);
+      const count = await lab.sysctl(lab.host, 'net/netfilter/nf_conntrack_count');
+      expect(Number(count)).toBeGreaterThan(250);
+    });
+
     test.each(FAMILIES)(
       'ADD makes UDP flows over IP%s that began before the mapping forgotten',
       async family => {
@@ -528,6 +544,27 @@ describeRoot(
     });
 
     testNeeding(
+      'STATUS where no sysctl can be set is code 50, unless none is needed',
+      async () => {
+        const lab = await createLab();
+        const readOnly =
+          'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$0"';
+        const run = (conf: object) =>
+          lab.run(lab.host, ['unshare', '-m', 'sh', '-c', readOnly, `${BIN_DIR}/portmap`], {
+            env: { CNI_COMMAND: 'STATUS', CNI_PATH: BIN_DIR, PATH: process.env.PATH ?? '' },
+            stdin: JSON.stringify(confOf({ conf })),
+          });
+        const { stdout } = await run({});
+        expect(JSON.parse(stdout)).toMatchObject({
+          code: 50,
+          msg: expect.stringContaining('route_localnet'),
+        });
+        expect(await run({ snat: false })).toMatchObject({ exitCode: 0, stdout: '' });
+      },
+      requires('unshare', 'mount'),
+    );
+
+    testNeeding(
       'STATUS without the right to change the packet filter is code 50',
       async () => {
         const lab = await createLab();
@@ -608,4 +645,16 @@ function byText(a: unknown, b: unknown): number {
 
 function elem(comment: string, key: unknown): Row {
   return { elem: { val: Array.isArray(key) ? { concat: key } : key, comment } };
+}
+
+/** Sends a datagram to many ports of which none answers. */
+async function makeFlows(lab: Lab, from: Namespace, address: string, count: number): Promise<void> {
+  const script = `
+    const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');
+    socket.on('error', () => {});
+    socket.bind(0, async () => {
+      for (let i = 0; i < ${count}; i++) await new Promise(sent => socket.send('x', 20000 + i, '${address}', sent));
+      process.exit(0);
+    });`;
+  expect((await lab.run(from, [process.execPath, '-e', script])).exitCode).toBe(0);
 }

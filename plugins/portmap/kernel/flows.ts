@@ -1,6 +1,12 @@
 // Which remembered UDP flows contradict the mappings of today, and how do they go?
 import { type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
-import { type Flow, hasFlows, listFlows, removeFlow } from '../../../src/netlink/conntrack.ts';
+import {
+  countFlows,
+  type Flow,
+  type FlowFilter,
+  listFlows,
+  removeFlow,
+} from '../../../src/netlink/conntrack.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { type FamilyPlan, type Forward, type HostPort, PROTOCOLS } from '../plan.ts';
@@ -17,47 +23,72 @@ export interface Lost extends HostPort {
   readonly pod: Ip;
 }
 
+/** So many flows are sooner looked at here than the kernel's table is walked once more: its size is fixed, and large. */
+const FEW_FLOWS = 200;
+
 /**
  * Makes the kernel forget UDP flows that go on as they began, though the mapping has changed since: those to a host port
- * that now leads to a pod, and those to pods by claims that went. Flows that go where they should stay. Each family with
- * UDP ports costs one walk through the kernel's table.
+ * that now leads to a pod, and those to pods by ports that were lost. Flows that go where they should stay. Costs one walk
+ * through the kernel's table for each family with UDP ports, one for both where there are few flows, none without any.
  */
 export function forgetStaleFlows(
   sockets: HostSockets,
   plans: readonly FamilyPlan[],
-  gone: readonly Lost[],
+  lost: readonly Lost[],
 ): void {
-  if (![...plans.flatMap(plan => plan.forwards), ...gone].some(isUdp) || !hasFlows()) return;
+  const matters = ([4, 6] as const).flatMap(family => matterOf(family, plans, lost));
+  const count = matters.length ? (countFlows() ?? Infinity) : 0;
+  if (count === 0) return;
   const isLocal = localDestinations(sockets.host);
-  for (const family of [4, 6] as const) {
-    const plan = plans.find(one => one.family === family);
-    const forwards = (plan?.forwards ?? []).filter(isUdp);
-    const claims = gone.filter(claim => claim.family === family && isUdp(claim));
-    const [port, ...more] = new Set([...forwards, ...claims].map(one => one.port));
-    if (port === undefined) continue;
-    const filter = {
-      family,
-      protocol: PROTOCOLS.udp,
-      port: more.length ? undefined : port,
-      // Claims of one attachment all speak of the same pod; only DEL has nothing but those of one.
-      responder: plan === undefined && allSame(claims) ? claims[0]?.pod : undefined,
-    };
-    const isStale = (flow: Flow) =>
-      claims.some(claim => claim.port === flow.destinationPort && sameIp(claim.pod, flow.responder)) ||
-      forwards.some(forward => isMeant(forward, flow, isLocal));
-    for (const flow of listFlows(sockets.hostNft, filter)) {
-      if (isStale(flow) && !(plan && leadsTo(flow, plan))) removeFlow(sockets.hostNft, flow);
-    }
+  const filters =
+    matters.length > 1 && count <= FEW_FLOWS ? [{ protocol: PROTOCOLS.udp }] : matters.map(filterFor);
+  for (const flow of filters.flatMap(filter => listFlows(sockets.hostNft, filter))) {
+    const matter = matters.find(({ family }) => family === flow.family);
+    if (matter && isStale(flow, matter, isLocal)) removeFlow(sockets.hostNft, flow);
   }
+}
+
+/** What is to be looked for in one family. */
+interface Matter {
+  readonly family: 4 | 6;
+  readonly plan: FamilyPlan | undefined;
+  readonly forwards: readonly Forward[];
+  readonly lost: readonly Lost[];
+}
+
+function matterOf(family: 4 | 6, plans: readonly FamilyPlan[], all: readonly Lost[]): Matter[] {
+  const plan = plans.find(one => one.family === family);
+  const forwards = (plan?.forwards ?? []).filter(isUdp);
+  const lost = all.filter(one => one.family === family && isUdp(one));
+  return forwards.length + lost.length ? [{ family, plan, forwards, lost }] : [];
+}
+
+/** What the kernel can compare. */
+function filterFor({ family, plan, forwards, lost }: Matter): FlowFilter {
+  const [port, ...more] = new Set([...forwards, ...lost].map(one => one.port));
+  return {
+    family,
+    protocol: PROTOCOLS.udp,
+    port: more.length ? undefined : port,
+    // Ports of one attachment all lead to the same pod; only DEL has nothing but those of one.
+    responder: plan === undefined && allSame(lost) ? lost[0]?.pod : undefined,
+  };
+}
+
+function isStale(flow: Flow, { plan, forwards, lost }: Matter, isLocal: (flow: Flow) => boolean): boolean {
+  const isMeantOrLost =
+    lost.some(({ port, pod }) => port === flow.destinationPort && sameIp(pod, flow.responder)) ||
+    forwards.some(forward => isMeant(forward, flow, isLocal));
+  return isMeantOrLost && !(plan && leadsTo(flow, plan));
 }
 
 function isUdp({ protocol }: HostPort): boolean {
   return protocol === 'udp';
 }
 
-function allSame(claims: readonly Lost[]): boolean {
-  const [first] = claims;
-  return first !== undefined && claims.every(({ pod }) => sameIp(pod, first.pod));
+function allSame(lost: readonly Lost[]): boolean {
+  const [first] = lost;
+  return first !== undefined && lost.every(({ pod }) => sameIp(pod, first.pod));
 }
 
 /** True when the first packet of the flow would be forwarded today, wherever it went. */

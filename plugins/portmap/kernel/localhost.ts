@@ -2,7 +2,7 @@
 import { findLink } from '../../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { ensureSysctl } from '../../../src/sys/sysctl.ts';
+import { canWriteSysctl, ensureSysctl } from '../../../src/sys/sysctl.ts';
 import type { FamilyPlan } from '../plan.ts';
 
 /**
@@ -22,4 +22,14 @@ export function findSwitch(host: NetlinkSocket, plans: readonly FamilyPlan[]): s
   const way = pod && findWay(host, pod);
   const link = way && findLink(host, way.oif);
   return link && `net/ipv4/conf/${link.name}/route_localnet`;
+}
+
+/**
+ * Makes sure that {@link openLocalhost} could do its work.
+ * @throws Error when /proc/sys is read-only
+ */
+export function tryLocalhost(): void {
+  const path = 'net/ipv4/conf/default/route_localnet';
+  if (!canWriteSysctl(path))
+    throw new Error(`Cannot set sysctls on this node: "/proc/sys/${path}" cannot be written`);
 }
