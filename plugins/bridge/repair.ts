@@ -19,13 +19,17 @@ import { planVlans, wantsFiltering } from './vlans.ts';
 
 /**
  * Bridge up, with its gateways, the pair a port of it in its VLANs, routes, anti-spoofing, masquerading, forwarding. A
- * device that is gone is none of it: only a new ADD can make it.
+ * device that is gone is none of it.
+ * @throws Error when one is: only a new ADD can make it, and what led to it must not come back alone
  */
 export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
   const { conf, host, container, prevResult } = call;
   const [bridge, inside] = [findLink(host, conf.bridge), findLink(container, call.env.ifname)];
   const port = inside && findLink(host, inside.peer);
-  if (!prevResult || !bridge || !inside || !port) return;
+  if (!prevResult || !bridge || !inside || !port) {
+    const gone = bridge ? `interface "${call.env.ifname}" and its host end` : `bridge "${conf.bridge}"`;
+    throw new Error(`Cannot repair the attachment: ${gone} can only come back with DEL and ADD`);
+  }
   const addressing = conf.ipam?.type ? addressingOf(conf, prevResult) : undefined;
   await tryAll([
     () => repairBridge(call, bridge, addressing),

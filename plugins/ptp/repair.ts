@@ -13,12 +13,19 @@ import { type PtpConf, validatePtpConf } from './config.ts';
 import { addHostAddress, addHostRoute } from './kernel.ts';
 import { type PtpPlan, planFromResult } from './plan.ts';
 
-/** Both ends up, addresses and routes of the host end, routes of the container, masquerading, forwarding. */
+/**
+ * Both ends up, addresses and routes of the host end, routes of the container, masquerading, forwarding.
+ * @throws Error when the pair is gone: only a new ADD can make it, and what led to it must not come back alone
+ */
 export async function repairConnection(call: Call<PtpConf>): Promise<void> {
   const { conf, host, container, prevResult } = call;
   const inside = findLink(container, call.env.ifname);
   const outside = inside && findLink(host, inside.peer);
-  if (!prevResult || !inside || !outside) return;
+  if (!prevResult || !inside || !outside) {
+    throw new Error(
+      `Cannot repair the attachment: interface "${call.env.ifname}" and its host end can only come back with DEL and ADD`,
+    );
+  }
   const plan = planFromResult(prevResult, validatePtpConf(conf));
   const cidrs = plan.ips.map(({ cidr }) => cidr);
   await tryAll([

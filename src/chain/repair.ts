@@ -68,7 +68,7 @@ export interface RepairReport {
 /**
  * Takes down what is not settled, then has every link of every recorded attachment check its part and, where that fails,
  * put back what is missing: rules, elements, addresses of the host, traffic control, sysctls, leases. The container's
- * interface stays, and so do its connections.
+ * interface stays, and so do its connections. Where the first link stays broken, nothing is put back for the others.
  * @throws CniError 5 when the journal cannot be listed
  */
 export async function repair(scope: RepairScope, runtime: Runtime): Promise<RepairReport> {
@@ -119,7 +119,8 @@ async function repairOne(
     const links = await repairLinks(list, record, scope, reaching);
     const states = ['broken', 'mended'] as const;
     const state = states.find(one => links.some(link => link.state === one)) ?? 'sound';
-    const cacheWritten = !scope.dryRun && ensureCached(record, reaching);
+    // Without it, somebody else may have taken the attachment down.
+    const cacheWritten = !scope.dryRun && state !== 'broken' && ensureCached(record, reaching);
     return { ...id, state, links, ...(cacheWritten ? { cacheWritten } : {}) };
   } catch (error) {
     return skipped(toCniError(error).message);
@@ -170,9 +171,11 @@ async function repairLinks(
       continue;
     }
     let error: CniError | undefined = problem;
-    if (!scope.dryRun) error = await failureOf(call(repairing));
+    // What the others would put back leads to an interface that is not there.
+    const isLost = scope.dryRun || links[0]?.state === 'broken';
+    if (!isLost) error = await failureOf(call(repairing));
     // A first link would make a second interface.
-    if (error && scope.foreign && !scope.dryRun && index > 0) error = await failureOf(addAgain);
+    if (error && scope.foreign && !isLost && index > 0) error = await failureOf(addAgain);
     const found = { problem: problem.message, ...(error ? { error } : {}) };
     links.push({ ...link, state: error ? 'broken' : 'mended', ...found });
   }

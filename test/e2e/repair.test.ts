@@ -191,6 +191,26 @@ describeRoot('catena repair', () => {
     });
   });
 
+  test.each(['bridge', 'ptp'])(
+    'brings nothing back that would lead to a pair of %s that is gone',
+    async kind => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const chain = writeChain(lab, kind === 'ptp' ? pointToPoint(lab) : everyLink(lab));
+        const cap = { portMappings: PORTS };
+        await chain.add(container, { cap });
+        await lab.run(container, ['ip', 'link', 'del', 'eth0']);
+        await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+        for (const lease of await chain.leases()) fs.rmSync(lease);
+        const report = await repair(lab);
+        expect(report).toMatchObject({ exitCode: 1, attachments: [{ state: 'broken' }] });
+        expect(report.attachments[0].links[0].error.msg).toContain('can only come back with DEL and ADD');
+        expect(await chain.leases()).toEqual([]);
+        expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
+      });
+    },
+  );
+
   test('leaves alone whose namespace is gone, and says what cannot be mended', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];

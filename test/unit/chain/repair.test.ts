@@ -64,11 +64,22 @@ describe('repair()', () => {
     expect(chain.order().slice(3)).not.toContain('ADD two');
   });
 
-  test('runs ADD again of chained links when told so, with the result of then', async () => {
+  test('puts nothing back for the links behind a first one that is lost', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
-    for (const label of ['one', 'two']) chain.rescript(label, { ReportError: 'gone', On: ['CHECK'] });
+    fs.rmSync(runtime.cacheDir, { recursive: true });
+    chain.rescript('one', { ReportError: 'the interface is gone' });
+    chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
     const found = await onlyOne({ foreign: true });
     expect(states(found)).toEqual(['broken', 'broken', 'sound']);
+    expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK one', 'CHECK two', 'CHECK three']);
+    expect(fs.existsSync(runtime.cacheDir)).toBe(false);
+  });
+
+  test('runs ADD again of chained links when told so, with the result of then', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'gone', On: ['CHECK'] });
+    const found = await onlyOne({ foreign: true });
+    expect(states(found)).toEqual(['sound', 'broken', 'sound']);
     const adds = chain
       .calls()
       .slice(3)
