@@ -8,9 +8,10 @@
 // the route by which packets to it are the host's own.
 
 import type { Log } from '../log.ts';
-import { type Ip, renderIp } from '../net/ip.ts';
+import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { getLink, type Link } from '../netlink/rtnl/link.ts';
 import { OPERSTATES } from '../netlink/rtnl/link-header.ts';
+import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
 import { findWay } from '../netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 
@@ -21,6 +22,9 @@ const POLL_MS = 1;
 /** linux/if_bridge.h */
 const BR_STATE_DISABLED = 0;
 const BR_STATE_FORWARDING = 3;
+
+/** RFC 4291, 2.7.1: ff02::1:ff00:0/104 */
+const SOLICITED_NODE = 0xff0200000000000000000001ff000000n;
 
 /** An interface, how to ask for it, and addresses of it that are not checked for duplicates. */
 export interface Stage {
@@ -35,36 +39,57 @@ export interface Stage {
  */
 export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<void> {
   const giveUpAt = performance.now() + READY_DEADLINE_MS;
-  for (const stage of stages) {
-    let seen = lookAt(stage);
-    while (seen.problem && performance.now() < giveUpAt) {
-      await Bun.sleep(POLL_MS);
-      seen = lookAt(stage);
+  // Addresses last: the work for them goes on meanwhile.
+  for (const look of [lookAtLink, lookAtAddresses]) {
+    for (const stage of stages) {
+      let seen = look(stage);
+      while (seen.problem && performance.now() < giveUpAt) {
+        await Bun.sleep(POLL_MS);
+        seen = look(stage);
+      }
+      if (seen.problem) {
+        const waited = `${READY_DEADLINE_MS / 1000} s`;
+        log.warn(`"${stage.link.name}" may not pass packets yet: ${seen.problem} after ${waited}`);
+        return;
+      }
+      // Spanning tree listens for half a minute first, as whoever turned it on knows.
+      if (seen.isListening) return;
     }
-    if (seen.problem) {
-      const waited = `${READY_DEADLINE_MS / 1000} s`;
-      log.warn(`"${stage.link.name}" may not pass packets yet: ${seen.problem} after ${waited}`);
-      return;
-    }
-    // Spanning tree listens for half a minute first, as whoever turned it on knows.
-    if ((seen.portState ?? BR_STATE_FORWARDING) !== BR_STATE_FORWARDING) return;
   }
 }
 
-/** What is still missing at a stage, and the state of a port of a bridge. */
-function lookAt({ socket, link, ips }: Stage): {
-  problem?: string | undefined;
-  portState?: number | undefined;
-} {
+/** What is still missing at a stage. */
+interface Seen {
+  readonly problem?: string | undefined;
+  /** A port that will forward by itself, much later. */
+  readonly isListening?: boolean;
+}
+
+function lookAtLink({ socket, link }: Stage): Seen {
   const seen = getLink(socket, link.index);
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
   if (state !== 'up' && state !== 'unknown') return { problem: `it is "${state}"` };
-  const portState = portStateOf(seen);
+  const portState = portStateOf(seen) ?? BR_STATE_FORWARDING;
   if (portState === BR_STATE_DISABLED) return { problem: 'the bridge does not use it' };
+  return { isListening: portState !== BR_STATE_FORWARDING };
+}
+
+function lookAtAddresses({ socket, link, ips }: Stage): Seen {
+  const asked = ips.filter(({ family }) => family === 6);
+  if (asked.length === 0) return {};
+  const groups = listIpv6Groups(socket, link.index);
   // Routes of a VRF are in a table of its own.
-  const asked = seen.master === 0 ? ips.filter(({ family }) => family === 6) : [];
-  const strange = asked.find(ip => !findWay(socket, ip)?.local);
-  return { problem: strange && `it does not answer for ${renderIp(strange)}`, portState };
+  const hasRoutes = getLink(socket, link.index).master === 0;
+  const strange = asked.find(ip => {
+    // Another interface may have the address as well, and a route for it: hosts have one gateway at many pairs.
+    const isHeard = groups.some(group => sameIp(group, solicitedNodeOf(ip)));
+    return !isHeard || (hasRoutes && !findWay(socket, ip)?.local);
+  });
+  return { problem: strange && `it does not answer for ${renderIp(strange)}` };
+}
+
+function solicitedNodeOf({ value }: Ip): Ip {
+  return { family: 6, value: SOLICITED_NODE | (value & 0xffffffn) };
 }
 
 /** State of a port of a bridge; undefined for what is none. */
