@@ -298,6 +298,20 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/daemon.ts'),
   },
   {
+    name: 'doctor',
+    summary: 'say what is wrong with this node, and which command mends it',
+    usage: '',
+    positionals: { min: 0, max: 0 },
+    options: {
+      'conf-dir': CONF_DIR,
+      'bin-dir': BIN_DIR,
+      'cni-cache-dir': CACHE_DIR,
+      'state-dir': STATE_DIR,
+      all: { type: 'boolean', help: 'show also what is as it should be' },
+    },
+    load: () => import('./commands/doctor.ts'),
+  },
+  {
     name: 'try',
     summary: 'run a list in throwaway namespaces and show what each link does',
     usage: '<conflist>',

@@ -1,0 +1,94 @@
+// Will the configuration do what its author means?
+import { statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { findPlugin } from '../../chain/find-plugin.ts';
+import { listNetworks } from '../../chain/load.ts';
+import { CniError } from '../../cni/errors.ts';
+import { isObject } from '../../cni/json.ts';
+import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+
+/** Files that nobody can use. */
+export const broken: Check = {
+  id: 'configuration.broken',
+  run({ confDir }) {
+    const { networks, diagnostics } = listNetworks(confDir);
+    if (diagnostics.length === 0)
+      return fine(this.id, `${networks.length} networks in "${confDir}", all readable`);
+    return diagnostics.map(({ error }) => ({
+      id: this.id,
+      severity: 'error',
+      found: error.message,
+      mend: `catena validate ${confDir}`,
+    }));
+  },
+};
+
+/** The first file by name wins: others with the same network, or behind it, are never used. */
+export const shadowed: Check = {
+  id: 'configuration.shadowed',
+  run({ confDir }) {
+    const { networks } = listNetworks(confDir);
+    const files = networks.map(({ file }) => basename(file)).sort();
+    const [first, ...others] = files;
+    if (first === undefined) {
+      const found = `there is no network in "${confDir}": runtimes report "not ready"`;
+      return [{ id: this.id, severity: 'error', found, mend: 'catena install --conf-dir <dir>' }];
+    }
+    if (others.length === 0) return fine(this.id, `"${first}" is the only file, so every runtime takes it`);
+    const found = `runtimes that take one file take "${first}"; ${others.map(name => `"${name}"`).join(', ')} stand behind it`;
+    return [{ id: this.id, severity: 'info', found, mend: 'catena networks --why' }];
+  },
+};
+
+/** Links whose executables are not there, or are not all of one release. */
+export const executables: Check = {
+  id: 'executables',
+  run(node) {
+    const types = new Set(typesIn(node));
+    const missing = [...types].flatMap(type => findMissing(type, node));
+    const mixed = findMixed(node);
+    const all = [...missing, ...mixed];
+    return all.length ? all : fine(this.id, `${types.size} links, all there`);
+  },
+};
+
+function typesIn({ confDir }: NodeView): string[] {
+  return listNetworks(confDir).networks.flatMap(({ list }) =>
+    list.plugins.flatMap(({ type, conf }) => {
+      const ipam = isObject(conf.ipam) ? conf.ipam.type : undefined;
+      return typeof ipam === 'string' && ipam !== '' ? [type, ipam] : [type];
+    }),
+  );
+}
+
+function findMissing(type: string, { pluginDirs }: NodeView): Finding[] {
+  try {
+    findPlugin(type, pluginDirs);
+    return [];
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    const mend = `catena install --bin-dir ${pluginDirs[0] ?? '/opt/cni/bin'}, or install the package that has "${type}"`;
+    return [{ id: executables.id, severity: 'error', found: error.message, mend }];
+  }
+}
+
+/** Our executables are one file with many names: another file under one of them is of another release, or not ours. */
+function findMixed({ pluginDirs }: NodeView): Finding[] {
+  return pluginDirs.flatMap(dir => {
+    const tool = statSync(`${dir}/catena`, { bigint: true, throwIfNoEntry: false });
+    if (tool === undefined) return [];
+    const others = OUR_COMMON_NAMES.filter(name => {
+      const file = statSync(`${dir}/${name}`, { bigint: true, throwIfNoEntry: false });
+      return file !== undefined && file.ino !== tool.ino && file.size !== tool.size;
+    });
+    if (others.length === 0) return [];
+    const names = others.map(name => `"${name}"`).join(', ');
+    const found = `${names} in "${dir}" are other programs than "catena" there: links of another release, or somebody else's`;
+    return [
+      { id: executables.id, severity: 'info', found, mend: `catena install --bin-dir ${dir} --dry-run` },
+    ];
+  });
+}
+
+/** Enough to tell; which links there are is known where the executables are made. */
+const OUR_COMMON_NAMES = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning', 'firewall', 'loopback'];

@@ -1,0 +1,112 @@
+// Is the kernel, and whoever else configures it, set up so that containers are reached?
+import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+
+/** Packets between containers and the world are forwarded by the node. */
+export const forwarding: Check = {
+  id: 'kernel.forwarding',
+  run(node) {
+    const off = FORWARDING.filter(([, path]) => read(node, path) === '0');
+    if (off.length === 0) return fine(this.id, 'IPv4 and IPv6 are forwarded');
+    return off.map(([family, path, key]) => ({
+      id: this.id,
+      severity: 'info',
+      found: `"${path}" is 0: the node forwards no ${family} until a link with a gateway turns it on, and not after somebody turns it off again`,
+      mend: `sysctl -w ${key}=1`,
+    }));
+  },
+};
+
+const FORWARDING = [
+  ['IPv4', '/proc/sys/net/ipv4/ip_forward', 'net.ipv4.ip_forward'],
+  ['IPv6', '/proc/sys/net/ipv6/conf/all/forwarding', 'net.ipv6.conf.all.forwarding'],
+] as const;
+
+/** With br_netfilter, packets between two ports of a bridge pass iptables as well. */
+export const bridgeNetfilter: Check = {
+  id: 'kernel.bridge-nf',
+  run(node) {
+    const calls = ['iptables', 'ip6tables'].map(table =>
+      read(node, `/proc/sys/net/bridge/bridge-nf-call-${table}`),
+    );
+    if (calls.every(call => call === undefined)) return fine(this.id, 'bridged packets do not pass iptables');
+    const [v4, v6] = calls;
+    if (v4 === v6)
+      return fine(
+        this.id,
+        `bridged packets ${v4 === '1' ? 'pass' : 'do not pass'} iptables, in both families`,
+      );
+    const found = `bridge-nf-call-iptables is ${v4}, bridge-nf-call-ip6tables is ${v6}: the families are filtered differently`;
+    return [
+      { id: this.id, severity: 'warning', found, mend: 'sysctl -w net.bridge.bridge-nf-call-ip6tables=1' },
+    ];
+  },
+};
+
+/** Two packet filters at once: each may drop what the other lets pass. */
+export const packetFilters: Check = {
+  id: 'kernel.packet-filters',
+  run(node) {
+    const tables = ['/proc/net/ip_tables_names', '/proc/net/ip6_tables_names'].flatMap(path =>
+      (node.read(path) ?? '').split('\n').filter(Boolean),
+    );
+    if (tables.length === 0) return fine(this.id, 'only nf_tables filters packets');
+    const found = `the legacy iptables has tables (${[...new Set(tables)].join(', ')}) besides nf_tables: a packet must pass both`;
+    const mend =
+      'look at iptables-legacy-save; empty what is not needed, or use one of the two for everything';
+    return [{ id: this.id, severity: 'warning', found, mend }];
+  },
+};
+
+/** A firewall manager reloads its rules, and throws away what it does not know. */
+export const firewallManagers: Check = {
+  id: 'kernel.firewall-managers',
+  run(node) {
+    const findings: Finding[] = [];
+    if (node.list('/run/firewalld').length || node.read('/run/firewalld.pid') !== undefined) {
+      const found =
+        'firewalld runs: a reload removes rules that it does not know, and its zones drop forwarded packets';
+      findings.push({
+        id: this.id,
+        severity: 'info',
+        found,
+        mend: 'the firewall link tells it of containers; after a reload: catena repair',
+      });
+    }
+    if (/^ENABLED=yes/m.test(node.read('/etc/ufw/ufw.conf') ?? '')) {
+      const found = 'ufw is on, and drops forwarded packets unless told otherwise';
+      findings.push({
+        id: this.id,
+        severity: 'warning',
+        found,
+        mend: 'set DEFAULT_FORWARD_POLICY="ACCEPT" in /etc/default/ufw, or use the firewall link',
+      });
+    }
+    return findings.length ? findings : fine(this.id, 'nobody else manages the packet filter');
+  },
+};
+
+/** systemd gives new devices an address of its own making, after the link has told the runtime another one. */
+export const macPolicy: Check = {
+  id: 'udev.mac-policy',
+  run(node) {
+    const dirs = [
+      '/etc/systemd/network',
+      '/run/systemd/network',
+      '/usr/lib/systemd/network',
+      '/lib/systemd/network',
+    ];
+    for (const dir of dirs) {
+      const text = node.read(`${dir}/99-default.link`);
+      if (text === undefined) continue;
+      if (!/^MACAddressPolicy=persistent/m.test(text)) break;
+      const found = `"${dir}/99-default.link" gives bridges and veths a hardware address of their name after they were made`;
+      const mend = 'a file before it with [Match] Driver=veth bridge and [Link] MACAddressPolicy=none';
+      return [{ id: this.id, severity: 'warning', found, mend }];
+    }
+    return fine(this.id, 'hardware addresses stay as links set them');
+  },
+};
+
+function read(node: NodeView, path: string): string | undefined {
+  return node.read(path)?.trim();
+}

@@ -1,0 +1,136 @@
+// Is what was written down readable, finished, and does it leave room?
+import { statSync } from 'node:fs';
+import { listNetworks } from '../../chain/load.ts';
+import { findReason } from '../../chain/recover.ts';
+import { cacheFileOf, listAttachments } from '../../chain/result-cache.ts';
+import { rangesOf } from '../../ipam/range-use.ts';
+import { listRecords } from '../../journal/store.ts';
+import { findFlockHolder } from '../../sys/lock-holder.ts';
+import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+
+/** Records of attachments that nobody can read. */
+export const damaged: Check = {
+  id: 'state.damaged',
+  run({ cacheDir, stateDir }) {
+    const cache = listAttachments(cacheDir);
+    const journal = listRecords(stateDir);
+    const problems = [...cache.damaged, ...journal.damaged];
+    if (problems.length === 0) {
+      return fine(
+        this.id,
+        `${cache.attachments.length} results and ${journal.records.length} records, all readable`,
+      );
+    }
+    return problems.map(({ message }) => ({
+      id: this.id,
+      severity: 'error',
+      found: message,
+      mend: 'delete the container; then remove the file',
+    }));
+  },
+};
+
+/** Attachments that are neither there nor gone. */
+export const unsettled: Check = {
+  id: 'state.unsettled',
+  run({ stateDir }) {
+    const findings = listRecords(stateDir).records.flatMap((record): Finding[] => {
+      const why = findReason(record, process.env);
+      if (why === undefined) return [];
+      const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${why}`;
+      return [{ id: this.id, severity: 'warning', found, mend: `catena repair ${record.network}` }];
+    });
+    return findings.length ? findings : fine(this.id, 'every attachment is there or gone');
+  },
+};
+
+/** Attachments whose namespace is gone, and whose DEL nobody has asked for. */
+export const abandoned: Check = {
+  id: 'state.abandoned',
+  run({ cacheDir }) {
+    const gone = listAttachments(cacheDir).attachments.filter(
+      ({ netns }) => netns !== '' && statSync(netns, { throwIfNoEntry: false }) === undefined,
+    );
+    if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments are there');
+    const networks = [...new Set(gone.map(({ network }) => network))];
+    return networks.map(network => {
+      const count = gone.filter(one => one.network === network).length;
+      const found = `${count} attachment${count === 1 ? '' : 's'} of network "${network}" outlived ${count === 1 ? 'its' : 'their'} namespace: the runtime did not ask for DEL`;
+      return {
+        id: this.id,
+        severity: 'warning',
+        found,
+        mend: `catena gc ${network} --dry-run --valid <id>/<ifname>`,
+      };
+    });
+  },
+};
+
+/** A lock that is held for long holds up every container. */
+export const locks: Check = {
+  id: 'state.locks',
+  run(node) {
+    const held = lockFilesOf(node).flatMap((path): Finding[] => {
+      const file = statSync(path, { throwIfNoEntry: false });
+      const holder = file && findFlockHolder(file);
+      const found = `"${path}" is held by ${holder}; if that does not change, containers wait for it`;
+      return holder === undefined
+        ? []
+        : [{ id: this.id, severity: 'info', found, mend: 'run it again in a while' }];
+    });
+    return held.length ? held : fine(this.id, 'no lock is held');
+  },
+};
+
+/** Ranges without room. */
+export const pools: Check = {
+  id: 'ipam.pools',
+  run({ confDir }) {
+    const ranges = listNetworks(confDir).networks.flatMap(({ list }) => rangesOf(list));
+    const tight = ranges.filter(({ used, size }) => used >= size * NEARLY_FULL);
+    if (tight.length === 0) return fine(this.id, `${ranges.length} ranges of addresses, all with room`);
+    return tight.map(({ network, range, used, size }) => ({
+      id: this.id,
+      severity: used >= size ? 'error' : 'warning',
+      found: `range ${range} of network "${network}" has ${used} of ${size} addresses in use`,
+      mend: `catena ipam ls ${network}`,
+    }));
+  },
+};
+
+/** When a network last gave a container its interface. */
+export const lastSuccess: Check = {
+  id: 'networks.last-success',
+  run({ cacheDir, stateDir, confDir }) {
+    const newest = new Map<string, number>();
+    const times = [
+      ...listAttachments(cacheDir).attachments.map(one => [one.network, cacheFileOf(cacheDir, one)] as const),
+      ...listRecords(stateDir).records.map(({ network, file }) => [network, file] as const),
+    ];
+    for (const [network, file] of times) {
+      const at = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+      newest.set(network, Math.max(at, newest.get(network) ?? 0));
+    }
+    const { networks } = listNetworks(confDir);
+    if (networks.length === 0) return fine(this.id, 'no network is configured');
+    return networks.map(({ list: { name } }) => {
+      const at = newest.get(name);
+      const found = at
+        ? `network "${name}": last attachment on record of ${new Date(at).toISOString()}`
+        : `network "${name}": no attachment on record`;
+      return { id: this.id, severity: 'info', found };
+    });
+  },
+};
+
+const NEARLY_FULL = 0.9;
+
+function lockFilesOf({ runDir, confDir, list }: NodeView): string[] {
+  const own = list(runDir)
+    .filter(name => name.endsWith('.lock'))
+    .map(name => `${runDir}/${name}`);
+  const leases = listNetworks(confDir).networks.flatMap(({ list: network }) =>
+    rangesOf(network).map(({ dir }) => `${dir}/lock`),
+  );
+  return [...own, ...new Set(leases)];
+}

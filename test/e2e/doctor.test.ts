@@ -1,0 +1,37 @@
+// Does the doctor find what is wrong with a node, and say what mends it?
+import { expect, test } from 'bun:test';
+import { mkdirSync } from 'node:fs';
+import { catena } from '../helpers/catena.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { directories, type Row, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+describeRoot('catena doctor', () => {
+  const makeLab = useLabs();
+
+  test('examines the node it runs on; errors make it fail', async () => {
+    const lab = await makeLab();
+    const env = directories(lab.tmp);
+    const args = ['doctor', '--conf-dir', lab.tmp, '--bin-dir', BIN_DIR];
+    const none = await catena(lab, args, { env });
+    expect(none.exitCode).toBe(1);
+    expect(none.stdout).toContain('error    configuration.shadowed: there is no network');
+    const chain = writeChain(lab, fullChain(lab));
+    mkdirSync(`${lab.tmp}/run`, { recursive: true });
+    const container = await lab.container();
+    await chain.add(container);
+    const well = await catena(lab, args, { env });
+    expect(well.stdout).toContain('last attachment on record');
+    expect(well.exitCode).toBe(0);
+    await lab.remove(container);
+    const { stdout } = await catena(lab, [...args, '--json'], { env });
+    const found = JSON.parse(stdout).findings.find(({ id }: Row) => id === 'state.abandoned');
+    expect(found).toMatchObject({ severity: 'warning', mend: expect.stringContaining('catena gc podnet') });
+    await lab.ip(lab.host, 'link', 'add', 'vpn0', 'type', 'bridge');
+    await lab.ip(lab.host, 'link', 'set', 'vpn0', 'up');
+    await lab.ip(lab.host, 'route', 'add', '10.88.7.0/24', 'dev', 'vpn0');
+    const overlapping = await catena(lab, args, { env });
+    expect(overlapping.stdout).toContain('warning  network.subnet-overlap: subnet 10.88.0.0/16');
+  });
+});

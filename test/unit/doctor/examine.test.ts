@@ -1,0 +1,135 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { CHECKS, examine } from '../../../src/doctor/examine.ts';
+import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-doctor-'));
+  for (const name of ['conf', 'bin', 'cni', 'state', 'run']) fs.mkdirSync(`${dir}/${name}`);
+  for (const type of ['bridge', 'host-local']) fs.writeFileSync(`${dir}/bin/${type}`, '');
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+/** A node of files that the test names, with an uplink. */
+function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeView> = {}): NodeView {
+  return {
+    confDir: `${dir}/conf`,
+    pluginDirs: [`${dir}/bin`],
+    cacheDir: `${dir}/cni`,
+    stateDir: `${dir}/state`,
+    runDir: `${dir}/run`,
+    read: file => files[file],
+    list: file =>
+      Object.keys(files).flatMap(name => (path.dirname(name) === file ? path.basename(name) : [])),
+    routes: [{ destination: '0.0.0.0/0', device: 'eth0' }],
+    devices: [{ name: 'eth0', kind: '', mtu: 1500 }],
+    ...more,
+  };
+}
+
+function writeList(name: string, more: object = {}, file = `${name}.conflist`): void {
+  const ipam = { type: 'host-local', subnet: '10.1.0.0/29', dataDir: `${dir}/leases` };
+  const list = { cniVersion: '1.1.0', name, plugins: [{ type: 'bridge', ipam, ...more }] };
+  fs.writeFileSync(`${dir}/conf/${file}`, JSON.stringify(list));
+}
+
+const problemsOf = (view: NodeView): Finding[] =>
+  examine(view).filter(({ severity }) => severity === 'error' || severity === 'warning');
+const idsOf = (view: NodeView): string[] => problemsOf(view).map(({ id }) => id);
+
+describe('examine()', () => {
+  test('finds nothing wrong with a node that is well', () => {
+    writeList('podnet');
+    expect(problemsOf(node())).toEqual([]);
+    expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
+  });
+
+  test('finds no network, and one that is broken', () => {
+    expect(idsOf(node())).toEqual(['configuration.shadowed']);
+    fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
+    writeList('podnet');
+    const [worst] = problemsOf(node());
+    expect(worst).toMatchObject({ id: 'configuration.broken', severity: 'error' });
+    expect(worst?.found).toContain('10-bad.conflist');
+    expect(worst?.mend).toContain('catena validate');
+  });
+
+  test('finds links that are not there', () => {
+    writeList('podnet', { type: 'macvtap' });
+    expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
+  });
+
+  test('finds a full range and one that is nearly full', () => {
+    writeList('podnet');
+    fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
+    for (let i = 1; i <= 6; i++) fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
+    expect(problemsOf(node())).toMatchObject([
+      { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('6 of 6') },
+    ]);
+  });
+
+  test('finds records that nobody can read', () => {
+    writeList('podnet');
+    fs.mkdirSync(`${dir}/cni/results`);
+    fs.writeFileSync(`${dir}/cni/results/podnet-c1-eth0`, '{');
+    expect(idsOf(node())).toEqual(['state.damaged']);
+  });
+
+  test('finds subnets that overlap with routes of the node, and packets that are too large for it', () => {
+    writeList('podnet', { bridge: 'br0' });
+    const routes = [
+      { destination: '0.0.0.0/0', device: 'eth0' },
+      { destination: '10.1.0.0/16', device: 'vpn0' },
+      { destination: '10.1.0.0/29', device: 'br0' },
+    ];
+    const devices = [{ name: 'eth0', kind: '', mtu: 1400 }];
+    const found = problemsOf(node({}, { routes, devices }));
+    expect(found.map(({ id }) => id)).toEqual(['network.subnet-overlap', 'network.mtu']);
+    expect(found[0]?.found).toContain('vpn0');
+  });
+
+  test.each([
+    [
+      'families of bridged packets that are filtered differently',
+      'kernel.bridge-nf',
+      {
+        '/proc/sys/net/bridge/bridge-nf-call-iptables': '1\n',
+        '/proc/sys/net/bridge/bridge-nf-call-ip6tables': '0\n',
+      },
+    ],
+    ['a second packet filter', 'kernel.packet-filters', { '/proc/net/ip_tables_names': 'filter\nnat\n' }],
+    ['ufw', 'kernel.firewall-managers', { '/etc/ufw/ufw.conf': 'ENABLED=yes\n' }],
+    [
+      'hardware addresses by name',
+      'udev.mac-policy',
+      {
+        '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
+      },
+    ],
+  ])('finds %s', (_what, id, files) => {
+    writeList('podnet');
+    expect(idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
+  });
+
+  test('takes an empty file as the end of the policy for hardware addresses', () => {
+    writeList('podnet');
+    const files = {
+      '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
+      '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
+    };
+    expect(idsOf(node(files))).toEqual([]);
+  });
+
+  test('tells a check that cannot be made, and makes the others', () => {
+    writeList('podnet');
+    const read = () => {
+      throw new Error('no reading today');
+    };
+    const found = problemsOf(node({}, { read }));
+    expect(found.length).toBeGreaterThan(2);
+    expect(found[0]?.found).toContain('no reading today');
+  });
+});
