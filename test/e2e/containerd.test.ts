@@ -1,7 +1,7 @@
 // Does containerd run containers and pods on our executables, and is nothing left of them, however they ended?
 import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
-import { requiresContainerd, withContainerd } from '../helpers/containerd.ts';
+import { eventually, requiresContainerd, withContainerd } from '../helpers/containerd.ts';
 import type { Machine } from '../helpers/machine.ts';
 import type { Namespace, Row } from '../helpers/netns.ts';
 import { bridged, PODS } from '../helpers/pod-networks.ts';
@@ -263,6 +263,40 @@ describeRoot(
         const refused = await cri.runPod({ name: 'web', annotations }).catch(String);
         expect(refused).toContain('storage');
         cri.close();
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
+    test('are served by the daemon, and without it when it was killed meanwhile', async () => {
+      await withContainerd([DELEGATING], async ({ machine, containerd, outside }) => {
+        machine.write('/etc/cni/catena/net.d/storage.conflist', JSON.stringify(STORAGE));
+        const before = await machine.traces();
+        const daemon = machine.start(['/opt/cni/bin/catena', 'daemon'], `${machine.lab.tmp}/daemon.log`);
+        const ask = (path: string) =>
+          fetch(`http://catena${path}`, { unix: machine.path('/run/catena/catena.sock') });
+        await eventually('daemon', async () =>
+          (await ask('/readyz').catch(() => undefined))?.ok ? true : undefined,
+        );
+        const cri = containerd.cri();
+        const annotations = { 'k8s.v1.cni.cncf.io/networks': 'storage' };
+        const web = await cri.runPod({ name: 'web', annotations, ports: PUBLISHED });
+        const other = await cri.runPod({ name: 'other', annotations });
+        const container = machine.netnsOf(web.pid);
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await cri.removePod(other.id);
+        await machine.ok(['kill', '-KILL', ...machine.processes('/catena')]);
+        await daemon.exited;
+        await cri.removePod(web.id);
+        cri.close();
+        const log = (await Bun.file(`${machine.lab.tmp}/daemon.log`).text()).split('\n');
+        const requests = log
+          .filter(line => line.includes('"request finished"'))
+          .map(line => JSON.parse(line));
+        expect(requests.map(({ command, pod_name }) => [command, pod_name])).toEqual([
+          ['ADD', 'web'],
+          ['ADD', 'other'],
+          ['DEL', 'other'],
+        ]);
         expect(await machine.settled(before)).toEqual(before);
       });
     });

@@ -49,8 +49,9 @@ export interface Traces {
 
 // Made once by links, and empty without containers.
 const SKELETONS = ['inet catena_masquerade', 'inet catena_portmap', 'inet catena_firewall'];
-// Locks, and what host-local and the reference's keep for the network.
-const KEPT_FILES = /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock)$/;
+// Locks, what host-local and the reference's keep for the network, and what a daemon leaves.
+const KEPT_FILES =
+  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock|traces\/[^/]+)$/;
 
 /** Gives the body a machine and removes it afterwards, whatever happened. */
 export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Promise<T> {
