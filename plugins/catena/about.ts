@@ -2,6 +2,7 @@
 
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
+import { makeNetwork, refuseRecursion } from '../../src/delegate/network.ts';
 import { listConfigured } from '../../src/delegate/wanted.ts';
 import { CatenaConf, optionsOf } from './config.ts';
 
@@ -25,6 +26,12 @@ export const about = aboutLink({
   ],
   config: CatenaConf,
   validate(conf) {
-    listConfigured(optionsOf(conf, conf.name ?? 'network', CURRENT_VERSION));
+    const options = optionsOf(conf, conf.name ?? 'network', CURRENT_VERSION);
+    for (const { selection } of listConfigured(options)) {
+      const { config, name } = selection;
+      if (config === undefined) continue;
+      const what = `delegate "${name}"`;
+      refuseRecursion(makeNetwork(config, { name, cniVersion: options.version }, what), options.ownTypes);
+    }
   },
 });

@@ -74,6 +74,15 @@ describe('optionsOf()', () => {
     },
   );
 
+  test.each<[JsonObject, string]>([
+    [{ name: 'x', plugins: [] }, 'Cannot use "plugins" of the list: it is empty'],
+    [{ name: 'x', type: 'catena' }, 'its plugin "catena" is the one that delegates'],
+    [{ name: 'x', cniVersion: '7.0.0', type: 'y' }, 'found "7.0.0"'],
+  ])('catena validate refuses %j as a delegate', (delegate, problem) => {
+    const bad = decode(CatenaConf, { type: 'catena', delegates: [{ type: 'x' }, delegate] }, 'it');
+    expect(() => about.validate?.(bad, {})).toThrow(problem);
+  });
+
   test('catena validate refuses a runner without default network', () => {
     expect(() => about.validate?.(decode(CatenaConf, { type: 'catena' }, 'it'), {})).toThrow(
       'it has no default network; set "delegates" or "network"',
