@@ -43,8 +43,10 @@ export function parseLogDestination(text: string, limits: RotationLimits = LOG_F
   throw new Error(`Cannot log to ${JSON.stringify(text)}: expected console, file:<path>, syslog or journal`);
 }
 
-/** Opens the log; winston is loaded here. */
+/** Opens the log; winston is loaded here, if there is a place to write to. */
 export async function openLogOutput(destinations: readonly LogDestination[]): Promise<LogOutput> {
+  // Six megabytes for nothing, else.
+  if (destinations.length === 0) return { write() {}, dropped: 0, async close() {} };
   const { createLogger, format, transports } = await loadWinston();
   let dropped = 0;
   const streams = destinations.map(destination => {
@@ -55,7 +57,6 @@ export async function openLogOutput(destinations: readonly LogDestination[]): Pr
   });
   const logger = createLogger({
     level: 'debug',
-    silent: streams.length === 0,
     format: format.combine(format.timestamp(), format.json()),
     transports: streams.map(stream => new transports.Stream({ stream })),
   });
@@ -67,11 +68,9 @@ export async function openLogOutput(destinations: readonly LogDestination[]): Pr
       return dropped;
     },
     async close() {
-      if (streams.length) {
-        const finished = new Promise(done => logger.once('finish', done));
-        logger.end();
-        await finished;
-      }
+      const finished = new Promise(done => logger.once('finish', done));
+      logger.end();
+      await finished;
       for (const stream of streams) stream.destroy();
     },
   };
