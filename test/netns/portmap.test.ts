@@ -1,6 +1,7 @@
 // Do mapped ports lead where they should, for whom they should, and does nothing stay behind?
 
 import { describe, expect, test } from 'bun:test';
+import type { Dump } from '../helpers/dump.ts';
 import { type Lab, type Namespace, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
 import {
@@ -43,7 +44,7 @@ describeRoot(
 
     test.each(SPEC_VERSIONS)('[%s] ADD maps ports, CHECK confirms, DEL takes them back', async version => {
       const { lab, pod } = await podsOnBridge(createLab);
-      const before = await lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] });
+      const before = await settledDump(lab);
       const added = await add(lab, pod, [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }], {
         version,
       });
@@ -65,7 +66,7 @@ describeRoot(
       }
       expect(await del(lab, pod, { version })).toMatchObject({ exitCode: 0, stdout: '' });
       expect(await elementsOf(lab)).toEqual({});
-      expect(await lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] })).toEqual(before);
+      expect(await settledDump(lab)).toEqual(before);
     });
 
     describe.each(PROTOCOLS)('traffic by %s', protocol => {
@@ -645,6 +646,19 @@ function byText(a: unknown, b: unknown): number {
 
 function elem(comment: string, key: unknown): Row {
   return { elem: { val: Array.isArray(key) ? { concat: key } : key, comment } };
+}
+
+/** The state of the host but for our table, once nothing of it changes any more: links come up a moment after they were made. */
+async function settledDump(lab: Lab): Promise<Dump> {
+  const dump = () => lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] });
+  let last = await dump();
+  for (let attempt = 0; attempt < 50; attempt++) {
+    await Bun.sleep(100);
+    const next = await dump();
+    if (Bun.deepEquals(next, last)) break;
+    last = next;
+  }
+  return last;
 }
 
 /** Sends a datagram to many ports of which none answers. */
