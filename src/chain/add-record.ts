@@ -96,16 +96,15 @@ function recordNow(stateDir: string, intent: Intent): AddRecord {
     },
     drop() {
       end(open, intent);
-      dropRecord(stateDir, intent);
+      unlessUnwritable(() => dropRecord(stateDir, intent));
     },
     fail(errors) {
       const failed = { event: 'failed', verb: 'DEL', attempts: 1 } as const;
       const time = new Date().toISOString();
-      try {
-        open.append({ ...failed, op: intent.runner.op, time, errors: errors.map(toRecorded) });
-      } finally {
-        end(open, intent);
-      }
+      unlessUnwritable(() =>
+        open.append({ ...failed, op: intent.runner.op, time, errors: errors.map(toRecorded) }),
+      );
+      end(open, intent);
     },
     leave: () => end(open, intent),
   };
@@ -136,14 +135,21 @@ function linesOf(write: (line: Line) => void): Pick<AddRecord, 'link' | 'linkFai
       last = text;
     },
     linkFailed(index, error) {
-      try {
-        write({ event: 'link', verb: 'ADD', index, error: toRecorded(error) });
-      } catch (thrown) {
-        // Undoing goes on: without the line a recovery would undo the same links.
-        if (!(thrown instanceof CniError)) throw thrown;
-      }
+      unlessUnwritable(() => write({ event: 'link', verb: 'ADD', index, error: toRecorded(error) }));
     },
   };
+}
+
+/**
+ * After a failure nothing may hide why it came. What the record still says is that the ADD was cut off, so that a recovery
+ * undoes the same links once more.
+ */
+function unlessUnwritable(write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+  }
 }
 
 function end(open: OpenRecord, { runner }: Intent): void {

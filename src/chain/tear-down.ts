@@ -161,7 +161,11 @@ async function underClaim(
     else if (runtime.stateDir !== undefined) dropRecord(runtime.stateDir, id);
     return;
   }
-  claim?.fail(errors.map(toRecorded));
+  try {
+    claim?.fail(errors.map(toRecorded));
+  } catch (error) {
+    errors = [...errors, error];
+  }
   throw joinErrors(
     `Cannot delete interface "${id.ifname}" of container "${id.containerId}" from network "${id.network}"`,
     errors,

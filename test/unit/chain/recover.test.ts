@@ -8,6 +8,7 @@ import { addNetwork, checkNetwork, deleteNetwork } from '../../../src/chain/run.
 import type { Attachment, Runtime } from '../../../src/chain/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { bootId } from '../../../src/journal/boot.ts';
+import { renderIntent, renderLine } from '../../../src/journal/lines.ts';
 import { endRunner, startRunner } from '../../../src/journal/runner.ts';
 import { createRecord, readRecord } from '../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../helpers/journal.ts';
@@ -103,6 +104,14 @@ describe('addNetwork() with a journal', () => {
     const list = threeLinks({ two: { ReportResult: 'no result' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('Cannot decode');
     expect(leftovers()).toEqual([]);
+  });
+
+  test('fails for what failed, also where the record cannot be written any more', async () => {
+    const list = threeLinks({ two: { ReportResult: 'no result' } });
+    const onLink = () =>
+      fs.rmSync(path.join(runtime.stateDir, 'attachments'), { recursive: true, force: true });
+    await expect(addNetwork(list, ATTACHMENT, { ...runtime, onLink })).rejects.toThrow('Cannot decode');
+    expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
   test('remembers an ADD that could not be undone, until it can be', async () => {
@@ -403,6 +412,39 @@ describe('recover()', () => {
     expect(await recover({ network: 'another' }, runtime)).toHaveLength(0);
     expect(await recover({ all: true }, runtime)).toHaveLength(2);
     expect(leftovers()).toEqual([]);
+  });
+
+  test('undoes at least what began, wherever the record is cut off', async () => {
+    const { source } = listOf(
+      '1.1.0',
+      LABELS.map(label => ({ type: 'noop', label })),
+    );
+    const runner = startRunner();
+    endRunner(runner);
+    const intent = intentOf({ runner, source, boot: bootId(), cacheDir: runtime.cacheDir });
+    const link = (index: number) =>
+      ({ event: 'link', verb: 'ADD', index, result: ips('10.1.0.1/24') }) as const;
+    const lines = [renderIntent(intent), renderLine(link(0)), renderLine(link(1))];
+    const text = lines.join('');
+    const undone: string[] = [];
+    const stubbed: Runtime = {
+      ...runtime,
+      exec: ({ request }) => {
+        undone.unshift(JSON.parse(request).label);
+        return {};
+      },
+    };
+    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+    const [first = ''] = lines;
+    for (let length = first.length; length <= text.length; length++) {
+      createRecord(runtime.stateDir, intent).close();
+      fs.writeFileSync(file, text.slice(0, length));
+      undone.length = 0;
+      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was cut off' }]);
+      const whole = text.slice(0, length).split('\n').length - 2;
+      const atLeast = LABELS.slice(0, whole + 1);
+      expect([undone.slice(0, atLeast.length), fs.existsSync(file)]).toEqual([atLeast, false]);
+    }
   });
 
   test('keeps a record whose configuration is of no use, with the reason', async () => {
