@@ -49,14 +49,36 @@ export interface GrpcServer {
 const MAX_BYTES = 32 * 1024 * 1024;
 const GRACE_MS = 20_000;
 
+/** Time for answers to arrive, and for clients to close their end. */
+const LET_GO_MS = 500;
+
 /**
  * Listens on a socket that only its owner may open (0600), in place of an earlier daemon's.
  * @throws Error when the socket cannot be made
  */
 export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
   const { socketPath, backend, observer, isHealthy = async () => true, maxBytes = MAX_BYTES } = options;
+  let working = 0;
+  let lastAnswer = 0;
+  const count = ({ type }: GrpcMethod, by: number): void => {
+    // Streams are watchers, which stay as long as they may.
+    if (type !== 'unary') return;
+    working += by;
+    lastAnswer = performance.now();
+  };
+  const counting: GrpcObserver = {
+    ...observer,
+    started(method) {
+      count(method, 1);
+      observer.started(method);
+    },
+    finished(call) {
+      count(call, -1);
+      observer.finished(call);
+    },
+  };
   const server = new Server({
-    interceptors: [watchCalls(observer)],
+    interceptors: [watchCalls(counting)],
     'grpc.max_receive_message_length': maxBytes,
     'grpc.max_send_message_length': maxBytes,
   });
@@ -69,7 +91,7 @@ export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
   return {
     async close(graceMs = GRACE_MS) {
       if (statSync(socketPath, { throwIfNoEntry: false })?.ino === inode) rmSync(socketPath, { force: true });
-      await shutDown(server, graceMs);
+      await shutDown(server, graceMs, () => (working > 0 ? 0 : performance.now() - lastAnswer));
     },
   };
 }
@@ -100,15 +122,20 @@ async function listen(server: Server, socketPath: string): Promise<number> {
   }
 }
 
-function shutDown(server: Server, graceMs: number): Promise<void> {
+/** Clients that only hold a connection are asked to let go, and not waited for. */
+function shutDown(server: Server, graceMs: number, restedMs: () => number): Promise<void> {
   return new Promise(done => {
-    const late = setTimeout(() => {
+    const began = performance.now();
+    const look = setInterval(() => {
+      const waitedMs = performance.now() - began;
+      if (waitedMs < graceMs && Math.min(waitedMs, restedMs()) < LET_GO_MS) return;
       server.forceShutdown();
+      finish();
+    }, 50);
+    const finish = (): void => {
+      clearInterval(look);
       done();
-    }, graceMs);
-    server.tryShutdown(() => {
-      clearTimeout(late);
-      done();
-    });
+    };
+    server.tryShutdown(finish);
   });
 }

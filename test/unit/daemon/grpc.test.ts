@@ -185,6 +185,24 @@ describe('serveGrpc()', () => {
     expect(fs.readdirSync(path.dirname(socketPath))).toEqual([]);
   });
 
+  test('ends when calls are answered, whoever still holds a connection', async () => {
+    const silent = net.connect(socketPath);
+    await new Promise(done => silent.once('connect', done));
+    let release = () => {};
+    work = () =>
+      new Promise(resolve => {
+        release = () => resolve({});
+      });
+    const answer = client.call('Add', CALL);
+    while (asked.length === 0) await Bun.sleep(5);
+    const closed = server.close(600_000);
+    await Bun.sleep(700);
+    release();
+    expect(await answer).toHaveProperty('ok');
+    await closed;
+    silent.destroy();
+  });
+
   test('takes the place of an earlier one, which leaves it alone when it ends', async () => {
     const observer = { started() {}, received() {}, sent() {}, finished() {} };
     const backend = { add: async () => ({}), check: async () => {}, del: async () => {} };
