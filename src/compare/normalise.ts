@@ -96,8 +96,12 @@ function collectHolders(
 
 function macOfLinkLocal(address: string): string | undefined {
   const words = address.slice('fe80::'.length).split(':');
-  if (words.length !== 4) return undefined;
-  const hex = words.map(word => word.padStart(4, '0')).join('');
+  // A word of zeros in front is left out, as any of zeros there.
+  if (words.length > 4) return undefined;
+  const hex = words
+    .map(word => word.padStart(4, '0'))
+    .join('')
+    .padStart(16, '0');
   if (hex.slice(6, 10) !== 'fffe') return undefined;
   const bytes = [hex.slice(0, 6), hex.slice(10)].join('').match(/../g) ?? [];
   const first = (Number.parseInt(bytes[0] ?? '', 16) ^ 2).toString(16).padStart(2, '0');

@@ -88,7 +88,7 @@ export function writeChain(lab: Lab, list: Row): Chain {
 export function mixedBinDir(lab: Lab, from: string, ...foreign: string[]): string {
   const dir = `${lab.tmp}/bin-${foreign.join('-') || 'ours'}`;
   mkdirSync(dir);
-  for (const name of ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning']) {
+  for (const name of ['bridge', 'host-local', 'firewall', 'portmap', 'bandwidth', 'tuning']) {
     symlinkSync(`${foreign.includes(name) ? from : BIN_DIR}/${name}`, `${dir}/${name}`);
   }
   return dir;

@@ -84,8 +84,8 @@ async function runSide(side: Twin['side'], row: TwinRow): Promise<Outcome[]> {
   }
 }
 
-/** Links are kept below namespace and name, as `ip` prints them. */
-function holderOf(
+/** Says which hardware address is whose: links are kept below namespace and name, as `ip` prints them. */
+export function holderOf(
   value: Record<string, unknown>,
   path: readonly string[],
 ): readonly [string, string] | undefined {
@@ -94,10 +94,12 @@ function holderOf(
 }
 
 function isIn(difference: Difference, table: TableName): boolean {
-  return difference.in === undefined || difference.in === table;
+  const { in: part = table } = difference;
+  return part === table || part.includes(table);
 }
 
-function explains({ path, rows, when }: Difference, finding: Finding): boolean {
+/** Whether a listed difference is what was found. */
+export function explains({ path, rows, when }: Difference, finding: Finding): boolean {
   return path.test(finding.path) && (rows?.test(finding.row) ?? true) && (when?.(finding) ?? true);
 }
 

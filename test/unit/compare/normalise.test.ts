@@ -35,6 +35,13 @@ describe('normalise()', () => {
     );
   });
 
+  test('names link-local addresses of which a leading zero word is left out', () => {
+    const interfaces = [{ name: 'eth0', mac: '02:00:1b:86:c1:77' }];
+    expect(normalise({ interfaces, ip: 'fe80::1bff:fe86:c177' }, '', new Map(), none).ip).toBe(
+      'fe80::(mac of host/eth0)',
+    );
+  });
+
   test('leaves addresses alone that the configuration names', () => {
     expect(normalise([MAC], `{"mac":"${MAC.toUpperCase()}"}`, new Map(), none)).toEqual([MAC]);
   });

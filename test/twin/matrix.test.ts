@@ -1,0 +1,34 @@
+// Does a chain work the same, whoever's executable stands in each place?
+
+import { expect, test } from 'bun:test';
+import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
+import { type MixReport, playMixes, renderMatrix, staleOfSwaps } from './matrix.ts';
+import { LINKS, nameOf, sampleOfMatrix } from './mixes.ts';
+import { renderFinding } from './table.ts';
+
+const MIXES = sampleOfMatrix();
+
+describeRoot(
+  'mixes of our links and the reference',
+  () => {
+    let played: Promise<MixReport>[] | undefined;
+    const reports: MixReport[] = [];
+    const cases = MIXES.map((mix, i) => [mix.cniVersion, nameOf(mix), i] as const);
+
+    test.each(cases)('[%s] %s', async (_version, _name, i) => {
+      played ??= playMixes(MIXES);
+      const report = await played[i];
+      if (report === undefined) return;
+      reports.push(report);
+      expect(report.unexplained.map(renderFinding)).toEqual([]);
+    });
+
+    test('every listed difference of mixes occurs', () => {
+      if (reports.length < MIXES.length) return;
+      process.stdout.write(renderMatrix(reports));
+      expect(staleOfSwaps(reports).map(({ path, reason }) => `${path}: ${reason}`)).toEqual([]);
+    });
+  },
+  requires('ip', 'tc', 'nft', 'iptables', 'ping'),
+  requiresReference(...LINKS.guarded),
+);
