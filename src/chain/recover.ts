@@ -1,6 +1,6 @@
 // Who takes down what a dead runner left behind, and when?
-import { lstatSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { lstatSync, mkdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { CniError, toCniError } from '../cni/errors.ts';
 import { bootId } from '../journal/boot.ts';
 import { claimRecord, holderOf } from '../journal/claim.ts';
@@ -164,7 +164,8 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime): void {
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
     for (const record of records) if (record.boot !== boot) setMark(stateDir, record);
-    if (records.length || damaged.length || readIfThere(stamp) !== undefined) writeStamp(stamp, boot);
+    // Also where there is nothing yet: what the first container brings is not the second one's.
+    writeStamp(stamp, boot);
   }
   seen.set(stateDir, boot);
 }
@@ -173,6 +174,7 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime): void {
 const seen = new Map<string, string>();
 
 function writeStamp(stamp: string, boot: string): void {
+  mkdirSync(dirname(stamp), { recursive: true, mode: 0o700 });
   const fresh = `${stamp}.${process.pid}.tmp`;
   writeFileSync(fresh, boot, { mode: 0o600 });
   renameSync(fresh, stamp);
