@@ -59,7 +59,7 @@ export async function recover(
   const until = performance.now() + BUDGET_MS;
   const done: Recovery[] = [];
   try {
-    markEarlierBoots(stateDir, runtime);
+    markEarlierBoots(stateDir, runtime, scope.all === true);
     for (const marked of listMarked(stateDir, scope.network)) {
       if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
       if (runtime.signal?.aborted) break;
@@ -156,7 +156,7 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
 }
 
 /** Once per boot: what an earlier one left is marked, and recovered like everything else that is. */
-function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime): void {
+function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime, onlyLooking: boolean): void {
   const boot = bootId(env);
   if (boot === '' || seen.get(stateDir) === boot) return;
   const stamp = join(stateDir, 'boot');
@@ -164,8 +164,9 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime): void {
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
     for (const record of records) if (record.boot !== boot) setMark(stateDir, record);
-    // Also where there is nothing yet: what the first container brings is not the second one's.
-    writeStamp(stamp, boot);
+    // A verb notes it also where there is nothing yet: what the first container brings is not the second one's.
+    const isThere = records.length || damaged.length || readIfThere(stamp) !== undefined;
+    if (isThere || !onlyLooking) writeStamp(stamp, boot);
   }
   seen.set(stateDir, boot);
 }
