@@ -1,5 +1,5 @@
 // How does a test run a whole chain through the command, as an operator would?
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import type { Finished } from './command.ts';
 import { type Container, directories, type Lab, type Row } from './netns.ts';
 import { BIN_DIR } from './plugin.ts';
@@ -87,6 +87,7 @@ export function writeChain(lab: Lab, list: Row): Chain {
 /** A bin directory that holds our links, but for those named, which are taken from another directory. */
 export function mixedBinDir(lab: Lab, from: string, ...foreign: string[]): string {
   const dir = `${lab.tmp}/bin-${foreign.join('-') || 'ours'}`;
+  if (existsSync(dir)) return dir;
   mkdirSync(dir);
   for (const name of ['bridge', 'host-local', 'firewall', 'portmap', 'bandwidth', 'tuning']) {
     symlinkSync(`${foreign.includes(name) ? from : BIN_DIR}/${name}`, `${dir}/${name}`);

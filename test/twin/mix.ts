@@ -78,6 +78,7 @@ export async function onMixGround<T>(body: (ground: MixGround) => Promise<T>): P
 export async function trafficOf(
   { lab, one, outside }: MixGround,
   { families }: Pick<Mix, 'families'>,
+  peerHas = 2,
 ): Promise<Row> {
   const dual = families === 'dual';
   const server = await startServer(lab, one, { protocol: 'tcp', port: 80 });
@@ -86,7 +87,8 @@ export async function trafficOf(
     return reply ? `answered ${reply.peer.replace('::ffff:', '')}` : 'nobody';
   };
   const { v4, v6 } = outside.hostAddress;
-  const addresses = ['10.88.0.1', '10.88.0.2', ...(dual ? ['fd88::1', 'fd88::2'] : [])];
+  const hosts = [1, peerHas];
+  const addresses = hosts.flatMap(n => [`10.88.0.${n}`, ...(dual ? [`fd88::${n}`] : [])]);
   const pings = addresses.map(async address => [`ping ${address}`, await ping(lab, one, address)] as const);
   const ports = [v4, ...(dual ? [v6] : [])].map(async address => [`tcp ${address}`, await mapped(address)]);
   const answers = Object.fromEntries(await Promise.all([...pings, ...ports]));
