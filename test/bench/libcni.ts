@@ -1,5 +1,5 @@
 // Who runs the reference's chain: libcni itself where it can be built, else our runner.
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -9,7 +9,9 @@ const GOPATH = '/usr/share/gocode';
 /** Path of a program that runs a chain with libcni; undefined without Go or without its sources. */
 export function buildLibcniRunner(): string | undefined {
   if (Bun.which('go') === null) return undefined;
-  const program = join(mkdtempSync(join(tmpdir(), 'cat-bench-')), 'libcni-run');
+  const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
+  process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
+  const program = join(dir, 'libcni-run');
   const { success } = Bun.spawnSync(['go', 'build', '-o', program, join(import.meta.dir, 'libcni/main.go')], {
     env: { ...process.env, GO111MODULE: 'off', GOPATH },
     stdout: 'ignore',
