@@ -41,6 +41,8 @@ interface Member {
   readonly process: WorkerProcess;
   calls: number;
   readonly idleSince: number;
+  /** It has given back the memory that its calls left. */
+  rested: boolean;
 }
 
 /** Workers that serve calls of any chain, one at a time each. A worker that ends is replaced when it is missed. */
@@ -53,6 +55,8 @@ export class WorkerPool implements WorkerSource {
   #busy = new Set<Member>();
   #waiting: ((member: Member) => void)[] = [];
   #reaping: WorkerProcess | undefined;
+  #removing = false;
+  #removedAt = 0;
 
   constructor(env: Invocation['env'], limits: PoolLimits = POOL_LIMITS) {
     this.#env = env;
@@ -108,7 +112,7 @@ export class WorkerPool implements WorkerSource {
 
   #start(): Member {
     const process = new WorkerProcess(OWN_PROGRAM, this.#env, true);
-    return { process, calls: 0, idleSince: performance.now() };
+    return { process, calls: 0, idleSince: performance.now(), rested: false };
   }
 
   /** The one that rested least, so that the others may go; a new one while there may be more. */
@@ -126,7 +130,7 @@ export class WorkerPool implements WorkerSource {
     if (!fit) member.process.close();
     const next = this.#waiting.shift();
     if (next === undefined) {
-      if (fit) this.#idle.push({ ...member, idleSince: performance.now() });
+      if (fit) this.#idle.push({ ...member, idleSince: performance.now(), rested: false });
       return;
     }
     const successor = fit ? member : this.#start();
@@ -141,19 +145,35 @@ export class WorkerPool implements WorkerSource {
   }
 
   #shrink(): void {
-    const rested = performance.now() - this.#limits.idleMs;
+    const until = performance.now() - this.#limits.idleMs;
+    if (this.#reaping && !this.#removing && this.#removedAt < until) {
+      this.#reaping.close();
+      this.#reaping = undefined;
+    }
     while (this.state.workers > 1) {
       const [oldest] = this.#idle;
-      if (oldest === undefined || oldest.idleSince > rested || oldest.process.holds) return;
+      if (oldest === undefined || oldest.idleSince > until || oldest.process.holds) return;
       this.#idle.shift();
       oldest.process.close();
     }
+    const [last] = this.#idle;
+    if (last && !last.rested && last.idleSince <= until) this.#rest(last);
+  }
+
+  /** Nobody has asked for anything in a while: now is the time to collect garbage, here and in the last worker. */
+  #rest(member: Member): void {
+    member.rested = true;
+    void member.process.ask({ deadlineMs: READY_DEADLINE_MS }, { rest: true });
+    Bun.gc(true);
   }
 
   async #removeNow(indexes: readonly number[]): Promise<boolean> {
     if (indexes.length === 0) return true;
     if (!this.#reaping?.usable) this.#reaping = new WorkerProcess(OWN_PROGRAM, this.#env, true);
+    this.#removing = true;
     const outcome = await this.#reaping.ask({ deadlineMs: REMOVE_DEADLINE_MS }, { remove: indexes });
+    this.#removing = false;
+    this.#removedAt = performance.now();
     return outcome.exitCode === 0;
   }
 }

@@ -14,6 +14,8 @@ export type WorkerRequest =
   | { readonly call: LinkCall }
   /** Deletes devices of the host, those that are gone already excepted. */
   | { readonly remove: readonly number[] }
+  /** Gives memory back that calls have left: nobody is waiting. */
+  | { readonly rest: true }
   /** Does what the links of a chain have put off; their devices are deleted here unless they are gone. */
   | { readonly finish: string; readonly removed: boolean };
 

@@ -54,6 +54,7 @@ async function answer(
     chains.set(chain, removals);
     return { ...reply, removals: removals.indexes };
   }
+  if ('rest' in request) return reporting(() => Bun.gc(true));
   if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
   const removals = chains.get(request.finish);
   chains.delete(request.finish);
