@@ -182,6 +182,14 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/repair.ts'),
   },
   {
+    name: 'adopt',
+    summary: 'take attachments that other runtimes made into the journal, for repair and gc',
+    usage: '[<network>]',
+    positionals: { min: 0, max: 1 },
+    options: { ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir'), 'dry-run': DRY_RUN },
+    load: () => import('./commands/adopt.ts'),
+  },
+  {
     name: 'status',
     summary: 'ask every link whether it could attach a container now',
     ...NETWORK,

@@ -49,8 +49,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/cni',
     'src/net',
   ],
+  'src/adopt': ['src/chain', 'src/journal', 'src/netlink', 'src/sys/netns', 'src/cni', 'src/net'],
   'src/cli': [
     'src/doctor',
+    'src/adopt',
     ...[
       'src/ipam',
       'src/worker/client',

@@ -1,0 +1,149 @@
+// Which attachments of other runtimes stand, and how do they get into the journal?
+import type { AttachmentId, CachedAttachment } from '../chain/cache-record.ts';
+import { renderAttachment } from '../chain/cache-record.ts';
+import { parseFrozen } from '../chain/conflist.ts';
+import { toKnown } from '../chain/known.ts';
+import { findExecutable } from '../chain/links.ts';
+import { listAttachments, readAttachment } from '../chain/result-cache.ts';
+import { cacheDirOf, checkAttachment, type Runtime } from '../chain/runtime.ts';
+import { inTurn } from '../chain/turns.ts';
+import { type CniError, toCniError } from '../cni/errors.ts';
+import { parseResult } from '../cni/result.ts';
+import { bootId } from '../journal/boot.ts';
+import { holderOf } from '../journal/claim.ts';
+import type { Intent, Line } from '../journal/lines.ts';
+import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import { endRunner, startRunner } from '../journal/runner.ts';
+import { dropRecord, readRecord, replaceRecord } from '../journal/store.ts';
+import { findInterfaceProblem } from './interface.ts';
+
+/** What is adopted. */
+export interface AdoptScope {
+  /** Every network unless given. */
+  readonly network?: string;
+  /** Only look. */
+  readonly dryRun?: boolean;
+  /** Further journals whose attachments are on record already: those of the delegate runner. */
+  readonly alsoIn?: readonly string[];
+}
+
+/** What became of one attachment of libcni's cache. */
+export interface Adoption extends AttachmentId {
+  /** `adopted`: it has a record now. `known`: it had one that says the same. `skipped`: it gets none. */
+  readonly state: 'adopted' | 'known' | 'skipped';
+  /** Why it was skipped. */
+  readonly why?: string;
+}
+
+/** What there was to adopt. */
+export interface AdoptReport {
+  readonly attachments: readonly Adoption[];
+  /** Files of the cache that nobody can read. */
+  readonly damaged: readonly CniError[];
+}
+
+/**
+ * Writes a record for every attachment of libcni's cache that stands in the kernel: its namespace has the interface, with the
+ * hardware address that ADD told. Configuration, arguments and result are those of its ADD; executables those that are
+ * found now. No link is called and nothing in the kernel changes.
+ * @throws CniError 5 when the cache cannot be listed
+ */
+export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptReport> {
+  const { network } = scope;
+  const filter = network === undefined ? {} : { network };
+  const { attachments, damaged } = listAttachments(cacheDirOf(runtime), filter);
+  const adoptions: Adoption[] = [];
+  for (const { containerId, ...cached } of attachments) {
+    if (runtime.signal?.aborted) break;
+    const work = async () => adoptOne({ containerId, ...cached }, scope, runtime);
+    adoptions.push(await inTurn(containerId, runtime, work));
+  }
+  return { attachments: adoptions, damaged };
+}
+
+function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope, runtime: Runtime): Adoption {
+  const { network, containerId, ifname } = cached;
+  const id = { network, containerId, ifname };
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return { ...id, state: 'skipped', why: 'there is no journal' };
+  try {
+    for (const journal of [stateDir, ...alsoIn]) {
+      const record = readRecord(journal, id);
+      if (record === undefined) continue;
+      const isSame = renderAttachment(toKnown(record)) === renderAttachment(cached);
+      if (record.phase === 'attached' && isSame) return { ...id, state: 'known' };
+      const holder = holderOf(record);
+      if (holder) return { ...id, state: 'skipped', why: `process ${holder.pid} works on it` };
+      // What the record says is to be undone, and the cache tells nothing of it.
+      if (record.phase !== 'attached' || journal !== stateDir)
+        return { ...id, state: 'skipped', why: 'another ADD is on record: see catena list' };
+    }
+    const wanted = inquire(cached, runtime);
+    if (typeof wanted === 'string') return { ...id, state: 'skipped', why: wanted };
+    if (!dryRun && !writeRecord(stateDir, cached, wanted, runtime))
+      return { ...id, state: 'skipped', why: 'it has just been taken down or made anew' };
+    return { ...id, state: 'adopted' };
+  } catch (thrown) {
+    return { ...id, state: 'skipped', why: toCniError(thrown).message };
+  }
+}
+
+/** What a record needs besides the cache. */
+interface Findings {
+  readonly links: number;
+  readonly executables: readonly string[];
+}
+
+/** Why there is nothing to adopt, or what the record needs. @throws CniError of what cannot be used */
+function inquire(cached: CachedAttachment, runtime: Runtime): Findings | string {
+  const { network, netns, ifname, source, result } = cached;
+  if (source === undefined) return 'its cached result is of libcni 0.7 and has no configuration';
+  if (result === undefined) return 'its cache holds no result';
+  if (netns === '') return 'its cache does not say which namespace it is in';
+  checkAttachment(cached, 'CHECK');
+  const list = parseFrozen(source);
+  if (list.name !== network) return `its configuration is of network "${list.name}"`;
+  const problem = findInterfaceProblem(netns, ifname, parseResult(result, list.version, 'cached result'));
+  if (problem !== undefined) return `${problem}: DEL takes it down`;
+  return {
+    links: list.plugins.length,
+    executables: list.plugins.map(({ type }) => findExecutable(type, runtime)),
+  };
+}
+
+/** @returns whether the cache still says the same afterwards: other runtimes know nothing of our records */
+function writeRecord(
+  stateDir: string,
+  cached: CachedAttachment,
+  { links, executables }: Findings,
+  runtime: Runtime,
+): boolean {
+  const { result = {}, source = '', ...id } = cached;
+  const { env, owner = '', pluginDirs } = runtime;
+  const runner = startRunner();
+  const intent: Intent = {
+    ...id,
+    netnsIdentity: findNetnsIdentity(cached.netns),
+    boot: bootId(env),
+    owner,
+    source,
+    pluginDirs,
+    executables,
+    cacheDir: cacheDirOf(runtime),
+    runner,
+  };
+  // The cache has the last link's result only, and that is what every link gets on CHECK and DEL.
+  const outcomes = Array.from({ length: links }, (_, index): Line => {
+    const place = { event: 'link', verb: 'ADD', index } as const;
+    return index === 0 ? { ...place, result } : { ...place, same: true };
+  });
+  try {
+    replaceRecord(stateDir, intent, [...outcomes, { event: 'done', op: runner.op }]);
+  } finally {
+    endRunner(runner);
+  }
+  const after = readAttachment(cacheDirOf(runtime), cached);
+  if (after && renderAttachment(after) === renderAttachment(cached)) return true;
+  dropRecord(stateDir, cached);
+  return false;
+}

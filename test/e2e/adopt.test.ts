@@ -1,0 +1,152 @@
+// Do repair and GC cover attachments that another runtime made, once they are adopted?
+
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { addByHand, configure, idOf, type Network, PORTS } from '../helpers/cnitool.ts';
+import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requiresReference } from '../helpers/skip.ts';
+
+const BY_REFERENCE = { binDir: REFERENCE_BIN_DIR, capabilityArgs: PORTS };
+
+async function catena(lab: Lab, ...argv: string[]) {
+  return await lab.run(lab.host, [`${BIN_DIR}/catena`, ...argv], {
+    env: { ...directories(lab.tmp), NETCONFPATH: `${lab.tmp}/net.d`, CNI_PATH: BIN_DIR },
+    timeoutMs: 50_000,
+  });
+}
+
+async function adopt(lab: Lab, ...argv: string[]): Promise<Row> {
+  const { exitCode, stdout } = await catena(lab, 'adopt', '--json', ...argv);
+  return { exitCode, ...JSON.parse(stdout) };
+}
+
+const recordOf = (lab: Lab, container: Container) =>
+  `${lab.tmp}/state/attachments/podnet/${idOf(container)}:eth0`;
+const cacheOf = ({ cache }: Network, container: Container) => `${cache}${idOf(container)}-eth0`;
+const named = (container: Container) => ({ network: 'podnet', containerID: idOf(container), ifname: 'eth0' });
+
+/** What is left of the pod: interfaces, leases, and files about it. */
+async function leftOf(lab: Lab, network: Network, container: Container): Promise<unknown[]> {
+  const links = await lab.ip(lab.host, 'link', 'show', 'type', 'veth');
+  const rules = (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout.split('\n');
+  const leases = fs.readdirSync(`${lab.tmp}/leases/podnet`).filter(name => /^[0-9.]+$/.test(name));
+  const files = [recordOf(lab, container), cacheOf(network, container)].filter(file => fs.existsSync(file));
+  const inside = (await lab.ip(container, 'link')).filter(({ ifname }) => ifname !== 'lo');
+  return [...links, ...inside, ...leases, ...files, ...rules.filter(line => line.includes('10.88.0.2'))];
+}
+
+describeRoot(
+  'catena adopt',
+  () => {
+    test.each(['0.4.0', '1.0.0'])(
+      '[%s] takes over what the reference made: repair mends it and gc ends it',
+      async cniVersion => {
+        await withHost(async lab => {
+          const container = await lab.container();
+          const network = configure(lab, cniVersion);
+          await addByHand(lab, network, container, BY_REFERENCE);
+
+          const adopted = {
+            exitCode: 0,
+            attachments: [{ ...named(container), state: 'adopted' }],
+            damaged: [],
+          };
+          expect(await adopt(lab, '--dry-run')).toEqual(adopted);
+          expect(fs.existsSync(recordOf(lab, container))).toBe(false);
+          expect(await adopt(lab, 'othernet')).toMatchObject({ attachments: [] });
+          expect(await adopt(lab, 'podnet')).toEqual(adopted);
+          expect(await adopt(lab)).toMatchObject({ attachments: [{ state: 'known' }] });
+
+          await lab.sysctl(container, 'net/core/somaxconn', 5);
+          const repaired = await catena(lab, 'repair', '--json');
+          expect(JSON.parse(repaired.stdout)).toMatchObject({
+            recovered: [],
+            attachments: [
+              {
+                ...named(container),
+                state: 'mended',
+                links: [
+                  { link: 'bridge', state: 'sound' },
+                  // The reference's rules are in iptables, ours are sets of nf_tables.
+                  { link: 'portmap', state: 'mended' },
+                  { link: 'tuning', state: 'mended' },
+                ],
+              },
+            ],
+          });
+          expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('321');
+          expect(await catena(lab, 'check', 'podnet', container.path)).toMatchObject({
+            exitCode: 0,
+            stderr: '',
+          });
+
+          expect(await catena(lab, 'gc', 'podnet', '--all')).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(await leftOf(lab, network, container)).toEqual([]);
+        });
+      },
+    );
+
+    test('what was adopted outlives the cache of the other runtime', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const network = configure(lab, '1.0.0');
+        await addByHand(lab, network, container, BY_REFERENCE);
+        await adopt(lab);
+        fs.rmSync(cacheOf(network, container));
+        fs.rmSync(network.file);
+        expect(JSON.parse((await catena(lab, 'repair', '--json')).stdout)).toMatchObject({
+          attachments: [{ state: 'mended', cacheWritten: true }],
+        });
+        expect(await catena(lab, 'del', 'podnet', container.path)).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await leftOf(lab, network, container)).toEqual([]);
+      });
+    });
+
+    test('an attachment that was made anew is adopted again', async () => {
+      await withHost(async lab => {
+        const container = await lab.container();
+        const network = configure(lab, '1.0.0');
+        await addByHand(lab, network, container, BY_REFERENCE);
+        await adopt(lab);
+        const file = cacheOf(network, container);
+        fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replaceAll('8080', '8081'));
+        expect(await adopt(lab)).toMatchObject({ attachments: [{ state: 'adopted' }] });
+        expect(fs.readFileSync(recordOf(lab, container), 'utf8')).toContain('8081');
+      });
+    });
+
+    test('what does not stand, or cannot be used, is skipped with the reason', async () => {
+      await withHost(async lab => {
+        const [changed, gone, bare, old] = await Promise.all(
+          Array.from({ length: 4 }, () => lab.container()),
+        );
+        if (!changed || !gone || !bare || !old) throw new Error('Cannot make containers');
+        const network = configure(lab, '1.0.0');
+        for (const container of [changed, gone, bare, old])
+          await addByHand(lab, network, container, { ...BY_REFERENCE, capabilityArgs: {} });
+        await lab.ip(changed, 'link', 'set', 'eth0', 'address', '0a:00:00:00:00:01');
+        await lab.ip(bare, 'link', 'delete', 'eth0');
+        await lab.remove(gone);
+        const { result } = JSON.parse(fs.readFileSync(cacheOf(network, old), 'utf8'));
+        fs.writeFileSync(cacheOf(network, old), JSON.stringify(result));
+        fs.writeFileSync(`${network.cache}torn-eth0`, '{"kind":');
+
+        const { exitCode, attachments, damaged } = await adopt(lab);
+        expect(exitCode).toBe(1);
+        // A result of libcni 0.7 under a name of more than three parts could be anybody's.
+        expect(damaged).toEqual([
+          expect.stringContaining(`podnet-${idOf(old)}-eth0": its name does not tell`),
+          expect.stringContaining('podnet-torn-eth0'),
+        ]);
+        const whyOf = (container: Container) =>
+          attachments.find((one: Row) => one.containerID === idOf(container))?.why;
+        expect(whyOf(changed)).toContain('has hardware address 0a:00:00:00:00:01, not ');
+        expect(whyOf(gone)).toContain(`its namespace "${gone.path}" is gone`);
+        expect(whyOf(bare)).toContain('its namespace has no interface "eth0"');
+        expect(fs.existsSync(`${lab.tmp}/state/attachments`)).toBe(false);
+      });
+    });
+  },
+  requiresReference('bridge', 'host-local', 'portmap', 'tuning'),
+);
