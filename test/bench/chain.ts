@@ -110,7 +110,6 @@ async function withSides<T>(
 function prepare(lab: Lab, side: Side): Chain {
   const list = fullChain(lab, { cniVersion: '1.0.0', rate: 800_000_000 });
   list.name = side;
-  list.plugins[0].ipam.ranges = [[{ subnet: '10.88.0.0/16' }]];
   return writeChain(lab, list);
 }
 
@@ -137,14 +136,13 @@ async function single(runner: Runner): Promise<Contestant> {
   // A node is never empty: the bridge exists, and so do the shared rules.
   await runner.run('add', await lab.container(), portOf(1_000));
   const [container, checked] = [await lab.container(), await lab.container()];
-  // CHECK of Debian's portmap (1.1.1) fails on every mapping of a single family, so none is given.
-  await runner.run('add', checked);
+  await runner.run('add', checked, portOf(1_001));
   return {
     name: side,
     async round(i) {
       return {
         ADD: await timed(() => runner.run('add', container, portOf(i))),
-        'CHECK, no port mapping': await timed(() => runner.run('check', checked)),
+        CHECK: await timed(() => runner.run('check', checked)),
         DEL: await timed(() => runner.run('del', container)),
       };
     },

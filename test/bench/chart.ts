@@ -15,16 +15,15 @@ interface Bar {
 
 /** An SVG of milliseconds per verb of a chain: the reference, ours cold, ours warm. */
 export function renderChart(rows: readonly Row[]): string {
-  const groups = ['ADD', 'CHECK, no port mapping', 'DEL'].flatMap(verb => {
+  const groups = ['ADD', 'CHECK', 'DEL'].flatMap(verb => {
     const [cold, warm] = ['cold', 'warm'].map(how =>
       rows.find(({ what }) => what === `chain, ${how}: ${verb}`),
     );
     if (!cold || !warm) return [];
-    const name = verb.split(',')[0] ?? verb;
     const bars: Bar[] = [
-      { label: `${name}, reference (Go)`, value: cold.reference, colour: COLOURS.reference },
-      { label: `${name}, ours`, value: cold.ours, colour: COLOURS.ours },
-      { label: `${name}, ours with daemon`, value: warm.ours, colour: COLOURS.warm },
+      { label: `${verb}, reference (Go)`, value: cold.reference, colour: COLOURS.reference },
+      { label: `${verb}, ours`, value: cold.ours, colour: COLOURS.ours },
+      { label: `${verb}, ours with daemon`, value: warm.ours, colour: COLOURS.warm },
     ];
     return [bars];
   });
