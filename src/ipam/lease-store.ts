@@ -117,11 +117,16 @@ export class LeaseStore {
 
   /** Addresses leased to the attachment; leases from before interface names were kept count when there are no others. */
   findLeasesOf(owner: Owner): string[] {
-    const { index } = this.#open();
-    const exact = index.findCandidates(owner).filter(address => this.isOwnedBy(address, owner));
+    const exact = this.#candidatesOf(owner).filter(address => this.isOwnedBy(address, owner));
     if (exact.length) return exact;
     const older = { containerId: owner.containerId };
-    return index.findCandidates(older).filter(address => this.isOwnedBy(address, older));
+    return this.#candidatesOf(older).filter(address => this.isOwnedBy(address, older));
+  }
+
+  /** The index also lists what is gone: failing to open as many files takes longer than asking. */
+  #candidatesOf(owner: Owner): string[] {
+    const { index } = this.#open();
+    return index.findCandidates(owner).filter(address => existsSync(join(this.#dir, address)));
   }
 
   /** Who holds the address; undefined when nobody does or the file says nothing that we understand. */
