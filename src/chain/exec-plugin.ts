@@ -3,6 +3,8 @@ import { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { execa, type ResultPromise } from 'execa';
 import type { Outcome } from '../cni/reply.ts';
+import { GRACE_MS, signalGroup } from './process-group.ts';
+import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
 
 /** What to start. */
 export interface Invocation {
@@ -35,14 +37,6 @@ export interface PluginProcess {
 /** Starts a plugin: the seam at which tests and other ways of running a link come in. */
 export type StartPlugin = (invocation: Invocation) => PluginProcess;
 
-/** Time between SIGTERM and SIGKILL. */
-const GRACE_MS = 2_000;
-/** The process has ended, but a grandchild holds its pipes open: silence after which nothing more is waited for. */
-const QUIET_MS = 250;
-/** ... and time after which nothing more is waited for, whatever the grandchild still prints. */
-const DRAIN_MS = 1_000;
-const MAX_STDOUT_BYTES = 16 * 1024 * 1024;
-const MAX_STDERR_BYTES = 1024 * 1024;
 /** A file just written may be open for writing in a process forked meanwhile, for a moment. */
 const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
 
@@ -67,7 +61,7 @@ export function startProcess({ path, env, deadlineMs, signal }: Invocation): Plu
       }
       throw new Error('unreachable');
     },
-    discard: () => endGroup(child.running, 'SIGKILL'),
+    discard: () => signalGroup(child.running.pid, 'SIGKILL'),
   };
 }
 
@@ -88,8 +82,8 @@ const EXECA_OPTIONS = {
 /** A process whose output is read from the start: what nobody listens to when a process ends is thrown away. */
 interface Child {
   readonly running: Running;
-  readonly stdout: Collector;
-  readonly stderr: Collector;
+  readonly stdout: Output;
+  readonly stderr: Output;
   readonly ended: ExecOutcome['ended'];
   /** Ends the process group: SIGTERM now, SIGKILL a little later. */
   end(reason: NonNullable<ExecOutcome['ended']>): void;
@@ -104,8 +98,8 @@ function spawn(path: string, env: Invocation['env']): Child {
   const end: Child['end'] = reason => {
     if (ended !== undefined) return;
     ended = reason;
-    endGroup(running, 'SIGTERM');
-    const kill = setTimeout(() => endGroup(running, 'SIGKILL'), GRACE_MS);
+    signalGroup(running.pid, 'SIGTERM');
+    const kill = setTimeout(() => signalGroup(running.pid, 'SIGKILL'), GRACE_MS);
     running.once('exit', () => clearTimeout(kill));
   };
   return {
@@ -137,8 +131,8 @@ async function converse(
   abort?.removeEventListener('abort', interrupt);
   const { ended } = child;
   // Children that ignored SIGTERM must not outlive the plugin we ended.
-  if (ended !== undefined) endGroup(running, 'SIGKILL');
-  await drain(stdout, stderr);
+  if (ended !== undefined) signalGroup(running.pid, 'SIGKILL');
+  await drain([stdout, stderr]);
   for (const stream of [running.stdin, running.stdout, running.stderr]) stream.destroy();
   return {
     ...(exitCode === null ? {} : { exitCode }),
@@ -149,60 +143,20 @@ async function converse(
   };
 }
 
-/** Waits until both are closed; not for a grandchild that holds them open without a word. */
-async function drain(stdout: Collector, stderr: Collector): Promise<void> {
-  let open = true;
-  const closed = Promise.all([stdout.closed, stderr.closed]).then(() => {
-    open = false;
-  });
-  const until = performance.now() + DRAIN_MS;
-  for (let before = -1; open && performance.now() < until; ) {
-    const received = stdout.received + stderr.received;
-    if (received === before) return;
-    before = received;
-    await Promise.race([closed, sleep(QUIET_MS, undefined, { ref: false })]);
-    // A process that was busy meanwhile finds the timer due before it has looked at the pipes.
-    if (open) await new Promise(resolve => setImmediate(resolve));
-  }
-}
-
-interface Collector {
-  readonly closed: Promise<void>;
-  /** Bytes so far. */
-  readonly received: number;
-  text(): string;
-}
-
-/** Keeps the head of a stream and reports the overflow, or, without anyone to report to, keeps its tail. */
-function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void): Collector {
-  let chunks: Buffer[] = [];
-  let size = 0;
-  let received = 0;
-  stream.on('data', (chunk: Buffer) => {
-    received += chunk.length;
-    if (size > limit && onOverflow) return;
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size <= limit) return;
-    if (onOverflow) return onOverflow();
-    if (size > 2 * limit) chunks = [Buffer.concat(chunks).subarray(-limit)];
-    if (size > 2 * limit) size = limit;
-  });
+function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void): Output {
+  const buffer = new OutputBuffer(limit, onOverflow);
+  stream.on('data', (chunk: Buffer) => buffer.push(chunk));
   const closed = new Promise<void>(resolve => {
     stream.on('end', resolve);
     stream.on('close', resolve);
     stream.on('error', () => resolve());
   });
-  const text = () => {
-    const all = Buffer.concat(chunks);
-    return (onOverflow ? all.subarray(0, limit) : all.subarray(-limit)).toString();
-  };
   return {
     closed,
     get received() {
-      return received;
+      return buffer.received;
     },
-    text,
+    text: () => buffer.text(),
   };
 }
 
@@ -220,15 +174,6 @@ async function spawnErrorOf(running: Running): Promise<string> {
   const cause = result.cause instanceof Error ? result.cause.message : String(result.shortMessage);
   const code = result.code ?? '';
   return cause.startsWith(code) ? cause : `${code}: ${cause}`;
-}
-
-function endGroup(running: Running, signal: NodeJS.Signals): void {
-  if (running.pid === undefined) return;
-  try {
-    process.kill(-running.pid, signal);
-  } catch {
-    // Nobody of the group is left.
-  }
 }
 
 /**

@@ -1,5 +1,6 @@
 // How does a link call another plugin, such as its IPAM plugin?
 import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
+import { signalGroup } from '../chain/process-group.ts';
 import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
@@ -91,7 +92,7 @@ async function execute(
   stdin: string,
 ): Promise<Outcome> {
   const child = await spawn(path, env, stdin);
-  const timer = setTimeout(() => killGroup(child.pid), DELEGATE_DEADLINE_MS);
+  const timer = setTimeout(() => signalGroup(child.pid, 'SIGKILL'), DELEGATE_DEADLINE_MS);
   const [stdout, stderr] = await Promise.all([
     new Response(child.stdout).text(),
     new Response(child.stderr).text(),
@@ -121,13 +122,5 @@ async function spawn(path: string, env: Record<string, string | undefined>, stdi
       }
       await Bun.sleep(BUSY_PAUSE_MS);
     }
-  }
-}
-
-function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, 'SIGKILL');
-  } catch {
-    // It has just ended by itself.
   }
 }

@@ -3,15 +3,15 @@
 // Loading execa takes as long as the start of two links. Where one of ours calls a foreign link now and then, Bun's own
 // spawn() is enough, with the same care: a process group, a deadline, limits on what is read.
 import type { ExecOutcome, Invocation, PluginProcess } from '../chain/exec-plugin.ts';
+import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
+import {
+  drain,
+  MAX_STDERR_BYTES,
+  MAX_STDOUT_BYTES,
+  type Output,
+  OutputBuffer,
+} from '../chain/process-output.ts';
 
-/** Time between SIGTERM and SIGKILL. */
-const GRACE_MS = 2_000;
-/** The process has ended, but a grandchild holds its pipes open: silence after which nothing more is waited for. */
-const QUIET_MS = 250;
-/** … and time after which nothing more is waited for, whatever the grandchild still prints. */
-const DRAIN_MS = 1_000;
-const MAX_STDOUT_BYTES = 16 * 1024 * 1024;
-const MAX_STDERR_BYTES = 1024 * 1024;
 /** A file just written may be open for writing in a process forked meanwhile, for a moment. */
 const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
 
@@ -68,8 +68,8 @@ async function converse(
   const end = (reason: NonNullable<ExecOutcome['ended']>): void => {
     if (ended !== undefined) return;
     ended = reason;
-    endGroup(child, 'SIGTERM');
-    kill = setTimeout(() => endGroup(child, 'SIGKILL'), GRACE_MS);
+    signalGroup(child.pid, 'SIGTERM');
+    kill = setTimeout(() => signalGroup(child.pid, 'SIGKILL'), GRACE_MS);
   };
   const stdout = collect(child.stdout, MAX_STDOUT_BYTES, () => end('output'));
   const stderr = collect(child.stderr, MAX_STDERR_BYTES);
@@ -83,8 +83,9 @@ async function converse(
   clearTimeout(kill);
   abort?.removeEventListener('abort', interrupt);
   // Children that ignored SIGTERM must not outlive the plugin we ended.
-  if (ended !== undefined) endGroup(child, 'SIGKILL');
-  await drain(stdout, stderr);
+  if (ended !== undefined) signalGroup(child.pid, 'SIGKILL');
+  const closed = await drain([stdout, stderr]);
+  if (!closed) for (const stream of [stdout, stderr]) stream.cancel();
   const { exitCode, signalCode } = child;
   return {
     ...(signalCode === null ? { exitCode: exitCode ?? 1 } : { signal: String(signalCode) }),
@@ -94,69 +95,23 @@ async function converse(
   };
 }
 
-interface Collector {
-  readonly closed: Promise<void>;
-  /** Bytes so far. */
-  readonly received: number;
-  /** Stops to listen. */
+/** A stream that one can stop to listen to. */
+interface Listened extends Output {
   cancel(): void;
-  text(): string;
 }
 
-/** Keeps the head of a stream and reports the overflow, or, without anyone to report to, keeps its tail. */
-function collect(stream: ReadableStream<Uint8Array>, limit: number, onOverflow?: () => void): Collector {
+function collect(stream: ReadableStream<Uint8Array>, limit: number, onOverflow?: () => void): Listened {
   const reader = stream.getReader();
-  let chunks: Uint8Array[] = [];
-  let [size, received] = [0, 0];
-  const take = (chunk: Uint8Array): void => {
-    received += chunk.length;
-    if (size > limit && onOverflow) return;
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size > limit && onOverflow) onOverflow();
-    else if (size > 2 * limit) {
-      chunks = [Buffer.concat(chunks).subarray(-limit)];
-      size = limit;
-    }
-  };
+  const buffer = new OutputBuffer(limit, onOverflow);
   const read = async (): Promise<void> => {
-    for (let next = await reader.read(); !next.done; next = await reader.read()) take(next.value);
+    for (let next = await reader.read(); !next.done; next = await reader.read()) buffer.push(next.value);
   };
   return {
     closed: read().catch(() => {}),
     get received() {
-      return received;
+      return buffer.received;
     },
     cancel: () => void reader.cancel().catch(() => {}),
-    text() {
-      const all = Buffer.concat(chunks);
-      return (onOverflow ? all.subarray(0, limit) : all.subarray(-limit)).toString();
-    },
+    text: () => buffer.text(),
   };
-}
-
-/** Waits until both are closed; not for a grandchild that holds them open without a word. */
-async function drain(stdout: Collector, stderr: Collector): Promise<void> {
-  let open = true;
-  const closed = Promise.all([stdout.closed, stderr.closed]).then(() => {
-    open = false;
-  });
-  const until = performance.now() + DRAIN_MS;
-  for (let before = -1; open && performance.now() < until; ) {
-    const received = stdout.received + stderr.received;
-    if (received === before) break;
-    before = received;
-    await Promise.race([closed, Bun.sleep(QUIET_MS)]);
-  }
-  if (!open) return;
-  stdout.cancel();
-  stderr.cancel();
-}
-
-function endGroup({ pid }: Child, signal: NodeJS.Signals): void {
-  try {
-    process.kill(-pid, signal);
-  } catch {
-    // Nobody of the group is left.
-  }
 }

@@ -1,5 +1,7 @@
 // How is one worker started, asked and ended?
 import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
+import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
+import { MAX_STDERR_BYTES } from '../chain/process-output.ts';
 import {
   LineSplitter,
   STAY_FLAG,
@@ -8,11 +10,6 @@ import {
   type WorkerReply,
   type WorkerRequest,
 } from './protocol.ts';
-
-/** Time between SIGTERM and SIGKILL. */
-const GRACE_MS = 2_000;
-/** Standard error of one call that is kept. */
-const MAX_STDERR_BYTES = 1024 * 1024;
 
 /** How long an answer may take. */
 export type Limits = Pick<Invocation, 'deadlineMs' | 'signal'>;
@@ -160,20 +157,12 @@ export class WorkerProcess {
     if (pid === undefined || this.#ended !== undefined) return;
     this.#ended = reason;
     this.#over = true;
-    killGroup(pid, 'SIGTERM');
-    const kill = setTimeout(() => killGroup(pid, 'SIGKILL'), GRACE_MS);
+    signalGroup(pid, 'SIGTERM');
+    const kill = setTimeout(() => signalGroup(pid, 'SIGKILL'), GRACE_MS);
     // Children that ignored SIGTERM must not outlive the worker.
     void this.#child?.exited.then(() => {
       clearTimeout(kill);
-      killGroup(pid, 'SIGKILL');
+      signalGroup(pid, 'SIGKILL');
     });
-  }
-}
-
-function killGroup(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(-pid, signal);
-  } catch {
-    // Nobody of the group is left.
   }
 }

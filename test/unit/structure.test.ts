@@ -17,8 +17,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/netlink': ['src/net', 'src/sys'],
   'src/journal': ['src/cni', 'src/net'],
   'src/chain': ['src/journal', 'src/cni', 'src/net'],
-  // A delegate is found as any link is.
-  'src/plugin': ['src/cni', 'src/net', 'src/netlink', 'src/sys', 'src/chain/find-plugin'],
+  // A delegate is found, and ended, as any link is.
+  'src/plugin': [
+    ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
+    ...['src/chain/find-plugin', 'src/chain/process-group'],
+  ],
   // The runner's side knows how links start, the process's side how they are served.
   'src/worker': ['src/plugin', 'src/chain', 'src/netlink', 'src/cni'],
   'src/attach': [
