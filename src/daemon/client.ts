@@ -1,5 +1,4 @@
 // Will the daemon run this command for us?
-import { existsSync } from 'node:fs';
 import { ownPlace, RUN_PATH, type RunReply, type RunRequest, socketPathOf } from './protocol.ts';
 
 /** Longest wait for an answer; runtimes give up long before. */
@@ -20,7 +19,6 @@ export async function askDaemon(
   call: Pick<RunRequest, 'args' | 'env' | 'stdin' | 'key'>,
 ): Promise<RunReply | undefined> {
   const socket = socketPathOf(runDir);
-  if (!existsSync(socket)) return undefined;
   const request: RunRequest = { ...call, cwd: process.cwd(), place: ownPlace() };
   try {
     const response = await fetch(`http://catena${RUN_PATH}`, {

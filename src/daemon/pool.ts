@@ -76,13 +76,16 @@ export class WorkerPool implements WorkerSource {
     this.#limits = limits;
   }
 
-  async use<T>(
+  use<T>(
     _invocation: Invocation,
     work: (worker: WorkerProcess) => Promise<T>,
     which?: WorkerProcess,
   ): Promise<T> {
     // It answers in turn, whoever else uses it.
-    if (which) return work(which);
+    return which ? work(which) : this.#lend(work);
+  }
+
+  async #lend<T>(work: (worker: WorkerProcess) => Promise<T>): Promise<T> {
     const member = await this.#take();
     try {
       return await work(member.process);
@@ -99,7 +102,7 @@ export class WorkerPool implements WorkerSource {
   /** Whether a worker answers. */
   async ready(): Promise<boolean> {
     const limits = { deadlineMs: READY_DEADLINE_MS };
-    const outcome = await this.use(limits as Invocation, worker => worker.ask(limits, { remove: [] }));
+    const outcome = await this.#lend(worker => worker.ask(limits, { remove: [] }));
     return outcome.exitCode === 0;
   }
 

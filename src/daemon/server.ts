@@ -64,7 +64,8 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
       self.timeout(request, 0);
       const { pathname } = new URL(request.url);
       if (request.method === 'POST' && pathname === RUN_PATH) return runCommand(request);
-      const asked = commandOf(request.method, pathname, await request.clone().text());
+      const body = request.method === 'POST' ? await request.text() : '';
+      const asked = commandOf(request.method, pathname, body);
       if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
       return (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path');
     },

@@ -3,7 +3,7 @@ import { CniError, describeError, toCniError } from '../cni/errors.ts';
 import { type Link, removeLinks } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Done } from './define.ts';
-import { tryAll } from './try-all.ts';
+import { throwAll, tryAll } from './try-all.ts';
 
 /** A link's wish: devices, the work that must not be done before they are gone, and whose it was. */
 export interface Removal {
@@ -51,7 +51,7 @@ export class Removals {
       const remove = (): void => (indexes.length ? removeLinks(host(), indexes) : undefined);
       await settleAll(removals, remove).catch(thrown => problems.push(thrown));
     }
-    await tryAll(problems.map(problem => () => Promise.reject(problem)));
+    throwAll(problems);
   }
 }
 

@@ -15,6 +15,11 @@ export async function tryAll(steps: readonly (() => Done)[]): Promise<void> {
       problems.push(thrown);
     }
   }
+  throwAll(problems);
+}
+
+/** Throws what several steps have thrown as one; nothing when there is nothing. @throws CniError as {@link tryAll} */
+export function throwAll(problems: readonly unknown[]): void {
   if (problems.length === 0) return;
   const first = toCniError(problems[0]);
   if (problems.length === 1) throw first;
