@@ -1,4 +1,5 @@
 // What does an examination of a node say?
+import type { NodeFacts } from './facts.ts';
 
 /** `error`: containers cannot be attached, or something is lost. `warning`: it will bite one day. `info`: good to know. */
 export const SEVERITIES = ['error', 'warning', 'info', 'ok'] as const;
@@ -24,10 +25,10 @@ export interface Check {
 
 /** What checks look at. */
 export interface NodeView {
+  readonly facts: NodeFacts;
   readonly confDir: string;
   readonly pluginDirs: readonly string[];
   readonly cacheDir: string;
-  readonly stateDir: string;
   readonly runDir: string;
   /** Text of a file; undefined when it cannot be read. Paths are those of the machine. */
   read(path: string): string | undefined;

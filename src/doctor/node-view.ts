@@ -4,10 +4,13 @@ import { renderCidr } from '../net/cidr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
 
 /** Directories that the caller decides. */
-export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir'>;
+export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'runDir'> & {
+  readonly stateDir: string;
+};
 
 /** This node, in the namespace of this process. */
 export function viewNode(places: Places): NodeView {
@@ -17,6 +20,7 @@ export function viewNode(places: Places): NodeView {
     const nameOf = new Map(devices.map(({ index, name }) => [index, name]));
     return {
       ...places,
+      facts: factsIn(places),
       read,
       list,
       devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),

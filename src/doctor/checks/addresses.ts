@@ -1,5 +1,4 @@
 // Do the networks' addresses and packet sizes fit the node's?
-import { listNetworks } from '../../chain/load.ts';
 import { rangesOf } from '../../ipam/range-use.ts';
 import { cidrsOverlap, findCidr } from '../../net/cidr.ts';
 import { type Check, fine } from '../finding.ts';
@@ -7,8 +6,8 @@ import { type Check, fine } from '../finding.ts';
 /** Packets to a container go elsewhere when the node has another route to its address. */
 export const subnets: Check = {
   id: 'network.subnet-overlap',
-  run({ confDir, routes }) {
-    const findings = listNetworks(confDir).networks.flatMap(({ list }) => {
+  run({ facts, routes }) {
+    const findings = facts.networks().networks.flatMap(({ list }) => {
       const bridges = list.plugins.map(({ conf }) =>
         typeof conf.bridge === 'string' ? conf.bridge : 'cni0',
       );
@@ -34,11 +33,11 @@ export const subnets: Check = {
 /** A container's packets must fit through the way out. */
 export const mtu: Check = {
   id: 'network.mtu',
-  run({ confDir, routes, devices }) {
+  run({ facts, routes, devices }) {
     const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
     const smallest = devices.filter(({ name }) => uplinks.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];
     if (smallest === undefined) return fine(this.id, 'the node has no default route to compare with');
-    const findings = listNetworks(confDir).networks.flatMap(({ list }) =>
+    const findings = facts.networks().networks.flatMap(({ list }) =>
       list.plugins.flatMap(({ type, conf }) => {
         const size = typeof conf.mtu === 'number' && conf.mtu > 0 ? conf.mtu : 1500;
         const makesLinks = type === 'bridge' || type === 'ptp';

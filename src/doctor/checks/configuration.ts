@@ -2,7 +2,6 @@
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { findPlugin } from '../../chain/find-plugin.ts';
-import { listNetworks } from '../../chain/load.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
@@ -10,8 +9,8 @@ import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 /** Files that nobody can use. */
 export const broken: Check = {
   id: 'configuration.broken',
-  run({ confDir }) {
-    const { networks, diagnostics } = listNetworks(confDir);
+  run({ confDir, facts }) {
+    const { networks, diagnostics } = facts.networks();
     if (diagnostics.length === 0)
       return fine(this.id, `${networks.length} networks in "${confDir}", all readable`);
     return diagnostics.map(({ error }) => ({
@@ -26,8 +25,8 @@ export const broken: Check = {
 /** The first file by name wins: others with the same network, or behind it, are never used. */
 export const shadowed: Check = {
   id: 'configuration.shadowed',
-  run({ confDir }) {
-    const { networks } = listNetworks(confDir);
+  run({ confDir, facts }) {
+    const { networks } = facts.networks();
     const files = networks.map(({ file }) => basename(file)).sort();
     const [first, ...others] = files;
     if (first === undefined) {
@@ -52,8 +51,8 @@ export const executables: Check = {
   },
 };
 
-function typesIn({ confDir }: NodeView): string[] {
-  return listNetworks(confDir).networks.flatMap(({ list }) =>
+function typesIn({ facts }: NodeView): string[] {
+  return facts.networks().networks.flatMap(({ list }) =>
     list.plugins.flatMap(({ type, conf }) => {
       const ipam = isObject(conf.ipam) ? conf.ipam.type : undefined;
       return typeof ipam === 'string' && ipam !== '' ? [type, ipam] : [type];

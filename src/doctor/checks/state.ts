@@ -1,19 +1,17 @@
 // Is what was written down readable, finished, and does it leave room?
 import { statSync } from 'node:fs';
-import { listNetworks } from '../../chain/load.ts';
 import { findReason } from '../../chain/recover.ts';
-import { cacheFileOf, listAttachments } from '../../chain/result-cache.ts';
+import { cacheFileOf } from '../../chain/result-cache.ts';
 import { rangesOf } from '../../ipam/range-use.ts';
-import { listRecords } from '../../journal/store.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 
 /** Records of attachments that nobody can read. */
 export const damaged: Check = {
   id: 'state.damaged',
-  run({ cacheDir, stateDir }) {
-    const cache = listAttachments(cacheDir);
-    const journal = listRecords(stateDir);
+  run({ facts }) {
+    const cache = facts.results();
+    const journal = facts.records();
     const problems = [...cache.damaged, ...journal.damaged];
     if (problems.length === 0) {
       return fine(
@@ -33,8 +31,8 @@ export const damaged: Check = {
 /** Attachments that are neither there nor gone. */
 export const unsettled: Check = {
   id: 'state.unsettled',
-  run({ stateDir }) {
-    const findings = listRecords(stateDir).records.flatMap((record): Finding[] => {
+  run({ facts }) {
+    const findings = facts.records().records.flatMap((record): Finding[] => {
       const why = findReason(record, process.env);
       if (why === undefined) return [];
       const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${why}`;
@@ -47,10 +45,12 @@ export const unsettled: Check = {
 /** Attachments whose namespace is gone, and whose DEL nobody has asked for. */
 export const abandoned: Check = {
   id: 'state.abandoned',
-  run({ cacheDir }) {
-    const gone = listAttachments(cacheDir).attachments.filter(
-      ({ netns }) => netns !== '' && statSync(netns, { throwIfNoEntry: false }) === undefined,
-    );
+  run({ facts }) {
+    const gone = facts
+      .results()
+      .attachments.filter(
+        ({ netns }) => netns !== '' && statSync(netns, { throwIfNoEntry: false }) === undefined,
+      );
     if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments are there');
     const networks = [...new Set(gone.map(({ network }) => network))];
     return networks.map(network => {
@@ -85,8 +85,8 @@ export const locks: Check = {
 /** Ranges without room. */
 export const pools: Check = {
   id: 'ipam.pools',
-  run({ confDir }) {
-    const ranges = listNetworks(confDir).networks.flatMap(({ list }) => rangesOf(list));
+  run({ facts }) {
+    const ranges = facts.networks().networks.flatMap(({ list }) => rangesOf(list));
     const tight = ranges.filter(({ used, size }) => used >= size * NEARLY_FULL);
     if (tight.length === 0) return fine(this.id, `${ranges.length} ranges of addresses, all with room`);
     return tight.map(({ network, range, used, size }) => ({
@@ -101,17 +101,17 @@ export const pools: Check = {
 /** When a network last gave a container its interface. */
 export const lastSuccess: Check = {
   id: 'networks.last-success',
-  run({ cacheDir, stateDir, confDir }) {
+  run({ cacheDir, facts }) {
     const newest = new Map<string, number>();
     const times = [
-      ...listAttachments(cacheDir).attachments.map(one => [one.network, cacheFileOf(cacheDir, one)] as const),
-      ...listRecords(stateDir).records.map(({ network, file }) => [network, file] as const),
+      ...facts.results().attachments.map(one => [one.network, cacheFileOf(cacheDir, one)] as const),
+      ...facts.records().records.map(({ network, file }) => [network, file] as const),
     ];
     for (const [network, file] of times) {
       const at = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
       newest.set(network, Math.max(at, newest.get(network) ?? 0));
     }
-    const { networks } = listNetworks(confDir);
+    const { networks } = facts.networks();
     if (networks.length === 0) return fine(this.id, 'no network is configured');
     return networks.map(({ list: { name } }) => {
       const at = newest.get(name);
@@ -125,12 +125,12 @@ export const lastSuccess: Check = {
 
 const NEARLY_FULL = 0.9;
 
-function lockFilesOf({ runDir, confDir, list }: NodeView): string[] {
+function lockFilesOf({ runDir, facts, list }: NodeView): string[] {
   const own = list(runDir)
     .filter(name => name.endsWith('.lock'))
     .map(name => `${runDir}/${name}`);
-  const leases = listNetworks(confDir).networks.flatMap(({ list: network }) =>
-    rangesOf(network).map(({ dir }) => `${dir}/lock`),
-  );
+  const leases = facts
+    .networks()
+    .networks.flatMap(({ list: network }) => rangesOf(network).map(({ dir }) => `${dir}/lock`));
   return [...own, ...new Set(leases)];
 }

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
+import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
 
 let dir: string;
@@ -15,12 +16,16 @@ afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 /** A node of files that the test names, with an uplink. */
 function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeView> = {}): NodeView {
-  return {
+  const places = {
     confDir: `${dir}/conf`,
     pluginDirs: [`${dir}/bin`],
     cacheDir: `${dir}/cni`,
     stateDir: `${dir}/state`,
     runDir: `${dir}/run`,
+  };
+  return {
+    ...places,
+    facts: factsIn(places),
     read: file => files[file],
     list: file =>
       Object.keys(files).flatMap(name => (path.dirname(name) === file ? path.basename(name) : [])),
