@@ -10,6 +10,7 @@ export type { Exec, ExecCall, ExecReply } from './chain/exec.ts';
 export type {
   ExecOutcome,
   Invocation,
+  KernelTransaction,
   PluginProcess,
   StartPlugin,
 } from './chain/exec-plugin.ts';
@@ -47,6 +48,7 @@ export {
   type Attachment,
   DEFAULT_DEADLINE_MS,
   type Deadlines,
+  type FinishEvent,
   type LinkEvent,
   type Runtime,
 } from './chain/runtime.ts';

@@ -36,7 +36,7 @@ export interface RunnerSurroundings {
   /** Workers for our own links; one of this call's own unless given. */
   readonly workers?: WorkerSource;
   /** Told of the links of every delegate. */
-  readonly watch?: Pick<Runtime, 'onLink' | 'onTurn'>;
+  readonly watch?: Pick<Runtime, 'onLink' | 'onFinish' | 'onTurn' | 'noted' | 'envOf'>;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
 }
@@ -72,7 +72,7 @@ export async function prepareRunner<T>(
         env: delegateEnv,
         signal: interrupt.signal,
         ...runThrough(workers, startForeign),
-        ...(watch.onTurn ? { onTurn: watch.onTurn } : {}),
+        ...watch,
         onLink: event => {
           watch.onLink?.(event);
           log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));

@@ -15,6 +15,21 @@ export interface Invocation {
   readonly deadlineMs: number;
   /** Ends the process group when it fires. */
   readonly signal?: AbortSignal | undefined;
+  /** Have the outcome say what the plugin did in the kernel, where whoever runs it can tell. */
+  readonly noted?: boolean | undefined;
+}
+
+/** One exchange of a link with the kernel. */
+export interface KernelTransaction {
+  /** `rtnetlink`, `netfilter`; `iptables` for its programs. */
+  readonly family: string;
+  /** What was asked, in words. */
+  readonly what: string;
+  /** Milliseconds after the call's start. */
+  readonly startMs: number;
+  readonly durationMs: number;
+  /** Why the kernel refused, which the link may well have counted on: `ENODEV`. */
+  readonly error?: string;
 }
 
 /** How an invocation went. One of `exitCode`, `signal` and `spawnError` is set. */
@@ -24,6 +39,8 @@ export interface ExecOutcome extends Outcome {
   readonly spawnError?: string;
   /** We ended the process, and why. */
   readonly ended?: 'deadline' | 'output' | 'interrupt';
+  /** What it did in the kernel, when that was asked for and is known. */
+  readonly transactions?: readonly KernelTransaction[];
 }
 
 /** A started plugin that has not been asked anything yet. */

@@ -1,4 +1,5 @@
 // How is each link of a list called in turn, while the next one already starts?
+import { basename } from 'node:path';
 import type { PluginEntry } from '../cni/conflist.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
@@ -47,7 +48,7 @@ export function openLinks<Reply>(
   read: ReadReply<Reply>,
   attachment?: Attachment,
 ): Links<Reply> {
-  const { isOwn = isOwnExecutable, signal, exec } = runtime;
+  const { isOwn = isOwnExecutable, signal, exec, noted, envOf } = runtime;
   const start = runtime.start ?? (exec ? startThrough(exec) : startPlugin);
   const deadlineMs = deadlineOf(runtime, verb);
   const env = linkEnv(verb, runtime, attachment);
@@ -56,7 +57,8 @@ export function openLinks<Reply>(
 
   const launch = (path: string): Started => {
     const span = parent && startSpan(parent);
-    const running = start({ path, env: { ...env, ...traceEnv(parent, span) }, deadlineMs, signal });
+    const own = { ...env, ...envOf?.(basename(path)), ...traceEnv(parent, span) };
+    const running = start({ path, env: own, deadlineMs, signal, noted });
     return { running, path, span };
   };
   const startAhead = (index: number | undefined) => {
@@ -84,7 +86,7 @@ export function openLinks<Reply>(
     async call(index, request) {
       if (index !== order.at(-1) || !runtime.finish) return callOne(index, request);
       const [reply] = await Promise.allSettled([callOne(index, request)]);
-      const late = await runtime.finish();
+      const late = await finishLinks(runtime.finish, list.name, verb, runtime);
       const { type } = list.plugins[index] as PluginEntry;
       const failure =
         late && late.exitCode !== 0 && failureOf(late, { network: list.name, link: type, index, verb });
@@ -98,6 +100,24 @@ export function openLinks<Reply>(
       ahead.clear();
     },
   };
+}
+
+/** Has what links put off be done, and tells how long that took. */
+async function finishLinks(
+  finish: NonNullable<Runtime['finish']>,
+  network: string,
+  verb: Command,
+  { onFinish }: Runtime,
+): ReturnType<NonNullable<Runtime['finish']>> {
+  const begin = performance.now();
+  const outcome = await finish();
+  if (outcome === undefined) return undefined;
+  const { transactions } = outcome;
+  onFinish?.({
+    ...{ network, verb, durationMs: performance.now() - begin },
+    ...(transactions === undefined ? {} : { transactions }),
+  });
+  return outcome;
 }
 
 /** The executable of a link, looked for as the caller wants it. */
@@ -142,7 +162,7 @@ function conclude<Reply>(
   runtime: Runtime,
   read: ReadReply<Reply>,
 ): Reply {
-  const { exitCode, signal, durationMs, stderr, ended } = outcome;
+  const { exitCode, signal, durationMs, stderr, ended, transactions } = outcome;
   const verb = called.verb as Command;
   const link: LinkFailure = {
     ...called,
@@ -155,7 +175,7 @@ function conclude<Reply>(
   };
   const { network, index } = called;
   const place = { network, link: called.link, index, executable: path, verb, ...(span ? { span } : {}) };
-  const event = { ...place, durationMs, stderr };
+  const event = { ...place, durationMs, stderr, ...(transactions ? { transactions } : {}) };
   let reply: Reply;
   try {
     const error = findFailure(outcome, link, deadlineOf(runtime, verb));

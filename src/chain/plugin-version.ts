@@ -78,7 +78,7 @@ export function findHighestCommon(plugins: readonly PluginVersions[]): SpecVersi
 export async function explainConflict(error: unknown, list: Conflist, runtime: Runtime): Promise<unknown> {
   if (!(error instanceof CniError && error.code === ErrorCode.incompatibleVersion && error.link))
     return error;
-  const { onLink: _, ...silent } = runtime;
+  const { onLink: _, onFinish: __, ...silent } = runtime;
   const answers = await askAll(list, { ...silent, signal: undefined }, false);
   return withDetails(error, renderMatrix(answers.filter(answer => 'supportedVersions' in answer)));
 }

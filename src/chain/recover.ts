@@ -54,7 +54,7 @@ export async function recover(
 ): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
-  const { onLink: _, ...quiet } = runtime;
+  const { onLink: _, onFinish: __, ...quiet } = runtime;
   const onTheWay: Runtime = { ...quiet, deadlineMs: LINK_DEADLINE_MS };
   const until = performance.now() + BUDGET_MS;
   const done: Recovery[] = [];

@@ -4,11 +4,10 @@ import { cniCacheDir } from '../cni/directories.ts';
 import { type Command, findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { Outcome } from '../cni/reply.ts';
 import { processOf, RUNNER_VARIABLE } from '../journal/runner.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { Exec } from './exec.ts';
-import type { StartPlugin } from './exec-plugin.ts';
+import type { ExecOutcome, KernelTransaction, StartPlugin } from './exec-plugin.ts';
 import type { LinkSpan } from './trace-context.ts';
 
 /** The interface of a container that a network is attached to. */
@@ -38,6 +37,16 @@ export interface LinkEvent {
   readonly error?: CniError;
   /** Its place in the caller's trace, when `TRACEPARENT` of {@link Runtime.env} names one. */
   readonly span?: LinkSpan;
+  /** What it did in the kernel, where {@link Runtime.noted} asked for it and whoever ran it could tell. */
+  readonly transactions?: readonly KernelTransaction[];
+}
+
+/** How the work went that links of a verb had put off until its end: devices deleted together, and what waited for that. */
+export interface FinishEvent {
+  readonly network: string;
+  readonly verb: Command;
+  readonly durationMs: number;
+  readonly transactions?: readonly KernelTransaction[];
 }
 
 /** Milliseconds that a link may take, by verb; a verb that is left out has {@link DEFAULT_DEADLINE_MS}. */
@@ -71,6 +80,12 @@ export interface Runtime {
   readonly signal?: AbortSignal | undefined;
   /** Called after each link. */
   readonly onLink?: (event: LinkEvent) => void;
+  /** Called after what the links had put off was done, if they had. */
+  readonly onFinish?: (event: FinishEvent) => void;
+  /** Have events say what links did in the kernel: known of our own where a worker serves them. */
+  readonly noted?: boolean;
+  /** Variables that a link, given by the name of its executable, gets besides {@link Runtime.env}. */
+  readonly envOf?: (link: string) => Readonly<Record<string, string>>;
   /** Called when it is this operation's turn, with the milliseconds that it waited for others of its container, or GC. */
   readonly onTurn?: (waitedMs: number) => void;
   /** Told what did not keep the verb from going on, such as a record that cannot be read on DEL. */
@@ -83,9 +98,9 @@ export interface Runtime {
   readonly start?: StartPlugin;
   /**
    * Called after the last link of a verb, for what links served by `start` may have put off until then. What it returns
-   * counts like a link's outcome.
+   * counts like a link's outcome; undefined when there was nothing.
    */
-  readonly finish?: () => Promise<Outcome | undefined>;
+  readonly finish?: () => Promise<Omit<ExecOutcome, 'durationMs'> | undefined>;
   /**
    * Names an ADD, for callers that lost the answer and ask again: when the attachment stands by an ADD of that name, its
    * result is returned and nothing is done. Needs a journal.

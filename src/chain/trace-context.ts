@@ -53,6 +53,11 @@ export function startTrace(): Omit<LinkSpan, 'parentSpanId'> {
   return { traceId: newId(16), spanId: newSpanId(), sampled: true };
 }
 
+/** 16 hexadecimal digits. */
+export function newSpanId(): string {
+  return newId(8);
+}
+
 /** A span as `TRACEPARENT` names it to whoever is to go on below it. */
 export function renderTraceParent({ traceId, spanId, sampled }: Omit<LinkSpan, 'parentSpanId'>): string {
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
@@ -71,10 +76,6 @@ export function traceEnv(parent: TraceParent | undefined, span: LinkSpan | undef
   if (parent === undefined || span === undefined) return { TRACEPARENT: undefined, TRACESTATE: undefined };
   const flags = parent.flags.toString(16).padStart(2, '0');
   return { TRACEPARENT: `00-${span.traceId}-${span.spanId}-${flags}` };
-}
-
-function newSpanId(): string {
-  return newId(8);
 }
 
 function newId(length: number): string {

@@ -1,7 +1,6 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
-import type { Runtime } from '../chain/runtime.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
-import type { RequestWatcher } from '../observe/watcher.ts';
+import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
 /** An option as the table declares it; names are without the leading dashes. */
@@ -38,7 +37,7 @@ export type AsPlugin = (
     readonly workers: WorkerSource;
     readonly signal: AbortSignal;
     /** Told of the links that it calls. */
-    readonly watch?: Pick<Runtime, 'onLink' | 'onTurn'>;
+    readonly watch?: Watch;
   },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 

@@ -248,7 +248,10 @@ export const COMMANDS: readonly Command[] = [
     summary: 'show recent requests, or draw one: when each link ran and what it added',
     usage: '[<id>]',
     positionals: { min: 0, max: 1 },
-    options: { 'trace-dir': TRACE_DIR },
+    options: {
+      'trace-dir': TRACE_DIR,
+      kernel: { type: 'boolean', help: 'draw also what each link did in the kernel' },
+    },
     load: () => import('./commands/trace.ts'),
   },
   {

@@ -1,8 +1,6 @@
 // Who is told of the chain that a command runs?
-import { basename, resolve } from 'node:path';
-import type { StartPlugin } from '../chain/exec-plugin.ts';
+import { resolve } from 'node:path';
 import type { Attachment, Runtime } from '../chain/runtime.ts';
-import { startPlugin } from '../chain/start.ts';
 import { runDir } from '../cni/directories.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -39,11 +37,10 @@ export async function watched<T>(
   try {
     const result = await work({
       ...runtime,
+      ...request.watch,
       env: request.env,
-      start: atLevels(watcher, runtime.start ?? startPlugin),
-      onTurn: request.onTurn,
       onLink(event) {
-        request.onLink(event);
+        request.watch.onLink?.(event);
         runtime.onLink?.(event);
       },
     });
@@ -62,16 +59,4 @@ async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefin
   return openTraceWatcher(traceDirFor(call), ({ message }) =>
     warn(call, new CniError(ErrorCode.ioFailure, `Cannot keep a trace: ${message}`)),
   );
-}
-
-/** Has a link log at the level that was asked for it. */
-function atLevels(watcher: RequestWatcher, start: StartPlugin): StartPlugin {
-  return invocation => {
-    const level = watcher.levelOf(basename(invocation.path));
-    return start(
-      level === undefined
-        ? invocation
-        : { ...invocation, env: { ...invocation.env, CATENA_LOG_LEVEL: level } },
-    );
-  };
 }

@@ -1,10 +1,9 @@
 // How does the daemon serve calls of this executable as a plugin, from its own client or over gRPC?
-import type { Runtime } from '../chain/runtime.ts';
 import { parseCniArgs, renderCniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
-import type { RequestWatcher } from '../observe/watcher.ts';
+import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { CniBackend, CniRequest } from './grpc/cni-service.ts';
 import type { RunReply, RunRequest } from './protocol.ts';
 
@@ -15,11 +14,7 @@ export interface PluginCall {
 }
 
 /** Makes the call and tells of its links. */
-export type MakeCall = (
-  call: PluginCall,
-  signal: AbortSignal,
-  watch: Pick<Runtime, 'onLink' | 'onTurn'>,
-) => Promise<RunReply>;
+export type MakeCall = (call: PluginCall, signal: AbortSignal, watch: Watch) => Promise<RunReply>;
 
 /** Makes the call; what came of it goes to the watcher. */
 export type WatchedCall = (call: PluginCall, signal: AbortSignal, queueMs: number) => Promise<RunReply>;
@@ -35,8 +30,7 @@ export function watchedCalls(watcher: RequestWatcher, make: MakeCall): WatchedCa
       },
       env,
     );
-    const { onLink, onTurn } = request;
-    const reply = await make({ env: request.env, stdin }, signal, { onLink, onTurn });
+    const reply = await make({ env: request.env, stdin }, signal, request.watch);
     const said = read(reply.stdout);
     request.end(reply.exitCode === 0 ? { result: said } : { error: errorOf(said) });
     return reply;

@@ -17,6 +17,7 @@ import {
   nlmsgerr,
 } from './codec/message.ts';
 import { NetlinkError } from './errors.ts';
+import { exchange } from './exchanges.ts';
 import { plannedRefusal, refusalOf } from './refusal.ts';
 import { traceMessages } from './trace.ts';
 
@@ -135,10 +136,12 @@ export class NetlinkSocket {
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
     this.#hasDeleted ||= end !== undefined && requests.some(({ type }) => deletesInNft(type));
-    this.#send([first, ...envelopes, ...last]);
-    const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
-    if (refusal) throw refusal;
-    return (outcomes as Uint8Array[][]).flat();
+    return exchange(this.#protocol, requests, () => {
+      this.#send([first, ...envelopes, ...last]);
+      const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
+      if (refusal) throw refusal;
+      return (outcomes as Uint8Array[][]).flat();
+    });
   }
 
   /**
@@ -147,6 +150,15 @@ export class NetlinkSocket {
    */
   dump(request: Request): Uint8Array[] {
     this.#failIfPlanned(request);
+    return exchange(this.#protocol, [request], () => this.#dumpWhole(request));
+  }
+
+  close(): void {
+    if (this.#hasDeleted) closeLater(this.#fd);
+    else closeSync(this.#fd);
+  }
+
+  #dumpWhole(request: Request): Uint8Array[] {
     for (let attempt = 1; ; attempt++) {
       const envelope = this.#envelope(request, NLM_F_REQUEST | NLM_F_DUMP);
       this.#send([envelope]);
@@ -157,11 +169,6 @@ export class NetlinkSocket {
     }
   }
 
-  close(): void {
-    if (this.#hasDeleted) closeLater(this.#fd);
-    else closeSync(this.#fd);
-  }
-
   #failIfPlanned({ op }: Request): void {
     const refusal = plannedRefusal(op);
     if (refusal) throw refusal;
@@ -169,8 +176,12 @@ export class NetlinkSocket {
 
   #exchange(requests: readonly Request[]): Outcome[] {
     const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
-    this.#send(envelopes);
-    return this.#collectAnswers(envelopes, requests).outcomes;
+    return exchange(this.#protocol, requests, refuse => {
+      this.#send(envelopes);
+      const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
+      if (refusal) refuse(refusal);
+      return outcomes;
+    });
   }
 
   #envelope(request: Request, flags: number): Envelope {

@@ -55,16 +55,23 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
     }
   };
 
+  // A link writes what it is asked to, so that nothing is made that is thrown away here.
+  const envOf = (link: string): Record<string, string> => {
+    const level = Object.hasOwn(levels.links, link) ? levels.links[link] : undefined;
+    return level === undefined ? {} : { CATENA_LOG_LEVEL: level };
+  };
+
   return {
     begin(facts, env) {
       const span = exporter ? spanFor(env) : undefined;
       const traceId = span?.traceId ?? findTraceParent(env)?.traceId;
-      const request = startRequest({ ...facts, span, traceId });
+      const { id, end, ...watch } = startRequest({ ...facts, span, traceId });
       return {
-        ...request,
+        id,
         env: span === undefined ? env : { ...env, TRACEPARENT: renderTraceParent(span) },
+        watch: { ...watch, noted: ring !== undefined || span?.sampled === true, envOf },
         end(outcome) {
-          const record = request.end(outcome);
+          const record = end(outcome);
           handOver(record);
           return record;
         },
@@ -74,7 +81,6 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
       if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(levels.level))
         output.write({ level, message, fields });
     },
-    levelOf: link => (Object.hasOwn(levels.links, link) ? levels.links[link] : undefined),
     traces(id) {
       if (traceDir === undefined) return undefined;
       return id === undefined ? listTraces(traceDir).records : tryTo(() => findTrace(traceDir, id));

@@ -1,5 +1,7 @@
-// How does a request look to OpenTelemetry: one span for itself, one for each link?
-import type { LinkRecord, RequestRecord, RequestSpan } from './record.ts';
+// How does a request look to OpenTelemetry: one span for itself, one for each link, one for each kernel transaction?
+import type { KernelTransaction } from '../chain/exec-plugin.ts';
+import { newSpanId } from '../chain/trace-context.ts';
+import type { FinishRecord, LinkRecord, RequestRecord, RequestSpan } from './record.ts';
 
 /** A span as OTLP/HTTP has it in JSON (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
 export interface OtlpSpan {
@@ -26,6 +28,8 @@ export interface OtlpAttribute {
 // trace.proto: SpanKind and StatusCode
 const SPAN_KIND_INTERNAL = 1;
 const SPAN_KIND_SERVER = 2;
+const SPAN_KIND_CLIENT = 3;
+const STATUS_CODE_UNSET = 0;
 const STATUS_CODE_OK = 1;
 const STATUS_CODE_ERROR = 2;
 
@@ -33,7 +37,11 @@ const STATUS_CODE_ERROR = 2;
 export function spansOf(record: RequestRecord): OtlpSpan[] {
   const { span } = record;
   if (!span?.sampled) return [];
-  return [requestSpan(record, span), ...record.links.flatMap(link => linkSpan(record, link))];
+  const links = record.links.flatMap(link => linkSpan(record, link));
+  const finishes = (record.finishes ?? []).map(finish => finishSpan(record, span, finish));
+  // Where there is no room for all, the last are lost.
+  const kernel = [...links, ...finishes].flatMap(one => kernelSpans(one));
+  return [requestSpan(record, span), ...[...links, ...finishes].map(one => one.span), ...kernel];
 }
 
 function requestSpan(record: RequestRecord, { traceId, spanId, parentSpanId }: RequestSpan): OtlpSpan {
@@ -64,29 +72,75 @@ function requestSpan(record: RequestRecord, { traceId, spanId, parentSpanId }: R
   };
 }
 
-function linkSpan({ startedAt, containerId }: RequestRecord, link: LinkRecord): OtlpSpan[] {
+/** A span, and what happened in the kernel below it. */
+interface Parent {
+  readonly span: OtlpSpan;
+  /** Unix time in milliseconds. */
+  readonly beganAt: number;
+  readonly transactions: readonly KernelTransaction[] | undefined;
+}
+
+function linkSpan({ startedAt, containerId }: RequestRecord, link: LinkRecord): Parent[] {
   if (link.span === undefined) return [];
   const { traceId, spanId, parentSpanId } = link.span;
-  return [
-    {
-      traceId,
-      spanId,
-      parentSpanId,
-      name: `${link.verb} ${link.link}`,
-      kind: SPAN_KIND_INTERNAL,
-      ...timesOf(startedAt + link.startMs, link.durationMs),
-      attributes: attributes({
-        'cni.command': link.verb,
-        'cni.network': link.network,
-        'cni.container_id': containerId,
-        'cni.link': link.link,
-        'cni.link_index': link.index,
-        'cni.code': link.code,
-        'process.executable.path': link.executable,
-      }),
-      status: statusOf(link),
-    },
-  ];
+  const beganAt = startedAt + link.startMs;
+  const span = {
+    traceId,
+    spanId,
+    parentSpanId,
+    name: `${link.verb} ${link.link}`,
+    kind: SPAN_KIND_INTERNAL,
+    ...timesOf(beganAt, link.durationMs),
+    attributes: attributes({
+      'cni.command': link.verb,
+      'cni.network': link.network,
+      'cni.container_id': containerId,
+      'cni.link': link.link,
+      'cni.link_index': link.index,
+      'cni.code': link.code,
+      'process.executable.path': link.executable,
+    }),
+    status: statusOf(link),
+  };
+  return [{ span, beganAt, transactions: link.transactions }];
+}
+
+/** What links had put off is no link's: it stands below the request. */
+function finishSpan(
+  { startedAt, containerId }: RequestRecord,
+  request: RequestSpan,
+  { network, verb, startMs, durationMs, transactions }: FinishRecord,
+): Parent {
+  const beganAt = startedAt + startMs;
+  const span = {
+    traceId: request.traceId,
+    spanId: newSpanId(),
+    parentSpanId: request.spanId,
+    name: `${verb} removals`,
+    kind: SPAN_KIND_INTERNAL,
+    ...timesOf(beganAt, durationMs),
+    attributes: attributes({
+      'cni.command': verb,
+      'cni.network': network,
+      'cni.container_id': containerId,
+    }),
+    status: { code: STATUS_CODE_UNSET },
+  };
+  return { span, beganAt, transactions };
+}
+
+/** A refusal is no failure by itself: links ask for what may not be there. */
+function kernelSpans({ span, beganAt, transactions = [] }: Parent): OtlpSpan[] {
+  return transactions.map(({ family, what, startMs, durationMs, error }) => ({
+    traceId: span.traceId,
+    spanId: newSpanId(),
+    parentSpanId: span.spanId,
+    name: what,
+    kind: SPAN_KIND_CLIENT,
+    ...timesOf(beganAt + startMs, durationMs),
+    attributes: attributes({ 'catena.kernel.family': family, 'catena.kernel.refusal': error }),
+    status: { code: STATUS_CODE_UNSET },
+  }));
 }
 
 /** Nanoseconds since 1970 do not fit into a number. */

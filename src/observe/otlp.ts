@@ -30,7 +30,7 @@ const TIMEOUT_MS = 10_000;
 /** A batch is sent when it is full, or its first span has waited so long; as many batches as this may wait. */
 const BATCH_SPANS = 512;
 const BATCH_WAIT_MS = 2_000;
-const MAX_WAITING_SPANS = 4 * BATCH_SPANS;
+const MAX_WAITING_SPANS = 16 * BATCH_SPANS;
 
 /**
  * Reads OpenTelemetry's variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `…_HEADERS`,

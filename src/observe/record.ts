@@ -1,5 +1,6 @@
 // What is known of one request afterwards: what was asked, how long each link took, how it ended?
-import type { LinkEvent } from '../chain/runtime.ts';
+import type { KernelTransaction } from '../chain/exec-plugin.ts';
+import type { FinishEvent, LinkEvent } from '../chain/runtime.ts';
 import type { LinkSpan } from '../chain/trace-context.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -50,6 +51,17 @@ export interface LinkRecord {
   /** What ADD printed. */
   readonly result?: JsonObject;
   readonly span?: LinkSpan;
+  /** What it did in the kernel, as far as that is known. */
+  readonly transactions?: readonly KernelTransaction[];
+}
+
+/** What the links of a network had put off until the last of them was through. */
+export interface FinishRecord {
+  readonly network: string;
+  readonly verb: string;
+  readonly startMs: number;
+  readonly durationMs: number;
+  readonly transactions?: readonly KernelTransaction[];
 }
 
 /** One request, when it is over. Secrets are masked already. */
@@ -77,6 +89,7 @@ export interface RequestRecord {
   readonly details?: string;
   readonly warm: boolean;
   readonly links: readonly LinkRecord[];
+  readonly finishes?: readonly FinishRecord[];
   readonly result?: JsonObject;
   readonly span?: RequestSpan;
 }
@@ -93,6 +106,8 @@ export interface OpenRequest {
   readonly id: string;
   /** For {@link Runtime.onLink}. */
   readonly onLink: (event: LinkEvent) => void;
+  /** For {@link Runtime.onFinish}. */
+  readonly onFinish: (event: FinishEvent) => void;
   /** For {@link Runtime.onTurn}: how long the chain waited for its turn. */
   readonly onTurn: (waitedMs: number) => void;
   /** @returns all that is kept of it */
@@ -108,12 +123,17 @@ export function startRequest(facts: RequestFacts): OpenRequest {
   const begin = performance.now();
   const id = newId(startedAt);
   const links: LinkRecord[] = [];
+  const finishes: FinishRecord[] = [];
+  const startOf = (durationMs: number): number => Math.max(0, performance.now() - begin - durationMs);
   let lockMs: number | undefined;
   return {
     id,
     onLink(event) {
-      const startMs = Math.max(0, performance.now() - begin - event.durationMs);
-      links.push(toLinkRecord(event, startMs));
+      links.push(toLinkRecord(event, startOf(event.durationMs)));
+    },
+    onFinish(event) {
+      const { durationMs } = event;
+      finishes.push({ ...event, startMs: round(startOf(durationMs)), durationMs: round(durationMs) });
     },
     onTurn(waitedMs) {
       lockMs = (lockMs ?? 0) + waitedMs;
@@ -128,6 +148,7 @@ export function startRequest(facts: RequestFacts): OpenRequest {
       ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
       warm: facts.warm ?? false,
       links,
+      ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),
       ...(facts.span === undefined ? {} : { span: facts.span }),
     }),
@@ -135,7 +156,8 @@ export function startRequest(facts: RequestFacts): OpenRequest {
 }
 
 function toLinkRecord(event: LinkEvent, startMs: number): LinkRecord {
-  const { network, link, index, executable, verb, durationMs, stderr, result, error, span } = event;
+  const { network, link, index, executable, verb, durationMs, stderr, result, error, span, transactions } =
+    event;
   return {
     network,
     link,
@@ -148,6 +170,7 @@ function toLinkRecord(event: LinkEvent, startMs: number): LinkRecord {
     ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-STDERR_TAIL)) }),
     ...(result === undefined ? {} : { result: maskSecrets(result) }),
     ...(span === undefined ? {} : { span }),
+    ...(transactions === undefined ? {} : { transactions }),
   };
 }
 

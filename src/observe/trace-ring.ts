@@ -13,7 +13,7 @@ export interface RingLimits {
 /** Limits that hold unless told otherwise. */
 export const RING_LIMITS: RingLimits = { maxRecords: 500, maxBytes: 16 * 1024 * 1024 };
 
-/** Larger records lose what links printed. */
+/** Larger records lose what links printed, and what they did in the kernel. */
 const MAX_RECORD_BYTES = 256 * 1024;
 
 /** Others write into the same directory: after so many writes it is looked at anew. */
@@ -141,7 +141,7 @@ function readRecord(file: string): RequestRecord | 'damaged' | undefined {
 function render(record: RequestRecord): string {
   const text = JSON.stringify(record);
   if (Buffer.byteLength(text) <= MAX_RECORD_BYTES) return text;
-  const { result: _, args: __, ...small } = record;
-  const links = record.links.map(({ result, stderr, ...link }) => link);
+  const { result: _, args: __, finishes: ___, ...small } = record;
+  const links = record.links.map(({ result, stderr, transactions, ...link }) => link);
   return JSON.stringify({ ...small, links });
 }

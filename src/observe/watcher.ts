@@ -1,6 +1,6 @@
 // Who wants to know of requests, and how does one that only keeps traces do it?
+import type { Runtime } from '../chain/runtime.ts';
 import { findTraceParent } from '../chain/trace-context.ts';
-import type { LogLevel } from '../log.ts';
 import {
   type OpenRequest,
   type RequestFacts,
@@ -13,10 +13,15 @@ import { TraceRing } from './trace-ring.ts';
 /** What a link inherits. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
+/** What a chain is to do so that somebody gets to know of it. */
+export type Watch = Pick<Runtime, 'onLink' | 'onFinish' | 'onTurn' | 'noted' | 'envOf'>;
+
 /** A request that is watched. */
-export interface WatchedRequest extends OpenRequest {
+export interface WatchedRequest extends Pick<OpenRequest, 'id'> {
   /** For the chain: the caller's, below this request's own span where spans are exported. */
   readonly env: Environment;
+  /** For the chain, too. */
+  readonly watch: Watch;
   /** Hands over all that is known, once; never throws. */
   end(outcome: RequestOutcome): RequestRecord;
 }
@@ -24,8 +29,6 @@ export interface WatchedRequest extends OpenRequest {
 /** Told of every request when it begins. */
 export interface RequestWatcher {
   begin(facts: Omit<RequestFacts, 'span' | 'traceId'>, env: Environment): WatchedRequest;
-  /** The level at which a link is to log, where that was said of this very link. */
-  levelOf(link: string): LogLevel | undefined;
 }
 
 /**
@@ -36,12 +39,13 @@ export function openTraceWatcher(dir: string, onProblem: (error: Error) => void)
   const ring = new TraceRing(dir);
   return {
     begin(facts, env) {
-      const request = startRequest({ ...facts, traceId: findTraceParent(env)?.traceId });
+      const { id, end, ...watch } = startRequest({ ...facts, traceId: findTraceParent(env)?.traceId });
       return {
-        ...request,
+        id,
         env,
+        watch: { ...watch, noted: true },
         end(outcome) {
-          const record = request.end(outcome);
+          const record = end(outcome);
           try {
             ring.write(record);
           } catch (error) {
@@ -51,6 +55,5 @@ export function openTraceWatcher(dir: string, onProblem: (error: Error) => void)
         },
       };
     },
-    levelOf: () => undefined,
   };
 }

@@ -1,9 +1,10 @@
 // How does a kept request look on a terminal: when did each link run, and what did it add to the result?
+import type { KernelTransaction } from '../chain/exec-plugin.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { diffResults } from '../lab/result-diff.ts';
-import { renderTime } from '../lab/words.ts';
-import type { LinkRecord, RequestRecord } from './record.ts';
+import { count, renderTime } from '../lab/words.ts';
+import type { FinishRecord, LinkRecord, RequestRecord } from './record.ts';
 
 /** Characters of the longest bar. */
 const WIDTH = 40;
@@ -11,9 +12,17 @@ const WIDTH = 40;
 /** Lines of standard error that are shown of a link. */
 const STDERR_LINES = 8;
 
-/** One row per link: a bar that begins when it began, its time, and the difference it made to the result. */
-export function renderWaterfall(record: RequestRecord): string {
-  const rows = record.links.map((link, at) => rowOf(record, link, at));
+/**
+ * One row per link: a bar that begins when it began, its time, and the difference it made to the result.
+ * @param kernel also a row for each kernel transaction, below its link
+ */
+export function renderWaterfall(record: RequestRecord, kernel = false): string {
+  const rows = [
+    ...record.links.map((link, at) => rowsOf(record, link, linkWords(record, link, at), kernel)),
+    ...(record.finishes ?? []).map(finish => rowsOf(record, finish, finishWords(record, finish), kernel)),
+  ]
+    .toSorted(([a], [b]) => (a?.startMs ?? 0) - (b?.startMs ?? 0))
+    .flat();
   const nameWidth = Math.max(4, ...rows.map(({ name }) => name.length));
   const timeWidth = Math.max(4, ...rows.map(({ time }) => time.length));
   const indent = ' '.repeat(2 + nameWidth + 2 + WIDTH + 2);
@@ -74,25 +83,73 @@ function heading(record: RequestRecord): string[] {
 }
 
 interface Row {
+  readonly startMs: number;
   readonly name: string;
   readonly bar: string;
   readonly time: string;
   readonly notes: readonly string[];
 }
 
-function rowOf(record: RequestRecord, link: LinkRecord, at: number): Row {
-  const { startMs, durationMs } = link;
-  const verb = link.verb === record.verb ? '' : `${link.verb} `;
-  const network = link.network === record.network ? '' : ` of ${link.network}`;
+/** Something that began and took its time. */
+type Timed = Pick<KernelTransaction, 'startMs' | 'durationMs'>;
+type Words = Pick<Row, 'name' | 'notes'>;
+
+/** A row, and where that is wanted those of its transactions with the kernel; else a note of how much they are. */
+function rowsOf(
+  record: RequestRecord,
+  part: LinkRecord | FinishRecord,
+  { name, notes }: Words,
+  kernel: boolean,
+): Row[] {
+  const { transactions = [] } = part;
+  if (!kernel) return [rowOf(record, part, '█', { name, notes: [...notes, ...folded(transactions)] })];
+  return [
+    rowOf(record, part, '█', { name, notes }),
+    ...transactions.map(({ family, what, error, ...one }) => {
+      const words = error === undefined ? what : `${what}: ${error}`;
+      return rowOf(record, { ...one, startMs: part.startMs + one.startMs }, '▒', {
+        name: `  ${family}`,
+        notes: [words],
+      });
+    }),
+  ];
+}
+
+function rowOf(record: RequestRecord, { startMs, durationMs }: Timed, block: string, words: Words): Row {
   const span = Math.max(record.durationMs, 0.001);
   const from = Math.min(WIDTH - 1, Math.floor((startMs / span) * WIDTH));
   const to = Math.min(WIDTH, Math.max(from + 1, Math.round(((startMs + durationMs) / span) * WIDTH)));
   return {
-    name: `${verb}${link.link}${network}`,
-    bar: ' '.repeat(from) + '█'.repeat(to - from),
-    time: renderTime(durationMs),
+    startMs,
+    bar: ' '.repeat(from) + block.repeat(to - from),
+    time: block === '█' ? renderTime(durationMs) : `${durationMs.toFixed(2)} ms`,
+    ...words,
+  };
+}
+
+function linkWords(record: RequestRecord, link: LinkRecord, at: number): Words {
+  return {
+    name: nameOf(record, link.link, link),
     notes: [...outcomeOf(link), ...differenceOf(record.links, at), ...saidBy(link)],
   };
+}
+
+function finishWords(record: RequestRecord, finish: FinishRecord): Words {
+  return { name: nameOf(record, 'removals', finish), notes: ['what links had put off, together'] };
+}
+
+function nameOf(
+  record: RequestRecord,
+  what: string,
+  { verb, network }: Pick<LinkRecord, 'verb' | 'network'>,
+): string {
+  return `${verb === record.verb ? '' : `${verb} `}${what}${network === record.network ? '' : ` of ${network}`}`;
+}
+
+function folded(transactions: readonly KernelTransaction[]): string[] {
+  if (transactions.length === 0) return [];
+  const ms = transactions.reduce((sum, { durationMs }) => sum + durationMs, 0);
+  return [`kernel: ${count(transactions.length, 'transaction')}, ${renderTime(ms)}`];
 }
 
 function outcomeOf({ code, message = '' }: LinkRecord): string[] {

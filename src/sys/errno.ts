@@ -59,6 +59,11 @@ export const Errno = {
   EADDRNOTAVAIL: 99,
 } as const;
 
+/** `EEXIST`, or `error 42` for a number we have no name for. */
+export function errnoName(errno: number): string {
+  return ERRNO[errno]?.[0] ?? `error ${errno}`;
+}
+
 /** `object exists (EEXIST)`, or `error 42` for a number we have no words for. */
 export function renderErrno(errno: number): string {
   const known = ERRNO[errno];

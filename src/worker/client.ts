@@ -1,6 +1,6 @@
 // How does a runner have its own links served by workers?
 import { basename } from 'node:path';
-import type { Invocation, StartPlugin } from '../chain/exec-plugin.ts';
+import type { Invocation, KernelTransaction, StartPlugin } from '../chain/exec-plugin.ts';
 import { isOwnExecutable } from '../chain/find-plugin.ts';
 import type { Runtime } from '../chain/runtime.ts';
 import { startPlugin } from '../chain/start.ts';
@@ -45,8 +45,8 @@ export function serveThrough(source: WorkerSource): OwnLinks {
       source.prepare?.(invocation);
       return {
         async send(request) {
-          const { path, env } = invocation;
-          const call = { link: basename(path), env, request, chain };
+          const { path, env, noted } = invocation;
+          const call = { link: basename(path), env, request, chain, noted };
           const ask = async (worker: WorkerProcess): Promise<WorkerOutcome> => {
             const outcome = await worker.ask(invocation, { call });
             keep(worker, outcome);
@@ -65,14 +65,22 @@ export function serveThrough(source: WorkerSource): OwnLinks {
       waiting.clear();
       if (last === undefined || workers.length === 0) return takeLost();
       const invocation = { ...last, signal: undefined };
+      const { noted } = invocation;
       const indexes = workers.flatMap(([, removals]) => removals);
+      const begin = performance.now();
       const removed = (await source.remove?.(indexes, invocation)) ?? false;
+      const transactions = removed && indexes.length ? [removalOf(indexes, performance.now() - begin)] : [];
       const outcomes = await Promise.all(
-        workers.map(([worker]) =>
-          source.use(invocation, () => worker.ask(invocation, { finish: chain, removed }), worker),
-        ),
+        workers.map(async ([worker]) => {
+          const ask = () => worker.ask(invocation, { finish: chain, removed, noted });
+          const outcome = await source.use(invocation, ask, worker);
+          const startMs = performance.now() - begin - outcome.durationMs;
+          transactions.push(...shift(outcome.transactions, startMs));
+          return outcome;
+        }),
       );
-      return outcomes.find(({ exitCode }) => exitCode !== 0) ?? takeLost() ?? outcomes[0];
+      const outcome = outcomes.find(({ exitCode }) => exitCode !== 0) ?? takeLost() ?? outcomes[0];
+      return outcome && { ...outcome, ...(noted ? { transactions } : {}) };
     },
   };
 
@@ -109,6 +117,16 @@ export function ownWorker(early?: WorkerProcess): WorkerSource {
     prepare: invocation => void take(invocation),
     use: (invocation, work, which) => work(which ?? take(invocation)),
   };
+}
+
+/** Somebody else has asked the kernel for it, together with devices of other chains. */
+function removalOf(indexes: readonly number[], durationMs: number): KernelTransaction {
+  const what = `delete ${indexes.length} link${indexes.length === 1 ? '' : 's'}, together with those of other requests`;
+  return { family: 'rtnetlink', what, startMs: 0, durationMs };
+}
+
+function shift(transactions: readonly KernelTransaction[] = [], ms: number): KernelTransaction[] {
+  return transactions.map(one => ({ ...one, startMs: one.startMs + ms }));
 }
 
 const LOST: Outcome = {

@@ -1,4 +1,5 @@
 // What do a runner and a worker say to each other?
+import type { KernelTransaction } from '../chain/exec-plugin.ts';
 
 /**
  * Argument with which our executable becomes a worker: a process that serves the calls of any of its links one after
@@ -17,7 +18,7 @@ export type WorkerRequest =
   /** Gives memory back that calls have left: nobody is waiting. */
   | { readonly rest: true }
   /** Does what the links of a chain have put off; their devices are deleted here unless they are gone. */
-  | { readonly finish: string; readonly removed: boolean };
+  | { readonly finish: string; readonly removed: boolean; readonly noted?: boolean | undefined };
 
 /** One call of a link: what its own process would get. */
 export interface LinkCall {
@@ -27,6 +28,8 @@ export interface LinkCall {
   readonly request: string;
   /** Names the run of a chain that it belongs to: what its links put off is finished together. */
   readonly chain: string;
+  /** Tell what it did in the kernel. */
+  readonly noted?: boolean | undefined;
 }
 
 /** What a process of its own would leave behind. */
@@ -37,6 +40,8 @@ export interface WorkerReply {
   readonly stderr: string;
   /** Indexes of the host's devices that the chain wants gone before what it has put off is done; DEL and GC only. */
   readonly removals?: readonly number[];
+  /** What was done in the kernel, when that was asked. */
+  readonly transactions?: readonly KernelTransaction[];
 }
 
 /** A message as a line. JSON escapes every line break, so that one ends a message and nothing else does. */

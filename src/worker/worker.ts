@@ -16,6 +16,7 @@ import {
   type WorkerReply,
   type WorkerRequest,
 } from './protocol.ts';
+import { noting } from './transactions.ts';
 
 /**
  * Serves calls until standard input ends, one at a time: a link has the process, its environment and its namespaces to
@@ -49,7 +50,7 @@ async function answer(
   if ('call' in request) {
     const { chain } = request.call;
     const removals = chains.get(chain) ?? new Removals();
-    const reply = await call(request.call, links, { sockets, removals });
+    const reply = await noting(request.call.noted, () => call(request.call, links, { sockets, removals }));
     if (!removals.waiting) return reply;
     chains.set(chain, removals);
     return { ...reply, removals: removals.indexes };
@@ -58,7 +59,8 @@ async function answer(
   if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
   const removals = chains.get(request.finish);
   chains.delete(request.finish);
-  return removals ? finish(removals, request.removed, sockets) : DONE;
+  if (removals === undefined) return DONE;
+  return noting(request.noted, () => finish(removals, request.removed, sockets));
 }
 
 async function call(

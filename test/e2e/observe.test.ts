@@ -28,7 +28,8 @@ describeRoot('a daemon that is watched', () => {
     const container = await lab.container();
     const log = path.join(lab.tmp, 'catena.log');
     const daemon = await startDaemon(lab, '--log', `file:${log}`);
-    await chain.add(container, { args: ['--args', POD] });
+    const added = await chain.add(container, { args: ['--args', POD] });
+    expect(JSON.stringify(added)).not.toContain('transaction');
     expect((await chain.run('check', container)).exitCode).toBe(0);
 
     const place = { container_id: container.id, network: 'podnet', netns: container.path, ifname: 'eth0' };
@@ -78,6 +79,10 @@ describeRoot('a daemon that is watched', () => {
     expect(drawn).toMatch(/^ {2}bridge +█+ +[\d.]+ ms {2}\+ br0$/m);
     expect(drawn).toMatch(/\+ 10\.88\.0\.\d+\/16 gateway 10\.88\.0\.1$/m);
     expect(drawn).toMatch(/^ {2}tuning +█+/m);
+    expect(drawn).toMatch(/kernel: \d+ transactions, [\d.]+ ms$/m);
+    expect(await trace(lab, id, '--kernel')).toMatch(
+      /^ {4}rtnetlink +▒+ +[\d.]+ ms {2}create link "br0" of kind bridge$/m,
+    );
     const list = await trace(lab);
     expect(list.split('\n').filter(Boolean)).toHaveLength(3);
     expect((await chain.run('del', container)).exitCode).toBe(0);
@@ -138,11 +143,17 @@ describeRoot('a daemon that is watched', () => {
       const env = { ...directories(lab.tmp), TRACEPARENT: `00-${traceId}-${parent}-01` };
       expect((await lab.run(lab.host, [...argv, '--bin-dir', BIN_DIR], { env })).exitCode).toBe(0);
       expect(await daemon.stop()).toBe(0);
-      const spans = bodies.flatMap(body => body.resourceSpans[0].scopeSpans[0].spans) as Row[];
+      const all = bodies.flatMap(body => body.resourceSpans[0].scopeSpans[0].spans) as Row[];
+      const spans = all.slice(0, 5);
       expect(spans.map(({ name }) => name)).toEqual([
         ...['ADD podnet', 'ADD bridge', 'ADD portmap', 'ADD bandwidth', 'ADD tuning'],
       ]);
       const [request, ...links] = spans;
+      const kernel = all.slice(5);
+      const created = kernel.find(({ name }) => name === 'create link "br0" of kind bridge');
+      expect(created).toMatchObject({ traceId, parentSpanId: links[0]?.spanId });
+      const above = new Set(links.map(({ spanId }) => spanId));
+      expect(kernel.filter(({ parentSpanId }) => !above.has(parentSpanId))).toEqual([]);
       expect(request).toMatchObject({ traceId, parentSpanId: parent });
       for (const link of links) expect(link).toMatchObject({ traceId, parentSpanId: request?.spanId });
       await chain.run('del', container);

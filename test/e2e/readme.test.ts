@@ -54,6 +54,7 @@ function shapeOf(drawing: string): string[] {
         .replace(/^\w{12} /, 'id ')
         .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/, 'then')
         .replace(/\d+\.\d+ m?s\b/g, 'time')
+        .replace(/\d+ transactions?/, 'transactions')
         .replace(/(veth|bwp)[\da-f]+/, '$1')
         .replace(/(container|namespace) [^ ,]+/, '$1')
         .replace(/ {2,}|█+/g, ' ')

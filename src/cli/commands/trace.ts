@@ -12,7 +12,9 @@ export async function run(call: CommandCall): Promise<number> {
   const dir = traceDirFor(call);
   if (id !== undefined) {
     const record = find(dir, id);
-    call.out(call.on('json') ? `${JSON.stringify(record, null, 2)}\n` : renderWaterfall(record));
+    call.out(
+      call.on('json') ? `${JSON.stringify(record, null, 2)}\n` : renderWaterfall(record, call.on('kernel')),
+    );
     return 0;
   }
   const { records, damaged } = listTraces(dir);

@@ -2,6 +2,7 @@
 import { accessSync, constants } from 'node:fs';
 import { renderErrno } from '../../sys/errno.ts';
 import { faultAt } from '../../sys/fault.ts';
+import { exchange } from '../exchanges.ts';
 
 /** Directories that a runtime's `PATH` may lack. */
 const SYSTEM_DIRS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];
@@ -34,6 +35,10 @@ export function isInstalled(name: string): boolean {
 export function runProgram(action: string, argv: readonly string[], input = ''): string {
   const fault = faultAt(action);
   if (fault !== undefined) throw new Error(`Cannot ${action}: ${renderErrno(fault)}`);
+  return exchange('iptables', [{ op: action }], () => runToEnd(action, argv, input));
+}
+
+function runToEnd(action: string, argv: readonly string[], input: string): string {
   const finished = Bun.spawnSync([...argv], {
     env: { PATH: searchDirs().join(':'), LC_ALL: 'C' },
     stdin: new TextEncoder().encode(input),

@@ -56,7 +56,11 @@ describe('openObserver()', () => {
     expect(record).toMatchObject({ id: request.id, traceId: 'a'.repeat(32) });
     expect(observer.traces(request.id)).toEqual(record);
     expect(observer.traces('nothing')).toBeUndefined();
-    expect([observer.levelOf('portmap'), observer.levelOf('bridge')]).toEqual(['debug', undefined]);
+    expect(request.watch.noted).toBe(true);
+    expect([request.watch.envOf?.('portmap'), request.watch.envOf?.('bridge')]).toEqual([
+      { CATENA_LOG_LEVEL: 'debug' },
+      {},
+    ]);
   });
 
   test('has links stand below the request where spans are exported', async () => {
@@ -71,6 +75,19 @@ describe('openObserver()', () => {
     expect(record.span).toMatchObject({ parentSpanId: 'b'.repeat(16), sampled: true });
     await observer.close();
     expect(await observer.metrics.render()).toContain('catena_dropped{kind="spans"} 1');
+  });
+
+  test('has links told what they did in the kernel only where somebody gets to see it', async () => {
+    const otlp = { url: 'http://127.0.0.1:1/v1/traces', headers: {}, timeoutMs: 100, resource: {} };
+    const noted = async (more: Partial<ObserverOptions>, parent: string) => {
+      const observer = await openObserver(options({ traceDir: undefined, ...more }));
+      const { watch } = observer.begin(FACTS, { TRACEPARENT: parent });
+      await observer.close();
+      return watch.noted;
+    };
+    expect(await noted({}, PARENT)).toBe(false);
+    expect(await noted({ otlp }, PARENT)).toBe(true);
+    expect(await noted({ otlp }, PARENT.replace(/01$/, '00'))).toBe(false);
   });
 
   test('counts what no place takes, and answers all the same', async () => {

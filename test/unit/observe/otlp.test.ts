@@ -66,6 +66,29 @@ describe('spansOf()', () => {
     ]);
   });
 
+  test('has kernel transactions stand below their link, and those put off below a span of their own', () => {
+    const transactions = [
+      { family: 'rtnetlink', what: 'find link "br0"', startMs: 0.5, durationMs: 0.25, error: 'ENODEV' },
+    ];
+    const [link] = RECORD.links;
+    const finishes = [{ network: 'podnet', verb: 'DEL', startMs: 3, durationMs: 2, transactions }];
+    const spans = spansOf({ ...RECORD, links: link ? [{ ...link, transactions }] : [], finishes });
+    expect(spans.map(({ name }) => name)).toEqual([
+      ...['ADD podnet', 'ADD bridge', 'DEL removals', 'find link "br0"', 'find link "br0"'],
+    ]);
+    const [, , removals, below, late] = spans;
+    expect(removals).toMatchObject({ parentSpanId: SPAN.spanId, startTimeUnixNano: '1700000000003000000' });
+    expect(below).toMatchObject({
+      ...{ traceId: SPAN.traceId, parentSpanId: 'd'.repeat(16), kind: 3, status: { code: 0 } },
+      ...{ startTimeUnixNano: '1700000000001500000', endTimeUnixNano: '1700000000001750000' },
+      attributes: [
+        { key: 'catena.kernel.family', value: { stringValue: 'rtnetlink' } },
+        { key: 'catena.kernel.refusal', value: { stringValue: 'ENODEV' } },
+      ],
+    });
+    expect(late).toMatchObject({ parentSpanId: removals?.spanId, startTimeUnixNano: '1700000000003500000' });
+  });
+
   test('gives none where the caller records nothing', () => {
     expect(spansOf({ ...RECORD, span: { ...SPAN, sampled: false } })).toEqual([]);
     const { span: _, ...without } = RECORD;
@@ -122,9 +145,9 @@ describe('openOtlpExporter()', () => {
       },
       async url => {
         const exporter = openOtlpExporter({ url, headers: {}, timeoutMs: 100, resource });
-        for (let i = 0; i < 5_000; i += 1) exporter.add(spansOf(RECORD));
+        for (let i = 0; i < 10_000; i += 1) exporter.add(spansOf(RECORD));
         await exporter.close();
-        expect(exporter.dropped).toBeGreaterThan(5_000);
+        expect(exporter.dropped).toBeGreaterThan(10_000);
       },
     );
   });

@@ -35,6 +35,18 @@ describe('startRequest()', () => {
     expect(record.id).toMatch(/^[\da-z]{12}$/);
   });
 
+  test('keeps what was done in the kernel, by links and after them', () => {
+    const transactions = [{ family: 'rtnetlink', what: 'list links', startMs: 0.1, durationMs: 0.2 }];
+    const request = startRequest(FACTS);
+    request.onLink({ ...EVENT, transactions });
+    request.onLink(EVENT);
+    request.onFinish({ network: 'podnet', verb: 'DEL', durationMs: 1.23456, transactions });
+    const { links, finishes } = request.end({});
+    expect(links.map(link => link.transactions)).toEqual([transactions, undefined]);
+    expect(finishes).toMatchObject([{ verb: 'DEL', durationMs: 1.235, transactions }]);
+    expect(startRequest(FACTS).end({})).not.toHaveProperty('finishes');
+  });
+
   test('masks secrets in arguments, results, messages and what links said', () => {
     const request = startRequest(FACTS);
     request.onLink(EVENT);

@@ -50,6 +50,29 @@ describe('renderWaterfall()', () => {
 `);
   });
 
+  test('folds what was done in the kernel, and draws it when it is told to', () => {
+    const transactions = [
+      { family: 'rtnetlink', what: 'find link "br0"', startMs: 1, durationMs: 1, error: 'ENODEV' },
+      { family: 'netfilter', what: 'list tables', startMs: 5, durationMs: 0.25 },
+    ];
+    const links = [link('tuning', 0, 0, 2), link('bridge', 1, 2, 8, { transactions })];
+    const finishes = [{ network: 'podnet', verb: 'ADD', startMs: 10, durationMs: 10, transactions: [] }];
+    const record = { ...RECORD, links, finishes };
+    const rows = (kernel: boolean) => renderWaterfall(record, kernel).split('\n').slice(7, -1);
+    expect(rows(false)).toEqual([
+      '  tuning    ████                                       2.0 ms',
+      '  bridge        ████████████████                       8.0 ms  kernel: 2 transactions, 1.3 ms',
+      '  removals                      ████████████████████  10.0 ms  what links had put off, together',
+    ]);
+    expect(rows(true)).toEqual([
+      '  tuning       ████                                       2.0 ms',
+      '  bridge           ████████████████                       8.0 ms',
+      '    rtnetlink        ▒▒                                  1.00 ms  find link "br0": ENODEV',
+      '    netfilter                ▒                           0.25 ms  list tables',
+      '  removals                         ████████████████████  10.0 ms  what links had put off, together',
+    ]);
+  });
+
   test('shows what failed, and what was undone after it', () => {
     const links = [
       link('bridge', 0, 0, 10),
