@@ -7,7 +7,14 @@ import type { Delegate } from '../../src/plugin/delegate.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
 import { planDelegate } from './plan.ts';
-import { findRecord, listRecords, type RecordKey, removeRecord, writeRecord } from './records.ts';
+import {
+  findRecord,
+  listRecords,
+  type RecordKey,
+  removeRecord,
+  sweepRecords,
+  writeRecord,
+} from './records.ts';
 import { readSubnetEnv } from './subnet-env.ts';
 
 /** Has another plugin connect the container to the subnet that flanneld got for this node. */
@@ -65,6 +72,7 @@ export const flannel = definePlugin({
     const list = { 'cni.dev/valid-attachments': memberOf(call.request, 'cni.dev/valid-attachments') };
     await tryAll([
       () => (conf ? delegateOf(call, { ...conf, ...(valid ? list : {}) }).gc() : undefined),
+      () => sweepRecords(dataDirOf(call)),
       ...(stale ?? []).map(
         ({ record }) =>
           () =>

@@ -3,21 +3,11 @@
 // The reference has one file per container, named by its id, so a second attachment of the pod overwrites the first's.
 // Ours are named `<id>:<ifname>`, which no id can be, and the container's own name is a hard link to the first of them:
 // either plugin finds what the other one kept.
-import {
-  closeSync,
-  fsyncSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeSync,
-} from 'node:fs';
+import { linkSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type JsonObject, parseObject } from '../../src/cni/json.ts';
+import { putFile } from '../../src/files/put-file.ts';
+import { sweepGivenUp } from '../../src/files/unfinished.ts';
 
 /** Who is attached by which interface. */
 export interface RecordKey {
@@ -47,20 +37,11 @@ export function findRecord(dataDir: string, key: RecordKey): JsonObject | undefi
 
 /** Keeps a configuration: on disk, whole, before this returns. */
 export function writeRecord(dataDir: string, key: RecordKey, conf: JsonObject): void {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const path = ownPath(dataDir, key);
-  const unfinished = `${path}.new`;
-  rmSync(unfinished, { force: true });
-  const fd = openSync(unfinished, 'wx', 0o600);
-  try {
-    writeSync(fd, JSON.stringify(conf));
-    fsyncSync(fd);
-  } finally {
-    closeSync(fd);
-  }
+  const unfinished = unfinishedPath(dataDir, key);
   const shared = sharedPath(dataDir, key);
   const isOfAnother = isLinked(shared) && !isSame(shared, path);
-  renameSync(unfinished, path);
+  putFile(path, JSON.stringify(conf), { what: "delegate's configuration", unfinished, sync: true });
   if (isOfAnother) return;
   linkSync(path, unfinished);
   renameSync(unfinished, shared);
@@ -71,6 +52,8 @@ export function writeRecord(dataDir: string, key: RecordKey, conf: JsonObject): 
 /** Forgets a configuration; an absent one is fine. */
 export function removeRecord(dataDir: string, key: RecordKey): void {
   const [own, shared] = [ownPath(dataDir, key), sharedPath(dataDir, key)];
+  // Left by an ADD that was killed: a second name would make the file look like another attachment's.
+  rmSync(unfinishedPath(dataDir, key), { force: true });
   // One that has a single name is the reference's, unless ours lies beside it.
   const isOurs = isSame(shared, own) || (statOf(own) === undefined && !isLinked(shared));
   if (isOurs) rmSync(shared, { force: true });
@@ -79,18 +62,34 @@ export function removeRecord(dataDir: string, key: RecordKey): void {
 
 /** Attachments whose configuration is kept under a name of ours. */
 export function listRecords(dataDir: string): RecordKey[] {
-  let names: string[];
+  return namesIn(dataDir).flatMap(name => {
+    const [containerId, ifname, ...more] = name.split(':');
+    if (!containerId || !ifname || more.length || isUnfinished(name)) return [];
+    return { containerId, ifname };
+  });
+}
+
+/** Removes records that were begun long ago and that nobody will finish. */
+export function sweepRecords(dataDir: string): void {
+  sweepGivenUp(dataDir, isUnfinished);
+}
+
+function namesIn(dataDir: string): string[] {
   try {
-    names = readdirSync(dataDir);
+    return readdirSync(dataDir);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw cause;
   }
-  return names.flatMap(name => {
-    const [containerId, ifname, ...more] = name.split(':');
-    if (!containerId || !ifname || more.length || ifname.endsWith('.new')) return [];
-    return { containerId, ifname };
-  });
+}
+
+/** Known to DEL without a look at the directory; no container id begins with a dot. */
+function unfinishedPath(dataDir: string, { containerId, ifname }: RecordKey): string {
+  return join(dataDir, `.${containerId}:${ifname}`);
+}
+
+function isUnfinished(name: string): boolean {
+  return name.startsWith('.') && name.includes(':');
 }
 
 function ownPath(dataDir: string, { containerId, ifname }: RecordKey): string {

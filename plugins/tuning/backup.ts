@@ -1,16 +1,9 @@
 // How is what was there before tuning kept until DEL?
-import {
-  closeSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs';
-import { dirname, join } from 'node:path';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import * as z from 'zod/mini';
+import { putFile } from '../../src/files/put-file.ts';
+import { isGivenUp } from '../../src/files/unfinished.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
 
 /** Values before the first ADD; only what was to be changed. The keys up to `txQLen` are the reference's. */
@@ -44,16 +37,7 @@ export function findBackup(path: string): Backup | undefined {
 
 /** Writes the file, in one step; what the reference knows is byte for byte as it would write it. */
 export function writeBackup(path: string, backup: Backup): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  const unfinished = `${path}.new`;
-  rmSync(unfinished, { force: true });
-  const fd = openSync(unfinished, 'wx', 0o600);
-  try {
-    writeSync(fd, renderBackup(backup));
-  } finally {
-    closeSync(fd);
-  }
-  renameSync(unfinished, path);
+  putFile(path, renderBackup(backup), { what: 'backup', unfinished: unfinishedOf(path) });
 }
 
 /**
@@ -72,11 +56,16 @@ export function findStaleBackups(
     const [, finished] = /^(.+_.+\.json)(?:\.new)?$/.exec(name) ?? [];
     return finished === undefined || valid.has(join(directory, finished)) ? [] : [join(directory, name)];
   });
-  return paths.filter(path => findBackup(path)?.network === network);
+  return paths.filter(path => {
+    const backup = findBackup(path);
+    // Half of a file that nobody will finish is of no network.
+    return backup ? backup.network === network : !path.endsWith('.json') && isGivenUp(path);
+  });
 }
 
-/** Takes the file away; an absent one is fine. */
+/** Takes the file away, and what an ADD that was killed left of it; an absent one is fine. */
 export function removeBackup(path: string): void {
+  rmSync(unfinishedOf(path), { force: true });
   rmSync(path, { force: true });
 }
 
@@ -100,6 +89,11 @@ export function mergeBackups(older: Backup, newer: Backup): Backup {
 /** JSON with an indent of one space; keys in the order of the schema. */
 export function renderBackup(backup: Backup): string {
   return JSON.stringify(mergeBackups({}, backup), null, 1);
+}
+
+/** Known to DEL without a look at the directory, which holds the files of all containers. */
+function unfinishedOf(path: string): string {
+  return `${path}.new`;
 }
 
 function namesIn(directory: string): string[] {

@@ -5,6 +5,7 @@ import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { holderOf } from '../journal/claim.ts';
 import type { AttachmentRecord } from '../journal/lines.ts';
+import { listMarked } from '../journal/marks.ts';
 import { listRecords } from '../journal/store.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { AttachmentId } from './cache-record.ts';
@@ -14,7 +15,7 @@ import { joinErrors } from './link-errors.ts';
 import { IGNORED, openLinks } from './links.ts';
 import { findReason, takeDown } from './recover.ts';
 import { buildGcRequest } from './request.ts';
-import { listAttachments } from './result-cache.ts';
+import { listAttachments, sweepCache } from './result-cache.ts';
 import { deleteNetwork } from './run.ts';
 import { cacheDirOf, type Runtime } from './runtime.ts';
 import { alone } from './turns.ts';
@@ -93,6 +94,7 @@ export function collectGarbage(list: Conflist, scope: GcScope, runtime: Runtime)
 async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promise<GarbagePlan> {
   const plan = planGarbage(list, scope, runtime);
   for (const problem of plan.damaged) runtime.onWarning?.(problem);
+  sweep(list.name, runtime);
   const errors: unknown[] = [];
   for (const stale of plan.stale) {
     const gone = stale.why === undefined ? deleteNetwork(list, stale, runtime) : takeDown(stale, runtime);
@@ -110,6 +112,12 @@ async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promis
   }
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
   return plan;
+}
+
+/** Removes half-written files of processes that are gone. */
+function sweep(network: string, runtime: Runtime): void {
+  sweepCache(cacheDirOf(runtime));
+  if (runtime.stateDir !== undefined) listMarked(runtime.stateDir, network);
 }
 
 /** An attachment, and whether it stays whatever the scope says. */

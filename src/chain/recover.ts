@@ -1,14 +1,17 @@
 // Who takes down what a dead runner left behind, and when?
-import { lstatSync, mkdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { lstatSync, readFileSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CniError, toCniError } from '../cni/errors.ts';
+import { putFile } from '../files/put-file.ts';
+import { sweepUnfinished } from '../files/unfinished.ts';
 import { bootId } from '../journal/boot.ts';
 import { claimRecord, holderOf } from '../journal/claim.ts';
 import type { AttachmentRecord } from '../journal/lines.ts';
 import { listMarked, type Marked, setMark } from '../journal/marks.ts';
 import { listRecords, readFile } from '../journal/store.ts';
 import type { AttachmentId } from './cache-record.ts';
-import type { Runtime } from './runtime.ts';
+import { sweepCache } from './result-cache.ts';
+import { cacheDirOf, type Runtime } from './runtime.ts';
 import { tearDownClaimed } from './tear-down.ts';
 
 /** What became of one attachment that was not settled. */
@@ -60,6 +63,11 @@ export async function recover(
   const done: Recovery[] = [];
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
+    // A verb that is for one network has no time to look through what all of them share.
+    if (scope.all || scope.network === undefined) {
+      sweepUnfinished(stateDir);
+      sweepCache(cacheDirOf(runtime));
+    }
     for (const marked of listMarked(stateDir, scope.network)) {
       if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
       if (runtime.signal?.aborted) break;
@@ -124,6 +132,8 @@ async function recoverOne(
   if (!now && !isDue(found)) return undefined;
   const { network, containerId, ifname } = found;
   const outcome = { network, containerId, ifname, why };
+  // Whoever was cut off may have been writing.
+  sweepCache(found.cacheDir);
   try {
     return (await how(found, runtime)) ? outcome : undefined;
   } catch (thrown) {
@@ -174,11 +184,10 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime, onlyLoo
 /** State directories that this process has looked through, and in which boot. */
 const seen = new Map<string, string>();
 
+/** Only once per boot: what another one left who tried this can be looked for as well. */
 function writeStamp(stamp: string, boot: string): void {
-  mkdirSync(dirname(stamp), { recursive: true, mode: 0o700 });
-  const fresh = `${stamp}.${process.pid}.tmp`;
-  writeFileSync(fresh, boot, { mode: 0o600 });
-  renameSync(fresh, stamp);
+  sweepUnfinished(dirname(stamp));
+  putFile(stamp, boot, { what: 'note of the boot' });
 }
 
 function readIfThere(path: string): string | undefined {

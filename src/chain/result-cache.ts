@@ -1,17 +1,11 @@
 // Which attachments exist, and what did their ADD say? (libcni's files, in libcni's place)
-import {
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { fileFailure } from '../files/failure.ts';
+import { putFile } from '../files/put-file.ts';
+import { sweepUnfinished } from '../files/unfinished.ts';
 import { type AttachmentId, type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
 
 /** Where the reference keeps its files; shared with every runtime built on it. */
@@ -48,17 +42,13 @@ export function readAttachment(dir: string, id: AttachmentId): CachedAttachment 
  * @throws CniError 5
  */
 export function writeAttachment(dir: string, attachment: CachedAttachment): void {
-  const file = cacheFileOf(dir, attachment);
-  const fresh = `${join(dir, 'results')}/.${process.pid}-${performance.now()}.tmp`;
-  try {
-    mkdirSync(join(dir, 'results'), { recursive: true, mode: 0o700 });
-    // No fsync: what a power failure could tear is about namespaces that the same failure ends.
-    writeFileSync(fresh, renderAttachment(attachment), { flag: 'wx', mode: 0o600 });
-    renameSync(fresh, file);
-  } catch (cause) {
-    discard(fresh);
-    throw ioFailure('write cached result', file, cause);
-  }
+  // Not synced: what a power failure could tear is about namespaces that the same failure ends.
+  putFile(cacheFileOf(dir, attachment), renderAttachment(attachment), { what: 'cached result' });
+}
+
+/** Removes what processes left that were killed while they recorded an attachment. */
+export function sweepCache(dir: string): void {
+  sweepUnfinished(join(dir, 'results'));
 }
 
 /**
@@ -71,7 +61,7 @@ export function removeAttachment(dir: string, id: AttachmentId): void {
   try {
     rmSync(file, { force: true });
   } catch (cause) {
-    throw ioFailure('remove cached result', file, cause);
+    throw fileFailure('remove cached result', file, cause);
   }
 }
 
@@ -101,7 +91,7 @@ export function listAttachments(dir: string, filter: AttachmentFilter = {}): Att
     names = readdirSync(results).sort();
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return { attachments: [], damaged: [] };
-    throw ioFailure('list cached results in', results, cause);
+    throw fileFailure('list cached results in', results, cause);
   }
   const attachments: CachedAttachment[] = [];
   const damaged: CniError[] = [];
@@ -115,15 +105,6 @@ export function listAttachments(dir: string, filter: AttachmentFilter = {}): Att
     }
   }
   return { attachments, damaged };
-}
-
-/** Without hiding why the file could not be written. */
-function discard(fresh: string): void {
-  try {
-    unlinkSync(fresh);
-  } catch {
-    // It was never made.
-  }
 }
 
 /** Names that begin with a dot are of records being written. */
@@ -156,7 +137,7 @@ function readIfThere(file: string): string | undefined {
     return readFileSync(file, 'utf8');
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw ioFailure('read cached result', file, cause);
+    throw fileFailure('read cached result', file, cause);
   }
 }
 
@@ -168,12 +149,6 @@ function isOfAnother(file: string, id: AttachmentId): boolean {
   } catch {
     return false;
   }
-}
-
-function ioFailure(action: string, path: string, cause: unknown): CniError {
-  return new CniError(ErrorCode.ioFailure, `Cannot ${action} "${path}": ${(cause as Error).message}`, {
-    cause,
-  });
 }
 
 function sameId(a: AttachmentId, b: AttachmentId): boolean {

@@ -2,6 +2,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { sweepGivenUp } from '../files/unfinished.ts';
 import { type CniBackend, serveCni } from './grpc/cni-service.ts';
 import { serveHealth } from './grpc/health.ts';
 import { serveReflection } from './grpc/reflection.ts';
@@ -48,6 +49,9 @@ export interface GrpcServer {
 
 const MAX_BYTES = 32 * 1024 * 1024;
 const GRACE_MS = 20_000;
+
+/** Start of the name of the directory in which a socket is made. */
+const FRESH_DIR = '.catena-grpc-';
 
 /** Time for answers to arrive, and for clients to close their end. */
 const LET_GO_MS = 500;
@@ -103,7 +107,8 @@ export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
  */
 async function listen(server: Server, socketPath: string): Promise<number> {
   mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
-  const dir = mkdtempSync(join(dirname(socketPath), '.grpc-'));
+  sweepGivenUp(dirname(socketPath), name => name.startsWith(FRESH_DIR));
+  const dir = mkdtempSync(join(dirname(socketPath), FRESH_DIR));
   const fresh = join(dir, 's');
   try {
     await new Promise<void>((done, fail) => {

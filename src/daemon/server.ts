@@ -1,7 +1,8 @@
 // How does the daemon listen, decline, and stop?
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
+import { sweepGivenUp } from '../files/unfinished.ts';
 import { commandOf, toResponse } from './api.ts';
 import { ownPlace, RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
 
@@ -53,6 +54,12 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
   mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
   const place = ownPlace();
   const gate = new Gate(limits);
+  // Of daemons that were killed at this very point.
+  const beside = `${basename(socketPath)}.`;
+  sweepGivenUp(
+    dirname(socketPath),
+    name => name.startsWith(beside) && /^\d+$/.test(name.slice(beside.length)),
+  );
   const fresh = `${socketPath}.${process.pid}`;
   rmSync(fresh, { force: true });
   const before = process.umask(0o177);

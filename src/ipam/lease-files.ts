@@ -1,15 +1,7 @@
 // How are the files of a lease directory written, so that no crash leaves half of one?
-import {
-  closeSync,
-  linkSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, linkSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { putFile, writeNewFile } from '../files/put-file.ts';
 import { isIp } from '../net/ip.ts';
 import { noteBoot } from './boot-note.ts';
 
@@ -39,7 +31,9 @@ export function readLease(dir: string, address: string): string | undefined {
  */
 export function createLease(dir: string, address: string, text: string): void {
   const unfinished = join(dir, UNFINISHED_LEASE);
-  writeNew(unfinished, text);
+  // A leftover of a crash may share its inode with a lease: it is taken away, never written to.
+  rmSync(unfinished, { force: true });
+  closeSync(writeNewFile(unfinished, text));
   noteBoot(unfinished);
   try {
     linkSync(unfinished, join(dir, address));
@@ -62,20 +56,7 @@ export function writePointer(dir: string, setIndex: number, text: string | undef
     rmSync(path, { force: true });
     return;
   }
-  const unfinished = join(dir, UNFINISHED_POINTER);
-  writeNew(unfinished, text);
-  renameSync(unfinished, path);
-}
-
-/** A leftover of a crash may share its inode with a lease: it is taken away, never written to. */
-function writeNew(path: string, text: string): void {
-  rmSync(path, { force: true });
-  const fd = openSync(path, 'wx', 0o600);
-  try {
-    writeSync(fd, text);
-  } finally {
-    closeSync(fd);
-  }
+  putFile(path, text, { unfinished: join(dir, UNFINISHED_POINTER) });
 }
 
 function pointerOf(setIndex: number): string {

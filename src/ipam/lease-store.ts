@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { fileFailure } from '../files/failure.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf, noteBoot, noteReader } from './boot-note.ts';
@@ -49,7 +50,7 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
       0o750,
     );
   } catch (cause) {
-    if (entered) throw inWords(cause, dir);
+    if (entered || isOfFileSystem(cause)) throw inWords(cause, dir);
     throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
   }
 }
@@ -266,7 +267,10 @@ interface Met {
 
 /** Errors of the file system say what they could not do, and not what for. */
 function inWords(cause: unknown, dir: string): unknown {
+  return isOfFileSystem(cause) ? fileFailure('use lease directory', dir, cause) : cause;
+}
+
+function isOfFileSystem(cause: unknown): boolean {
   const { code, syscall } = cause as { code?: unknown; syscall?: unknown };
-  if (typeof code !== 'string' || typeof syscall !== 'string') return cause;
-  return new Error(`Cannot use lease directory "${dir}": ${(cause as Error).message}`, { cause });
+  return typeof code === 'string' && typeof syscall === 'string';
 }

@@ -13,14 +13,13 @@ import {
   openSync,
   readFileSync,
   readSync,
-  renameSync,
   rmSync,
   statSync,
   utimesSync,
-  writeFileSync,
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { putFile } from '../files/put-file.ts';
 import { thisBoot } from './boot-note.ts';
 import type { Owner } from './owner.ts';
 
@@ -78,8 +77,7 @@ export class OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
     const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
     const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, madeBytes, swept });
-    writeFileSync(join(dir, UNFINISHED_INDEX), [header, ...lines].join(''), { mode: 0o600 });
-    renameSync(join(dir, UNFINISHED_INDEX), join(dir, INDEX));
+    putFile(join(dir, INDEX), [header, ...lines].join(''), { unfinished: join(dir, UNFINISHED_INDEX) });
     return new OwnerIndex(dir, true, { madeBytes, swept });
   }
 

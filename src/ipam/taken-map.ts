@@ -2,8 +2,9 @@
 //
 // One bit per address, in blocks of 256: a block that no lease lies in is not there. Like the index of owners, this file is
 // ours alone and valid as long as that index is.
-import { closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { putFile } from '../files/put-file.ts';
 import { findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
 
 const FILE = '.catena-taken';
@@ -47,8 +48,8 @@ export class TakenMap {
   static make(dir: string, taken: Iterable<string>): TakenMap {
     const map = new TakenMap(dir, Buffer.alloc(0));
     for (const address of taken) map.#setText(address);
-    writeFileSync(join(dir, UNFINISHED_FILE), map.#bytes.subarray(0, map.#length), { mode: 0o600 });
-    renameSync(join(dir, UNFINISHED_FILE), join(dir, FILE));
+    const unfinished = join(dir, UNFINISHED_FILE);
+    putFile(join(dir, FILE), map.#bytes.subarray(0, map.#length), { unfinished });
     map.#changed.clear();
     return map;
   }

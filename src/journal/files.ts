@@ -1,41 +1,23 @@
 // What does the journal need of the file system?
-import {
-  constants,
-  fstatSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readSync,
-  statSync,
-  writeSync,
-} from 'node:fs';
-import { dirname } from 'node:path';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { fstatSync, ftruncateSync, readdirSync, readSync, statSync, writeSync } from 'node:fs';
+import { fileFailure } from '../files/failure.ts';
 
-/** Names in a directory, sorted, a missing one is empty. Those that begin with a dot are of records being written. @throws CniError 5 */
-export function listNames(dir: string): string[] {
+/**
+ * Names in a directory, sorted; a missing one is empty. Those that begin with a dot are of records being written.
+ * @param withHidden told of these, where there are any
+ * @throws CniError 5
+ */
+export function listNames(dir: string, withHidden?: (names: readonly string[]) => void): string[] {
   try {
     // An error that is thrown and caught costs more than to look first.
-    if (!statSync(dir, { throwIfNoEntry: false })?.isDirectory()) return [];
-    return readdirSync(dir)
-      .filter(name => !name.startsWith('.'))
-      .sort();
+    if (!statSync(dir, { throwIfNoEntry: false })) return [];
+    const names = readdirSync(dir);
+    const visible = names.filter(name => !name.startsWith('.'));
+    if (visible.length < names.length) withHidden?.(names.filter(name => name.startsWith('.')));
+    return visible.sort();
   } catch (cause) {
     if (isMissing(cause)) return [];
-    throw failure('list records in', dir, cause);
-  }
-}
-
-/** A new file, open for adding, that only its owner may read; so are directories made on the way. @throws what the system says */
-export function openFresh(fresh: string): number {
-  const flags = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL;
-  try {
-    return openSync(fresh, flags, 0o600);
-  } catch (error) {
-    if (!isMissing(error)) throw error;
-    mkdirSync(dirname(fresh), { recursive: true, mode: 0o700 });
-    return openSync(fresh, flags, 0o600);
+    throw fileFailure('list records in', dir, cause);
   }
 }
 
@@ -46,7 +28,7 @@ export function writeAll(fd: number, text: string, file: string): void {
   try {
     written = writeSync(fd, bytes);
   } catch (cause) {
-    throw failure('write record', file, cause);
+    throw fileFailure('write record', file, cause);
   }
   if (written === bytes.length) return;
   try {
@@ -54,7 +36,7 @@ export function writeAll(fd: number, text: string, file: string): void {
   } catch {
     // A line that is cut off says so by itself.
   }
-  throw failure('write record', file, 'the disk took a part of it only');
+  throw fileFailure('write record', file, diskFull());
 }
 
 /** True when somebody died while he wrote the last line. */
@@ -69,8 +51,7 @@ export function isMissing(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }
 
-/** An error of the system in terms of the protocol: code 5. */
-export function failure(action: string, path: string, cause: unknown): CniError {
-  const problem = cause instanceof Error ? cause.message : String(cause);
-  return new CniError(ErrorCode.ioFailure, `Cannot ${action} "${path}": ${problem}`, { cause });
+/** The kernel says so only to whoever asks again. */
+function diskFull(): Error {
+  return Object.assign(new Error('the disk took a part of it only'), { code: 'ENOSPC' });
 }

@@ -2,6 +2,7 @@
 import { mkdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { Attachment } from '../cni/attachment.ts';
+import { sweepUnfinished } from '../files/unfinished.ts';
 import { listNames } from './files.ts';
 import { directoryOf, markFileOf, marksDir, recordFileOf, recordsDir } from './place.ts';
 
@@ -36,14 +37,18 @@ export interface Marked {
   readonly mark: string;
 }
 
-/** What is marked of a network, or of all. @throws CniError 5 */
+/**
+ * What is marked of a network, or of all. Records that nobody will finish to write lie here as well, and go on the way.
+ * @throws CniError 5
+ */
 export function listMarked(stateDir: string, network?: string): Marked[] {
   const root = marksDir(stateDir);
   const names = network === undefined ? listNames(root) : [directoryOf(network)];
-  return names.flatMap(name =>
-    listNames(join(root, name)).map(one => ({
+  return names.flatMap(name => {
+    const dir = join(root, name);
+    return listNames(dir, hidden => sweepUnfinished(dir, hidden)).map(one => ({
       file: join(recordsDir(stateDir), name, one),
-      mark: join(root, name, one),
-    })),
-  );
+      mark: join(dir, one),
+    }));
+  });
 }

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { type Attachment, digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
+import { unfinishedName } from '../files/unfinished.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 
 /** Longest name of a file, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */
@@ -28,6 +29,14 @@ export function recordFileOf(stateDir: string, id: Attachment): string {
 /** The mark of a record that is not settled. */
 export function markFileOf(stateDir: string, id: Attachment): string {
   return join(marksDir(stateDir), directoryOf(id.network), fileNameOf(id));
+}
+
+/**
+ * A name under which a record is written before it gets its own: among the marks of its network, which every verb lists, so
+ * that what a crash leaves is met at once.
+ */
+export function unfinishedFileOf(stateDir: string, { network }: Pick<Attachment, 'network'>): string {
+  return join(marksDir(stateDir), directoryOf(network), unfinishedName());
 }
 
 /** Directory name of a network: its own, or `~` and a digest when that is no safe or too long a name. */

@@ -1,13 +1,8 @@
 // Who works on an attachment, and does he still live?
-import { readFileSync, readlinkSync } from 'node:fs';
+import { isRunning, type ProcessId, thisProcess } from '../files/process-id.ts';
 
 /** One operation of one process. */
-export interface Runner {
-  readonly pid: number;
-  /** When the process started, in ticks since boot: process ids are used again. */
-  readonly start: string;
-  /** The process id namespace in which `pid` means something. */
-  readonly pidns: string;
+export interface Runner extends ProcessId {
   /** Tells the operations of one process apart. */
   readonly op: string;
   /** When the operation began. */
@@ -27,11 +22,11 @@ export function processOf({ pid, start }: Pick<Runner, 'pid' | 'start'> = thisPr
 
 /** Begins an operation of this process. It is alive until {@link endRunner}, or until the process ends. */
 export function startRunner(): Runner {
-  const process = thisProcess();
+  const own = thisProcess();
   count += 1;
-  const op = `${processOf(process)}-${count}`;
+  const op = `${processOf(own)}-${count}`;
   active.add(op);
-  return { ...process, op, time: new Date().toISOString() };
+  return { ...own, op, time: new Date().toISOString() };
 }
 
 /** Ends an operation of this process. */
@@ -42,36 +37,9 @@ export function endRunner({ op }: Runner): void {
 /** Whether the operation may still be under way. */
 export function isAlive({ pid, start, pidns, op, time }: Runner): boolean {
   if (active.has(op)) return true;
-  if (pidns !== ownPidns()) return Math.abs(Date.now() - Date.parse(time)) < UNSEEN_MS;
-  if (processOf({ pid, start }) === processOf()) return false;
-  return start !== '' && startOf(pid) === start;
+  if (pidns === thisProcess().pidns && processOf({ pid, start }) === processOf()) return false;
+  return isRunning({ pid, start, pidns }) ?? Math.abs(Date.now() - Date.parse(time)) < UNSEEN_MS;
 }
 
-let own: Pick<Runner, 'pid' | 'start' | 'pidns'> | undefined;
 let count = 0;
 const active = new Set<string>();
-
-function thisProcess(): Pick<Runner, 'pid' | 'start' | 'pidns'> {
-  own ??= { pid: process.pid, start: startOf(process.pid) ?? '', pidns: ownPidns() };
-  return own;
-}
-
-/** Undefined when there is no such process, or when it has ended and only waits for its parent. */
-function startOf(pid: number): string | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name in parentheses may hold anything. (man 5 proc: field 3 is the state, field 22 the start.)
-    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19];
-  } catch {
-    return undefined;
-  }
-}
-
-function ownPidns(): string {
-  try {
-    return readlinkSync('/proc/self/ns/pid');
-  } catch {
-    return '';
-  }
-}

@@ -2,20 +2,13 @@
 //
 // Nothing is synced: a record is about kernel state, which a loss of power ends as well, and what an earlier boot left
 // is taken down whether its record is whole or not.
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  lstatSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-} from 'node:fs';
-import { dirname, join } from 'node:path';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Attachment } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { failure, isCutOff, isMissing, listNames, openFresh, writeAll } from './files.ts';
+import { fileFailure } from '../files/failure.ts';
+import { putOpenFile } from '../files/put-file.ts';
+import { isCutOff, isMissing, listNames, writeAll } from './files.ts';
 import {
   type AttachmentRecord,
   type Intent,
@@ -25,7 +18,7 @@ import {
   renderLine,
 } from './lines.ts';
 import { setMark, settle } from './marks.ts';
-import { directoryOf, recordFileOf, recordsDir } from './place.ts';
+import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
 
 /** A record that lines are added to. */
 export interface OpenRecord {
@@ -48,13 +41,13 @@ export interface RecordList {
  */
 export function createRecord(stateDir: string, intent: Intent): OpenRecord {
   const file = recordFileOf(stateDir, intent);
-  const fd = place(file, renderIntent(intent));
+  const fd = place(stateDir, intent, renderIntent(intent));
   try {
     setMark(stateDir, intent);
   } catch (cause) {
     closeSync(fd);
     dropRecord(stateDir, intent);
-    throw failure('mark record', file, cause);
+    throw fileFailure('mark record', file, cause);
   }
   return writerOf(file, fd, true);
 }
@@ -64,7 +57,7 @@ export function createRecord(stateDir: string, intent: Intent): OpenRecord {
  * @throws CniError 5
  */
 export function replaceRecord(stateDir: string, intent: Intent, lines: readonly Line[]): void {
-  closeSync(place(recordFileOf(stateDir, intent), [renderIntent(intent), ...lines.map(renderLine)].join('')));
+  closeSync(place(stateDir, intent, [renderIntent(intent), ...lines.map(renderLine)].join('')));
 }
 
 /**
@@ -78,13 +71,13 @@ export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | und
     fd = openSync(file, constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (cause) {
     if (isMissing(cause)) return undefined;
-    throw failure('open record', file, cause);
+    throw fileFailure('open record', file, cause);
   }
   try {
     setMark(stateDir, id);
   } catch (cause) {
     closeSync(fd);
-    throw failure('mark record', file, cause);
+    throw fileFailure('mark record', file, cause);
   }
   return writerOf(file, fd, false);
 }
@@ -130,7 +123,7 @@ export function dropRecord(stateDir: string, id: Attachment): void {
   try {
     rmSync(file, { force: true });
   } catch (cause) {
-    throw failure('remove record', file, cause);
+    throw fileFailure('remove record', file, cause);
   }
   settle(stateDir, id);
 }
@@ -147,7 +140,7 @@ export function readFile(file: string, without?: string): AttachmentRecord | und
     fd = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (cause) {
     if (isMissing(cause)) return undefined;
-    throw failure('read record', file, cause);
+    throw fileFailure('read record', file, cause);
   }
   try {
     const stat = fstatSync(fd);
@@ -155,7 +148,7 @@ export function readFile(file: string, without?: string): AttachmentRecord | und
     if (stat.size > MAX_BYTES) throw unfit(file, `it has ${stat.size} bytes, more than any record`);
     return parseRecord(readFileSync(fd, 'utf8'), file, without);
   } catch (cause) {
-    throw cause instanceof CniError ? cause : failure('read record', file, cause);
+    throw cause instanceof CniError ? cause : fileFailure('read record', file, cause);
   } finally {
     closeSync(fd);
   }
@@ -165,20 +158,12 @@ export function readFile(file: string, without?: string): AttachmentRecord | und
 const MAX_BYTES = 256 * 1024 * 1024;
 
 /** The file under its name, open for further lines. */
-function place(file: string, text: string): number {
-  const fresh = join(dirname(file), `.${process.pid}-${performance.now()}.tmp`);
-  let fd: number | undefined;
+function place(stateDir: string, id: Attachment, text: string): number {
+  const file = recordFileOf(stateDir, id);
   try {
-    fd = openFresh(fresh);
-    writeAll(fd, text, fresh);
-    renameSync(fresh, file);
-    return fd;
+    return putOpenFile(file, text, { unfinished: unfinishedFileOf(stateDir, id) });
   } catch (cause) {
-    if (fd !== undefined) {
-      closeSync(fd);
-      rmSync(fresh, { force: true });
-    }
-    throw cause instanceof CniError ? cause : failure('write record', file, cause);
+    throw fileFailure('write record', file, cause);
   }
 }
 

@@ -1,7 +1,9 @@
 // Where are the recent requests kept, so that they can be looked at afterwards, and how do they stay few?
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject } from '../cni/json.ts';
+import { putFile } from '../files/put-file.ts';
+import { sweepUnfinished } from '../files/unfinished.ts';
 import type { RequestRecord } from './record.ts';
 
 /** How much is kept; the oldest goes first. */
@@ -21,7 +23,6 @@ const WRITES_BETWEEN_LOOKS = 100;
 
 /** A name says when the request began: names sort by time. */
 const NAME = /^([\da-z]{12})\.json$/;
-const UNFINISHED = /^\.[\da-z]{12}\.json\.\d+$/;
 
 /** A directory of records, one file each. */
 export class TraceRing {
@@ -43,15 +44,7 @@ export class TraceRing {
   write(record: RequestRecord): void {
     const text = render(record);
     const name = `${record.id}.json`;
-    const fresh = join(this.#dir, `.${name}.${process.pid}`);
-    mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
-    try {
-      writeFileSync(fresh, text, { flag: 'wx', mode: 0o600 });
-      renameSync(fresh, join(this.#dir, name));
-    } catch (error) {
-      rmSync(fresh, { force: true });
-      throw error;
-    }
+    putFile(join(this.#dir, name), text);
     this.#sizes.set(name, Buffer.byteLength(text));
     if (this.#untilLook === 0) this.#look();
     this.#untilLook -= 1;
@@ -59,10 +52,7 @@ export class TraceRing {
   }
 
   #look(): void {
-    for (const name of readdirSync(this.#dir)) {
-      if (UNFINISHED.test(name) && isStale(join(this.#dir, name)))
-        rmSync(join(this.#dir, name), { force: true });
-    }
+    sweepUnfinished(this.#dir);
     const sizes = namesIn(this.#dir).map(name => {
       return [name, statSync(join(this.#dir, name), { throwIfNoEntry: false })?.size ?? 0] as const;
     });
@@ -81,12 +71,6 @@ export class TraceRing {
       bytes -= size;
     }
   }
-}
-
-/** A process that was killed may leave half a record; no write takes a minute. */
-function isStale(file: string): boolean {
-  const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
-  return Math.abs(Date.now() - written) > 60_000;
 }
 
 /** The records of a directory, the oldest first, and the names of files that are none. */

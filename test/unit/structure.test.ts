@@ -14,9 +14,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
   'src/cni': ['src/net'],
+  'src/files': ['src/cni'],
   'src/netlink': ['src/net', 'src/sys'],
-  'src/journal': ['src/cni', 'src/net'],
-  'src/chain': ['src/journal', 'src/cni', 'src/net'],
+  'src/journal': ['src/files', 'src/cni', 'src/net'],
+  'src/chain': ['src/journal', 'src/files', 'src/cni', 'src/net'],
   // A delegate is found, and ended, as any link is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
@@ -28,7 +29,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
   ],
-  'src/ipam': ['src/netlink', 'src/cni', 'src/net', 'src/sys/flock', 'src/sys/netns', 'src/sys/xattr'],
+  'src/ipam': [
+    ...['src/netlink', 'src/files', 'src/cni', 'src/net'],
+    ...['src/sys/flock', 'src/sys/netns', 'src/sys/xattr'],
+  ],
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
@@ -39,9 +43,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   // The delegate runner; what it does to the kernel is handed to it.
   'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
-  'src/daemon': ['src/worker/client', 'src/worker/process', 'src/chain', 'src/cni', 'src/net', 'src/observe'],
+  'src/daemon': [
+    ...['src/worker/client', 'src/worker/process', 'src/chain', 'src/cni', 'src/net', 'src/observe'],
+    'src/files',
+  ],
   // What a link added to a result, and how times are told, is the same in every report.
-  'src/observe': ['src/chain', 'src/cni', 'src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
+  'src/observe': [
+    ...['src/chain', 'src/files', 'src/cni'],
+    ...['src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
+  ],
   // It looks at everything and changes nothing.
   'src/doctor': [
     'src/chain',
@@ -70,7 +80,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
-    ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/flock', 'src/sys/sysctl', 'src/sys/errno'],
   ],
   // Not a link: it runs them.
@@ -209,7 +219,7 @@ describe('imports', () => {
 
   test('the library and all that it reaches need nothing of Bun', () => {
     const portable = product.filter(file =>
-      ['src/net', 'src/cni', 'src/journal', 'src/chain', 'src/delegate', 'src/index'].includes(
+      ['src/net', 'src/cni', 'src/files', 'src/journal', 'src/chain', 'src/delegate', 'src/index'].includes(
         rowOf(file) ?? '',
       ),
     );

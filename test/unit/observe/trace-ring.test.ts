@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { unfinishedName } from '../../../src/files/unfinished.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
 import { findTrace, listTraces, TraceRing } from '../../../src/observe/trace-ring.ts';
 
@@ -64,11 +65,10 @@ describe('TraceRing', () => {
 
   test('takes away what a killed process left, and not what another one writes', () => {
     fs.mkdirSync(dir, { recursive: true });
-    const [old, fresh] = ['1', '2'].map(pid => path.join(dir, `.${record(9).id}.json.${pid}`));
-    for (const file of [old ?? '', fresh ?? '']) fs.writeFileSync(file, '{"id":');
-    fs.utimesSync(old ?? '', new Date(0), new Date(0));
+    const [own, ofDead] = [unfinishedName(), unfinishedName().replace(/-(\d+)-\d+-/, '-$1-1-')];
+    for (const name of [own, ofDead]) fs.writeFileSync(path.join(dir, name), '{"id":');
     new TraceRing(dir).write(record(1));
-    expect(fs.readdirSync(dir).sort()).toEqual([path.basename(fresh ?? ''), `${record(1).id}.json`]);
+    expect(fs.readdirSync(dir).sort()).toEqual([own, `${record(1).id}.json`]);
   });
 
   test('leaves nothing half written', () => {

@@ -2,7 +2,13 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findRecord, listRecords, removeRecord, writeRecord } from '../../../../plugins/flannel/records.ts';
+import {
+  findRecord,
+  listRecords,
+  removeRecord,
+  sweepRecords,
+  writeRecord,
+} from '../../../../plugins/flannel/records.ts';
 
 const tmp = fs.mkdtempSync(join(tmpdir(), 'cat-flannel-'));
 afterAll(() => fs.rmSync(tmp, { recursive: true }));
@@ -65,6 +71,33 @@ describe('records of flannel', () => {
     fs.mkdirSync(dir);
     fs.writeFileSync(join(dir, 'c1'), '');
     expect(() => findRecord(dir, ETH0)).toThrow(`Cannot decode delegate's configuration in "${dir}/c1"`);
+  });
+
+  test('that an ADD was killed in the middle of are no records, and go with DEL', () => {
+    const dir = fresh();
+    fs.mkdirSync(dir);
+    const half = join(dir, '.c1:eth0');
+    for (const left of [
+      () => fs.writeFileSync(half, '{"mt'),
+      () => {
+        writeRecord(dir, ETH0, { mtu: 1 });
+        fs.linkSync(join(dir, 'c1'), half);
+      },
+    ]) {
+      left();
+      expect(listRecords(dir)).toEqual(fs.existsSync(join(dir, 'c1')) ? [ETH0] : []);
+      removeRecord(dir, ETH0);
+      expect(fs.readdirSync(dir)).toEqual([]);
+    }
+  });
+
+  test('that were begun long ago are swept', () => {
+    const dir = fresh();
+    writeRecord(dir, ETH0, { mtu: 1 });
+    for (const name of ['.c2:eth0', '.c3:eth0', 'c4.new']) fs.writeFileSync(join(dir, name), '{"mt');
+    for (const name of ['.c2:eth0', 'c1:eth0', 'c4.new']) fs.utimesSync(join(dir, name), 0, 0);
+    sweepRecords(dir);
+    expect(fs.readdirSync(dir).sort()).toEqual(['.c3:eth0', 'c1', 'c1:eth0', 'c4.new']);
   });
 
   test('do not exist where there is no directory', () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -72,6 +72,20 @@ describe('findStaleBackups()', () => {
     expect(names.sort()).toEqual(['half_eth0.json.new', 'stale_eth0.json']);
   });
 
+  test('finds what was cut off in the middle, when nobody can be writing it any more', () => {
+    const torn = (id: string, time: Date) => {
+      const path = `${backupPathOf(dir, id, 'eth0')}.new`;
+      writeFileSync(path, '{"netw');
+      utimesSync(path, time, time);
+      return path;
+    };
+    torn('young', new Date());
+    const old = torn('old', new Date(Date.now() - 3_600_000));
+    torn('valid', new Date(0));
+    const valid = new Set([backupPathOf(dir, 'valid', 'eth0')]);
+    expect(findStaleBackups(dir, 'podnet', valid)).toEqual([old]);
+  });
+
   test('finds none without a directory, and says when it cannot look', () => {
     expect(findStaleBackups(join(dir, 'none'), 'podnet', new Set())).toEqual([]);
     writeFileSync(join(dir, 'file'), '');
@@ -95,6 +109,16 @@ describe('writeBackup()', () => {
   test('uses the default for an empty directory', () => {
     expect(backupPathOf('', 'cid', 'eth0')).toBe('/run/cni/tuning/cid_eth0.json');
     expect(backupPathOf(undefined, 'cid', 'eth0')).toBe('/run/cni/tuning/cid_eth0.json');
+  });
+});
+
+describe('removeBackup()', () => {
+  test('removes what an ADD left that was killed while it wrote', () => {
+    const path = backupPathOf(dir, 'cid', 'eth0');
+    writeBackup(path, { mtu: 1500 });
+    writeFileSync(`${path}.new`, '{"mt');
+    removeBackup(path);
+    expect(readdirSync(dir)).toEqual([]);
   });
 });
 
