@@ -78,6 +78,8 @@ export const CatenaConf = z.extend(PluginConfig, {
   logToStderr: z._default(z.boolean(), true),
   /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */
   traceFile: z.optional(z.string()),
+  /** Directory in which a trace of each call is kept, for `catena trace`, which looks in `/run/catena/traces`; else CATENA_TRACE_DIR. A daemon that makes the call keeps it among its own instead. */
+  traceDir: z.optional(z.string()),
   /** Kubeconfig of a cluster whose API says what pods and definitions want, and is told what pods got. In a pod with an account of its cluster none is needed. */
   kubeconfig: z.optional(z.string()),
   /** Seconds that an answer of the cluster may take. */

@@ -25,11 +25,9 @@ export function runnerIn(surroundings: RunnerSurroundings = {}) {
     config: PluginConfig,
     netns: 'required',
 
-    add(call) {
-      return withRunner(call, async runner => {
-        const result = await addPod(runner, podOf(call));
-        return parseResult(result, call.version, 'result of the default network');
-      });
+    async add(call) {
+      const result = await withRunner(call, runner => addPod(runner, podOf(call)));
+      return parseResult(result, call.version, 'result of the default network');
     },
 
     check(call) {

@@ -1,8 +1,8 @@
 // What does a call of the runner give its verbs to work with?
 import { appendFileSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { LinkEvent, Runtime } from '../../src/chain/runtime.ts';
-import { decode } from '../../src/cni/json.ts';
+import type { LinkEvent } from '../../src/chain/runtime.ts';
+import { decode, isObject } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { fetchAnnotations, publishStatus } from '../../src/delegate/cluster-pod.ts';
 import { type Cluster, isInCluster, openCluster } from '../../src/delegate/kubernetes.ts';
@@ -11,6 +11,7 @@ import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
+import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
@@ -35,8 +36,8 @@ export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly
 export interface RunnerSurroundings {
   /** Workers for our own links; one of this call's own unless given. */
   readonly workers?: WorkerSource;
-  /** Told of the links of every delegate. */
-  readonly watch?: Pick<Runtime, 'onLink' | 'onFinish' | 'onTurn' | 'noted' | 'envOf'>;
+  /** Has somebody told of the call and the links of every delegate; otherwise the configuration says whether a trace is kept. */
+  readonly watch?: Watch;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
 }
@@ -44,14 +45,15 @@ export interface RunnerSurroundings {
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers = ownWorker(), signal, watch = {} }: RunnerSurroundings,
+  { workers = ownWorker(), signal, watch }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
-  const { env, network, version } = call;
+  const { network, version } = call;
   const { conf, problems } = confOf(call);
   const log = logOf(call, conf);
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
-  const { cacheDir, stateDir, callerCacheDir, podsDir, env: delegateEnv } = placesOf(conf, call.environment);
+  const places = placesOf(conf, call.environment);
+  const trace = watch ? undefined : await beginTrace(call, conf, places.env, log);
   const cluster = clusterOf(conf, call.environment);
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
@@ -59,29 +61,18 @@ export async function prepareRunner<T>(
   if (signal) signal.addEventListener('abort', onSignal);
   else for (const name of SIGNALS) process.once(name, onSignal);
   try {
-    return await work({
+    const done = await work({
       get options() {
         options ??= withCluster(optionsOf(conf, network, version), cluster);
         return options;
       },
       runtime: {
-        pluginDirs: [...binDirsOf(conf), ...parsePluginDirs(env.path)],
-        cacheDir,
-        stateDir,
-        owner: `${RUNNER} ${network}`,
-        env: delegateEnv,
-        signal: interrupt.signal,
+        ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
         ...runThrough(workers, startForeign),
-        ...watch,
-        onLink: event => {
-          watch.onLink?.(event);
-          log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
-          if (conf.traceFile) appendFileSync(conf.traceFile, `${JSON.stringify(traceOf(event))}\n`);
-        },
-        onWarning: warning => log.warn(warning.message),
+        signal: interrupt.signal,
       },
-      podsDir,
-      callerCacheDir,
+      podsDir: places.podsDir,
+      callerCacheDir: places.callerCacheDir,
       routes: containerRoutes(() => call.container),
       hasInterface: ifname => findLink(call.container, ifname) !== undefined,
       warn: (message, fields) => log.warn(message, fields),
@@ -90,11 +81,54 @@ export async function prepareRunner<T>(
         publish: (pod, status) => publishStatus(cluster, pod, status),
       }),
     });
+    trace?.end({ result: isObject(done) ? done : undefined });
+    return done;
+  } catch (error) {
+    trace?.end({ error });
+    throw error;
   } finally {
     signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
   }
+}
+
+/** Where the networks' links are and what they get, with everybody told of each who is to know of it. */
+function watchedRuntime(
+  { env, network }: Call<PluginConfig>,
+  conf: CatenaConf,
+  { cacheDir, stateDir, env: delegateEnv }: RunnerPlaces,
+  log: Log,
+  { onLink, ...watch }: Watch,
+): Runner['runtime'] {
+  return {
+    pluginDirs: [...binDirsOf(conf), ...parsePluginDirs(env.path)],
+    cacheDir,
+    stateDir,
+    owner: `${RUNNER} ${network}`,
+    env: delegateEnv,
+    ...watch,
+    onLink: event => {
+      onLink?.(event);
+      log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
+      if (conf.traceFile) writeTraceLine(conf.traceFile, event, log);
+    },
+    onWarning: warning => log.warn(warning.message),
+  };
+}
+
+/** Begins a trace of the call, where one is wanted; only then is its code loaded. */
+async function beginTrace(
+  { env: { command, containerId, ifname, netns }, args, network }: Call<PluginConfig>,
+  { traceDir }: CatenaConf,
+  env: RunnerPlaces['env'],
+  log: Log,
+): Promise<WatchedRequest | undefined> {
+  const dir = traceDir || env.CATENA_TRACE_DIR;
+  if (!dir) return undefined;
+  const { openTraceWatcher } = await import('../../src/observe/watcher.ts');
+  const watcher = openTraceWatcher(dir, ({ message }) => log.warn(`Cannot keep a trace: ${message}`));
+  return watcher.begin({ verb: command, network, containerId, ifname, netns, args }, env);
 }
 
 type OpenCluster = () => Promise<Cluster>;
@@ -152,6 +186,15 @@ function logOf(
     pod_name: arg('K8S_POD_NAME'),
   };
   return createLog(level, fields, logFile ? text => writeLog(logFile, logToStderr, text) : undefined);
+}
+
+/** A full disk costs the line, not the container its network. */
+function writeTraceLine(file: string, event: LinkEvent, log: Log): void {
+  try {
+    appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`);
+  } catch (cause) {
+    log.warn(`Cannot write trace file "${file}": ${(cause as Error).message}`);
+  }
 }
 
 function writeLog(file: string, alsoStderr: boolean, text: string): void {

@@ -41,6 +41,30 @@ export type AsPlugin = (
   },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 
+/** What the tool works with besides its command line. */
+export interface Surroundings {
+  /** The links that come with this executable. */
+  readonly links: LinkCatalog;
+  /** This process's environment unless given. */
+  readonly env?: CommandCall['env'];
+  /** Where somebody else's relative paths start from; paths are left as they are unless given. */
+  readonly cwd?: string;
+  /** Fires when the command is to end; by default that is a signal to this process. */
+  readonly signal?: AbortSignal;
+  /** Where our own links are served, for a process that runs many commands. */
+  readonly workers?: WorkerSource;
+  /** Told of every chain that is run. */
+  readonly watcher?: RequestWatcher;
+  /** Milliseconds that the command waited before it began. */
+  readonly queueMs?: number;
+  /** Names the request: see {@link CommandCall.request}. */
+  readonly request?: string;
+  /** Calls this executable as a plugin. */
+  readonly asPlugin?: AsPlugin;
+  /** Takes what would be written to descriptor 1 or 2. */
+  readonly write?: (fd: 1 | 2, text: string) => void;
+}
+
 /** One invocation of a command. */
 export interface CommandCall {
   readonly positionals: readonly string[];
@@ -61,6 +85,8 @@ export interface CommandCall {
   readonly watcher?: RequestWatcher | undefined;
   /** Milliseconds that the command waited in the daemon before it began. */
   readonly queueMs?: number | undefined;
+  /** Runs another command line, for a process that serves those of others. @returns its exit code */
+  readonly runCommand: (args: readonly string[], surroundings: Surroundings) => Promise<number>;
   /** Names the request, for who asks twice. */
   readonly request?: string | undefined;
   /** Calls this executable as a plugin; undefined where the links are not at hand. */

@@ -3,10 +3,7 @@ import { writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { LinkCatalog } from '../cni/link-about.ts';
-import type { RequestWatcher } from '../observe/watcher.ts';
-import type { WorkerSource } from '../worker/client.ts';
-import { type AsPlugin, type Command, type CommandCall, UsageError } from './command.ts';
+import { type Command, type CommandCall, type Surroundings, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
 import { TOOL_VERSION } from './tool-version.ts';
@@ -14,30 +11,6 @@ import { renderCommandUsage, renderUsage } from './usage.ts';
 
 /** Exit codes of the tool. */
 export const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
-
-/** What the tool works with besides its command line. */
-export interface Surroundings {
-  /** The links that come with this executable. */
-  readonly links: LinkCatalog;
-  /** This process's environment unless given. */
-  readonly env?: CommandCall['env'];
-  /** Where somebody else's relative paths start from; paths are left as they are unless given. */
-  readonly cwd?: string;
-  /** Fires when the command is to end; by default that is a signal to this process. */
-  readonly signal?: AbortSignal;
-  /** Where our own links are served, for a process that runs many commands. */
-  readonly workers?: WorkerSource;
-  /** Told of every chain that is run. */
-  readonly watcher?: RequestWatcher;
-  /** Milliseconds that the command waited before it began. */
-  readonly queueMs?: number;
-  /** Names the request: see {@link CommandCall.request}. */
-  readonly request?: string;
-  /** Calls this executable as a plugin. */
-  readonly asPlugin?: AsPlugin;
-  /** Takes what would be written to descriptor 1 or 2. */
-  readonly write?: (fd: 1 | 2, text: string) => void;
-}
 
 /**
  * Runs a command line; the only place that catches. Results go to standard output, everything else to standard error.
@@ -135,6 +108,7 @@ function toCall(
     env,
     links,
     cwd: cwd ?? process.cwd(),
+    runCommand: runMain,
     workers,
     watcher,
     queueMs,

@@ -296,6 +296,37 @@ describeRoot('the delegate runner', () => {
       expect(await call(lab, 'DEL', conf, container)).toMatchObject({ exitCode: 0 });
     });
   });
+
+  test('[1.0.0] keeps a trace of each call where it is told, and works where it cannot', async () => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const traceDir = `${lab.tmp}/traces`;
+      const more = { delegates: [bridged(lab, 'red', 41)], traceDir, traceFile: '/dev/full' };
+      const conf = { ...runner(lab, more), cniVersion: '1.0.0' };
+      const env = { CATENA_LOG_LEVEL: 'warn' };
+      const added = await call(lab, 'ADD', conf, container, { env });
+      expect(added).toMatchObject({ exitCode: 0 });
+      expect(added.stderr).toContain('ENOSPC');
+      expect(added.stdout).not.toContain('transactions');
+      expect(await call(lab, 'DEL', conf, container)).toMatchObject({ exitCode: 0 });
+      const records = fs
+        .readdirSync(traceDir)
+        .sort()
+        .map(name => JSON.parse(fs.readFileSync(`${traceDir}/${name}`, 'utf8')));
+      expect(records).toMatchObject([
+        { verb: 'ADD', network: 'pods', containerId: container.id, code: 0, warm: false, result: {} },
+        { verb: 'DEL', network: 'pods', code: 0, finishes: [{ network: 'red' }] },
+      ]);
+      const [link] = records[0].links;
+      expect(link).toMatchObject({ network: 'red', link: 'bridge' });
+      expect(link.transactions.length).toBeGreaterThan(3);
+      const wrong = { ...conf, traceDir: '/dev/null/nowhere' };
+      const again = await call(lab, 'ADD', wrong, container, { env });
+      expect(again).toMatchObject({ exitCode: 0 });
+      expect(again.stderr).toContain('Cannot keep a trace');
+      expect(await call(lab, 'DEL', wrong, container)).toMatchObject({ exitCode: 0 });
+    });
+  });
 });
 
 describeNeeding(

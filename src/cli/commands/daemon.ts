@@ -15,13 +15,12 @@ import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
 import { countOf, observerOptionsOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
-import { runMain } from '../main.ts';
 import { runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends it; what was begun is finished first. */
 export async function run(call: CommandCall): Promise<number> {
-  const { env, links, signal, asPlugin } = call;
+  const { env, links, signal, asPlugin, runCommand } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
   compileEagerly();
@@ -52,7 +51,7 @@ export async function run(call: CommandCall): Promise<number> {
         asPlugin,
         request: key,
       };
-      return runMain(args, { ...surroundings, watcher: observer, queueMs });
+      return runCommand(args, { ...surroundings, watcher: observer, queueMs });
     },
     callPlugin,
     readingsOf(observer),

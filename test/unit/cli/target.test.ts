@@ -11,6 +11,7 @@ function call(
   const said: string[] = [];
   return {
     positionals,
+    runCommand: async () => 0,
     cwd: '/somewhere',
     text: name => (typeof options[name] === 'string' ? options[name] : undefined),
     texts: name => (Array.isArray(options[name]) ? options[name] : []),
