@@ -56,8 +56,7 @@ if (args[0] === WORKER_FLAG) {
 }
 const link = findPlugin(name);
 if (link) await runAsPlugin(link);
-// What names this request to the daemon and, should its answer be lost, to the record.
-const key = crypto.randomUUID();
+let key: string | undefined;
 // The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else.
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
@@ -65,7 +64,9 @@ const runsChain = DAEMON_COMMANDS.includes(args[0] ?? '');
 if (runsChain && mayHaveDaemon()) await tryDaemon({ args });
 const workers = runsChain ? await startEarly() : undefined;
 const { runMain } = await import('../src/cli/main.ts');
-process.exit(await runMain(args, { links: LINKS, asPlugin, request: key, ...(workers ? { workers } : {}) }));
+process.exit(
+  await runMain(args, { links: LINKS, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) }),
+);
 
 /** `bun plugins/main.ts --as bridge` calls a link without having been compiled. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
@@ -114,10 +115,16 @@ function mayHaveDaemon(): boolean {
   return existsSync(socketPathOf(runDir()));
 }
 
+/** What names this request to the daemon and, should its answer be lost, to the record. */
+function requestKey(): string {
+  key ??= crypto.randomUUID();
+  return key;
+}
+
 /** Ends this process with what the daemon made of the call; returns where there is none that would do it. */
 async function tryDaemon(call: { args: string[]; stdin?: string }): Promise<void> {
   const { askDaemon } = await import('../src/daemon/client.ts');
-  const reply = await askDaemon(runDir(), { ...call, key, env: process.env });
+  const reply = await askDaemon(runDir(), { ...call, key: requestKey(), env: process.env });
   if (reply === undefined) return;
   const { writeAll } = await import('../src/plugin/stdio.ts');
   if (reply.stdout) writeAll(1, reply.stdout);

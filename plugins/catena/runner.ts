@@ -10,9 +10,9 @@ import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
-import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { findTakenName } from '../../src/sys/interface.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
 import {
@@ -24,7 +24,6 @@ import {
   RUNNER,
   type RunnerPlaces,
 } from './config.ts';
-import { containerRoutes } from './kernel.ts';
 
 /** What names the pod's record. */
 export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly netns: string } {
@@ -73,8 +72,8 @@ export async function prepareRunner<T>(
       },
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
-      routes: containerRoutes(() => call.container),
-      hasInterface: ifname => findLink(call.container, ifname) !== undefined,
+      routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
+      findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && {
         fetchAnnotations: pod => fetchAnnotations(cluster, pod),

@@ -28,9 +28,12 @@ export interface WorkerSource {
 /** The part of a runtime that one run of a chain has its own links served by. */
 export type OwnLinks = Required<Pick<Runtime, 'start' | 'finish'>>;
 
+/** Chains so far; a worker belongs to one process. */
+let chains = 0;
+
 /** Prepares one run of a chain whose links are served by workers. */
 export function serveThrough(source: WorkerSource): OwnLinks {
-  const chain = crypto.randomUUID();
+  const chain = String(++chains);
   const waiting = new Map<WorkerProcess, readonly number[]>();
   let last: Invocation | undefined;
   let lost = false;

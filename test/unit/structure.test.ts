@@ -95,6 +95,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/cni',
       'src/net',
       'src/observe/watcher',
+      'src/sys/interface',
     ],
   ],
   // The library: protocol and runner, no kernel.
@@ -139,8 +140,13 @@ const MAY_LOAD_LAZILY = [
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
+  // ... and who moves default routes among several networks.
   'plugins/catena/runner',
   'src/delegate/kubernetes',
+  // Devices are deleted by few links, and by those on DEL only.
+  'src/plugin/call',
+  // semver, for lists that offer several versions.
+  'src/chain/select-version',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
 ];
