@@ -67,7 +67,7 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        ...runThrough(workers, startForeign),
+        ...runThrough(workers, { startOther: startForeign }),
         signal: interrupt.signal,
       },
       podsDir: places.podsDir,

@@ -43,7 +43,7 @@ export function runtimeOf(call: CommandCall): Runtime {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
-    ...(call.on('separate') ? {} : runThrough(call.workers ?? ownWorker())),
+    ...(call.on('separate') ? {} : runThrough(call.workers ?? ownWorker(), { cwd: call.cwd })),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...(cacheDir === undefined ? {} : { cacheDir }),

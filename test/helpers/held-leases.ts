@@ -17,13 +17,16 @@ export interface HeldLeases {
 export async function holdLeases(lab: Lab): Promise<HeldLeases> {
   const list = fullChain(lab);
   const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
-  const dir = `${lab.tmp}/leases/${list.name}`;
+  const lock = await holdLock(lab, `${lab.tmp}/leases/${list.name}`);
+  return { chain, container: await lab.container(), ...lock };
+}
+
+/** Holds the lock of a network's leases. */
+export async function holdLock(lab: Lab, dir: string): Promise<Pick<HeldLeases, 'waiter' | 'release'>> {
   mkdirSync(dir, { recursive: true });
   const holder = lab.start(lab.host, ['flock', `${dir}/lock`, '-c', `touch ${dir}/../held; sleep 60`]);
   await until(async () => existsSync(`${dir}/../held`));
   return {
-    chain,
-    container: await lab.container(),
     async waiter(word) {
       let found: number | undefined;
       await until(async () => {

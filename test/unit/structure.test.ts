@@ -24,7 +24,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/chain/find-plugin', 'src/chain/process-group'],
   ],
   // The runner's side knows how links start, the process's side how they are served.
-  'src/worker': ['src/plugin', 'src/chain', 'src/netlink', 'src/cni'],
+  'src/worker': ['src/plugin', 'src/chain', 'src/netlink', 'src/cni', 'src/sys/parent'],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],

@@ -2,6 +2,7 @@
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend } from '../../daemon/backend.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
+import { linkCallsTo } from '../../daemon/link-calls.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
 import { WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
@@ -53,7 +54,7 @@ export async function run(call: CommandCall): Promise<number> {
       };
       return runCommand(args, { ...surroundings, watcher: observer, queueMs });
     },
-    callPlugin,
+    { runAsPlugin: callPlugin, runLink: watchedCalls(observer, linkCallsTo(pool)) },
     readingsOf(observer),
   );
   server = startServer(socket, backend, limits.server);
