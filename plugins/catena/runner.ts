@@ -1,7 +1,7 @@
 // What does a call of the runner give its verbs to work with?
 import { appendFileSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { LinkEvent } from '../../src/chain/runtime.ts';
+import type { Deadlines, LinkEvent } from '../../src/chain/runtime.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { fetchAnnotations, publishStatus } from '../../src/delegate/cluster-pod.ts';
@@ -37,6 +37,8 @@ export interface RunnerSurroundings {
   readonly workers?: WorkerSource;
   /** Has somebody told of the call and the links of every delegate; otherwise the configuration says whether a trace is kept. */
   readonly watch?: Watch;
+  /** How long each link may take. */
+  readonly deadlines?: Deadlines;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
 }
@@ -44,7 +46,7 @@ export interface RunnerSurroundings {
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers = ownWorker(), signal, watch }: RunnerSurroundings,
+  { workers = ownWorker(), signal, watch, deadlines }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
@@ -69,6 +71,7 @@ export async function prepareRunner<T>(
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
         ...runThrough(workers, { startOther: startForeign }),
         signal: interrupt.signal,
+        ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
       },
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,

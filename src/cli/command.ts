@@ -1,4 +1,5 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
+import type { Deadlines } from '../chain/runtime.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
@@ -38,6 +39,8 @@ export type AsPlugin = (
     readonly signal: AbortSignal;
     /** Told of the links that it calls. */
     readonly watch?: Watch;
+    /** How long each of them may take. */
+    readonly deadlines?: Deadlines;
   },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 
@@ -57,6 +60,8 @@ export interface Surroundings {
   readonly watcher?: RequestWatcher;
   /** Milliseconds that the command waited before it began. */
   readonly queueMs?: number;
+  /** How long each link may take where the command line does not say. */
+  readonly deadlines?: Deadlines;
   /** Names the request: see {@link CommandCall.request}. */
   readonly request?: string;
   /** Calls this executable as a plugin. */
@@ -83,6 +88,8 @@ export interface CommandCall {
   readonly workers?: WorkerSource | undefined;
   /** Told of every chain that is run. */
   readonly watcher?: RequestWatcher | undefined;
+  /** How long each link may take where the command line does not say. */
+  readonly deadlines?: Deadlines | undefined;
   /** Milliseconds that the command waited in the daemon before it began. */
   readonly queueMs?: number | undefined;
   /** Runs another command line, for a process that serves those of others. @returns its exit code */

@@ -274,7 +274,12 @@ export const COMMANDS: readonly Command[] = [
         help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
       },
       workers: { type: 'string', placeholder: '<n>', help: 'processes that serve links, at most (4)' },
-      config: { type: 'string', placeholder: '<file>', help: 'JSON with limits, read again when it changes' },
+      config: {
+        type: 'string',
+        placeholder: '<file>',
+        help: 'JSON with limits, logs and traces, read again when it changes',
+      },
+      ...only(NETWORK_OPTIONS, 'timeout'),
       requests: { type: 'string', placeholder: '<n>', help: 'requests at the same time, at most (64)' },
       'grpc-socket': {
         type: 'string',
