@@ -124,10 +124,10 @@ export class LeaseStore {
     return this.#candidatesOf(older).filter(address => this.isOwnedBy(address, older));
   }
 
-  /** The index also lists what is gone: failing to open as many files takes longer than asking. */
+  /** The index also lists what is gone; the map does not, and knows without a question to the file system. */
   #candidatesOf(owner: Owner): string[] {
-    const { index } = this.#open();
-    return index.findCandidates(owner).filter(address => existsSync(join(this.#dir, address)));
+    const { index, taken } = this.#open();
+    return index.findCandidates(owner).filter(address => taken.has(address));
   }
 
   /** Who holds the address; undefined when nobody does or the file says nothing that we understand. */

@@ -5,7 +5,7 @@
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { putFile } from '../files/put-file.ts';
-import { findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
+import { findIp, findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
 
 const FILE = '.catena-taken';
 const UNFINISHED_FILE = '.catena-taken.new';
@@ -88,9 +88,9 @@ export class TakenMap {
       const place = this.#placesOfIpv4.get(Math.floor(number / 256));
       return place !== undefined && this.#has(place, number % 256);
     }
-    const ip = parseIp(address);
-    const place = this.#places.get(keyOf(ip));
-    return place !== undefined && this.#has(place, Number(ip.value & 0xffn));
+    const ip = findIp(address);
+    const place = ip && this.#places.get(keyOf(ip));
+    return ip !== undefined && place !== undefined && this.#has(place, Number(ip.value & 0xffn));
   }
 
   /** Notes that the address is taken. */

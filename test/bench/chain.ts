@@ -4,7 +4,7 @@ import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { type Contestant, quantile, type Samples, takeTurns, timed } from './measure.ts';
+import { type Contestant, quantile, type Samples, settle, takeTurns, timed } from './measure.ts';
 
 const LINKS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'];
 
@@ -20,7 +20,9 @@ export interface Peer {
 /** ADD, CHECK and DEL of bridge with host-local, portmap, bandwidth and tuning, one at a time, sides taking turns. */
 export async function measureChain(peer: Peer, rounds: number): Promise<Samples> {
   return await withSides(['reference', 'ours', 'warm'], peer, async sides => {
-    return await takeTurns(await Promise.all(sides.map(single)), rounds);
+    const contestants = await Promise.all(sides.map(single));
+    for (const one of contestants) if (one.name === 'warm') await settle(one);
+    return await takeTurns(contestants, rounds);
   });
 }
 
