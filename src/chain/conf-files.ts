@@ -23,7 +23,17 @@ export function findConfFiles(dir: string, onSkipped?: OnSkipped): string[] {
 export function findPluginFiles(file: string, network: string, onSkipped?: OnSkipped): string[] {
   const dir = join(dirname(file), network);
   // Most networks have none, and a file that is named like one is no directory of links.
-  return statSync(dir, { throwIfNoEntry: false })?.isDirectory() ? listFiles(dir, ['.conf'], onSkipped) : [];
+  return isDirectory(dir) ? listFiles(dir, ['.conf'], onSkipped) : [];
+}
+
+/** A network may have a name that no directory can have. */
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return false;
+    throw unreadable(path, cause);
+  }
 }
 
 /** A configuration that cannot be read from disk. */

@@ -7,8 +7,11 @@ export type Answer = RunReply | 'declined' | 'lost';
 /** Longest wait for an answer; runtimes give up long before. */
 const ANSWER_DEADLINE_MS = 10 * 60_000;
 
-/** The daemon is of another version, in another namespace, or on its way out. */
-const DECLINED = 409;
+/**
+ * What is answered instead of running anything: no request that this daemon knows (400), none for it (409: another version
+ * or namespace), more than it takes (413).
+ */
+const DECLINED = [400, 409, 413];
 
 /** What fetch says when nobody listens: nothing was sent then. */
 const UNHEARD = ['FailedToOpenSocket', 'ConnectionRefused', 'ECONNREFUSED', 'ENOENT'];
@@ -29,8 +32,9 @@ export async function askDaemon(runDir: string, call: Omit<RunRequest, 'cwd' | '
       body: JSON.stringify(request),
       signal: AbortSignal.timeout(ANSWER_DEADLINE_MS),
     });
-    if (response.status === DECLINED) return 'declined';
-    return (await response.json()) as RunReply;
+    if (DECLINED.includes(response.status)) return 'declined';
+    const reply = (await response.json()) as RunReply;
+    return typeof reply.exitCode === 'number' ? reply : 'lost';
   } catch (error) {
     return UNHEARD.includes(String((error as { code?: string }).code)) ? 'declined' : 'lost';
   }
