@@ -4,8 +4,9 @@ import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
 import type { Deadlines, LinkEvent } from '../../src/chain/runtime.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { fetchAnnotations, publishStatus } from '../../src/delegate/cluster-pod.ts';
-import { type Cluster, isInCluster, openCluster } from '../../src/delegate/kubernetes.ts';
+import type { ClusterAccess } from '../../src/delegate/api-server.ts';
+import { isInCluster } from '../../src/delegate/in-cluster.ts';
+import type { Cluster } from '../../src/delegate/kubernetes.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
@@ -41,12 +42,14 @@ export interface RunnerSurroundings {
   readonly deadlines?: Deadlines;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
+  /** Opens a cluster whose state many calls share; each opens its own unless given. */
+  readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
 }
 
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers = ownWorker(), signal, watch, deadlines }: RunnerSurroundings,
+  { workers = ownWorker(), signal, watch, deadlines, openCluster }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
@@ -55,7 +58,7 @@ export async function prepareRunner<T>(
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
   const places = placesOf(conf, call.environment);
   const trace = watch ? undefined : await beginTrace(call, conf, places.env, log);
-  const cluster = clusterOf(conf, call.environment);
+  const cluster = clusterOf(conf, call.environment, openCluster);
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
@@ -79,8 +82,8 @@ export async function prepareRunner<T>(
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && {
-        fetchAnnotations: pod => fetchAnnotations(cluster, pod),
-        publish: (pod, status) => publishStatus(cluster, pod, status),
+        fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
+        publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
       }),
     });
     trace?.end({ result: isObject(done) ? done : undefined });
@@ -139,6 +142,7 @@ type OpenCluster = () => Promise<Cluster>;
 function clusterOf(
   { kubeconfig, kubernetesTimeout }: CatenaConf,
   env: RunnerPlaces['env'],
+  openCluster: RunnerSurroundings['openCluster'] = openAlone,
 ): OpenCluster | undefined {
   if (!kubeconfig && !isInCluster(env)) return undefined;
   let open: Promise<Cluster> | undefined;
@@ -147,6 +151,13 @@ function clusterOf(
     return open;
   };
 }
+
+async function openAlone(access: ClusterAccess): Promise<Cluster> {
+  const { openCluster } = await import('../../src/delegate/kubernetes.ts');
+  return openCluster(access);
+}
+
+const loadClusterPod = () => import('../../src/delegate/cluster-pod.ts');
 
 function withCluster(options: RunnerOptions, cluster: OpenCluster | undefined): RunnerOptions {
   if (cluster === undefined) return options;

@@ -1,6 +1,8 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
 import type { Deadlines } from '../chain/runtime.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
+import type { ClusterAccess } from '../delegate/api-server.ts';
+import type { Cluster } from '../delegate/kubernetes.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
@@ -41,6 +43,8 @@ export type AsPlugin = (
     readonly watch?: Watch;
     /** How long each of them may take. */
     readonly deadlines?: Deadlines;
+    /** Opens a cluster whose state calls share. */
+    readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
   },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 

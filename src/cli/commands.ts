@@ -297,6 +297,11 @@ export const COMMANDS: readonly Command[] = [
       },
       ...only(NETWORK_OPTIONS, 'timeout'),
       requests: { type: 'string', placeholder: '<n>', help: 'requests at the same time, at most (64)' },
+      'node-name': {
+        type: 'string',
+        placeholder: '<name>',
+        help: 'node of a cluster whose pods are watched (CATENA_NODE_NAME)',
+      },
       'grpc-socket': {
         type: 'string',
         placeholder: '<file>',

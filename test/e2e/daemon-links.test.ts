@@ -4,10 +4,11 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
-import { holdLock, until } from '../helpers/held-leases.ts';
+import { holdLock } from '../helpers/held-leases.ts';
 import { type Container, directories, type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 /** bridge with host-local, as podman has it. */
 function bridgeOf(lab: Lab, more: object = {}): Row {

@@ -5,11 +5,12 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { holdLeases, until } from '../helpers/held-leases.ts';
+import { holdLeases } from '../helpers/held-leases.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 

@@ -3,6 +3,7 @@
 import { existsSync, mkdirSync, readdirSync, readlinkSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from './chain.ts';
 import type { Container, Lab } from './netns.ts';
+import { until } from './until.ts';
 
 /** A bridge whose addresses cannot be had until somebody lets go. */
 export interface HeldLeases {
@@ -44,15 +45,6 @@ export async function holdLock(lab: Lab, dir: string): Promise<Pick<HeldLeases, 
       holder.kill('SIGKILL');
     },
   };
-}
-
-/** Waits until something holds; throws after 20 s. */
-export async function until(condition: () => Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 1000; i++) {
-    if (await condition()) return;
-    await Bun.sleep(20);
-  }
-  throw new Error('Cannot go on: what the test waits for did not happen within 20 s');
 }
 
 function hasOpen(pid: number, file: string): boolean {

@@ -69,7 +69,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'src/ipam',
       'src/worker/client',
-      'src/delegate/recover',
+      'src/delegate',
       'src/worker/eager',
       'src/daemon',
       'src/sys/notify',
@@ -130,7 +130,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
-  '@kubernetes/client-node': ['src/delegate/kubernetes'],
+  '@kubernetes/client-node': ['src/delegate/api-server'],
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab', 'src/compare'],
 };
 
@@ -149,6 +149,8 @@ const MAY_LOAD_LAZILY = [
   'src/chain/select-version',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
+  // Nor for a cluster, but whose configuration names one.
+  'src/cli/daemon/shared-clusters',
 ];
 
 const MAX_LINES = 300;

@@ -22,6 +22,7 @@ import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
+import { shareClusters } from '../daemon/shared-clusters.ts';
 import { deadlinesOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
@@ -44,8 +45,12 @@ export async function run(call: CommandCall): Promise<number> {
     ...settings.observer,
     sources: sourcesOf(call, pool, () => server?.state),
   });
+  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, observer);
   const callPlugin = watchedCalls(observer, (plugin, end, watch) =>
-    asPlugin(plugin, { workers: pool, signal: end, watch, deadlines: settings.deadlines }),
+    asPlugin(plugin, {
+      ...{ workers: pool, signal: end, watch, deadlines: settings.deadlines },
+      openCluster: clusters.open,
+    }),
   );
   const backend = makeBackend(
     pool,
@@ -89,6 +94,7 @@ export async function run(call: CommandCall): Promise<number> {
   unwatch();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
   pool.close();
+  clusters.close();
   await observer.close();
   return 0;
 }
