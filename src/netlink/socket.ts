@@ -138,7 +138,7 @@ export class NetlinkSocket {
     this.#hasDeleted ||= end !== undefined && requests.some(({ type }) => deletesInNft(type));
     return exchange(this.#protocol, requests, () => {
       this.#send([first, ...envelopes, ...last]);
-      const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
+      const { outcomes, refusal } = this.#collectAnswers(envelopes, requests, first.seq);
       if (refusal) throw refusal;
       return (outcomes as Uint8Array[][]).flat();
     });
@@ -195,10 +195,14 @@ export class NetlinkSocket {
     checked(libc().send(this.#fd, ptr(buffer), buffer.length, 0), () => 'send a netlink request');
   }
 
-  /** Outcomes in the order of the requests, and the refusal that came first. */
+  /**
+   * Outcomes in the order of the requests, and the refusal that came first.
+   * @param opening number of the message that opens a transaction; other answers may be to a request that was given up
+   */
   #collectAnswers(
     envelopes: readonly Envelope[],
     requests: readonly Request[],
+    opening?: number,
   ): { outcomes: Outcome[]; refusal: NetlinkError | undefined } {
     const bodies: Uint8Array[][] = requests.map(() => []);
     const outcomes: Outcome[] = [...bodies];
@@ -210,10 +214,7 @@ export class NetlinkSocket {
         const i = pending.get(message.seq);
         if (i === undefined) {
           // nf_tables reports what stops a whole transaction against the message that opens it.
-          const early =
-            message.type === NLMSG_ERROR &&
-            envelopes[0] !== undefined &&
-            message.seq === envelopes[0].seq - 1;
+          const early = message.type === NLMSG_ERROR && message.seq === opening;
           if (early && nlmsgerr.decode(message.body).error !== 0)
             throw refusalOf(message, requests[0]?.op ?? 'commit');
           continue;
