@@ -1,5 +1,5 @@
 // Who takes down what a dead runner left behind, and when?
-import { lstatSync, readFileSync, unlinkSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CniError, toCniError } from '../cni/errors.ts';
 import { putFile } from '../files/put-file.ts';
@@ -8,7 +8,7 @@ import { bootId } from '../journal/boot.ts';
 import { claimRecord, holderOf } from '../journal/claim.ts';
 import type { AttachmentRecord } from '../journal/lines.ts';
 import { listMarked, type Marked, setMark } from '../journal/marks.ts';
-import { listRecords, readFile } from '../journal/store.ts';
+import { listRecords, readFile, unmark } from '../journal/store.ts';
 import type { AttachmentId } from './cache-record.ts';
 import { sweepCache } from './result-cache.ts';
 import { cacheDirOf, type Runtime } from './runtime.ts';
@@ -35,8 +35,6 @@ const BUDGET_MS = 5_000;
 const LINK_DEADLINE_MS = 10_000;
 /** From one attempt to the next: doubled each time, from the first of these to the second. */
 const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
-/** Until then a mark may be of something that somebody is just about to write. */
-const MARK_SETTLED_MS = 60_000;
 
 /**
  * How one attachment is taken down.
@@ -91,9 +89,13 @@ export function findReason(record: AttachmentRecord, env: Runtime['env']): strin
   return `its DEL failed ${attempts === 1 ? 'once' : `${attempts} times`}: ${lastErrors.map(({ msg }) => msg).join('; ')}`;
 }
 
-/** Whether nothing of the attachment can be in the kernel any more. */
-export function isOfEarlierBoot({ boot }: AttachmentRecord, env: Runtime['env']): boolean {
-  return boot !== bootId(env);
+/**
+ * Whether nothing of the attachment can be in the kernel any more. Where one of the two boots is not known, it may well be:
+ * taking it down would cost a working container its network.
+ */
+export function isOfEarlierBoot({ boot }: Pick<AttachmentRecord, 'boot'>, env: Runtime['env']): boolean {
+  const now = bootId(env);
+  return now !== '' && boot !== '' && boot !== now;
 }
 
 /**
@@ -112,21 +114,21 @@ export async function takeDown(id: AttachmentId, runtime: Runtime): Promise<bool
 
 async function recoverOne(
   stateDir: string,
-  { file, mark }: Marked,
+  marked: Marked,
   how: TakeDown,
   runtime: Runtime,
   now = false,
 ): Promise<Recovery | undefined> {
   let found: AttachmentRecord | undefined;
   try {
-    found = readFile(file);
+    found = readFile(marked.file);
   } catch (error) {
     runtime.onWarning?.(toCniError(error));
     return undefined;
   }
   const why = found && findReason(found, runtime.env);
   if (found === undefined || why === undefined) {
-    if (isOld(mark)) unmark(stateDir, file, mark);
+    unmark(stateDir, marked);
     return undefined;
   }
   if (!now && !isDue(found)) return undefined;
@@ -142,15 +144,6 @@ async function recoverOne(
     runtime.onWarning?.(new CniError(error.code, text, { cause: thrown }));
     return { ...outcome, error };
   }
-}
-
-/** Unless somebody begins to work on it this very moment. */
-function unmark(stateDir: string, file: string, mark: string): void {
-  const isSettled = (record: AttachmentRecord | undefined) => !record || record.phase === 'attached';
-  if (!isSettled(readFile(file))) return;
-  removeMark(mark);
-  const again = readFile(file);
-  if (again && !isSettled(again)) setMark(stateDir, again);
 }
 
 /** Who tried and died counts as well: what killed him must not kill every verb of the network. */
@@ -173,7 +166,7 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime, onlyLoo
   if (readIfThere(stamp) !== boot) {
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
-    for (const record of records) if (record.boot !== boot) setMark(stateDir, record);
+    for (const record of records) if (isOfEarlierBoot(record, env)) setMark(stateDir, record);
     // A verb notes it also where there is nothing yet: what the first container brings is not the second one's.
     const isThere = records.length || damaged.length || readIfThere(stamp) !== undefined;
     if (isThere || !onlyLooking) writeStamp(stamp, boot);
@@ -195,18 +188,5 @@ function readIfThere(path: string): string | undefined {
     return readFileSync(path, 'utf8');
   } catch {
     return undefined;
-  }
-}
-
-function isOld(mark: string): boolean {
-  const stat = lstatSync(mark, { throwIfNoEntry: false });
-  return stat !== undefined && Math.abs(Date.now() - stat.mtimeMs) > MARK_SETTLED_MS;
-}
-
-function removeMark(mark: string): void {
-  try {
-    unlinkSync(mark);
-  } catch {
-    // Somebody else did.
   }
 }

@@ -36,22 +36,26 @@ export function thisBoot(): Boot {
 /** When the file at the path was last noted. */
 export function bootOf(path: string): BootOfLease {
   const [bootId, machine] = findXattr(path, NOTE)?.split(' ') ?? [];
-  if (!bootId || !machine || machine !== thisBoot().machine) return 'unknown';
-  return bootId === thisBoot().bootId ? 'this' : 'earlier';
+  const now = thisBoot();
+  // A kernel that does not say which boot this is says of no lease that it is an earlier one's.
+  if (!bootId || !machine || !now.bootId || machine !== now.machine) return 'unknown';
+  return bootId === now.bootId ? 'this' : 'earlier';
 }
 
 /** Tells of many files of a directory, by name, whether they were noted since the machine was started. */
 export function noteReader(dir: string): (name: string) => boolean {
   const { bootId, machine } = thisBoot();
+  if (bootId === '') return () => false;
   return xattrMatcher(dir, NOTE, `${bootId} ${machine}`);
 }
 
 /**
  * Notes that the file is there in this boot.
- * @returns false on a file system that cannot hold the note: such a lease is never taken for one of an earlier boot
+ * @returns false on a file system that cannot hold the note: such a lease is never taken for one of an earlier boot; the
+ *   same where nobody knows which boot this is
  */
 export function noteBoot(path: string, { bootId, machine }: Boot = thisBoot()): boolean {
-  return setXattr(path, NOTE, `${bootId} ${machine}`);
+  return bootId !== '' && setXattr(path, NOTE, `${bootId} ${machine}`);
 }
 
 function read(path: string): string {

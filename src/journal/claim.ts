@@ -1,8 +1,9 @@
 // How do processes agree on who takes an attachment down?
 import type { Attachment } from '../cni/attachment.ts';
 import type { AttachmentRecord, Intent, Line, RecordedError } from './lines.ts';
+import { markOf } from './marks.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
-import { dropRecord, readRecord, reopenRecord, replaceRecord } from './store.ts';
+import { dropRecord, markRecord, readRecord, reopenRecord, replaceRecord, unmark } from './store.ts';
 
 /** The right to change an attachment, which nobody else has until it ends. */
 export interface Claim {
@@ -41,6 +42,8 @@ export function claimRecord(
   let won: AttachmentRecord | undefined;
   try {
     open.append({ event: 'begin', verb, runner });
+    // Somebody may have taken the mark away just before there was a reason for it.
+    markRecord(stateDir, id);
     // By its path, not by what is open: another one may have taken its place.
     const after = readRecord(stateDir, id);
     const holder = after && holderOf(after);
@@ -52,7 +55,10 @@ export function claimRecord(
     }
   } finally {
     open.close();
-    if (won === undefined) endRunner(runner);
+    if (won === undefined) {
+      endRunner(runner);
+      tidy(stateDir, id);
+    }
   }
   return won && claimOf(stateDir, won, runner);
 }
@@ -97,9 +103,19 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
         open?.close();
       } finally {
         endRunner(runner);
+        tidy(stateDir, record);
       }
     },
   };
+}
+
+/** Opening a record has marked it; what stands needs no mark. */
+function tidy(stateDir: string, id: Attachment): void {
+  try {
+    unmark(stateDir, markOf(stateDir, id));
+  } catch {
+    // Whoever comes next finds the mark, and says what is wrong with the record.
+  }
 }
 
 /** Only whoever has the claim may: lines that others add meanwhile are lost to them, and they notice. */

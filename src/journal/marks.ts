@@ -23,11 +23,21 @@ export function setMark(stateDir: string, id: Attachment): void {
 
 /** Takes the mark of a record away: nothing is left to do. */
 export function settle(stateDir: string, id: Attachment): void {
+  takeMark(markFileOf(stateDir, id));
+}
+
+/** Takes a mark away. */
+export function takeMark(mark: string): void {
   try {
-    unlinkSync(markFileOf(stateDir, id));
+    unlinkSync(mark);
   } catch {
     // Whoever finds a mark without need takes it away.
   }
+}
+
+/** The mark of an attachment, whether it is there or not. */
+export function markOf(stateDir: string, id: Attachment): Marked {
+  return { file: recordFileOf(stateDir, id), mark: markFileOf(stateDir, id) };
 }
 
 /** A record that may need work. */

@@ -17,7 +17,7 @@ import {
   renderIntent,
   renderLine,
 } from './lines.ts';
-import { setMark, settle } from './marks.ts';
+import { type Marked, setMark, settle, takeMark } from './marks.ts';
 import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
 
 /** A record that lines are added to. */
@@ -74,12 +74,21 @@ export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | und
     throw fileFailure('open record', file, cause);
   }
   try {
-    setMark(stateDir, id);
-  } catch (cause) {
+    markRecord(stateDir, id);
+  } catch (error) {
     closeSync(fd);
-    throw fileFailure('mark record', file, cause);
+    throw error;
   }
   return writerOf(file, fd, false);
+}
+
+/** Marks a record as not settled. @throws CniError 5 */
+export function markRecord(stateDir: string, id: Attachment): void {
+  try {
+    setMark(stateDir, id);
+  } catch (cause) {
+    throw fileFailure('mark record', recordFileOf(stateDir, id), cause);
+  }
 }
 
 /**
@@ -126,6 +135,19 @@ export function dropRecord(stateDir: string, id: Attachment): void {
     throw fileFailure('remove record', file, cause);
   }
   settle(stateDir, id);
+}
+
+/**
+ * Takes the mark of a record away that needs no work, or is not there any more. Whoever begins to work on it this very
+ * moment keeps it: he writes that down first and sets the mark then, or finds it as he left it.
+ * @throws CniError 5 and 6
+ */
+export function unmark(stateDir: string, { file, mark }: Marked): void {
+  const isSettled = (record: AttachmentRecord | undefined) => !record || record.phase === 'attached';
+  if (!isSettled(readFile(file))) return;
+  takeMark(mark);
+  const again = readFile(file);
+  if (again && !isSettled(again)) setMark(stateDir, again);
 }
 
 /**

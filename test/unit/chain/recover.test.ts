@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { collectGarbage, planGarbage } from '../../../src/chain/garbage.ts';
-import { recover } from '../../../src/chain/recover.ts';
+import { isOfEarlierBoot, recover } from '../../../src/chain/recover.ts';
 import { listAttachments } from '../../../src/chain/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../src/chain/run.ts';
 import type { Attachment, Runtime } from '../../../src/chain/runtime.ts';
@@ -385,6 +385,8 @@ describe('records of an earlier boot', () => {
   test('do not stop an ADD of the same attachment', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
     await addNetwork(threeLinks(), ATTACHMENT, boot('second'));
+    // What an ADD wrote that could not learn which boot it was in is taken for nobody's.
+    expect(isOfEarlierBoot({ boot: '' }, boot('second').env)).toBe(false);
     expect(record()).toMatchObject({ phase: 'attached', boot: 'second' });
     expect(chain.order()).toHaveLength(9);
   });

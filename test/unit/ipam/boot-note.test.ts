@@ -46,4 +46,9 @@ describe('noteBoot()', () => {
   test('says so when it cannot be', () => {
     expect(noteBoot('/proc/self/status')).toBe(false);
   });
+
+  test('notes nothing where nobody knows which boot this is', () => {
+    expect(noteBoot(file, { ...thisBoot(), bootId: '' })).toBe(false);
+    expect(bootOf(file)).toBe('unknown');
+  });
 });

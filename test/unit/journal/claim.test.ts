@@ -75,6 +75,18 @@ describe('claimRecord()', () => {
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
   });
 
+  test('leaves what stands without a mark', () => {
+    const runner = startRunner();
+    const open = createRecord(dir, intentOf({ runner }));
+    open.append({ event: 'done', op: runner.op });
+    open.close();
+    endRunner(runner);
+    const claim = won(claimRecord(dir, ID, undefined, 'REPAIR'));
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
+    claim.leave();
+    expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
+  });
+
   test('does not let a record grow for ever', () => {
     abandoned();
     for (let i = 1; i <= 100; i++) won(claimRecord(dir, ID)).fail([{ code: 11, msg: `attempt ${i}` }]);
