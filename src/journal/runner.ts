@@ -15,7 +15,10 @@ const UNSEEN_MS = 10 * 60_000;
 /** Variable by which links know whose they are: they do not end with their runner. */
 export const RUNNER_VARIABLE = 'CATENA_RUNNER';
 
-/** The value of {@link RUNNER_VARIABLE}: the process of the runner. */
+/** The same for a worker, which serves every link of its runner and whatever attachment that works on. */
+export const WORKER_VARIABLE = 'CATENA_WORKER_OF';
+
+/** The value of {@link RUNNER_VARIABLE} and {@link WORKER_VARIABLE}: the process of the runner. */
 export function processOf({ pid, start }: Pick<Runner, 'pid' | 'start'> = thisProcess()): string {
   return `${pid}-${start}`;
 }

@@ -1,9 +1,12 @@
 // Does a link still work for somebody who has died?
 import { readdirSync, readFileSync } from 'node:fs';
 import type { AttachmentRecord } from './lines.ts';
-import { processOf, RUNNER_VARIABLE } from './runner.ts';
+import { processOf, RUNNER_VARIABLE, WORKER_VARIABLE } from './runner.ts';
 
-/** Process ids of links that were started for the attachment by those who began to work on it and have not ended. */
+/**
+ * Process ids of links that were started for the attachment by those who began to work on it and have not ended; and of
+ * workers of theirs, which may be in the middle of one of its links.
+ */
 export function findStragglers({
   containerId,
   ifname,
@@ -11,16 +14,15 @@ export function findStragglers({
 }: Pick<AttachmentRecord, 'containerId' | 'ifname' | 'runners'>): number[] {
   const wanted = [`CNI_CONTAINERID=${containerId}`, `CNI_IFNAME=${ifname}`];
   const own = processOf();
-  const dead = runners
-    .map(processOf)
-    .filter(one => one !== own)
-    .map(one => `${RUNNER_VARIABLE}=${one}`);
+  const dead = runners.map(processOf).filter(one => one !== own);
   if (dead.length === 0) return [];
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
     .filter(pid => {
       const environment = environmentOf(pid);
-      return wanted.every(one => environment.includes(one)) && dead.some(one => environment.includes(one));
+      const isOf = (variable: string) => dead.some(one => environment.includes(`${variable}=${one}`));
+      if (isOf(WORKER_VARIABLE)) return true;
+      return wanted.every(one => environment.includes(one)) && isOf(RUNNER_VARIABLE);
     })
     .map(Number);
 }

@@ -2,6 +2,7 @@
 import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
 import { MAX_STDERR_BYTES } from '../chain/process-output.ts';
+import { processOf, WORKER_VARIABLE } from '../journal/runner.ts';
 import {
   LineSplitter,
   STAY_FLAG,
@@ -39,7 +40,7 @@ export class WorkerProcess {
   constructor(path: string, env: Invocation['env'], stays = false) {
     try {
       this.#child = Bun.spawn([path, WORKER_FLAG, ...(stays ? [STAY_FLAG] : [])], {
-        env: { ...env },
+        env: { ...env, [WORKER_VARIABLE]: processOf() },
         stdin: 'pipe',
         stdout: 'pipe',
         stderr: 'pipe',
@@ -122,9 +123,7 @@ export class WorkerProcess {
     const how =
       child.signalCode === null ? { exitCode: child.exitCode || 1 } : { signal: String(child.signalCode) };
     const ended = this.#ended === undefined ? {} : { ended: this.#ended };
-    // Who interrupts it does not want it done.
-    const again = this.#ended === 'interrupt' ? {} : { again: true };
-    return { ...how, ...ended, ...again, stdout: '', stderr: this.#stderr };
+    return { ...how, ...ended, stdout: '', stderr: this.#stderr };
   }
 
   async #readReplies(stdout: ReadableStream<Uint8Array>): Promise<void> {
