@@ -80,7 +80,7 @@ export function restore({ socket, netns, ifname }: Target, backup: Backup): stri
     ...problems,
     // A parameter that went with its interface needs no restoring.
     ...entries.flatMap(([path, value]) =>
-      findSysctl(path) === undefined ? [] : attempt(() => writeSysctl(path, value)),
+      existsSync(`/proc/sys/${path}`) ? attempt(() => writeSysctl(path, value)) : [],
     ),
   ]);
 }
