@@ -46,41 +46,54 @@ const VOLATILE = new Set([
 
 /** Reads links, addresses, routes, rules, the nf_tables rule set, qdiscs and filters; `exec` runs a tool in the namespace. */
 export async function dumpKernelState(
-  exec: (argv: string[]) => Promise<Finished>,
+  exec: (argv: string[], stdin?: string) => Promise<Finished>,
   options: DumpOptions = {},
 ): Promise<Dump> {
-  const json = async (...argv: string[]): Promise<Row[]> => {
-    const { stdout } = await exec(argv);
-    return stdout.trim() === '' ? [] : JSON.parse(stdout);
+  // One process answers several questions, a line each: there are thousands of dumps in a run of all tests.
+  const ask = async (argv: string[], ...questions: string[]): Promise<Row[][]> => {
+    if (questions.length === 0) return [];
+    const { stdout } = await exec(
+      [...argv, '-j', '-d', '-batch', '-'],
+      questions.map(one => `${one}\n`).join(''),
+    );
+    const answers = stdout.split('\n').filter(line => line !== '');
+    if (answers.length !== questions.length)
+      throw new Error(`Cannot read the answers of "${argv.join(' ')}": ${stdout}`);
+    return answers.map(line => JSON.parse(line));
   };
-  const links = await json('ip', '-j', '-d', 'link', 'show');
-  const qdiscs = await json('tc', '-j', '-d', 'qdisc', 'show');
-  const ruleset = (await json('nft', '-j', 'list', 'ruleset')) as { nftables?: Row[] } | Row[];
+  const routing = ['route show table all', 'rule show'];
+  const [v4, v6, [qdiscs = []], ruleset] = await Promise.all([
+    ask(['ip'], 'link show', 'addr show', ...routing),
+    ask(['ip', '-6'], ...routing),
+    ask(['tc'], 'qdisc show'),
+    exec(['nft', '-j', 'list', 'ruleset']).then(({ stdout }) => JSON.parse(stdout || '[]')),
+  ]);
+  const [links = [], addresses = [], routes = [], rules = []] = v4;
+  const [routes6 = [], rules6 = []] = v6;
+  const filters = filterQuestions(qdiscs);
+  const found = await ask(['tc'], ...filters.map(({ question }) => question));
   return {
     links: sorted(links),
-    addresses: sorted(await json('ip', '-j', 'addr', 'show')),
-    routes: sorted([
-      ...(await json('ip', '-4', '-j', '-d', 'route', 'show', 'table', 'all')),
-      ...(await json('ip', '-6', '-j', '-d', 'route', 'show', 'table', 'all')),
-    ]),
-    rules: sorted([...(await json('ip', '-4', '-j', 'rule')), ...(await json('ip', '-6', '-j', 'rule'))]),
+    addresses: sorted(addresses),
+    routes: sorted([...routes, ...routes6]),
+    rules: sorted([...rules, ...rules6]),
     nft: withoutVolatile('nftables' in ruleset ? (ruleset.nftables ?? []) : []).filter(row => {
       return !('metainfo' in row) && !options.ignoreTables?.includes(tableOf(row));
     }),
     qdiscs: sorted(qdiscs),
-    filters: sorted((await Promise.all(qdiscs.map(qdisc => filtersOf(json, qdisc)))).flat()),
+    filters: sorted(filters.flatMap(({ dev }, i) => (found[i] ?? []).map(row => ({ dev, ...row })))),
   };
 }
 
-async function filtersOf(json: (...argv: string[]) => Promise<Row[]>, qdisc: Row): Promise<Row[]> {
-  if (qdisc.kind === 'noqueue') return [];
-  const hooks = { ingress: ['ingress'], clsact: ['ingress', 'egress'] }[String(qdisc.kind)];
-  const parents = hooks?.map(hook => [hook]) ?? [['parent', String(qdisc.handle)]];
-  const dumps = parents.map(async parent => {
-    const rows = await json('tc', '-j', '-d', 'filter', 'show', 'dev', String(qdisc.dev), ...parent);
-    return rows.map(row => ({ dev: qdisc.dev, ...row }));
+/** What to ask for the filters of every qdisc that can have some. */
+function filterQuestions(qdiscs: Row[]): { dev: unknown; question: string }[] {
+  return qdiscs.flatMap(({ kind, handle, dev }) => {
+    if (kind === 'noqueue') return [];
+    const hooks = { ingress: ['ingress'], clsact: ['ingress', 'egress'] }[String(kind)] ?? [
+      `parent ${handle}`,
+    ];
+    return hooks.map(hook => ({ dev, question: `filter show dev ${dev} ${hook}` }));
   });
-  return (await Promise.all(dumps)).flat();
 }
 
 function tableOf(row: Row): string {

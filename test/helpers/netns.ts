@@ -131,7 +131,11 @@ export async function createLab(): Promise<Lab> {
       started.add(child);
       return child;
     },
-    dump: (ns, options) => dumpKernelState(argv => runOk(inside(ns, argv)), options),
+    dump: (ns, options) =>
+      dumpKernelState(
+        (argv, stdin) => runOk(inside(ns, argv), stdin === undefined ? {} : { stdin }),
+        options,
+      ),
     async remove(ns) {
       namespaces.delete(ns.name);
       await deleteNamespace(ns.name);

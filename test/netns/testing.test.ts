@@ -333,8 +333,8 @@ function sweep(host: TestHost, type: string, call: CallOptions & { container: Co
 }
 
 async function dump(host: TestHost, place: Namespace): Promise<Dump> {
-  const all = await dumpKernelState(async argv => {
-    const finished = await host.run(place, argv);
+  const all = await dumpKernelState(async (argv, stdin) => {
+    const finished = await host.run(place, argv, stdin === undefined ? {} : { stdin });
     if (finished.exitCode !== 0) throw new Error(`Cannot run "${argv.join(' ')}": ${finished.stderr}`);
     return finished;
   });
