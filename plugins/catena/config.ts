@@ -4,7 +4,6 @@ import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/dir
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { optionalObject, optionalText, optionalTexts } from '../../src/cni/schema-parts.ts';
 import type { SpecVersion } from '../../src/cni/version.ts';
 import { parseSelections } from '../../src/delegate/annotation.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
@@ -24,15 +23,15 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Networks of every container: configurations of plugins or lists, or objects that name one and say what is asked of it. The first is the default network, unless `network` names one. */
   delegates: z.optional(z.array(z.looseObject({}))),
   /** The default network: a name that is looked up in `definitionsDir` and `confDir`, or the path of a file or directory. */
-  network: optionalText,
+  network: z.optional(z.string()),
   /** Names of further networks of every pod that is not in one of `systemNamespaces`. */
-  defaultNetworks: optionalTexts,
+  defaultNetworks: z.optional(z.array(z.string())),
   /** Further networks of every container, as the pod annotation has them: `name@interface,…`, or an array of objects. */
   networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a text or an array')),
   /** Directory of the configurations of networks; `/etc/cni/catena/net.d`, with `multus` for `catena` under that type. */
-  confDir: optionalText,
+  confDir: z.optional(z.string()),
   /** Directory of NetworkAttachmentDefinitions, as JSON or YAML files. */
-  definitionsDir: optionalText,
+  definitionsDir: z.optional(z.string()),
   /** Directory of plugins that is looked at before those of CNI_PATH, or several. */
   binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array')),
   /** Beginning of the names of interfaces that nobody named; the network's place in the order follows. */
@@ -40,7 +39,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Otherwise the first network that sets one has it. */
   defaultRoute: z.optional(
     z.union(
-      [z.string(), z.object({ ipv4: optionalText, ipv6: optionalText })],
+      [z.string(), z.object({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) })],
       'must be a name, or an object with a name for "ipv4", "ipv6" or both',
     ),
   ),
@@ -53,7 +52,7 @@ export const CatenaConf = z.extend(PluginConfig, {
     'default',
   ),
   /** The default network is ready when this file is there; until then ADD answers 11 and STATUS 50. */
-  readinessFile: optionalText,
+  readinessFile: z.optional(z.string()),
   /** Pods may name definitions of their own namespace only, and of `globalNamespaces`. */
   namespaceIsolation: z._default(z.boolean(), false),
   /** Namespaces whose definitions every pod may name, joined by commas or as an array. */
@@ -64,38 +63,38 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Namespaces whose pods do not get `defaultNetworks`. */
   systemNamespaces: z._default(z.array(z.string()), ['kube-system']),
   /** Namespace of definitions that the configuration names. */
-  definitionNamespace: optionalText,
+  definitionNamespace: z.optional(z.string()),
   /** Directory of what survives a reboot: the journals in `pods` and `delegates`; else CATENA_STATE_DIR, else `/var/lib/catena`. */
-  stateDir: optionalText,
+  stateDir: z.optional(z.string()),
   /** Directory of what need not; else CATENA_RUN_DIR, else `/run/catena`. Delegates get both in their environment. */
-  runDir: optionalText,
+  runDir: z.optional(z.string()),
   /** Directory of the delegates' result cache; else `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`. */
-  cniCacheDir: optionalText,
+  cniCacheDir: z.optional(z.string()),
   /** Least severe lines that are logged: `error`, `warn`, `info` (a line for each link), `debug`; multus's `panic` and `verbose` are read as `error` and `info`. */
-  logLevel: optionalText,
+  logLevel: z.optional(z.string()),
   /** File to which log lines are appended. */
-  logFile: optionalText,
+  logFile: z.optional(z.string()),
   /** Log lines go to standard error as well, when there is a file. */
   logToStderr: z._default(z.boolean(), true),
   /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */
-  traceFile: optionalText,
+  traceFile: z.optional(z.string()),
   /** Directory in which a trace of each call is kept, for `catena trace`, which looks in `/run/catena/traces`; else CATENA_TRACE_DIR. A daemon that makes the call keeps it among its own instead. */
-  traceDir: optionalText,
+  traceDir: z.optional(z.string()),
   /** Kubeconfig of a cluster whose API says what pods and definitions want, and is told what pods got. In a pod with an account of its cluster none is needed. */
-  kubeconfig: optionalText,
+  kubeconfig: z.optional(z.string()),
   /** Seconds that an answer of the cluster may take. */
   kubernetesTimeout: z._default(z.number().check(z.positive()), 10),
   /** Multus: `network`; `delegates` then count for nothing. */
-  clusterNetwork: optionalText,
+  clusterNetwork: z.optional(z.string()),
   /** Multus: `cniCacheDir`. */
-  cniDir: optionalText,
+  cniDir: z.optional(z.string()),
   /** Multus: `readinessFile`. */
-  readinessindicatorfile: optionalText,
+  readinessindicatorfile: z.optional(z.string()),
   /** Multus: `definitionNamespace`. */
-  multusNamespace: optionalText,
+  multusNamespace: z.optional(z.string()),
   /** Multus: a further chain; not supported, and refused. */
-  auxiliaryCNIChainName: optionalText,
-  runtimeConfig: optionalObject,
+  auxiliaryCNIChainName: z.optional(z.string()),
+  runtimeConfig: z.optional(z.looseObject({})),
 });
 export type CatenaConf = z.output<typeof CatenaConf>;
 

@@ -35,10 +35,7 @@ export function failureOf(outcome: Outcome, link: LinkFailure): CniError {
   const ending = outcome.signal ? `ended by ${outcome.signal}` : `exit status ${outcome.exitCode}`;
   const reported = findErrorReply(outcome.stdout);
   if (reported && (reported.msg !== '' || reported.code !== 0)) {
-    const text =
-      reported.msg.trim() === ''
-        ? `Plugin "${link.link}" failed with no error message: ${ending}`
-        : reported.msg;
+    const text = reported.msg || `Plugin "${link.link}" failed with no error message: ${ending}`;
     return new CniError(reported.code, text, { details: reported.details, link });
   }
   if (outcome.stdout.trim() !== '') {

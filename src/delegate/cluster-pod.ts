@@ -19,9 +19,8 @@ export async function fetchAnnotations(
   const place = placeOf(pod);
   if (place === undefined || pod.capabilityArgs[ANNOTATIONS_CAPABILITY] !== undefined) return undefined;
   const { namespace, name } = place;
-  const uid = argOf(pod, 'K8S_POD_UID');
-  const found = await (await cluster()).findPod(namespace, name, uid);
-  const problem = findProblem(found, uid);
+  const found = await (await cluster()).findPod(namespace, name);
+  const problem = findProblem(found, argOf(pod, 'K8S_POD_UID'));
   if (problem !== undefined) {
     const text = `Cannot attach pod "${namespace}/${name}": ${problem}`;
     throw new CniError(ErrorCode.tryAgainLater, text);

@@ -3,7 +3,6 @@ import * as z from 'zod/mini';
 import { Bandwidth, PortMapping } from '../cni/capabilities.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { decode, type JsonObject } from '../cni/json.ts';
-import { optionalFlag, optionalObject, optionalText } from '../cni/schema-parts.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import { findIp } from '../net/ip.ts';
@@ -11,17 +10,17 @@ import { findIp } from '../net/ip.ts';
 /** An element of the annotation `k8s.v1.cni.cncf.io/networks`, and of "networks" and "delegates" of the configuration. */
 export const NetworkSelection = z.looseObject({
   /** Name of the network: of its NetworkAttachmentDefinition, or of its file in `confDir`. */
-  name: optionalText,
+  name: z.optional(z.string()),
   /** Namespace of the definition; the pod's unless given. */
-  namespace: optionalText,
+  namespace: z.optional(z.string()),
   /** The network's configuration itself, instead of a name: of a plugin or a list. */
-  config: optionalObject,
+  config: z.optional(z.looseObject({})),
   /** Name of the interface in the container. */
-  interface: optionalText,
+  interface: z.optional(z.string()),
   /** The same as `interface`. */
-  ifname: optionalText,
+  ifname: z.optional(z.string()),
   /** What `interface` was called once. */
-  interfaceRequest: optionalText,
+  interfaceRequest: z.optional(z.string()),
   /** Addresses, with or without prefix length; the capability `ips` and `IP` of CNI_ARGS. */
   ips: z.optional(z.array(z.string().check(z.refine(isAddress, 'must be an address')))),
   /** Hardware address of six bytes; the capability `mac` and `MAC` of CNI_ARGS. */
@@ -45,13 +44,13 @@ export const NetworkSelection = z.looseObject({
     z.array(z.string().check(z.refine(text => findIp(text) !== undefined, 'must be an address'))),
   ),
   /** Goes into `args.cni` of every plugin. */
-  'cni-args': optionalObject,
+  'cni-args': z.optional(z.looseObject({})),
   /** Device to use; goes into the configuration as `deviceID` and `pciBusID`, and is the capability `deviceID`. */
-  deviceID: optionalText,
+  deviceID: z.optional(z.string()),
   /** Claim of addresses; not supported. */
-  'ipam-claim-reference': optionalText,
+  'ipam-claim-reference': z.optional(z.string()),
   /** What the runtime offers (`runtimeConfig`) reaches this network: true for the default network, else false. */
-  runtimeConfig: optionalFlag,
+  runtimeConfig: z.optional(z.boolean()),
 });
 export type NetworkSelection = z.output<typeof NetworkSelection>;
 

@@ -4,9 +4,8 @@
 // each change of ours the directory's modification time is set to a moment of yesterday, and the index remembers which.
 // Whoever adds or removes a file from then on moves that time to the present, and the index is out of date. It still lists
 // an owner for every lease that carries the note of this boot: a line is on disk before its lease gets the note. So only
-// leases without the note have to be read to bring it up to date. Asking each for its note takes most of the time, though.
-// Reading only those of new names is enough to see what is free, and leaves out who replaced a lease by another of the
-// same name. The index may list owners of leases that are gone, too: hits are to be verified.
+// leases without the note have to be read to bring it up to date. It may list owners of leases that are gone, too: hits are
+// to be verified.
 import {
   appendFileSync,
   closeSync,
@@ -36,8 +35,6 @@ interface Header {
   readonly stampMs: number;
   /** Leases of earlier boots were taken away when it was made. */
   readonly swept: boolean;
-  /** No lease was replaced by another of the same name that it has not met. */
-  readonly complete: boolean;
   /** Size of the file when it was made. */
   readonly madeBytes: number;
 }
@@ -46,26 +43,21 @@ interface Header {
 export class OwnerIndex {
   readonly #dir: string;
   readonly #madeBytes: number;
-  #stampMs: number;
   /** Nobody else has changed the directory since it was saved. */
   readonly isCurrent: boolean;
   /** Leases of earlier boots were taken away when it was made, and whenever it was brought up to date. */
   swept: boolean;
-  /** It lists the owner of every lease, and not only of those whose names are new. */
-  complete: boolean;
   #text: Buffer | undefined;
 
   private constructor(
     dir: string,
     isCurrent: boolean,
-    { stampMs, madeBytes, swept, complete }: Omit<Header, 'bootId'>,
+    { madeBytes, swept }: Pick<Header, 'madeBytes' | 'swept'>,
   ) {
     this.#dir = dir;
     this.isCurrent = isCurrent;
-    this.#stampMs = stampMs;
     this.#madeBytes = madeBytes;
     this.swept = swept;
-    this.complete = complete;
   }
 
   /** The index, if there is one of this boot. Ask before changing the directory oneself. */
@@ -84,10 +76,9 @@ export class OwnerIndex {
   ): OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
     const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
-    const header = { bootId: thisBoot().bootId, stampMs: 0, madeBytes, swept, complete: true };
-    const text = [renderHeader(header), ...lines].join('');
-    putFile(join(dir, INDEX), text, { unfinished: join(dir, UNFINISHED_INDEX) });
-    return new OwnerIndex(dir, true, header);
+    const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, madeBytes, swept });
+    putFile(join(dir, INDEX), [header, ...lines].join(''), { unfinished: join(dir, UNFINISHED_INDEX) });
+    return new OwnerIndex(dir, true, { madeBytes, swept });
   }
 
   /** Most of it is of leases that are gone: one made anew is smaller. */
@@ -126,10 +117,9 @@ export class OwnerIndex {
     try {
       // Without a stamp the next call finds the index out of date and makes a smaller one.
       if (this.#isWorn(fstatSync(fd).size)) return;
-      // Never the same twice: an earlier state is not to look like this one.
-      this.#stampMs = Math.max(Date.now() - DAY_MS, this.#stampMs + 1);
-      const [stampMs, madeBytes, { swept, complete }] = [this.#stampMs, this.#madeBytes, this];
-      const header = { bootId: thisBoot().bootId, stampMs, madeBytes, swept, complete };
+      const stampMs = Date.now() - DAY_MS;
+      const { swept } = this;
+      const header = { bootId: thisBoot().bootId, stampMs, madeBytes: this.#madeBytes, swept };
       writeSync(fd, renderHeader(header), 0);
       utimesSync(this.#dir, new Date(), new Date(stampMs));
     } finally {
@@ -154,22 +144,18 @@ function readHeader(dir: string): Header | undefined {
   } catch {
     return undefined;
   }
-  const [, bootId, stampMs, madeBytes, swept, complete] =
-    /^catena-owners 4 (\S+) +(\d+) (\d+) ([01]) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
+  const [, bootId, stampMs, madeBytes, swept] =
+    /^catena-owners 3 (\S+) +(\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
   if (bootId === undefined) return undefined;
-  const sizes = { stampMs: Number(stampMs), madeBytes: Number(madeBytes) };
-  return { bootId, ...sizes, swept: swept === '1', complete: complete === '1' };
+  return { bootId, stampMs: Number(stampMs), madeBytes: Number(madeBytes), swept: swept === '1' };
 }
 
-function renderHeader({ bootId, stampMs, madeBytes, swept, complete }: Header): string {
+function renderHeader({ bootId, stampMs, madeBytes, swept }: Header): string {
   const numbers = `${String(stampMs).padStart(13, '0')} ${String(madeBytes).padStart(12, '0')}`;
-  return `catena-owners 4 ${bootId.padEnd(36)} ${numbers} ${Number(swept)} ${Number(complete)}\n`;
+  return `catena-owners 3 ${bootId.padEnd(36)} ${numbers} ${Number(swept)}\n`;
 }
 
-const HEADER_BYTES = renderHeader({
-  ...{ bootId: '', stampMs: 0, madeBytes: 0 },
-  ...{ swept: false, complete: false },
-}).length;
+const HEADER_BYTES = renderHeader({ bootId: '', stampMs: 0, madeBytes: 0, swept: false }).length;
 
 /** Neither identifiers nor interface names hold a tab or an end of line. */
 function renderLine(address: string, { containerId, ifname = '' }: Owner): string {

@@ -5,8 +5,7 @@
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { putFile } from '../files/put-file.ts';
-import { findIp, findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
-import { isLease } from './lease-files.ts';
+import { findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
 
 const FILE = '.catena-taken';
 const UNFINISHED_FILE = '.catena-taken.new';
@@ -14,8 +13,6 @@ const UNFINISHED_FILE = '.catena-taken.new';
 const KEY_BYTES = 16;
 const BITS_BYTES = 32;
 const RECORD_BYTES = KEY_BYTES + BITS_BYTES;
-/** More changed ones than these are written at one go, with all others. */
-const FEW_BLOCKS = 8;
 
 /** The taken addresses of one directory; to be used under the directory's lock. */
 export class TakenMap {
@@ -47,31 +44,14 @@ export class TakenMap {
     }
   }
 
-  /** A new map without any, on disk at once. */
-  static make(dir: string): TakenMap {
-    putFile(join(dir, FILE), '', { unfinished: join(dir, UNFINISHED_FILE) });
-    return new TakenMap(dir, Buffer.alloc(0));
-  }
-
-  /**
-   * Makes it the map of the leases among these names of files, and of no others.
-   * @returns those that it did not have
-   */
-  update(names: readonly string[]): string[] {
-    const before = Buffer.from(this.#bytes.subarray(0, this.#length));
-    for (const place of this.#places.values()) {
-      this.#bytes.fill(0, place, place + BITS_BYTES);
-      this.#changed.add(place);
-    }
-    return names.filter(name => {
-      const number = findIpv4Number(name);
-      const place = number === undefined ? undefined : this.#placesOfIpv4.get(Math.floor(number / 256));
-      if (number === undefined || place === undefined) {
-        return isLease(name) && this.#setAndTell(parseIp(name), before);
-      }
-      this.#setBit(place, number % 256);
-      return !isSet(before, place, number % 256);
-    });
+  /** A new map of addresses in canonical text, on disk at once. */
+  static make(dir: string, taken: Iterable<string>): TakenMap {
+    const map = new TakenMap(dir, Buffer.alloc(0));
+    for (const address of taken) map.#setText(address);
+    const unfinished = join(dir, UNFINISHED_FILE);
+    putFile(join(dir, FILE), map.#bytes.subarray(0, map.#length), { unfinished });
+    map.#changed.clear();
+    return map;
   }
 
   /** The first free address from `from` to `to`, both included. */
@@ -108,9 +88,9 @@ export class TakenMap {
       const place = this.#placesOfIpv4.get(Math.floor(number / 256));
       return place !== undefined && this.#has(place, number % 256);
     }
-    const ip = findIp(address);
-    const place = ip && this.#places.get(keyOf(ip));
-    return ip !== undefined && place !== undefined && this.#has(place, Number(ip.value & 0xffn));
+    const ip = parseIp(address);
+    const place = this.#places.get(keyOf(ip));
+    return place !== undefined && this.#has(place, Number(ip.value & 0xffn));
   }
 
   /** Notes that the address is taken. */
@@ -134,21 +114,21 @@ export class TakenMap {
     if (this.#changed.size === 0) return;
     const fd = openSync(join(this.#dir, FILE), 'r+');
     try {
-      if (this.#changed.size > FEW_BLOCKS) writeSync(fd, this.#bytes, 0, this.#length, 0);
-      else for (const place of this.#changed) this.#saveBlock(fd, place - KEY_BYTES);
+      for (const place of this.#changed) {
+        const start = place - KEY_BYTES;
+        writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
+      }
       this.#changed.clear();
     } finally {
       closeSync(fd);
     }
   }
 
-  #saveBlock(fd: number, start: number): void {
-    writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
-  }
-
-  #setAndTell(ip: Ip, before: Uint8Array): boolean {
-    this.set(ip);
-    return !isSet(before, this.#placeFor(ip), Number(ip.value & 0xffn));
+  #setText(address: string): void {
+    const number = findIpv4Number(address);
+    const place = number === undefined ? undefined : this.#placesOfIpv4.get(Math.floor(number / 256));
+    if (number === undefined || place === undefined) this.set(parseIp(address));
+    else this.#setBit(place, number % 256);
   }
 
   #placeFor(ip: Ip): number {
@@ -171,7 +151,7 @@ export class TakenMap {
   }
 
   #has(place: number, bit: number): boolean {
-    return isSet(this.#bytes, place, bit);
+    return ((this.#bytes[place + (bit >> 3)] ?? 0) & (1 << (bit & 7))) !== 0;
   }
 
   #append(key: string): number {
@@ -192,10 +172,6 @@ export class TakenMap {
     const { family, value } = blockOf(key);
     if (family === 4) this.#placesOfIpv4.set(Number(value >> 8n), place);
   }
-}
-
-function isSet(bytes: Uint8Array, place: number, bit: number): boolean {
-  return ((bytes[place + (bit >> 3)] ?? 0) & (1 << (bit & 7))) !== 0;
 }
 
 /** 16 bytes as text: the family, and the address without its last byte. */

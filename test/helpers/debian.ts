@@ -13,6 +13,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   conntrack: 'conntrack',
   iperf3: 'iperf3',
   openssl: 'openssl',
+  strace: 'strace',
   'containernetworking-plugins': `${REFERENCE_BIN_DIR}/bridge`,
 };
 

@@ -6,8 +6,9 @@
 
 import { parseArgs } from 'node:util';
 import { requiresRoot } from '../helpers/skip.ts';
-import { type ChurnReport, findFaults, runChurn } from './churn.ts';
-import { findLeaks, runSoak, type SoakReport } from './soak.ts';
+import { findFaults, runChurn } from './churn.ts';
+import { render, renderChurn } from './render.ts';
+import { findLeaks, runSoak } from './soak.ts';
 
 const { values } = parseArgs({
   options: { lives: { type: 'string', default: '5000' }, churn: { type: 'string' } },
@@ -31,45 +32,3 @@ for (const name of ['bridge', 'chain'] as const) {
   failed ||= findLeaks(report).length > 0;
 }
 process.exit(failed ? 1 : 0);
-
-function render(report: SoakReport): string {
-  const { name, lives, seconds, samples, left } = report;
-  const columns = [
-    'lives',
-    'ADD',
-    'CHECK',
-    'DEL',
-    'GC',
-    'failing',
-    'abandoned',
-    'descriptors',
-    'memoryMb',
-  ] as const;
-  const rows = samples.map(sample => columns.map(column => String(sample[column]).padStart(12)).join(''));
-  const kinds = Object.entries(left).map(([kind, names]) => `  left, ${kind}: ${names.length}`);
-  return [
-    `${name}: ${lives} attachments, eight at a time, in ${seconds.toFixed(0)} s (${(lives / seconds).toFixed(1)} per second)`,
-    columns.map(column => column.padStart(12)).join(''),
-    ...rows,
-    ...kinds,
-    ...findLeaks(report).map(leak => `  LEAK ${leak}`),
-    '',
-  ].join('\n');
-}
-
-function renderChurn(report: ChurnReport): string {
-  const { requests, seconds, verbs, killed } = report;
-  const lines = Object.entries(verbs).map(([verb, { asked, failed: lost }]) => {
-    return `  ${verb.padEnd(6)}${String(asked).padStart(8)}, of which ${lost} failed`;
-  });
-  const faults = findFaults(report);
-  return [
-    `churn: ${requests} requests, eight at a time, in ${seconds.toFixed(0)} s (${(requests / seconds).toFixed(1)} per second)`,
-    ...lines,
-    `  killed: ${killed.workers} workers, ${killed.daemons} daemons`,
-    ...(faults.length
-      ? faults.map(fault => `  FAULT ${fault}`)
-      : ['  every attachment as its caller was told, nothing left']),
-    '',
-  ].join('\n');
-}

@@ -2,28 +2,20 @@
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend } from '../../daemon/backend.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
-import { linkCallsTo } from '../../daemon/link-calls.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
-import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
+import { WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
-import { SERVER_LIMITS, type Server, startServer } from '../../daemon/server.ts';
-import {
-  type CheckedSettings,
-  type DaemonSettings,
-  readSettings,
-  watchSettings,
-} from '../../daemon/settings.ts';
-import { chooseObserver } from '../../observe/choices.ts';
+import { type Server, startServer } from '../../daemon/server.ts';
+import { DAEMON_LIMITS, type DaemonLimits, readSettings, watchSettings } from '../../daemon/settings.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
-import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
+import { countOf, observerOptionsOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
-import { shareClusters } from '../daemon/shared-clusters.ts';
-import { deadlinesOf, runtimeOf } from '../target.ts';
+import { runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends it; what was begun is finished first. */
@@ -33,24 +25,18 @@ export async function run(call: CommandCall): Promise<number> {
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
   compileEagerly();
   const socket = socketPathOf(call.text('run-dir') ?? runDir(env));
-  const base = settingsOf(call);
+  const options = observerOptionsOf(call);
+  const base = limitsOf(call);
   const config = call.text('config');
-  let settings =
-    config === undefined
-      ? { ...base, observer: chooseObserver(base.observe, env) }
-      : readSettings(config, base, env);
-  const pool = new WorkerPool(env, settings.pool);
+  const limits = config === undefined ? base : readSettings(config, base);
+  const pool = new WorkerPool(env, limits.pool);
   let server: Server | undefined;
   const observer = await openObserver({
-    ...settings.observer,
+    ...options,
     sources: sourcesOf(call, pool, () => server?.state),
   });
-  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, observer);
   const callPlugin = watchedCalls(observer, (plugin, end, watch) =>
-    asPlugin(plugin, {
-      ...{ workers: pool, signal: end, watch, deadlines: settings.deadlines },
-      openCluster: clusters.open,
-    }),
+    asPlugin(plugin, { workers: pool, signal: end, watch }),
   );
   const backend = makeBackend(
     pool,
@@ -64,21 +50,14 @@ export async function run(call: CommandCall): Promise<number> {
         workers: pool,
         asPlugin,
         request: key,
-        deadlines: settings.deadlines,
       };
       return runCommand(args, { ...surroundings, watcher: observer, queueMs });
     },
-    { runAsPlugin: callPlugin, runLink: watchedCalls(observer, linkCallsTo(pool)) },
+    callPlugin,
     readingsOf(observer),
   );
-  server = startServer(socket, backend, settings.server);
-  const unwatch = follow(call, config, base, async next => {
-    const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
-    if (observed) await observer.change(next.observer);
-    settings = next;
-    pool.limits = next.pool;
-    server?.setLimits(next.server);
-  });
+  server = startServer(socket, backend, limits.server);
+  const unwatch = config === undefined ? undefined : follow(call, config, base, pool, server);
   const isHealthy = () => pool.ready();
   const grpc = await openGrpc(call, { observer, server, call: callPlugin, env, isHealthy }).catch(
     async error => {
@@ -91,36 +70,34 @@ export async function run(call: CommandCall): Promise<number> {
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
   await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }));
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
-  unwatch();
+  unwatch?.();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
   pool.close();
-  clusters.close();
   await observer.close();
   return 0;
 }
 
-function settingsOf(call: CommandCall): DaemonSettings {
+function limitsOf(call: CommandCall): DaemonLimits {
+  const { pool, server } = DAEMON_LIMITS;
   return {
-    pool: { ...POOL_LIMITS, workers: countOf(call, 'workers', POOL_LIMITS.workers) },
-    server: { ...SERVER_LIMITS, requests: countOf(call, 'requests', SERVER_LIMITS.requests) },
-    deadlines: deadlinesOf(call) ?? {},
-    observe: observeChoicesOf(call),
+    pool: { ...pool, workers: countOf(call, 'workers', pool.workers) },
+    server: { ...server, requests: countOf(call, 'requests', server.requests) },
   };
 }
 
-/** Has a file that changes be applied. @returns ends that */
 function follow(
   call: CommandCall,
-  file: string | undefined,
-  base: DaemonSettings,
-  apply: (settings: CheckedSettings) => Promise<void>,
+  file: string,
+  base: DaemonLimits,
+  pool: WorkerPool,
+  server: Server,
 ): () => void {
-  if (file === undefined) return () => {};
-  const report = async (settings: CheckedSettings): Promise<void> => {
-    await apply(settings);
+  const apply = (limits: DaemonLimits): void => {
+    pool.limits = limits.pool;
+    server.setLimits(limits.server);
     call.err(`catena: settings of "${file}" are in force\n`);
   };
-  return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));
+  return watchSettings(file, base, apply, problem => call.err(`catena: warning: ${problem}\n`));
 }
 
 /** Only who asked for gRPC has its packages in memory. */

@@ -1,0 +1,21 @@
+// Is every attachment as its caller was told after very many of them, with workers and daemons killed all the while?
+
+import { findFaults, runChurn } from '../soak/churn.ts';
+import { renderChurn } from '../soak/render.ts';
+import type { Section } from './section.ts';
+
+/** About every third request is an ADD: these are 20,000 attachments. */
+const REQUESTS = 60_000;
+const SHORT_REQUESTS = 150;
+
+/** The full chain through a daemon, as a runtime on a busy node uses it. */
+export const churn: Section = {
+  name: 'churn',
+  counts: 'attachments churned',
+  async run({ short }) {
+    const requests = short ? SHORT_REQUESTS : REQUESTS;
+    const report = await runChurn({ requests, killEveryMs: short ? 300 : 500, seed: Date.now() });
+    const { asked = 0, failed = 0 } = report.verbs.add ?? {};
+    return { tried: asked - failed, table: renderChurn(report), wrong: findFaults(report) };
+  },
+};

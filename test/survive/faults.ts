@@ -1,0 +1,46 @@
+// Does everything or nothing remain, whichever request of ADD, DEL and GC fails or is the last of whoever makes it?
+
+import type { Figures, Form, Section } from './section.ts';
+import { findFaults, type SweepReport, sweepVerb } from './sweep.ts';
+import { renderFaults } from './table.ts';
+
+/** The short form tries every how manyth point; which ones depends on the day, so that all have their turn. */
+const SHORT_STEP = 60;
+const DAY_MS = 86_400_000;
+
+/** Alone on its host, an attachment makes and takes away what all share; its GC does nothing else than with a neighbour. */
+const SWEEPS = [
+  { verb: 'add', busy: true },
+  { verb: 'del', busy: true },
+  { verb: 'gc', busy: true },
+  { verb: 'add', busy: false },
+  { verb: 'del', busy: false },
+] as const;
+
+/** Every request of the full chain's verbs, once for each thing that may happen there. */
+export const faults: Section = {
+  name: 'faults',
+  counts: 'points of failure tried',
+  async run(form): Promise<Figures> {
+    const reports: SweepReport[] = [];
+    for (const sweep of form.short ? SWEEPS.slice(0, 3) : SWEEPS) reports.push(await runOne(sweep, form));
+    const outcomes = reports.flatMap(report => report.outcomes);
+    return {
+      tried: outcomes.filter(({ happened }) => happened).length,
+      table: renderFaults(reports),
+      wrong: findFaults(reports),
+    };
+  },
+};
+
+async function runOne(sweep: (typeof SWEEPS)[number], { short, say }: Form): Promise<SweepReport> {
+  const every = short ? SHORT_STEP : 1;
+  const offset = Math.floor(Date.now() / DAY_MS);
+  let [tried, bad] = [0, 0];
+  return sweepVerb({ ...sweep, every, offset }, ({ wrong }) => {
+    tried += 1;
+    if (wrong.length) bad += 1;
+    if (tried % 100 === 0 || wrong.length)
+      say(`${sweep.verb} ${sweep.busy ? 'with a neighbour' : 'alone'}: ${tried} tried, ${bad} wrong`);
+  });
+}

@@ -1,0 +1,198 @@
+// Where do faults happen: a fake host with one attachment that they may strike, and perhaps one that they must not?
+
+import fs from 'node:fs';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { type Finished, runOk } from '../helpers/command.ts';
+import { type Container, createLab, directories, type Lab } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { readState, type State, settledState } from './state.ts';
+
+/** The verbs that faults strike. */
+export type Verb = 'add' | 'del' | 'gc';
+
+/** A command under way that waits for its configuration. */
+export interface Held {
+  readonly pid: number;
+  /** The process that will serve its links, which it has started already. */
+  readonly workerPid: number;
+  /** Lets it go on. */
+  release(): Promise<void>;
+  readonly finished: Promise<Finished>;
+  kill(): void;
+}
+
+/** A fake host. */
+export interface Ground {
+  readonly lab: Lab;
+  /** Whether another container is attached to the same network all the while. */
+  readonly busy: boolean;
+  /** What there is without the attachment, and with it. */
+  readonly absent: State;
+  readonly present: State;
+  /** Everything that attachments may change, here and now. */
+  state(): Promise<State>;
+  /** Runs a command of the network, for the attachment or for another container. */
+  run(verb: Verb | 'check' | 'repair', whose?: 'own' | 'other'): Promise<Finished>;
+  /** Starts one and holds it before it has read its configuration. */
+  hold(verb: Verb): Promise<Held>;
+  /** A path of a fake host like this one, here: another lab has other directories and namespaces. */
+  localise(path: string): string;
+  /** The other way round. */
+  generalise(text: string): string;
+  /** The next ADD gets the address of the last. */
+  rewindRange(): void;
+  /** Makes the next ADD the first one of its host, or at least one that gets the address of the last. */
+  prepareAdd(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const CAP = {
+  portMappings: [
+    { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
+    { hostPort: 8053, containerPort: 53, protocol: 'udp' },
+  ],
+  bandwidth: { ingressRate: 1e8, ingressBurst: 1e6, egressRate: 1e8, egressBurst: 1e6 },
+};
+/** Ports lead to one container only. */
+const OTHERS = { cap: { bandwidth: CAP.bandwidth } };
+const VERB_DEADLINE_MS = 90_000;
+
+/** Everything but what is there with and without the attachment. */
+type Handle = Omit<Ground, 'absent' | 'present'>;
+
+/** Makes a fake host with the full chain, which has come and gone once. */
+export async function makeGround(busy: boolean): Promise<Ground> {
+  const lab = await createLab();
+  try {
+    const handle = await prepare(lab, busy);
+    await succeed(handle, 'add');
+    await succeed(handle, 'del');
+    const absent = await settledState(handle.state);
+    await handle.prepareAdd();
+    await succeed(handle, 'add');
+    const present = await settledState(handle.state);
+    await succeed(handle, 'del');
+    return { ...handle, absent, present };
+  } catch (error) {
+    await lab.close();
+    throw error;
+  }
+}
+
+async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
+  for (const key of ['net/ipv4/ip_forward', 'net/ipv6/conf/all/forwarding'])
+    await lab.sysctl(lab.host, key, 1);
+  const [own, other, neighbour] = [await lab.container(), await lab.container(), await lab.container()];
+  const gate = `${lab.tmp}/gate`;
+  await runOk(['mkfifo', gate]);
+  const list = fullChain(lab);
+  const chain = writeChain(lab, list);
+  if (busy) await chain.add(neighbour, OTHERS);
+  const keep = busy ? ['--valid', `${neighbour.id}/eth0`] : ['--all'];
+  const names = [
+    [lab.tmp, '{tmp}'],
+    [own.name, '{own}'],
+    [neighbour.name, '{neighbour}'],
+  ] as const;
+  const rewindRange = (): void => {
+    for (const family of [0, 1])
+      fs.rmSync(`${lab.tmp}/leases/podnet/last_reserved_ip.${family}`, { force: true });
+  };
+  return {
+    lab,
+    busy,
+    state: () => readState(lab, busy ? [own, other, neighbour] : [own, other], busy),
+    run(verb, whose = 'own') {
+      if (verb === 'repair') {
+        const argv = [`${BIN_DIR}/catena`, 'repair', '--bin-dir', BIN_DIR, '--json'];
+        return lab.run(lab.host, argv, { env: directories(lab.tmp), timeoutMs: VERB_DEADLINE_MS });
+      }
+      if (verb === 'gc') return chain.run(verb, own, { args: [...keep, '--json'] });
+      const args = ['--json'];
+      return whose === 'own'
+        ? chain.run(verb, own, { cap: CAP, args })
+        : chain.run(verb, other, { ...OTHERS, args });
+    },
+    hold: verb => hold(lab, gate, JSON.stringify(list), argumentsOf(verb, own, keep)),
+    localise: path => names.reduce((text, [here, anywhere]) => text.replaceAll(anywhere, here), path),
+    generalise: text => names.reduce((more, [here, anywhere]) => more.replaceAll(here, anywhere), text),
+    rewindRange,
+    async prepareAdd() {
+      rewindRange();
+      if (busy) return;
+      await runOk(['nsenter', `--net=${lab.host.path}`, '--', 'nft', 'flush', 'ruleset']);
+      for (const dir of ['leases', 'state', 'cni', 'tuning', 'run'])
+        fs.rmSync(`${lab.tmp}/${dir}`, { recursive: true, force: true });
+    },
+    close: () => lab.close(),
+  };
+}
+
+/** Brings a ground without the attachment to where a verb has its work to do; always with the same addresses. */
+export async function prepareVerb(ground: Ground, verb: Verb): Promise<void> {
+  if (verb === 'add') return ground.prepareAdd();
+  ground.rewindRange();
+  await succeed(ground, 'add');
+}
+
+/** Runs a command that nothing is to keep from succeeding. */
+export async function succeed(
+  ground: Pick<Ground, 'run'>,
+  verb: Verb | 'repair',
+  whose?: 'own' | 'other',
+): Promise<void> {
+  const { exitCode, stdout, stderr } = await ground.run(verb, whose);
+  if (exitCode !== 0) throw new Error(`${verb} fails with ${exitCode}: ${stdout.trim()} ${stderr.trim()}`);
+}
+
+function argumentsOf(verb: Verb, { path, id }: Container, keep: readonly string[]): string[] {
+  const target = verb === 'gc' ? keep : [path, '--container-id', id, '--cap', JSON.stringify(CAP)];
+  return [verb, 'podnet', ...target];
+}
+
+/** Its configuration comes through a pipe with a name: a reader waits in it until there is a writer. */
+async function hold(lab: Lab, gate: string, list: string, args: readonly string[]): Promise<Held> {
+  const env = Object.entries(directories(lab.tmp)).map(pair => pair.join('='));
+  const argv = ['env', ...env, `${BIN_DIR}/catena`, ...args, '--file', gate, '--bin-dir', BIN_DIR, '--json'];
+  const child = lab.start(lab.host, argv);
+  const late = setTimeout(() => child.kill('SIGKILL'), VERB_DEADLINE_MS);
+  const output = Promise.all([child.stdout.text(), child.stderr.text()]);
+  const finished = child.exited.then(async exitCode => {
+    clearTimeout(late);
+    const [stdout, stderr] = await Promise.race([output, Bun.sleep(1000).then(() => ['', ''])]);
+    return {
+      exitCode: child.signalCode === null ? exitCode : 137,
+      stdout: stdout ?? '',
+      stderr: stderr ?? '',
+    };
+  });
+  // Whoever opens it as a writer waits for a reader; a command that dies before must not leave us waiting.
+  const opening = fs.promises.open(gate, 'w');
+  const reader = finished.then(() => fs.openSync(gate, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK));
+  const writer = await opening;
+  return {
+    pid: child.pid,
+    workerPid: await childOf(child.pid),
+    async release() {
+      await writer.write(list).catch(() => {});
+      await writer.close();
+      void reader.then(fs.closeSync);
+    },
+    finished,
+    kill: () => child.kill('SIGKILL'),
+  };
+}
+
+async function childOf(pid: number): Promise<number> {
+  for (let attempt = 0; attempt < 1000; attempt++) {
+    let children = '';
+    try {
+      children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+    } catch {
+      break;
+    }
+    if (children !== '') return Number(children.split(' ')[0]);
+    await Bun.sleep(2);
+  }
+  throw new Error(`Cannot find the worker of process ${pid}: it has no child`);
+}

@@ -1,0 +1,38 @@
+// Does everything survive what can happen to it? Prints one table of figures; exit code 1 when something was lost or left.
+//
+//   npm run survive                    all of it: 20 minutes on two cores
+//   npm run survive -- --short         a sample of each part
+//   npm run survive -- --only churn    one part; `faults`, `churn`
+
+import { parseArgs } from 'node:util';
+import { requires, requiresRoot } from '../helpers/skip.ts';
+import { churn } from './churn.ts';
+import { faults } from './faults.ts';
+import type { Figures, Section } from './section.ts';
+
+const SECTIONS: readonly Section[] = [faults, churn];
+
+const { values } = parseArgs({
+  options: { short: { type: 'boolean', default: false }, only: { type: 'string', multiple: true } },
+});
+const obstacle = requiresRoot() ?? requires('strace');
+if (obstacle !== undefined) {
+  process.stderr.write(`Cannot run: it ${obstacle}\n`);
+  process.exit(1);
+}
+const chosen = SECTIONS.filter(({ name }) => values.only?.includes(name) ?? true);
+const started = performance.now();
+const figures: [Section, Figures][] = [];
+for (const section of chosen) {
+  const say = (line: string): void => void process.stderr.write(`${line}\n`);
+  const one = await section.run({ short: values.short, say });
+  process.stdout.write(`${one.table}\n`);
+  for (const problem of one.wrong) process.stdout.write(`WRONG ${problem}\n`);
+  figures.push([section, one]);
+}
+const wrong = figures.reduce((sum, [, one]) => sum + one.wrong.length, 0);
+const rows = figures.map(([{ counts }, { tried }]) => [counts, tried.toLocaleString('en')] as const);
+const minutes = ((performance.now() - started) / 60_000).toFixed(1);
+for (const [title, figure] of [...rows, ['leaks', String(wrong)], ['minutes', minutes]] as const)
+  process.stdout.write(`${title.padEnd(28)}${figure.padStart(10)}\n`);
+process.exit(wrong ? 1 : 0);
