@@ -93,31 +93,21 @@ spec:
 ${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}      containers:
         - name: daemon
           image: localhost/catena:${version}
-          args: ["daemon"]
+          # The host's own executable, among the host's mounts: a daemon elsewhere would see other paths than the runtime
+          # that calls, and none of its calls would be handed over.
+          command: ["nsenter", "--target=1", "--mount", "--", ${JSON.stringify(`${binDir}/catena`)}, "daemon"]
           env:
             - { name: CNI_PATH, value: ${JSON.stringify(binDir)} }
+            - { name: CATENA_NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
           resources:
             requests: { cpu: 100m, memory: 128Mi }
             limits: { memory: 512Mi }
           securityContext: { privileged: true }
-          volumeMounts:
-            - { name: cni-bin, mountPath: ${binDir} }
-            - { name: cni-conf, mountPath: ${confDir}, readOnly: true }
-            # Namespaces of containers that are made later must be seen here.
-            - { name: run, mountPath: /run, mountPropagation: HostToContainer }
-            - { name: state, mountPath: /var/lib/catena }
-            - { name: cni-state, mountPath: /var/lib/cni }
       volumes:
         - name: cni-bin
           hostPath: { path: ${binDir}, type: DirectoryOrCreate }
         - name: cni-conf
           hostPath: { path: ${confDir}, type: DirectoryOrCreate }
-        - name: run
-          hostPath: { path: /run, type: Directory }
-        - name: state
-          hostPath: { path: /var/lib/catena, type: DirectoryOrCreate }
-        - name: cni-state
-          hostPath: { path: /var/lib/cni, type: DirectoryOrCreate }
 ${list ? '        - name: network\n          configMap: { name: catena }\n' : ''}`;
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { run } from '../helpers/command.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeNeeding, requires } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
 const LIST = join(ROOT, 'conflists/bridge-full.conflist');
@@ -85,6 +86,29 @@ test('catena install keeps files of others, and fails when one of them is the li
   await catena('uninstall');
   expect(names('bin')).toEqual(['bridge']);
 });
+
+describeNeeding(
+  'systemd',
+  () => {
+    test('finds nothing wrong with the unit', async () => {
+      const { stdout } = await run([
+        `${BIN_DIR}/catena`,
+        'install',
+        '--print',
+        'systemd',
+        '--bin-dir',
+        BIN_DIR,
+      ]);
+      const unit = join(root, 'catena.service');
+      fs.writeFileSync(unit, stdout);
+      const checked = await run(['systemd-analyze', 'verify', '--man=no', unit]);
+      // Units of the machine that it is ordered after may have their own faults.
+      const own = checked.stderr.split('\n').filter(line => line.includes('catena'));
+      expect({ exitCode: checked.exitCode, own }).toEqual({ exitCode: 0, own: [] });
+    });
+  },
+  requires('systemd-analyze'),
+);
 
 test('catena install --print prints a unit', async () => {
   const { exitCode, stdout } = await catena('install', '--print', 'systemd');

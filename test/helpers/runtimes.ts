@@ -22,7 +22,7 @@ export const RUNTIME_ENV: Readonly<Record<'PATH' | 'LD_LIBRARY_PATH', string>> =
 
 /** Whether a test file starts runtimes. */
 export function needsRuntimes(file: string): boolean {
-  return /^test\/e2e\/(podman|containerd|containerd-networks)\.test\.ts$/.test(file);
+  return /^test\/e2e\/(podman|image|containerd|containerd-networks)\.test\.ts$/.test(file);
 }
 
 /** The full path of a runtime's program; throws when it is not there, which {@link requiresRuntime} tells before. */

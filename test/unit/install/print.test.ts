@@ -1,6 +1,7 @@
 // Are the printed files what systemd, Kubernetes and podman understand?
 import { expect, test } from 'bun:test';
 import { PRINTABLE, printFor } from '../../../src/install/print.ts';
+import { findShapeProblems } from '../../helpers/kubernetes-shape.ts';
 
 const OPTIONS = {
   binDir: '/opt/cni/bin',
@@ -43,9 +44,38 @@ test('the DaemonSet mounts both directories of the host and installs the list', 
   const paths = pod.volumes.flatMap((volume: { hostPath?: { path: string } }) => volume.hostPath?.path ?? []);
   expect(paths.slice(0, 2)).toEqual(['/opt/cni/bin', '/etc/cni/net.d']);
   const volumes = pod.volumes.map(({ name }: { name: string }) => name);
-  const mounts = [...install.volumeMounts, ...pod.containers[0].volumeMounts];
-  expect(mounts.filter(({ name }: { name: string }) => !volumes.includes(name))).toEqual([]);
+  expect(install.volumeMounts.map(({ name }: { name: string }) => name).sort()).toEqual(volumes.sort());
   expect(set.spec.template.metadata.labels).toEqual(set.spec.selector.matchLabels);
+});
+
+test('the DaemonSet keeps the daemon among the mounts of the host, whose runtimes call it', () => {
+  const [set] = yaml({});
+  const { containers, hostNetwork, hostPID } = set.spec.template.spec;
+  expect({ hostNetwork, hostPID }).toEqual({ hostNetwork: true, hostPID: true });
+  expect(containers[0].command).toEqual([
+    ...['nsenter', '--target=1', '--mount', '--', '/opt/cni/bin/catena', 'daemon'],
+  ]);
+  expect(containers[0].securityContext).toEqual({ privileged: true });
+});
+
+test.each([[{ list: LIST }], [{ asDefault: false }]])(
+  'Kubernetes knows every field of the DaemonSet',
+  options => {
+    const problems = yaml(options).flatMap(object => findShapeProblems(object, `V1${object.kind}`));
+    expect(problems).toEqual([]);
+  },
+);
+
+test('findShapeProblems() finds what Kubernetes does not know', () => {
+  const wrong = {
+    kind: 'DaemonSet',
+    spec: { template: { spec: { containers: [{ nam: 'x', image: 1 }] } }, x: 1 },
+  };
+  expect(findShapeProblems(wrong, 'V1DaemonSet')).toEqual([
+    'spec.template.spec.containers.0.nam: V1Container has no such field',
+    'spec.template.spec.containers.0.image: expected string, found 1',
+    'spec.x: V1DaemonSetSpec has no such field',
+  ]);
 });
 
 test('the DaemonSet without a list brings executables only', () => {
