@@ -7,6 +7,7 @@ import { linkSync, readdirSync, readFileSync, renameSync, rmSync, statSync } fro
 import { join } from 'node:path';
 import { type JsonObject, parseObject } from '../../src/cni/json.ts';
 import { putFile } from '../../src/files/put-file.ts';
+import { removeFile } from '../../src/files/remove-file.ts';
 import { sweepGivenUp } from '../../src/files/unfinished.ts';
 
 /** Who is attached by which interface. */
@@ -53,11 +54,11 @@ export function writeRecord(dataDir: string, key: RecordKey, conf: JsonObject): 
 export function removeRecord(dataDir: string, key: RecordKey): void {
   const [own, shared] = [ownPath(dataDir, key), sharedPath(dataDir, key)];
   // Left by an ADD that was killed: a second name would make the file look like another attachment's.
-  rmSync(unfinishedPath(dataDir, key), { force: true });
+  removeFile(unfinishedPath(dataDir, key));
   // One that has a single name is the reference's, unless ours lies beside it.
   const isOurs = isSame(shared, own) || (statOf(own) === undefined && !isLinked(shared));
-  if (isOurs) rmSync(shared, { force: true });
-  rmSync(own, { force: true });
+  if (isOurs) removeFile(shared);
+  removeFile(own);
 }
 
 /** Attachments whose configuration is kept under a name of ours. */

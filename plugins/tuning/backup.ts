@@ -1,8 +1,9 @@
 // How is what was there before tuning kept until DEL?
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { putFile } from '../../src/files/put-file.ts';
+import { removeFile } from '../../src/files/remove-file.ts';
 import { isGivenUp } from '../../src/files/unfinished.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
 
@@ -65,8 +66,8 @@ export function findStaleBackups(
 
 /** Takes the file away, and what an ADD that was killed left of it; an absent one is fine. */
 export function removeBackup(path: string): void {
-  rmSync(unfinishedOf(path), { force: true });
-  rmSync(path, { force: true });
+  removeFile(unfinishedOf(path), 'backup');
+  removeFile(path, 'backup');
 }
 
 /** The older values win, but for the network: an ADD that is repeated finds the first one's work, not the original. */

@@ -46,7 +46,9 @@ export function findRecord(id: AttachmentId, runtime: Runtime): AttachmentRecord
 
 /** Like readAttachment(), but a file that cannot be used is none. */
 export function findCached(id: AttachmentId, runtime: Runtime): CachedAttachment | undefined {
-  return orWarn(runtime, [ErrorCode.decodingFailure], () => readAttachment(cacheDirOf(runtime), id));
+  return orWarn(runtime, [ErrorCode.decodingFailure, ErrorCode.ioFailure], () =>
+    readAttachment(cacheDirOf(runtime), id),
+  );
 }
 
 function orWarn<T>({ onWarning }: Runtime, codes: readonly number[], work: () => T): T | undefined {

@@ -49,7 +49,7 @@ export interface LinkCondition {
 export interface Condition extends AttachmentId {
   /** `skipped`: nobody asked its links. */
   readonly state: LinkCondition['state'] | 'skipped';
-  /** Why it was skipped. */
+  /** Why it was skipped, or why none of its links could be asked. */
   readonly why?: string;
   readonly links: readonly LinkCondition[];
   /** libcni's record of it was gone, and is there again. */
@@ -123,7 +123,7 @@ async function repairOne(
     const cacheWritten = !scope.dryRun && state !== 'broken' && ensureCached(record, reaching);
     return { ...id, state, links, ...(cacheWritten ? { cacheWritten } : {}) };
   } catch (error) {
-    return skipped(toCniError(error).message);
+    return { ...id, state: 'broken', why: toCniError(error).message, links: [] };
   } finally {
     claim?.leave();
   }

@@ -1,10 +1,11 @@
 // Which attachments exist, and what did their ADD say? (libcni's files, in libcni's place)
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { cniCacheDir } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putFile } from '../files/put-file.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { sweepUnfinished } from '../files/unfinished.ts';
 import { type AttachmentId, type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
 
@@ -58,11 +59,7 @@ export function sweepCache(dir: string): void {
 export function removeAttachment(dir: string, id: AttachmentId): void {
   const file = cacheFileOf(dir, id);
   if (isOfAnother(file, id)) return;
-  try {
-    rmSync(file, { force: true });
-  } catch (cause) {
-    throw fileFailure('remove cached result', file, cause);
-  }
+  removeFile(file, 'cached result');
 }
 
 /** Which attachments are meant; what is left out is every one. */

@@ -11,7 +11,7 @@ import { toRecorded } from './add-record.ts';
 import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
 import { findFrozen, idOf, withCachedArgs } from './frozen.ts';
-import { chooseKnown, findCached, toKnown } from './known.ts';
+import { chooseKnown, findCached, findRecord, toKnown } from './known.ts';
 import { joinErrors } from './link-errors.ts';
 import { removeAttachment } from './result-cache.ts';
 import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
@@ -32,11 +32,14 @@ export async function tearDown(list: Conflist, attachment: Attachment, runtime: 
   const id = idOf(list, attachment);
   const claim = await winClaim(id, runtime);
   await underClaim(id, claim, runtime, async () => {
-    if (claim) await outwaitStragglers(claim.record);
-    const known = chooseKnown(claim?.record, findCached(id, runtime));
+    // A record that cannot be written to, as on a full disk, can still be read. If not, it has been said.
+    const { onWarning: _, ...quiet } = runtime;
+    const found = claim?.record ?? findRecord(id, quiet);
+    if (found) await outwaitStragglers(found);
+    const known = chooseKnown(found, findCached(id, runtime));
     const frozen = findFrozen(known, runtime) ?? list;
     // Where somebody else has made the attachment anew, the record knows nothing of its namespace.
-    const record = known?.file === undefined ? undefined : claim?.record;
+    const record = known?.file === undefined ? undefined : found;
     const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
     return undoLinks(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
   });
@@ -69,7 +72,7 @@ export async function tearDownClaimed(claim: Claim, runtime: Runtime): Promise<v
 /**
  * The right to take the attachment down; waits while another process works on it. Undefined when there is no record, or
  * none that can be used: DEL must not be kept from its work by it. Undefined as well when it is not `wanted` any more.
- * @throws CniError 11 when it has waited long enough
+ * @throws CniError 11 when it has waited long enough; with `wanted`, 5 when the record cannot be written to
  */
 export async function winClaim(
   id: AttachmentId,
@@ -184,6 +187,8 @@ function tryClaim(
     return claimRecord(stateDir, id, wanted);
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
+    // Whoever wants no more than a part of what DEL does must not be told that there is nothing.
+    if (wanted && error.code === ErrorCode.ioFailure) throw error;
     onWarning?.(error);
     return undefined;
   }

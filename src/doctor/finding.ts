@@ -29,11 +29,14 @@ export interface NodeView {
   readonly confDir: string;
   readonly pluginDirs: readonly string[];
   readonly cacheDir: string;
+  readonly stateDir: string;
   readonly runDir: string;
   /** Text of a file; undefined when it cannot be read. Paths are those of the machine. */
   read(path: string): string | undefined;
   /** Names in a directory; none when it cannot be read. */
   list(path: string): readonly string[];
+  /** Why nothing can be written into a directory; undefined when something can, or when it is not there yet. */
+  findStorageProblem(dir: string): string | undefined;
   /** Routes and devices of this namespace. */
   readonly routes: readonly NodeRoute[];
   readonly devices: readonly NodeDevice[];

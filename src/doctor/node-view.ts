@@ -1,5 +1,5 @@
 // Where do checks get what they look at, on a real node?
-import { readdirSync, readFileSync } from 'node:fs';
+import { accessSync, constants, readdirSync, readFileSync, statfsSync } from 'node:fs';
 import { renderCidr } from '../net/cidr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
@@ -8,9 +8,7 @@ import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
 
 /** Directories that the caller decides. */
-export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'runDir'> & {
-  readonly stateDir: string;
-};
+export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir'>;
 
 /** This node, in the namespace of this process. */
 export function viewNode(places: Places): NodeView {
@@ -23,6 +21,7 @@ export function viewNode(places: Places): NodeView {
       facts: factsIn(places),
       read,
       list,
+      findStorageProblem,
       devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),
       routes: listRoutes(socket)
         .filter(({ table = MAIN_TABLE }) => table === MAIN_TABLE)
@@ -49,5 +48,17 @@ function list(path: string): string[] {
     return readdirSync(path);
   } catch {
     return [];
+  }
+}
+
+function findStorageProblem(dir: string): string | undefined {
+  try {
+    accessSync(dir, constants.W_OK | constants.X_OK);
+    const { bavail, files, ffree } = statfsSync(dir);
+    if (bavail === 0) return 'its file system is full';
+    // Some file systems do not count them.
+    return files > 0 && ffree === 0 ? 'its file system has no room for another file' : undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : (error as Error).message;
   }
 }

@@ -23,6 +23,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   EACCES: RIGHTS,
   EPERM: RIGHTS,
   EISDIR: IN_THE_WAY,
+  ERR_FS_EISDIR: IN_THE_WAY,
   ENOTDIR: IN_THE_WAY,
   EEXIST: IN_THE_WAY,
   ELOOP: IN_THE_WAY,

@@ -51,9 +51,8 @@ export function putOpenFile(
   content: string | Uint8Array,
   { unfinished, sync = false }: PutOptions = {},
 ): number {
-  if (unfinished !== undefined) rmSync(unfinished, { force: true });
   const fresh = unfinished ?? join(dirname(path), unfinishedName());
-  const fd = writeNewFile(fresh, content, sync);
+  const fd = writeOverLeftover(fresh, content, sync);
   try {
     inDirectory(path, () => renameSync(fresh, path));
     return fd;
@@ -81,6 +80,17 @@ export function writeNewFile(path: string, content: string | Uint8Array, sync = 
     closeSync(fd);
     discard(path);
     throw error;
+  }
+}
+
+/** A leftover of a crash may have other names by now: it is taken away, never written to. */
+function writeOverLeftover(path: string, content: string | Uint8Array, sync: boolean): number {
+  try {
+    return writeNewFile(path, content, sync);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    rmSync(path, { force: true });
+    return writeNewFile(path, content, sync);
   }
 }
 

@@ -1,7 +1,9 @@
 // How are the files of a lease directory written, so that no crash leaves half of one?
 import { closeSync, linkSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileFailure } from '../files/failure.ts';
 import { putFile, writeNewFile } from '../files/put-file.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { isIp } from '../net/ip.ts';
 import { noteBoot } from './boot-note.ts';
 
@@ -27,20 +29,21 @@ export function readLease(dir: string, address: string): string | undefined {
 
 /**
  * Writes a lease, complete or not at all, with the note of this boot.
- * @throws Error when the address has one
+ * @throws CniError 5, Error when the address has one
  */
 export function createLease(dir: string, address: string, text: string): void {
-  const unfinished = join(dir, UNFINISHED_LEASE);
-  // A leftover of a crash may share its inode with a lease: it is taken away, never written to.
-  rmSync(unfinished, { force: true });
-  closeSync(writeNewFile(unfinished, text));
-  noteBoot(unfinished);
+  const [unfinished, path] = [join(dir, UNFINISHED_LEASE), join(dir, address)];
   try {
-    linkSync(unfinished, join(dir, address));
-  } catch (cause) {
-    throw new Error(`Cannot reserve ${address} in "${dir}": ${(cause as Error).message}`, { cause });
-  } finally {
+    // A leftover of a crash may share its inode with a lease: it is taken away, never written to.
     rmSync(unfinished, { force: true });
+    closeSync(writeNewFile(unfinished, text));
+    noteBoot(unfinished);
+    linkSync(unfinished, path);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw fileFailure('write lease', path, cause);
+    throw new Error(`Cannot reserve ${address} in "${dir}": somebody else has taken it meanwhile`, { cause });
+  } finally {
+    removeFile(unfinished);
   }
 }
 

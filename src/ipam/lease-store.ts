@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf, noteBoot, noteReader } from './boot-note.ts';
@@ -182,7 +183,7 @@ export class LeaseStore {
 
   /**
    * Takes leases away; absent ones are fine.
-   * @throws AggregateError after all were tried
+   * @throws CniError 5, or AggregateError of several, after all were tried
    */
   release(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
@@ -190,16 +191,15 @@ export class LeaseStore {
     this.#changed = true;
     const problems = addresses.flatMap(address => {
       try {
-        rmSync(join(this.#dir, address), { force: true });
+        removeFile(join(this.#dir, address), 'lease');
         const ip = findIp(address);
         if (ip) taken.clear(ip);
         return [];
       } catch (cause) {
-        return [
-          new Error(`Cannot release ${address} in "${this.#dir}": ${(cause as Error).message}`, { cause }),
-        ];
+        return [cause];
       }
     });
+    if (problems.length === 1) throw problems[0];
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
   }
 

@@ -20,6 +20,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { putFile } from '../files/put-file.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { thisBoot } from './boot-note.ts';
 import type { Owner } from './owner.ts';
 
@@ -37,6 +38,8 @@ interface Header {
   readonly swept: boolean;
   /** Size of the file when it was made. */
   readonly madeBytes: number;
+  /** Its size when this line was written: one that is smaller has lost owners. */
+  readonly savedBytes: number;
 }
 
 /** The index of one directory; to be used under the directory's lock. */
@@ -47,17 +50,22 @@ export class OwnerIndex {
   readonly isCurrent: boolean;
   /** Leases of earlier boots were taken away when it was made, and whenever it was brought up to date. */
   swept: boolean;
+  /** Without room on the disk it is in here alone: whoever comes next makes another one. */
+  readonly #isOnDisk: boolean;
   #text: Buffer | undefined;
 
   private constructor(
     dir: string,
     isCurrent: boolean,
     { madeBytes, swept }: Pick<Header, 'madeBytes' | 'swept'>,
+    text?: Buffer,
   ) {
     this.#dir = dir;
     this.isCurrent = isCurrent;
     this.#madeBytes = madeBytes;
     this.swept = swept;
+    this.#isOnDisk = text === undefined;
+    this.#text = text;
   }
 
   /** The index, if there is one of this boot. Ask before changing the directory oneself. */
@@ -76,8 +84,16 @@ export class OwnerIndex {
   ): OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
     const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
-    const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, madeBytes, swept });
-    putFile(join(dir, INDEX), [header, ...lines].join(''), { unfinished: join(dir, UNFINISHED_INDEX) });
+    const sizes = { madeBytes, savedBytes: madeBytes };
+    const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, ...sizes, swept });
+    const text = [header, ...lines].join('');
+    try {
+      putFile(join(dir, INDEX), text, { unfinished: join(dir, UNFINISHED_INDEX) });
+    } catch {
+      // A full disk must not keep a lease from being given back. What lies there knows nothing of notes to come.
+      removeFile(join(dir, INDEX));
+      return new OwnerIndex(dir, true, { madeBytes, swept }, Buffer.from(text));
+    }
     return new OwnerIndex(dir, true, { madeBytes, swept });
   }
 
@@ -101,6 +117,10 @@ export class OwnerIndex {
   add(leases: readonly (readonly [address: string, owner: Owner])[]): void {
     const lines = leases.map(([address, owner]) => renderLine(address, owner)).join('');
     if (lines === '') return;
+    if (!this.#isOnDisk) {
+      this.#text = Buffer.concat([this.#text ?? Buffer.alloc(0), Buffer.from(lines)]);
+      return;
+    }
     this.#text = undefined;
     try {
       appendFileSync(join(this.#dir, INDEX), lines);
@@ -113,13 +133,16 @@ export class OwnerIndex {
 
   /** Declares that the index covers the directory as it is now. */
   save(): void {
+    if (!this.#isOnDisk) return;
     const fd = openSync(join(this.#dir, INDEX), 'r+');
     try {
       // Without a stamp the next call finds the index out of date and makes a smaller one.
-      if (this.#isWorn(fstatSync(fd).size)) return;
+      const { size } = fstatSync(fd);
+      if (this.#isWorn(size)) return;
       const stampMs = Date.now() - DAY_MS;
       const { swept } = this;
-      const header = { bootId: thisBoot().bootId, stampMs, madeBytes: this.#madeBytes, swept };
+      const sizes = { madeBytes: this.#madeBytes, savedBytes: size };
+      const header = { bootId: thisBoot().bootId, stampMs, ...sizes, swept };
       writeSync(fd, renderHeader(header), 0);
       utimesSync(this.#dir, new Date(), new Date(stampMs));
     } finally {
@@ -132,30 +155,41 @@ export class OwnerIndex {
   }
 }
 
+/** Undefined as well for a file that has been cut. */
 function readHeader(dir: string): Header | undefined {
   const bytes = Buffer.alloc(HEADER_BYTES);
+  let size: number;
   try {
     const fd = openSync(join(dir, INDEX), 'r');
     try {
       readSync(fd, bytes, 0, bytes.length, 0);
+      size = fstatSync(fd).size;
     } finally {
       closeSync(fd);
     }
   } catch {
     return undefined;
   }
-  const [, bootId, stampMs, madeBytes, swept] =
-    /^catena-owners 3 (\S+) +(\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
-  if (bootId === undefined) return undefined;
-  return { bootId, stampMs: Number(stampMs), madeBytes: Number(madeBytes), swept: swept === '1' };
+  const [, bootId, ...found] =
+    /^catena-owners 4 (\S+) +(\d+) (\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
+  const [stampMs = 0, madeBytes = 0, savedBytes = 0, swept] = found.map(Number);
+  if (bootId === undefined || size < savedBytes) return undefined;
+  return { bootId, stampMs, madeBytes, savedBytes, swept: swept === 1 };
 }
 
-function renderHeader({ bootId, stampMs, madeBytes, swept }: Header): string {
-  const numbers = `${String(stampMs).padStart(13, '0')} ${String(madeBytes).padStart(12, '0')}`;
-  return `catena-owners 3 ${bootId.padEnd(36)} ${numbers} ${Number(swept)}\n`;
+function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept }: Header): string {
+  const bytes = [madeBytes, savedBytes].map(size => String(size).padStart(12, '0'));
+  const numbers = [String(stampMs).padStart(13, '0'), ...bytes, Number(swept)];
+  return `catena-owners 4 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
 }
 
-const HEADER_BYTES = renderHeader({ bootId: '', stampMs: 0, madeBytes: 0, swept: false }).length;
+const HEADER_BYTES = renderHeader({
+  bootId: '',
+  stampMs: 0,
+  madeBytes: 0,
+  savedBytes: 0,
+  swept: false,
+}).length;
 
 /** Neither identifiers nor interface names hold a tab or an end of line. */
 function renderLine(address: string, { containerId, ifname = '' }: Owner): string {

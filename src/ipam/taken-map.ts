@@ -5,6 +5,7 @@
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { putFile } from '../files/put-file.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
 
 const FILE = '.catena-taken';
@@ -14,6 +15,13 @@ const KEY_BYTES = 16;
 const BITS_BYTES = 32;
 const RECORD_BYTES = KEY_BYTES + BITS_BYTES;
 
+/** The first record is none: it says how long the file is, so that one that was cut is not taken for one of fewer leases. */
+function renderHeader(length: number): Buffer {
+  return Buffer.from(
+    `catena-taken 2 ${String(length).padStart(12, '0')}`.padEnd(RECORD_BYTES - 1).concat('\n'),
+  );
+}
+
 /** The taken addresses of one directory; to be used under the directory's lock. */
 export class TakenMap {
   readonly #dir: string;
@@ -22,6 +30,7 @@ export class TakenMap {
   /** The same for IPv4 by the number of the block: there may be all of a /16 to look up. */
   readonly #placesOfIpv4 = new Map<number, number>();
   readonly #changed = new Set<number>();
+  #isOnDisk = true;
   #bytes: Buffer;
   #length: number;
 
@@ -29,7 +38,7 @@ export class TakenMap {
     this.#dir = dir;
     this.#bytes = bytes;
     this.#length = bytes.length;
-    for (let at = 0; at < bytes.length; at += RECORD_BYTES) {
+    for (let at = RECORD_BYTES; at < bytes.length; at += RECORD_BYTES) {
       this.#know(bytes.toString('latin1', at, at + KEY_BYTES), at + KEY_BYTES);
     }
   }
@@ -38,18 +47,26 @@ export class TakenMap {
   static find(dir: string): TakenMap | undefined {
     try {
       const bytes = readFileSync(join(dir, FILE));
-      return bytes.length % RECORD_BYTES === 0 ? new TakenMap(dir, bytes) : undefined;
+      const header = bytes.subarray(0, RECORD_BYTES);
+      return header.equals(renderHeader(bytes.length)) ? new TakenMap(dir, bytes) : undefined;
     } catch {
       return undefined;
     }
   }
 
-  /** A new map of addresses in canonical text, on disk at once. */
+  /** A new map of addresses in canonical text, on disk at once where there is room. */
   static make(dir: string, taken: Iterable<string>): TakenMap {
-    const map = new TakenMap(dir, Buffer.alloc(0));
+    const map = new TakenMap(dir, renderHeader(RECORD_BYTES));
     for (const address of taken) map.#setText(address);
     const unfinished = join(dir, UNFINISHED_FILE);
-    putFile(join(dir, FILE), map.#bytes.subarray(0, map.#length), { unfinished });
+    renderHeader(map.#length).copy(map.#bytes);
+    try {
+      putFile(join(dir, FILE), map.#bytes.subarray(0, map.#length), { unfinished });
+    } catch {
+      // A full disk must not keep a lease from being given back: this map is in here alone.
+      removeFile(join(dir, FILE));
+      map.#isOnDisk = false;
+    }
     map.#changed.clear();
     return map;
   }
@@ -111,13 +128,15 @@ export class TakenMap {
 
   /** Writes what has changed. */
   save(): void {
-    if (this.#changed.size === 0) return;
+    if (this.#changed.size === 0 || !this.#isOnDisk) return;
     const fd = openSync(join(this.#dir, FILE), 'r+');
     try {
       for (const place of this.#changed) {
         const start = place - KEY_BYTES;
         writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
       }
+      renderHeader(this.#length).copy(this.#bytes);
+      writeSync(fd, this.#bytes, 0, RECORD_BYTES, 0);
       this.#changed.clear();
     } finally {
       closeSync(fd);

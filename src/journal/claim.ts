@@ -1,5 +1,6 @@
 // How do processes agree on who takes an attachment down?
 import type { Attachment } from '../cni/attachment.ts';
+import { CniError } from '../cni/errors.ts';
 import type { AttachmentRecord, Intent, Line, RecordedError } from './lines.ts';
 import { markOf } from './marks.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
@@ -101,6 +102,9 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
         const open = reopenRecord(stateDir, record);
         open?.append({ event: 'left', op: runner.op });
         open?.close();
+      } catch (error) {
+        // On a full disk, for example: it counts as left when this process has ended.
+        if (!(error instanceof CniError)) throw error;
       } finally {
         endRunner(runner);
         tidy(stateDir, record);

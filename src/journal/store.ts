@@ -2,12 +2,13 @@
 //
 // Nothing is synced: a record is about kernel state, which a loss of power ends as well, and what an earlier boot left
 // is taken down whether its record is whole or not.
-import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Attachment } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putOpenFile } from '../files/put-file.ts';
+import { removeFile } from '../files/remove-file.ts';
 import { isCutOff, isMissing, listNames, writeAll } from './files.ts';
 import {
   type AttachmentRecord,
@@ -128,12 +129,7 @@ export function listRecords(stateDir: string, network?: string): RecordList {
 
 /** Removes a record and its mark; what is not there is fine. @throws CniError 5 */
 export function dropRecord(stateDir: string, id: Attachment): void {
-  const file = recordFileOf(stateDir, id);
-  try {
-    rmSync(file, { force: true });
-  } catch (cause) {
-    throw fileFailure('remove record', file, cause);
-  }
+  removeFile(recordFileOf(stateDir, id), 'record');
   settle(stateDir, id);
 }
 

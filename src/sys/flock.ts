@@ -16,7 +16,7 @@ const LOCK_UN = 8;
  * @throws Error naming the file and the holder when the wait is over
  */
 export function withFlock<T>(path: string, deadlineMs: number, work: () => T, mode = 0o644): T {
-  const fd = openSync(path, 'a+', mode);
+  const fd = openLock(path, mode);
   try {
     lock(fd, path, deadlineMs);
     return work();
@@ -35,6 +35,16 @@ export function withOpenFlock<T>(fd: number, path: string, deadlineMs: number, w
     return work();
   } finally {
     libc().flock(fd, LOCK_UN);
+  }
+}
+
+/** Where nothing can be written, a lock that is there can still be held. */
+function openLock(path: string, mode: number): number {
+  try {
+    return openSync(path, 'a+', mode);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EROFS') throw error;
+    return openSync(path, 'r');
   }
 }
 

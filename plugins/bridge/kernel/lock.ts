@@ -1,6 +1,7 @@
 // Who may change what several containers share: the bridge, and the gateways on it?
 import { mkdirSync } from 'node:fs';
 import { runDir } from '../../../src/cni/directories.ts';
+import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { withFlock } from '../../../src/sys/flock.ts';
 import { closeNetns, openOwnNetns } from '../../../src/sys/netns.ts';
 
@@ -10,11 +11,26 @@ const LOCK_DEADLINE_MS = 20_000;
 /**
  * Runs a step in which the bridge must neither appear nor go by another hand of ours: attaching the first port and
  * removing the bridge after the last one would otherwise cross.
+ * @throws CniError 11 when the lock cannot be had in time
  */
 export function withBridgeLock<T>(name: string, step: () => T): T {
   const dir = runDir();
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const own = openOwnNetns();
   closeNetns(own);
-  return withFlock(`${dir}/bridge-${own.ino}-${name}.lock`, LOCK_DEADLINE_MS, step, 0o600);
+  let entered = false;
+  try {
+    return withFlock(
+      `${dir}/bridge-${own.ino}-${name}.lock`,
+      LOCK_DEADLINE_MS,
+      () => {
+        entered = true;
+        return step();
+      },
+      0o600,
+    );
+  } catch (cause) {
+    if (entered) throw cause;
+    throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
+  }
 }

@@ -54,7 +54,7 @@ function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean)
     lines.push(`${one.state.padEnd(7)} ${nameOf(one)}${one.why ? `: ${one.why}` : ''}`);
     for (const { link, state, problem, error } of one.links.filter(each => each.state !== 'sound'))
       lines.push(`  ${link} ${state}: ${error?.message ?? problem}`);
-    if (one.state === 'broken' && !dryRun)
+    if (one.state === 'broken' && one.links.length && !dryRun)
       lines.push(
         '  hint: what no link puts back needs DEL and ADD; chained links of others may help: --foreign',
       );

@@ -28,6 +28,23 @@ export const damaged: Check = {
   },
 };
 
+/** Without room, or rights, nothing can be written down, and an ADD that cannot be taken back is not begun. */
+export const storage: Check = {
+  id: 'state.storage',
+  run(node) {
+    const { stateDir, cacheDir, runDir } = node;
+    const leases = node.facts.networks().networks.flatMap(({ list }) => rangesOf(list).map(({ dir }) => dir));
+    const dirs = [...new Set([stateDir, cacheDir, runDir, ...leases])];
+    const problems = dirs.flatMap((dir): Finding[] => {
+      const found = node.findStorageProblem(dir);
+      if (found === undefined) return [];
+      const mend = `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`;
+      return [{ id: this.id, severity: 'error', found: `Cannot write to "${dir}": ${found}`, mend }];
+    });
+    return problems.length ? problems : fine(this.id, `${dirs.length} directories can be written to`);
+  },
+};
+
 /** Attachments that are neither there nor gone. */
 export const unsettled: Check = {
   id: 'state.unsettled',

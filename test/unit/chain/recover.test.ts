@@ -416,6 +416,52 @@ describe('recover()', () => {
     expect(leftovers()).toEqual([]);
   });
 
+  const YEAR_MS = 365 * 86_400_000;
+  test.each([
+    ['a year ago', -YEAR_MS],
+    ['a year ahead, by a clock that was set back since', YEAR_MS],
+  ])('tries again at once what failed %s', async (_, offMs) => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'stuck' });
+    await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
+    chain.rescript('two', {});
+    // It has only just failed, says this clock.
+    expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
+    const { file = '' } = record() ?? {};
+    const time = new Date(Date.now() + offMs).toISOString();
+    fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replace(/"time":"[^"]+"/g, `"time":"${time}"`));
+    expect(await recover({ network: 'testnet' }, runtime)).toHaveLength(1);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test.each([
+    ['a year ago', -YEAR_MS],
+    ['a year ahead', YEAR_MS],
+  ])('forgets a mark without need that was made %s, and no younger one', async (_, offMs) => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const mark = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
+    fs.symlinkSync('../../attachments/testnet/c1:eth0', mark);
+    await recover({ network: 'testnet' }, runtime);
+    expect(fs.lstatSync(mark).isSymbolicLink()).toBe(true);
+    const time = new Date(Date.now() + offMs);
+    fs.lutimesSync(mark, time, time);
+    await recover({ network: 'testnet' }, runtime);
+    expect(filesBelow(path.join(runtime.stateDir, 'unsettled'))).toEqual([]);
+    expect(record()?.phase).toBe('attached');
+  });
+
+  test('takes a boot for another one by its id alone, whatever the clock says', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const { file = '' } = record() ?? {};
+    for (const one of [file, path.join(runtime.stateDir, 'boot')]) fs.utimesSync(one, 0, 0);
+    expect(await recover({ all: true }, runtime)).toEqual([]);
+    const next = { ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'next' } };
+    expect(await recover({ all: true }, next)).toMatchObject([
+      { why: 'it is of an earlier boot of the machine' },
+    ]);
+  });
+
   test('undoes at least what began, wherever the record is cut off', async () => {
     const { source } = listOf(
       '1.1.0',

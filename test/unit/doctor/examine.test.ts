@@ -29,6 +29,7 @@ function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeVi
     read: file => files[file],
     list: file =>
       Object.keys(files).flatMap(name => (path.dirname(name) === file ? path.basename(name) : [])),
+    findStorageProblem: () => undefined,
     routes: [{ destination: '0.0.0.0/0', device: 'eth0' }],
     devices: [{ name: 'eth0', kind: '', mtu: 1500 }],
     ...more,
@@ -50,6 +51,17 @@ describe('examine()', () => {
     writeList('podnet');
     expect(problemsOf(node())).toEqual([]);
     expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
+  });
+
+  test('finds directories in which nothing can be written', () => {
+    writeList('podnet');
+    const full = node(
+      {},
+      { findStorageProblem: place => (place.includes('leases') ? 'it is full' : undefined) },
+    );
+    expect(problemsOf(full)).toMatchObject([
+      { id: 'state.storage', severity: 'error', found: `Cannot write to "${dir}/leases/podnet": it is full` },
+    ]);
   });
 
   test('finds no network, and one that is broken', () => {

@@ -59,7 +59,8 @@ describe('OwnerIndex.find()', () => {
     const { atime, mtime } = statSync(dir);
     const bad = [
       good.replace(/[\da-f]{8}-/, '00000000-'),
-      good.replace('owners 3', 'owners 2'),
+      good.replace('owners 4', 'owners 3'),
+      good.slice(0, -1),
       good.slice(0, 30),
       '',
     ];

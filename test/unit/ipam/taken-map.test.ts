@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { TakenMap } from '../../../src/ipam/taken-map.ts';
@@ -68,9 +68,23 @@ describe('TakenMap.findFree()', () => {
 });
 
 describe('TakenMap.find()', () => {
-  test('finds nothing where none is, and 48 bytes per block where one is', () => {
+  test('finds nothing where none is, and 48 bytes per block, and for itself, where one is', () => {
     expect(TakenMap.find(dir)).toBeUndefined();
     make([...row('10.0.0.0', 1000), parseIp('fd00::1')]);
-    expect(statSync(join(dir, '.catena-taken')).size).toBe(5 * 48);
+    expect(statSync(join(dir, '.catena-taken')).size).toBe(6 * 48);
+  });
+
+  test.each([48, 47, 10, -48])('finds nothing in a file that is %i bytes too short', bytes => {
+    make(row('10.0.0.0', 1000));
+    const file = join(dir, '.catena-taken');
+    truncateSync(file, statSync(file).size - bytes);
+    expect(TakenMap.find(dir)).toBeUndefined();
+  });
+
+  test('knows its length after it has grown', () => {
+    const map = make([]);
+    for (const ip of row('10.0.0.250', 300)) map.set(ip);
+    map.save();
+    expect(TakenMap.find(dir)?.count(parseIp('10.0.0.0'), parseIp('10.0.9.0'))).toBe(300);
   });
 });

@@ -25,6 +25,8 @@ describe('isAlive()', () => {
     const runner = { ...startRunner(), pidns: 'pid:[1]', op: 'x' };
     expect(isAlive(runner)).toBe(true);
     expect(isAlive({ ...runner, time: '2001-01-01T00:00:00Z' })).toBe(false);
+    // The clock was set back since.
+    expect(isAlive({ ...runner, time: new Date(Date.now() + 86_400_000).toISOString() })).toBe(false);
     expect(isAlive({ ...runner, time: 'soon' })).toBe(false);
   });
 });

@@ -1,0 +1,113 @@
+// How long does a verb wait for somebody who has stopped in the middle of his work, and does it say for whom?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import type { Finished } from '../helpers/command.ts';
+import { intentOf } from '../helpers/journal.ts';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+
+/** All waits at once: nobody does anything meanwhile. */
+const PATIENCE_MS = 120_000;
+
+const DONE = { exitCode: 0, stderr: '' };
+
+interface Held {
+  readonly lab: Lab;
+  readonly container: Container;
+  run(verb: string): Promise<Finished>;
+}
+
+async function withChain(body: (held: Held) => Promise<void>): Promise<void> {
+  await withHost(async lab => {
+    const chain = writeChain(lab, fullChain(lab));
+    const container = await lab.container();
+    await body({ lab, container, run: verb => chain.run(verb, container) });
+  });
+}
+
+/** A process that has a lock, and is stopped. */
+async function stopWithLock(lab: Lab, file: string): Promise<Bun.Subprocess> {
+  fs.mkdirSync(path.dirname(file), { recursive: true });
+  const module = JSON.stringify(path.join(ROOT, 'src/sys/flock.ts'));
+  const program = `
+    const { withFlock } = await import(${module});
+    withFlock(process.argv.at(-1), 1000, () => { process.stdout.write('ready'); process.kill(process.pid, 'SIGSTOP'); Bun.sleepSync(1e6); });`;
+  return stopped(lab, [process.execPath, '-e', program, file]);
+}
+
+/** A process that works on an attachment, and is stopped. */
+async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<Bun.Subprocess> {
+  const [runner, store] = ['runner', 'store'].map(name =>
+    JSON.stringify(path.join(ROOT, `src/journal/${name}.ts`)),
+  );
+  const { runner: _, ...intent } = intentOf({
+    network: 'podnet',
+    containerId: id,
+    netns,
+    cacheDir: `${lab.tmp}/cni`,
+  });
+  const program = `
+    const { createRecord } = await import(${store});
+    const { startRunner } = await import(${runner});
+    createRecord(process.argv.at(-1), { ...${JSON.stringify(intent)}, runner: startRunner() });
+    process.stdout.write('ready');
+    process.kill(process.pid, 'SIGSTOP');`;
+  return stopped(lab, [process.execPath, '-e', program, `${lab.tmp}/state`]);
+}
+
+function expectNamed({ exitCode, stderr }: Finished, lock: string, { pid }: Bun.Subprocess): void {
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain(`${lock}": process ${pid} (`);
+  expect(stderr).toContain('did not let go in');
+  expect(stderr).toContain('code: 11');
+}
+
+async function stopped(lab: Lab, argv: string[]): Promise<Bun.Subprocess> {
+  const child = lab.start(lab.host, argv);
+  expect(new TextDecoder().decode((await child.stdout.getReader().read()).value)).toBe('ready');
+  while (!/^State:\tT/m.test(fs.readFileSync(`/proc/${child.pid}/status`, 'utf8'))) await Bun.sleep(10);
+  return child;
+}
+
+describeRoot('somebody who has stopped', () => {
+  test(
+    'is waited for so long, and named; afterwards everything goes on',
+    async () => {
+      await Promise.all([
+        withChain(async ({ lab, run }) => {
+          expect(await run('add')).toMatchObject({ exitCode: 0 });
+          const child = await stopWithLock(lab, `${lab.tmp}/leases/podnet/lock`);
+          expectNamed(await run('check'), 'leases/podnet/lock', child);
+          child.kill('SIGKILL');
+          await child.exited;
+          for (const verb of ['check', 'del']) expect(await run(verb)).toMatchObject(DONE);
+        }),
+        withChain(async ({ lab, run }) => {
+          expect(await run('add')).toMatchObject({ exitCode: 0 });
+          const [lock = ''] = fs.readdirSync(`${lab.tmp}/run`).filter(name => name.endsWith('.lock'));
+          const child = await stopWithLock(lab, `${lab.tmp}/run/${lock}`);
+          expectNamed(await run('del'), lock, child);
+          child.kill('SIGKILL');
+          await child.exited;
+          expect(await run('del')).toMatchObject(DONE);
+        }),
+        withChain(async ({ lab, container, run }) => {
+          const child = await stopWithClaim(lab, container);
+          const { exitCode, stderr } = await run('del');
+          expect([exitCode, stderr]).toEqual([
+            1,
+            expect.stringContaining(`process ${child.pid} has been working on it`),
+          ]);
+          expect(stderr).toContain('code: 11');
+          child.kill('SIGKILL');
+          await child.exited;
+          expect(await run('del')).toMatchObject({ exitCode: 0 });
+        }),
+      ]);
+    },
+    PATIENCE_MS,
+  );
+});
