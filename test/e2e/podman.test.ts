@@ -3,6 +3,7 @@ import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { IMAGE } from '../helpers/busybox.ts';
+import { until } from '../helpers/held-leases.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
@@ -47,6 +48,28 @@ describeRoot(
         await podman.run(...REMOVE, 'web', 'other');
         expect(await machine.settled(before)).toEqual(before);
         expect(await findReachable(lab, outside)).toEqual([]);
+      });
+    });
+
+    test('beside a daemon its default list is warm, without a word of it being changed', async () => {
+      await withPodman(async (machine, podman) => {
+        machine.start(['/opt/cni/bin/catena', 'daemon'], `${machine.lab.tmp}/daemon.log`);
+        const unix = machine.path('/run/catena/catena.sock');
+        await until(async () => fs.existsSync(unix));
+        const outside = await machine.lab.outside();
+        // The daemon's workers come and go as it likes.
+        const { processes: _, ...before } = await machine.traces();
+        const web = await podman.runContainer('web', ...PUBLISH);
+        const container = machine.netnsOf(web.pid);
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await podman.run(...REMOVE, 'web');
+        await until(async () => {
+          const { processes: __, ...now } = await machine.traces();
+          return Bun.deepEquals(now, before);
+        });
+        const state = await fetch('http://catena/v1/state', { unix, signal: AbortSignal.timeout(10_000) });
+        // Four links; podman calls DEL of each at least once.
+        expect(((await state.json()) as { served: number }).served).toBeGreaterThanOrEqual(8);
       });
     });
 
