@@ -5,8 +5,11 @@ import { basename } from 'node:path';
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR, runDir } from '../src/cni/directories.ts';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
-import { DAEMON_COMMANDS, socketPathOf } from '../src/daemon/protocol.ts';
+import { askDaemon } from '../src/daemon/client.ts';
+import { DAEMON_COMMANDS, DAEMON_VERBS, SERVED_VARIABLE, socketPathOf } from '../src/daemon/protocol.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
+import { readStdin, writeAll } from '../src/plugin/stdio.ts';
+import { FAULT_VARIABLE } from '../src/sys/fault.ts';
 import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import type { RunnerSurroundings } from './catena/runner.ts';
@@ -54,10 +57,8 @@ if (args[0] === WORKER_FLAG) {
   const { runWorker } = await import('../src/worker/worker.ts');
   await runWorker(type => findPlugin(type) ?? (type === RUNNER_NAME ? loadRunner() : undefined));
 }
-const link = findPlugin(name);
-if (link) await runAsPlugin(link);
-// What names this request to the daemon and, should its answer be lost, to the record.
-const key = crypto.randomUUID();
+let key: string | undefined;
+if (Object.hasOwn(PLUGINS, name)) await runAsLink(name as PluginName);
 // The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else.
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
@@ -65,7 +66,9 @@ const runsChain = DAEMON_COMMANDS.includes(args[0] ?? '');
 if (runsChain && mayHaveDaemon()) await tryDaemon({ args });
 const workers = runsChain ? await startEarly() : undefined;
 const { runMain } = await import('../src/cli/main.ts');
-process.exit(await runMain(args, { links: LINKS, asPlugin, request: key, ...(workers ? { workers } : {}) }));
+process.exit(
+  await runMain(args, { links: LINKS, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) }),
+);
 
 /** `bun plugins/main.ts --as bridge` calls a link without having been compiled. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
@@ -84,21 +87,37 @@ function findPlugin(type: string): Promise<PluginDefinition> | undefined {
   return Object.hasOwn(PLUGINS, type) ? PLUGINS[type as PluginName]() : undefined;
 }
 
-async function runAsPlugin(definition: Promise<PluginDefinition>, stdin?: string): Promise<never> {
+async function runAsLink(link: PluginName): Promise<never> {
+  const { CNI_COMMAND = '' } = process.env;
+  const again = DAEMON_VERBS.includes(CNI_COMMAND) && (await tryDaemonAsPlugin(link));
   const { runPlugin } = await import('../src/plugin/run.ts');
-  return runPlugin(await definition, findPlugin, stdin);
+  return runPlugin(await PLUGINS[link](), findPlugin, { again });
 }
 
 async function runAsRunner(): Promise<never> {
   const { CNI_COMMAND } = process.env;
-  let stdin: string | undefined;
-  // VERSION must not wait for standard input.
-  if (CNI_COMMAND && CNI_COMMAND !== 'VERSION' && mayHaveDaemon()) {
-    const { readStdin } = await import('../src/plugin/stdio.ts');
+  // VERSION must not wait for standard input. What became of a request whose answer was lost, its record tells.
+  if (CNI_COMMAND && CNI_COMMAND !== 'VERSION') await tryDaemonAsPlugin();
+  const { runPlugin } = await import('../src/plugin/run.ts');
+  return runPlugin(await loadRunner(), findPlugin);
+}
+
+/** Has the daemon make this call of a plugin. @returns whether it may have made it, where it gave no answer */
+async function tryDaemonAsPlugin(link?: PluginName): Promise<boolean> {
+  if (!mayHaveDaemon() || isOfThisProcess(process.env.CNI_NETNS)) return false;
+  let stdin: string;
+  try {
     stdin = readStdin();
-    await tryDaemon({ args: [], stdin });
+  } catch {
+    // Reported where the call is made.
+    return false;
   }
-  return runAsPlugin(loadRunner(), stdin);
+  return tryDaemon({ args: [], stdin, ...(link ? { link } : {}) });
+}
+
+/** A path that leads elsewhere for every process that follows it. */
+function isOfThisProcess(path = ''): boolean {
+  return path.startsWith('/proc/self/') || path.startsWith('/proc/thread-self/');
 }
 
 async function startEarly(): Promise<WorkerSource | undefined> {
@@ -111,18 +130,26 @@ async function startEarly(): Promise<WorkerSource | undefined> {
 }
 
 function mayHaveDaemon(): boolean {
-  return existsSync(socketPathOf(runDir()));
+  const { [SERVED_VARIABLE]: served, [FAULT_VARIABLE]: fault } = process.env;
+  return !served && !fault && existsSync(socketPathOf(runDir()));
 }
 
-/** Ends this process with what the daemon made of the call; returns where there is none that would do it. */
-async function tryDaemon(call: { args: string[]; stdin?: string }): Promise<void> {
-  const { askDaemon } = await import('../src/daemon/client.ts');
-  const reply = await askDaemon(runDir(), { ...call, key, env: process.env });
-  if (reply === undefined) return;
-  const { writeAll } = await import('../src/plugin/stdio.ts');
-  if (reply.stdout) writeAll(1, reply.stdout);
-  if (reply.stderr) writeAll(2, reply.stderr);
-  process.exit(reply.exitCode);
+/** What names this request to the daemon and, should its answer be lost, to the record. */
+function requestKey(): string {
+  key ??= crypto.randomUUID();
+  return key;
+}
+
+/**
+ * Ends this process with what the daemon made of the call.
+ * @returns where there is none that would do it: whether it may have begun all the same
+ */
+async function tryDaemon(call: { args: string[]; stdin?: string; link?: string }): Promise<boolean> {
+  const answer = await askDaemon(runDir(), { ...call, key: requestKey(), env: process.env });
+  if (answer === 'declined' || answer === 'lost') return answer === 'lost';
+  if (answer.stdout) writeAll(1, answer.stdout);
+  if (answer.stderr) writeAll(2, answer.stderr);
+  process.exit(answer.exitCode);
 }
 
 /** The delegate runner inside the daemon. */

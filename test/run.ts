@@ -94,12 +94,12 @@ async function namespacePrefix(): Promise<string[]> {
 }
 
 function needsExecutables(file: string): boolean {
-  return /^test\/(netns|e2e|twin|soak|node)\//.test(file);
+  return /^test\/(netns|e2e|twin|soak|fuzz|node)\//.test(file);
 }
 
 /** Every test file that the filters name, the slow kernel tests first so that no core idles at the end. */
 function testFiles(): string[] {
-  const order = ['twin', 'soak', 'e2e', 'netns', 'node', 'golden', 'unit'];
+  const order = ['twin', 'soak', 'fuzz', 'e2e', 'netns', 'node', 'golden', 'unit'];
   const rank = (file: string): number => order.indexOf(file.split('/')[1] ?? '');
   return fs
     .readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })

@@ -4,6 +4,7 @@ import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/dir
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
+import { optionalObject, optionalText, optionalTexts } from '../../src/cni/schema-parts.ts';
 import type { SpecVersion } from '../../src/cni/version.ts';
 import { parseSelections } from '../../src/delegate/annotation.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
@@ -23,15 +24,15 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Networks of every container: configurations of plugins or lists, or objects that name one and say what is asked of it. The first is the default network, unless `network` names one. */
   delegates: z.optional(z.array(z.looseObject({}))),
   /** The default network: a name that is looked up in `definitionsDir` and `confDir`, or the path of a file or directory. */
-  network: z.optional(z.string()),
+  network: optionalText,
   /** Names of further networks of every pod that is not in one of `systemNamespaces`. */
-  defaultNetworks: z.optional(z.array(z.string())),
+  defaultNetworks: optionalTexts,
   /** Further networks of every container, as the pod annotation has them: `name@interface,…`, or an array of objects. */
   networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a text or an array')),
   /** Directory of the configurations of networks; `/etc/cni/catena/net.d`, with `multus` for `catena` under that type. */
-  confDir: z.optional(z.string()),
+  confDir: optionalText,
   /** Directory of NetworkAttachmentDefinitions, as JSON or YAML files. */
-  definitionsDir: z.optional(z.string()),
+  definitionsDir: optionalText,
   /** Directory of plugins that is looked at before those of CNI_PATH, or several. */
   binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array')),
   /** Beginning of the names of interfaces that nobody named; the network's place in the order follows. */
@@ -39,7 +40,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Otherwise the first network that sets one has it. */
   defaultRoute: z.optional(
     z.union(
-      [z.string(), z.object({ ipv4: z.optional(z.string()), ipv6: z.optional(z.string()) })],
+      [z.string(), z.object({ ipv4: optionalText, ipv6: optionalText })],
       'must be a name, or an object with a name for "ipv4", "ipv6" or both',
     ),
   ),
@@ -52,7 +53,7 @@ export const CatenaConf = z.extend(PluginConfig, {
     'default',
   ),
   /** The default network is ready when this file is there; until then ADD answers 11 and STATUS 50. */
-  readinessFile: z.optional(z.string()),
+  readinessFile: optionalText,
   /** Pods may name definitions of their own namespace only, and of `globalNamespaces`. */
   namespaceIsolation: z._default(z.boolean(), false),
   /** Namespaces whose definitions every pod may name, joined by commas or as an array. */
@@ -63,38 +64,38 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Namespaces whose pods do not get `defaultNetworks`. */
   systemNamespaces: z._default(z.array(z.string()), ['kube-system']),
   /** Namespace of definitions that the configuration names. */
-  definitionNamespace: z.optional(z.string()),
+  definitionNamespace: optionalText,
   /** Directory of what survives a reboot: the journals in `pods` and `delegates`; else CATENA_STATE_DIR, else `/var/lib/catena`. */
-  stateDir: z.optional(z.string()),
+  stateDir: optionalText,
   /** Directory of what need not; else CATENA_RUN_DIR, else `/run/catena`. Delegates get both in their environment. */
-  runDir: z.optional(z.string()),
+  runDir: optionalText,
   /** Directory of the delegates' result cache; else `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`. */
-  cniCacheDir: z.optional(z.string()),
+  cniCacheDir: optionalText,
   /** Least severe lines that are logged: `error`, `warn`, `info` (a line for each link), `debug`; multus's `panic` and `verbose` are read as `error` and `info`. */
-  logLevel: z.optional(z.string()),
+  logLevel: optionalText,
   /** File to which log lines are appended. */
-  logFile: z.optional(z.string()),
+  logFile: optionalText,
   /** Log lines go to standard error as well, when there is a file. */
   logToStderr: z._default(z.boolean(), true),
   /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */
-  traceFile: z.optional(z.string()),
+  traceFile: optionalText,
   /** Directory in which a trace of each call is kept, for `catena trace`, which looks in `/run/catena/traces`; else CATENA_TRACE_DIR. A daemon that makes the call keeps it among its own instead. */
-  traceDir: z.optional(z.string()),
+  traceDir: optionalText,
   /** Kubeconfig of a cluster whose API says what pods and definitions want, and is told what pods got. In a pod with an account of its cluster none is needed. */
-  kubeconfig: z.optional(z.string()),
+  kubeconfig: optionalText,
   /** Seconds that an answer of the cluster may take. */
   kubernetesTimeout: z._default(z.number().check(z.positive()), 10),
   /** Multus: `network`; `delegates` then count for nothing. */
-  clusterNetwork: z.optional(z.string()),
+  clusterNetwork: optionalText,
   /** Multus: `cniCacheDir`. */
-  cniDir: z.optional(z.string()),
+  cniDir: optionalText,
   /** Multus: `readinessFile`. */
-  readinessindicatorfile: z.optional(z.string()),
+  readinessindicatorfile: optionalText,
   /** Multus: `definitionNamespace`. */
-  multusNamespace: z.optional(z.string()),
+  multusNamespace: optionalText,
   /** Multus: a further chain; not supported, and refused. */
-  auxiliaryCNIChainName: z.optional(z.string()),
-  runtimeConfig: z.optional(z.looseObject({})),
+  auxiliaryCNIChainName: optionalText,
+  runtimeConfig: optionalObject,
 });
 export type CatenaConf = z.output<typeof CatenaConf>;
 

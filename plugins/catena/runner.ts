@@ -1,18 +1,19 @@
 // What does a call of the runner give its verbs to work with?
 import { appendFileSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { LinkEvent } from '../../src/chain/runtime.ts';
+import type { Deadlines, LinkEvent } from '../../src/chain/runtime.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { fetchAnnotations, publishStatus } from '../../src/delegate/cluster-pod.ts';
-import { type Cluster, isInCluster, openCluster } from '../../src/delegate/kubernetes.ts';
+import type { ClusterAccess } from '../../src/delegate/api-server.ts';
+import { isInCluster } from '../../src/delegate/in-cluster.ts';
+import type { Cluster } from '../../src/delegate/kubernetes.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
-import { findLink } from '../../src/netlink/rtnl/link.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { findTakenName } from '../../src/sys/interface.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
 import { startForeign } from '../../src/worker/foreign.ts';
 import {
@@ -24,7 +25,6 @@ import {
   RUNNER,
   type RunnerPlaces,
 } from './config.ts';
-import { containerRoutes } from './kernel.ts';
 
 /** What names the pod's record. */
 export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly netns: string } {
@@ -38,14 +38,18 @@ export interface RunnerSurroundings {
   readonly workers?: WorkerSource;
   /** Has somebody told of the call and the links of every delegate; otherwise the configuration says whether a trace is kept. */
   readonly watch?: Watch;
+  /** How long each link may take. */
+  readonly deadlines?: Deadlines;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
+  /** Opens a cluster whose state many calls share; each opens its own unless given. */
+  readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
 }
 
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers = ownWorker(), signal, watch }: RunnerSurroundings,
+  { workers = ownWorker(), signal, watch, deadlines, openCluster }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
@@ -54,7 +58,7 @@ export async function prepareRunner<T>(
   for (const problem of problems) log.warn(`Cannot use catena configuration: ${problem}`);
   const places = placesOf(conf, call.environment);
   const trace = watch ? undefined : await beginTrace(call, conf, places.env, log);
-  const cluster = clusterOf(conf, call.environment);
+  const cluster = clusterOf(conf, call.environment, openCluster);
   let options: RunnerOptions | undefined;
   const interrupt = new AbortController();
   const onSignal = () => interrupt.abort();
@@ -68,17 +72,18 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        ...runThrough(workers, startForeign),
+        ...runThrough(workers, { startOther: startForeign }),
         signal: interrupt.signal,
+        ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
       },
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
-      routes: containerRoutes(() => call.container),
-      hasInterface: ifname => findLink(call.container, ifname) !== undefined,
+      routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
+      findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && {
-        fetchAnnotations: pod => fetchAnnotations(cluster, pod),
-        publish: (pod, status) => publishStatus(cluster, pod, status),
+        fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
+        publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
       }),
     });
     trace?.end({ result: isObject(done) ? done : undefined });
@@ -137,6 +142,7 @@ type OpenCluster = () => Promise<Cluster>;
 function clusterOf(
   { kubeconfig, kubernetesTimeout }: CatenaConf,
   env: RunnerPlaces['env'],
+  openCluster: RunnerSurroundings['openCluster'] = openAlone,
 ): OpenCluster | undefined {
   if (!kubeconfig && !isInCluster(env)) return undefined;
   let open: Promise<Cluster> | undefined;
@@ -145,6 +151,13 @@ function clusterOf(
     return open;
   };
 }
+
+async function openAlone(access: ClusterAccess): Promise<Cluster> {
+  const { openCluster } = await import('../../src/delegate/kubernetes.ts');
+  return openCluster(access);
+}
+
+const loadClusterPod = () => import('../../src/delegate/cluster-pod.ts');
 
 function withCluster(options: RunnerOptions, cluster: OpenCluster | undefined): RunnerOptions {
   if (cluster === undefined) return options;

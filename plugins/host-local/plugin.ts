@@ -89,7 +89,10 @@ export const hostLocal = definePlugin({
     const { validAttachments } = call;
     const { dir } = placeOf(call);
     if (validAttachments === undefined || !storeExists(dir)) return;
-    inStore(call, store => store.release(findOrphans(store, listLeases(dir), validAttachments)));
+    inStore(call, store => {
+      store.meetAll();
+      store.release(findOrphans(store, listLeases(dir), validAttachments));
+    });
   },
 
   status(call) {
@@ -145,7 +148,7 @@ function asUnavailable(work: () => void): void {
 
 /** Two addresses for one attachment would leave the first without anyone to give it back. */
 function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly RangeSet[]): void {
-  const held = store.findLeasesOf(owner).filter(address => {
+  const held = store.findKnownLeasesOf(owner).filter(address => {
     const ip = findIp(address);
     return ip !== undefined && sets.some(set => findRange(set, ip));
   });

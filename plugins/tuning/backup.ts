@@ -6,6 +6,7 @@ import { putFile } from '../../src/files/put-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { isGivenUp } from '../../src/files/unfinished.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
+import { isSysctlPath } from './sysctl-key.ts';
 
 /** Values before the first ADD; only what was to be changed. The keys up to `txQLen` are the reference's. */
 export const Backup = z.looseObject({
@@ -30,10 +31,17 @@ export function backupPathOf(dataDir: string | undefined, containerId: string, i
 export function findBackup(path: string): Backup | undefined {
   try {
     const parsed = z.safeParse(Backup, JSON.parse(readFileSync(path, 'utf8')));
-    return parsed.success ? parsed.data : undefined;
+    return parsed.success ? withinNet(parsed.data) : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** Sysctls as ADD writes them down. DEL runs as root, and must not write elsewhere because somebody changed the file. */
+function withinNet({ sysctl, ...backup }: Backup): Backup {
+  if (sysctl === undefined) return backup;
+  const own = Object.entries(sysctl).filter(([path]) => isSysctlPath(path));
+  return own.length ? { ...backup, sysctl: Object.fromEntries(own) } : backup;
 }
 
 /** Writes the file, in one step; what the reference knows is byte for byte as it would write it. */

@@ -58,6 +58,11 @@ export function readSysctlKey(key: string, ifname: string): [string, ...string[]
   return second === undefined || second === first ? [first] : [first, second];
 }
 
+/** True for a path below /proc/sys that stays in `net`, without detours. */
+export function isSysctlPath(path: string): boolean {
+  return path.startsWith('net/') && posix.normalize(path) === path && !path.includes('\0');
+}
+
 /** The interface's name goes in last, so that dots in it stay dots. */
 function resolve(slashed: string, ifname: string): string | undefined {
   const path = posix.normalize(`/${slashed.replace(PLACEHOLDER, () => ifname)}`).slice(1);

@@ -22,14 +22,18 @@ export function findConfFiles(dir: string, onSkipped?: OnSkipped): string[] {
  */
 export function findPluginFiles(file: string, network: string, onSkipped?: OnSkipped): string[] {
   const dir = join(dirname(file), network);
-  let isDirectory: boolean | undefined;
+  // Most networks have none, and a file that is named like one is no directory of links.
+  return isDirectory(dir) ? listFiles(dir, ['.conf'], onSkipped) : [];
+}
+
+/** A network may have a name that no directory can have. */
+function isDirectory(path: string): boolean {
   try {
-    // Most networks have none, and a file that is named like one is no directory of links.
-    isDirectory = statSync(dir, { throwIfNoEntry: false })?.isDirectory();
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   } catch (cause) {
-    throw unreadable(dir, cause);
+    if ((cause as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return false;
+    throw unreadable(path, cause);
   }
-  return isDirectory ? listFiles(dir, ['.conf'], onSkipped) : [];
 }
 
 /** A configuration that cannot be read from disk. */

@@ -39,6 +39,8 @@ export interface ExecOutcome extends Outcome {
   readonly spawnError?: string;
   /** We ended the process, and why. */
   readonly ended?: 'deadline' | 'output' | 'interrupt';
+  /** What failed is a process that serves links, not the link: the call may well succeed when it is made again. */
+  readonly again?: boolean;
   /** What it did in the kernel, when that was asked for and is known. */
   readonly transactions?: readonly KernelTransaction[];
 }

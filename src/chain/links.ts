@@ -179,7 +179,7 @@ function conclude<Reply>(
   let reply: Reply;
   try {
     const error = findFailure(outcome, link, deadlineOf(runtime, verb));
-    if (error) throw error;
+    if (error) throw outcome.again ? tryAgain(error) : error;
     reply = read(outcome.stdout, link);
   } catch (error) {
     if (error instanceof CniError) runtime.onLink?.({ ...event, error });
@@ -206,6 +206,14 @@ function findFailure(outcome: ExecOutcome, link: LinkFailure, deadlineMs: number
   }
   if (outcome.ended === 'interrupt') return interrupted(link);
   return outcome.exitCode === 0 ? undefined : failureOf(outcome, link);
+}
+
+/** The same words under the code that has a runtime come back. */
+function tryAgain({ message, details, link }: CniError): CniError {
+  return new CniError(ErrorCode.tryAgainLater, message, {
+    ...(details === undefined ? {} : { details }),
+    ...(link === undefined ? {} : { link }),
+  });
 }
 
 function interrupted(link: LinkFailure): CniError {

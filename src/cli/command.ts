@@ -1,5 +1,8 @@
 // What is a command of the tool: what does the table know of it, and what does it get to work with?
+import type { Deadlines } from '../chain/runtime.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
+import type { ClusterAccess } from '../delegate/api-server.ts';
+import type { Cluster } from '../delegate/kubernetes.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
@@ -38,6 +41,10 @@ export type AsPlugin = (
     readonly signal: AbortSignal;
     /** Told of the links that it calls. */
     readonly watch?: Watch;
+    /** How long each of them may take. */
+    readonly deadlines?: Deadlines;
+    /** Opens a cluster whose state calls share. */
+    readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
   },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 
@@ -57,6 +64,8 @@ export interface Surroundings {
   readonly watcher?: RequestWatcher;
   /** Milliseconds that the command waited before it began. */
   readonly queueMs?: number;
+  /** How long each link may take where the command line does not say. */
+  readonly deadlines?: Deadlines;
   /** Names the request: see {@link CommandCall.request}. */
   readonly request?: string;
   /** Calls this executable as a plugin. */
@@ -83,6 +92,8 @@ export interface CommandCall {
   readonly workers?: WorkerSource | undefined;
   /** Told of every chain that is run. */
   readonly watcher?: RequestWatcher | undefined;
+  /** How long each link may take where the command line does not say. */
+  readonly deadlines?: Deadlines | undefined;
   /** Milliseconds that the command waited in the daemon before it began. */
   readonly queueMs?: number | undefined;
   /** Runs another command line, for a process that serves those of others. @returns its exit code */

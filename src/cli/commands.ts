@@ -28,6 +28,26 @@ const IFNAME: CommandOption = {
 
 const DRY_RUN: CommandOption = { type: 'boolean', help: 'show what would be done and why, and do nothing' };
 
+const CAP: CommandOption = {
+  type: 'string',
+  placeholder: '<json>',
+  help: 'capability arguments, instead of the two ports and the rates that are offered',
+};
+
+const IGNORE: CommandOption = {
+  type: 'string',
+  multiple: true,
+  placeholder: '<pattern>',
+  help: 'a regular expression for differences that are intended, repeatable',
+};
+
+const SCENE: CommandOption = {
+  type: 'string',
+  multiple: true,
+  placeholder: '<name>',
+  help: 'play this scene only (life, twice, …), repeatable (all)',
+};
+
 /** Of commands that call links in namespaces of their own. */
 const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'bin-dir': {
@@ -38,11 +58,7 @@ const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
   },
   ifname: IFNAME,
   args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
-  cap: {
-    type: 'string',
-    placeholder: '<json>',
-    help: 'capability arguments, instead of the two ports and the rates that are offered',
-  },
+  cap: CAP,
 };
 
 const CACHE_DIR: CommandOption = {
@@ -274,8 +290,18 @@ export const COMMANDS: readonly Command[] = [
         help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
       },
       workers: { type: 'string', placeholder: '<n>', help: 'processes that serve links, at most (4)' },
-      config: { type: 'string', placeholder: '<file>', help: 'JSON with limits, read again when it changes' },
+      config: {
+        type: 'string',
+        placeholder: '<file>',
+        help: 'JSON with limits, logs and traces, read again when it changes',
+      },
+      ...only(NETWORK_OPTIONS, 'timeout'),
       requests: { type: 'string', placeholder: '<n>', help: 'requests at the same time, at most (64)' },
+      'node-name': {
+        type: 'string',
+        placeholder: '<name>',
+        help: 'node of a cluster whose pods are watched (CATENA_NODE_NAME)',
+      },
       'grpc-socket': {
         type: 'string',
         placeholder: '<file>',
@@ -350,20 +376,37 @@ export const COMMANDS: readonly Command[] = [
         help: 'take only this link from there: its type, or its place in the list from 0',
       },
       ...LAB_OPTIONS,
-      ignore: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<pattern>',
-        help: 'a regular expression for differences that are intended, repeatable',
-      },
-      scene: {
-        type: 'string',
-        multiple: true,
-        placeholder: '<name>',
-        help: 'play this scene only (life, twice, …), repeatable (all)',
-      },
+      ignore: IGNORE,
+      scene: SCENE,
     },
     load: () => import('./commands/compare.ts'),
+  },
+  {
+    name: 'swap',
+    summary: 'put another executable in the place of a link: examined before, verified by CHECK after',
+    usage: '<network>',
+    positionals: { min: 1, max: 1 },
+    options: {
+      link: {
+        type: 'string',
+        placeholder: '<type or index>',
+        help: 'the link: its type, or its place in the list from 0; without --to, show what it calls now',
+      },
+      to: { type: 'string', placeholder: '<executable>', help: 'what takes its place' },
+      undo: { type: 'boolean', help: 'put back what was there before the last swap' },
+      'dry-run': DRY_RUN,
+      yes: { type: 'boolean', help: 'do not ask; nobody is asked where there is no terminal' },
+      'accept-differences': { type: 'boolean', help: 'swap although the candidate does things otherwise' },
+      ignore: IGNORE,
+      scene: SCENE,
+      cap: CAP,
+      force: {
+        type: 'boolean',
+        help: 'swap although it breaks rules, and do not put the old one back when CHECK fails',
+      },
+      ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
+    },
+    load: () => import('./commands/swap.ts'),
   },
   {
     name: 'conformance',

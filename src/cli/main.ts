@@ -87,7 +87,7 @@ function toCall(
   surroundings: Surroundings,
 ): CommandCall {
   const { env = process.env, links, cwd, workers, asPlugin, request, write = writeOut } = surroundings;
-  const { watcher, queueMs } = surroundings;
+  const { watcher, queueMs, deadlines } = surroundings;
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
     const { placeholder = '' } = command.options[option] ?? {};
@@ -112,6 +112,7 @@ function toCall(
     workers,
     watcher,
     queueMs,
+    deadlines,
     asPlugin,
     request,
     // Only who asks for it gives up that a signal ends the tool at once.

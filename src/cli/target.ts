@@ -38,12 +38,12 @@ export function loadTarget(call: CommandCall): Conflist {
 export function runtimeOf(call: CommandCall): Runtime {
   const dirs = call.texts('bin-dir');
   const cacheDir = call.text('cni-cache-dir');
-  const deadlines = parseTimeouts(call.texts('timeout'));
+  const deadlines = deadlinesOf(call);
   return {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
-    ...(call.on('separate') ? {} : runThrough(call.workers ?? ownWorker())),
+    ...(call.on('separate') ? {} : runThrough(call.workers ?? ownWorker(), { cwd: call.cwd })),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...(cacheDir === undefined ? {} : { cacheDir }),
@@ -54,6 +54,11 @@ export function runtimeOf(call: CommandCall): Runtime {
     },
     onWarning: warning => warn(call, warning),
   };
+}
+
+/** How long each link may take, as the command line says, else as the daemon's settings do. */
+export function deadlinesOf(call: CommandCall): Deadlines | undefined {
+  return parseTimeouts(call.texts('timeout')) ?? call.deadlines;
 }
 
 /** Says what did not keep the command from its work. */

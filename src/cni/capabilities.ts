@@ -1,5 +1,6 @@
 // What may the runtime pass in `runtimeConfig`, and in which shape?
 import * as z from 'zod/mini';
+import { optionalText } from './schema-parts.ts';
 
 /** One port of the host forwarded into the container (CONVENTIONS.md "portMappings"). */
 export const PortMapping = z.object({
@@ -8,9 +9,9 @@ export const PortMapping = z.object({
   /** Port in the container, 1 to 65535. */
   containerPort: z.int().check(z.minimum(1), z.maximum(65535)),
   /** `tcp`, `udp` or `sctp`; tcp when absent. */
-  protocol: z.optional(z.string()),
+  protocol: optionalText,
   /** Address of the host on which the port is mapped; all when absent. */
-  hostIP: z.optional(z.string()),
+  hostIP: optionalText,
 });
 export type PortMapping = z.output<typeof PortMapping>;
 
@@ -32,10 +33,10 @@ export const IpRange = z.object({
   /** The subnet in CIDR notation, without host bits. */
   subnet: z.string(),
   /** First address to hand out; the one after the network address when absent. */
-  rangeStart: z.optional(z.string()),
+  rangeStart: optionalText,
   /** Last address to hand out; the one before the broadcast address (IPv6: the last one) when absent. */
-  rangeEnd: z.optional(z.string()),
+  rangeEnd: optionalText,
   /** Gateway, never handed out; the address after the network address when absent. */
-  gateway: z.optional(z.string()),
+  gateway: optionalText,
 });
 export type IpRange = z.output<typeof IpRange>;

@@ -61,9 +61,9 @@ export class CniError extends Error {
   readonly link: LinkFailure | undefined;
 
   constructor(code: number, message: string, options: CniErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(clip(message), options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
-    this.details = options.details || undefined;
+    this.details = options.details ? clip(options.details) : undefined;
     this.link = options.link;
   }
 
@@ -76,6 +76,14 @@ export class CniError extends Error {
       ...(this.details === undefined ? {} : { details: this.details }),
     };
   }
+}
+
+/** Longest text of an error, in characters. People read it, and it goes into logs, records and traces. */
+const MAX_TEXT = 16_000;
+
+/** What was found may be as long as a caller likes, and is quoted in what is said about it. */
+function clip(text: string): string {
+  return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}… (${text.length} characters in all)` : text;
 }
 
 /** Error object as plugins print it. */

@@ -145,9 +145,17 @@ export function describeIssue(issue: z.core.$ZodIssue): string {
     typeof part === 'number' ? `[${part}]` : `${i ? '.' : ''}${String(part)}`,
   );
   const where = path.length ? `"${path.join('')}" ` : '';
-  const found = issue.input === undefined ? 'it is missing' : `found ${JSON.stringify(issue.input)}`;
+  const found = issue.input === undefined ? 'it is missing' : `found ${quote(issue.input)}`;
   return `${where}${expectationOf(issue)}, ${found}`;
 }
+
+/** Enough of a value to recognise it. */
+function quote(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text;
+}
+
+const MAX_QUOTE = 1_000;
 
 function expectationOf(issue: z.core.$ZodIssue): string {
   // Words of the schema's own; without a locale every other message is this one.

@@ -35,7 +35,10 @@ export function failureOf(outcome: Outcome, link: LinkFailure): CniError {
   const ending = outcome.signal ? `ended by ${outcome.signal}` : `exit status ${outcome.exitCode}`;
   const reported = findErrorReply(outcome.stdout);
   if (reported && (reported.msg !== '' || reported.code !== 0)) {
-    const text = reported.msg || `Plugin "${link.link}" failed with no error message: ${ending}`;
+    const text =
+      reported.msg.trim() === ''
+        ? `Plugin "${link.link}" failed with no error message: ${ending}`
+        : reported.msg;
     return new CniError(reported.code, text, { details: reported.details, link });
   }
   if (outcome.stdout.trim() !== '') {

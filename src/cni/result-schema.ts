@@ -2,13 +2,14 @@
 import * as z from 'zod/mini';
 import { findCidr } from '../net/cidr.ts';
 import { findIp } from '../net/ip.ts';
+import { optionalInt, optionalText, optionalTexts } from './schema-parts.ts';
 
 /** Resolver settings, also the `dns` key of configurations. */
 export const Dns = z.looseObject({
-  nameservers: z.optional(z.array(z.string())),
-  domain: z.optional(z.string()),
-  search: z.optional(z.array(z.string())),
-  options: z.optional(z.array(z.string())),
+  nameservers: optionalTexts,
+  domain: optionalText,
+  search: optionalTexts,
+  options: optionalTexts,
 });
 
 const CidrText = z
@@ -23,24 +24,24 @@ const GatewayText = z
 export const Route = z.looseObject({
   dst: CidrText,
   gw: z.optional(GatewayText),
-  mtu: z.optional(z.int()),
-  advmss: z.optional(z.int()),
-  priority: z.optional(z.int()),
-  table: z.optional(z.int()),
-  scope: z.optional(z.int()),
+  mtu: optionalInt,
+  advmss: optionalInt,
+  priority: optionalInt,
+  table: optionalInt,
+  scope: optionalInt,
 });
 
 /** `mtu`, `socketPath` and `pciID` are of 1.1.0; where an older result has them, they become those. */
 const Interface = z.looseObject({
   name: z.string(),
-  mac: z.optional(z.string()),
-  mtu: z.optional(z.int()),
-  sandbox: z.optional(z.string()),
-  socketPath: z.optional(z.string()),
-  pciID: z.optional(z.string()),
+  mac: optionalText,
+  mtu: optionalInt,
+  sandbox: optionalText,
+  socketPath: optionalText,
+  pciID: optionalText,
 });
 
-const address = { address: CidrText, gateway: z.optional(GatewayText), interface: z.optional(z.int()) };
+const address = { address: CidrText, gateway: z.optional(GatewayText), interface: optionalInt };
 const rest = { routes: z.optional(z.array(Route)), dns: z.optional(Dns) };
 const interfaces = z.optional(z.array(Interface));
 
@@ -54,7 +55,7 @@ export const FamiliesResult = z.looseObject({ ip4: IpFamily, ip6: IpFamily, dns:
 /** 0.3.0 to 0.4.0: addresses say which family they are of. */
 export const VersionedIpsResult = z.looseObject({
   interfaces,
-  ips: z.optional(z.array(z.looseObject({ version: z.optional(z.string()), ...address }))),
+  ips: z.optional(z.array(z.looseObject({ version: optionalText, ...address }))),
   ...rest,
 });
 

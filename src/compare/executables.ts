@@ -6,7 +6,8 @@ import type { Conflist } from '../chain/conflist.ts';
 import type { Exec } from '../chain/exec.ts';
 import { startProcess } from '../chain/exec-plugin.ts';
 import { findPlugin } from '../chain/find-plugin.ts';
-import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { listUses } from '../chain/link-types.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
 import { toText } from './text.ts';
 
 /** What the second twin runs instead. */
@@ -50,6 +51,14 @@ export function readSwap(list: Conflist, given: string, link: string | undefined
   throw new Error(`Cannot compare with "${given}": it has none of ${known.join(', ')}`);
 }
 
+/**
+ * The type that a user means by a type, or by the place of an entry.
+ * @throws Error when the list has no such link
+ */
+export function findType(list: Conflist, link: string): string {
+  return readLink(list, typesOf(list), link)[0];
+}
+
 /** Directories that must be visible in the lab. */
 export function homesOf({ target }: Swap): string[] {
   return statSync(target).isDirectory() ? [target] : [dirname(target)];
@@ -86,14 +95,9 @@ function isSame(configured: unknown, sent: unknown, key: string): boolean {
   );
 }
 
-/** Types of links, and of the IPAM plugins that they call. */
-function typesOf({ plugins }: Conflist): string[] {
-  const types = plugins.flatMap(({ type, conf }) => {
-    const ipam = memberOf(conf, 'ipam');
-    const own = isObject(ipam) ? memberOf(ipam, 'type') : undefined;
-    return [type, ...(typeof own === 'string' && own ? [own] : [])];
-  });
-  return [...new Set(types)];
+/** Types of links, and of what they call. */
+function typesOf(list: Conflist): string[] {
+  return [...new Set(listUses(list).map(({ type }) => type))];
 }
 
 function readLink(list: Conflist, known: readonly string[], link: string): [string, number | undefined] {

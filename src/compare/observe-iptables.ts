@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { getProgram, runProgram } from '../netlink/iptables/program.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
-import type { Observed } from './observe.ts';
+import type { Observed } from './observation.ts';
 import { listTableNames } from './observe-nft.ts';
 
 /** Programs that print rules, with the family of their tables, and where the kernel lists those of the older kind. */

@@ -9,7 +9,7 @@ import { ruleMessage } from '../netlink/nft/rule.ts';
 import { tableMessage } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { Errno } from '../sys/errno.ts';
-import type { Observed } from './observe.ts';
+import type { Observed } from './observation.ts';
 import { toText } from './text.ts';
 
 /**

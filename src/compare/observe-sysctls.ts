@@ -1,7 +1,7 @@
 // Which values do the kernel parameters of a namespace have?
 import { closeSync, type Dirent, openSync, readdirSync, readSync } from 'node:fs';
 import { inNetns, type Netns } from '../sys/netns.ts';
-import type { Observed } from './observe.ts';
+import type { Observed } from './observation.ts';
 
 const ROOT = '/proc/sys/net';
 

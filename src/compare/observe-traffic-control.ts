@@ -3,7 +3,7 @@ import { listClasses } from '../netlink/rtnl/class.ts';
 import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
 import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-import type { Observed } from './observe.ts';
+import type { Observed } from './observation.ts';
 import { toText } from './text.ts';
 
 /** What somebody put on devices; the kernel's own qdiscs have no handle. */

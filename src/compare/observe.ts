@@ -10,16 +10,11 @@ import { listPermanentNeighbours } from '../netlink/rtnl/neighbour.ts';
 import { listRoutes, type Route } from '../netlink/rtnl/route.ts';
 import { listRules, renderRule } from '../netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { Observation, Observed } from './observation.ts';
 import { observeIptables } from './observe-iptables.ts';
 import { observeNft } from './observe-nft.ts';
 import { observeSysctls } from './observe-sysctls.ts';
 import { observeTrafficControl } from './observe-traffic-control.ts';
-
-/** An object with its properties as text. */
-export type Observed = Readonly<Record<string, string>>;
-
-/** Objects by kind (`link`, `route`, …), then by name. */
-export type Observation = Readonly<Record<string, Readonly<Record<string, Observed>>>>;
 
 const TABLE_MAIN = 254;
 

@@ -1,5 +1,5 @@
 // What does one twin tell of a scene?
-import type { Observation } from './observe.ts';
+import type { Observation } from './observation.ts';
 
 /** Everything there is at one moment: namespaces by name, and files by path. */
 export interface Sight {

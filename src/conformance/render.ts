@@ -3,6 +3,14 @@ import type { Report } from './examine.ts';
 import type { Finding } from './rule.ts';
 import type { Subject } from './subject.ts';
 
+/** What the last line is made of. */
+export interface Verdict extends Pick<Report, 'calls' | 'ok'> {
+  readonly findings: readonly {
+    readonly rule: Pick<Finding['rule'], 'level'>;
+    readonly outcome: Finding['outcome'];
+  }[];
+}
+
 /** Where the colours go, if there are any. */
 export interface Style {
   readonly colour: boolean;
@@ -27,7 +35,7 @@ export function renderFinding({ rule, outcome, details }: Finding, { colour }: S
 }
 
 /** The last line: how many of each. */
-export function renderVerdict({ findings, calls, ok }: Report): string {
+export function renderVerdict({ findings, calls, ok }: Verdict): string {
   const number = (outcome: Finding['outcome'], level?: string) =>
     findings.filter(one => one.outcome === outcome && (level === undefined || one.rule.level === level))
       .length;

@@ -1,7 +1,7 @@
 // Which command does an HTTP request ask for?
 import * as z from 'zod/mini';
 import { describeIssue, type JsonObject } from '../cni/json.ts';
-import type { RunReply } from './protocol.ts';
+import { DAEMON_COMMANDS, type RunReply, type RunRequest } from './protocol.ts';
 
 /** What a request asks for: a command line, or why it asks for nothing. */
 export type Asked = { readonly args: readonly string[] } | { readonly problem: string };
@@ -36,6 +36,29 @@ const Garbage = z.strictObject({
 });
 
 const Status = z.strictObject(Network);
+
+const FromClient = z.object({
+  place: z.object({ executable: z.string(), network: z.string(), mount: z.string() }),
+  link: z.optional(z.string()),
+  args: z.array(z.string()),
+  cwd: z.string(),
+  env: z.record(z.string(), z.string()),
+  stdin: z.optional(z.string()),
+  key: z.string(),
+});
+
+/**
+ * What a client hands over, or undefined for a body that no client of ours would send: not of its shape, or with a
+ * command that is none of those the daemon runs for others, such as a second daemon in its own process.
+ */
+export function parseRunRequest(body: string): RunRequest | undefined {
+  const parsed = z.safeParse(FromClient, parseJson(body));
+  if (!parsed.success) return undefined;
+  const { args, stdin, link } = parsed.data;
+  const isCommand = stdin === undefined && link === undefined && DAEMON_COMMANDS.includes(args[0] ?? '');
+  const isOurs = isCommand || (stdin !== undefined && args.length === 0);
+  return isOurs ? (parsed.data as RunRequest) : undefined;
+}
 
 /** Verbs that are posted to `/v1/<verb>`, with what their body holds. */
 const VERBS = { add: Attachment, check: Attachment, del: Attachment, gc: Garbage, status: Status } as const;

@@ -1,8 +1,9 @@
 // How does the daemon run what clients send it?
 import { resolve } from 'node:path';
+import type { LinkRequest } from './link-calls.ts';
 import type { WatchedCall } from './plugin-calls.ts';
 import type { WorkerPool } from './pool.ts';
-import type { RunReply, RunRequest } from './protocol.ts';
+import { type RunReply, type RunRequest, SERVED_VARIABLE } from './protocol.ts';
 import type { Backend } from './server.ts';
 
 /** A command line, run as its own process would, with its writing collected. */
@@ -24,13 +25,14 @@ export interface Readings {
 export function makeBackend(
   pool: WorkerPool,
   runCommand: RunCommand,
-  runAsPlugin: WatchedCall,
+  { runAsPlugin, runLink }: { readonly runAsPlugin: WatchedCall; readonly runLink: WatchedCall<LinkRequest> },
   readings: Readings,
 ): Backend {
   const active = new Map<string, Promise<RunReply>>();
   const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunReply> => {
-    const { stdin } = request;
-    const env = withAbsolutePaths(request);
+    const { stdin, link, cwd } = request;
+    const env = environmentFor(request);
+    if (stdin !== undefined && link !== undefined) return runLink({ link, env, stdin, cwd }, signal, queueMs);
     if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);
     return collect(write => runCommand({ ...request, env, queueMs }, write, signal));
   };
@@ -68,11 +70,13 @@ async function collect(
   return { exitCode, stdout: written[1], stderr: written[2] };
 }
 
-/** Directories in the environment mean those of the client. */
-function withAbsolutePaths({ env, cwd }: RunRequest): RunRequest['env'] {
+/** What the call and its children get: directories in the environment mean those of the client. */
+function environmentFor({ env, cwd }: RunRequest): RunRequest['env'] {
   const { CNI_PATH, NETCONFPATH } = env;
   return {
     ...env,
+    // Who waits for a worker, and has none to itself meanwhile, may not be waited for by one.
+    [SERVED_VARIABLE]: '1',
     ...(CNI_PATH
       ? {
           CNI_PATH: CNI_PATH.split(':')

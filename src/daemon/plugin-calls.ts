@@ -14,24 +14,36 @@ export interface PluginCall {
 }
 
 /** Makes the call and tells of its links. */
-export type MakeCall = (call: PluginCall, signal: AbortSignal, watch: Watch) => Promise<RunReply>;
+export type MakeCall<C extends PluginCall = PluginCall> = (
+  call: C,
+  signal: AbortSignal,
+  watch: Watch,
+) => Promise<RunReply>;
 
 /** Makes the call; what came of it goes to the watcher. */
-export type WatchedCall = (call: PluginCall, signal: AbortSignal, queueMs: number) => Promise<RunReply>;
+export type WatchedCall<C extends PluginCall = PluginCall> = (
+  call: C,
+  signal: AbortSignal,
+  queueMs: number,
+) => Promise<RunReply>;
 
 /** Has a watcher told of every call and its links. */
-export function watchedCalls(watcher: RequestWatcher, make: MakeCall): WatchedCall {
-  return async ({ env, stdin }, signal, queueMs) => {
+export function watchedCalls<C extends PluginCall>(
+  watcher: RequestWatcher,
+  make: MakeCall<C>,
+): WatchedCall<C> {
+  return async (call, signal, queueMs) => {
+    const { env, stdin } = call;
     const { CNI_COMMAND = '', CNI_CONTAINERID = '', CNI_IFNAME = '', CNI_NETNS = '' } = env;
     const request = watcher.begin(
       {
-        ...{ verb: CNI_COMMAND, network: nameIn(stdin), containerId: CNI_CONTAINERID, ifname: CNI_IFNAME },
+        ...{ verb: CNI_COMMAND, network: networkIn(stdin), containerId: CNI_CONTAINERID, ifname: CNI_IFNAME },
         ...{ netns: CNI_NETNS, args: argsIn(env.CNI_ARGS), warm: true, queueMs },
       },
       env,
     );
-    const reply = await make({ env: request.env, stdin }, signal, request.watch);
-    const said = read(reply.stdout);
+    const reply = await make({ ...call, env: request.env }, signal, request.watch);
+    const said = objectIn(reply.stdout);
     request.end(reply.exitCode === 0 ? { result: said } : { error: errorOf(said) });
     return reply;
   };
@@ -58,7 +70,7 @@ export function cniBackendOf(
     admit(async queueMs => {
       const stdin = toRunnerConfig(request.config);
       const { exitCode, stdout } = await call({ env: toEnv(verb, request, env), stdin }, signal, queueMs);
-      const said = read(stdout);
+      const said = objectIn(stdout);
       if (exitCode !== 0) throw errorOf(said);
       return said;
     });
@@ -97,8 +109,9 @@ function toRunnerConfig(text: string): string {
   return JSON.stringify({ cniVersion, name, type: 'catena', runtimeConfig, delegates: [config] });
 }
 
-function nameIn(stdin: string): string {
-  const name = memberOf(read(stdin) ?? {}, 'name');
+/** Name of the network in a request; empty when it says none. */
+export function networkIn(stdin: string): string {
+  const name = memberOf(objectIn(stdin) ?? {}, 'name');
   return typeof name === 'string' ? name : '';
 }
 
@@ -110,7 +123,8 @@ function argsIn(text: string | undefined): ReturnType<typeof parseCniArgs> {
   }
 }
 
-function read(text: string): JsonObject | undefined {
+/** The JSON object that a text holds; undefined when it holds none. */
+export function objectIn(text: string): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return isObject(value) ? value : undefined;
@@ -119,7 +133,8 @@ function read(text: string): JsonObject | undefined {
   }
 }
 
-function errorOf(said: JsonObject | undefined): CniError {
+/** The error that a failed call has printed. */
+export function errorOf(said: JsonObject | undefined): CniError {
   const { code, msg, details } = said ?? {};
   return new CniError(
     typeof code === 'number' ? code : ErrorCode.internal,

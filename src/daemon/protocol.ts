@@ -11,9 +11,17 @@ export const RUN_PATH = '/v1/run';
 /** Commands that a client hands over. The others need no chain to be run. */
 export const DAEMON_COMMANDS: readonly string[] = ['add', 'check', 'del', 'gc', 'status'];
 
+/** Verbs of a link that a client hands over. The others are rare, and VERSION must not wait for standard input. */
+export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL'];
+
+/** Variable of processes that the daemon started: what they call does not wait for a worker in turn. */
+export const SERVED_VARIABLE = 'CATENA_SERVED';
+
 /** Everything that a command's own process would have. */
 export interface RunRequest {
   readonly place: Place;
+  /** The link that is called; without one, standard input is for the runner. */
+  readonly link?: string;
   /** Command line without the executable's name; empty for a call as a plugin. */
   readonly args: readonly string[];
   readonly cwd: string;

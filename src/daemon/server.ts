@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
 import { sweepGivenUp } from '../files/unfinished.ts';
-import { commandOf, toResponse } from './api.ts';
+import { commandOf, parseRunRequest, toResponse } from './api.ts';
 import { ownPlace, RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
 
 /** What the server stands in front of. */
@@ -83,8 +83,8 @@ export function startServer(socketPath: string, backend: Backend, limits = SERVE
   const { ino } = statSync(socketPath);
 
   async function runCommand(http: Request): Promise<Response> {
-    const request = (await http.json().catch(() => undefined)) as RunRequest | undefined;
-    if (!Array.isArray(request?.args)) return problem(400, 'the body is not a request of a client');
+    const request = parseRunRequest(await http.text());
+    if (request === undefined) return problem(400, 'the body is not a request of a client');
     const same = JSON.stringify(request.place) === JSON.stringify(place);
     if (!same) return problem(409, 'the daemon is another program, or in another namespace');
     const reply = gate.admit(queueMs => backend.run(request, http.signal, queueMs));

@@ -1,12 +1,16 @@
 // What may an operator change while the daemon runs?
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
+import type { Deadlines } from '../chain/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue } from '../cni/json.ts';
-import { POOL_LIMITS, type PoolLimits } from './pool.ts';
-import { SERVER_LIMITS, type ServerLimits } from './server.ts';
+import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
+import type { PoolLimits } from './pool.ts';
+import type { ServerLimits } from './server.ts';
 
 const Count = z.int().check(z.minimum(1));
+const CountOrNone = z.int().check(z.minimum(0));
+const Seconds = z.optional(z.number().check(z.positive()));
 
 /** The file given by `--config`; what is left out is as without the file. */
 const Settings = z.strictObject({
@@ -21,27 +25,55 @@ const Settings = z.strictObject({
   /** Requests at the same time, at most. */
   requests: z.optional(Count),
   /** Requests that may wait for their turn. */
-  queue: z.optional(z.int().check(z.minimum(0))),
+  queue: z.optional(CountOrNone),
+  /** Seconds that each link may take, by verb, for requests that do not say. */
+  timeouts: z.optional(
+    z.strictObject({ add: Seconds, check: Seconds, del: Seconds, gc: Seconds, status: Seconds }),
+  ),
+  /** Places for log lines. */
+  log: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array of texts')),
+  /** Least severe lines that are logged, for all and by link. */
+  logLevel: z.optional(z.string()),
+  /** Size at which a log file is rotated. */
+  logMaxBytes: z.optional(Count),
+  /** Log files that are kept of each. */
+  logMaxFiles: z.optional(Count),
+  /** Traces that are kept. */
+  traces: z.optional(CountOrNone),
+  /** Directory of traces. */
+  traceDir: z.optional(z.string().check(z.startsWith('/', 'must be an absolute path'))),
+  /** Collector that gets spans. */
+  otlpEndpoint: z.optional(z.string()),
 });
+type Settings = z.output<typeof Settings>;
 
-/** Limits of the daemon's parts. */
-export interface DaemonLimits {
+/** What the daemon's parts go by. */
+export interface DaemonSettings {
   readonly pool: PoolLimits;
   readonly server: ServerLimits;
+  /** How long each link may take, for requests that do not say. */
+  readonly deadlines: Deadlines;
+  readonly observe: ObserveChoices;
 }
 
-/** Limits without a file. */
-export const DAEMON_LIMITS: DaemonLimits = { pool: POOL_LIMITS, server: SERVER_LIMITS };
+/** The same, with what is to be observed made ready to use. */
+export interface CheckedSettings extends DaemonSettings {
+  readonly observer: ObserverChoice;
+}
 
 /** How often the file is looked at. */
 const LOOK_EVERY_MS = 1_000;
 const MIB = 1024 * 1024;
 
+type Environment = Readonly<Record<string, string | undefined>>;
+
 /**
  * Reads the file.
+ * @param base what holds for all that the file leaves out
+ * @param env in which OpenTelemetry's variables are looked for
  * @throws CniError 5 when it cannot be read, 7 when it makes no sense
  */
-export function readSettings(file: string, base: DaemonLimits = DAEMON_LIMITS): DaemonLimits {
+export function readSettings(file: string, base: DaemonSettings, env: Environment): CheckedSettings {
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
@@ -52,17 +84,12 @@ export function readSettings(file: string, base: DaemonLimits = DAEMON_LIMITS): 
   }
   const parsed = z.safeParse(Settings, parseJson(text, file), { reportInput: true });
   if (!parsed.success) throw refuse(file, parsed.error.issues.map(describeIssue).join('; '));
-  const { workers, callsPerWorker, memoryPerWorkerMiB, idleSeconds, requests, queue } = parsed.data;
-  const { pool, server } = base;
-  return {
-    pool: {
-      workers: workers ?? pool.workers,
-      calls: callsPerWorker ?? pool.calls,
-      bytes: memoryPerWorkerMiB === undefined ? pool.bytes : memoryPerWorkerMiB * MIB,
-      idleMs: idleSeconds === undefined ? pool.idleMs : idleSeconds * 1_000,
-    },
-    server: { ...server, requests: requests ?? server.requests, queue: queue ?? server.queue },
-  };
+  const settings = over(base, parsed.data);
+  try {
+    return { ...settings, observer: chooseObserver(settings.observe, env) };
+  } catch (cause) {
+    throw refuse(file, (cause as Error).message);
+  }
 }
 
 /**
@@ -71,20 +98,51 @@ export function readSettings(file: string, base: DaemonLimits = DAEMON_LIMITS): 
  */
 export function watchSettings(
   file: string,
-  base: DaemonLimits,
-  apply: (limits: DaemonLimits) => void,
+  base: DaemonSettings,
+  env: Environment,
+  apply: (settings: CheckedSettings) => void | Promise<void>,
   warn: (problem: string) => void,
 ): () => void {
   // Looked at, not listened to: editors and configuration maps replace files by rename.
-  const look = (): void => {
+  const look = async (): Promise<void> => {
     try {
-      apply(readSettings(file, base));
+      await apply(readSettings(file, base, env));
     } catch (error) {
       warn((error as Error).message);
     }
   };
   watchFile(file, { interval: LOOK_EVERY_MS, persistent: false }, look);
   return () => unwatchFile(file, look);
+}
+
+function over({ pool, server, deadlines, observe }: DaemonSettings, said: Settings): DaemonSettings {
+  const { memoryPerWorkerMiB: memory, idleSeconds: idle, timeouts = {}, log } = said;
+  return {
+    pool: {
+      workers: said.workers ?? pool.workers,
+      calls: said.callsPerWorker ?? pool.calls,
+      bytes: memory === undefined ? pool.bytes : memory * MIB,
+      idleMs: idle === undefined ? pool.idleMs : idle * 1_000,
+    },
+    server: { ...server, requests: said.requests ?? server.requests, queue: said.queue ?? server.queue },
+    deadlines: { ...deadlines, ...deadlinesIn(timeouts) },
+    observe: {
+      log: log === undefined ? observe.log : [log].flat(),
+      logLevel: said.logLevel ?? observe.logLevel,
+      logMaxBytes: said.logMaxBytes ?? observe.logMaxBytes,
+      logMaxFiles: said.logMaxFiles ?? observe.logMaxFiles,
+      traces: said.traces ?? observe.traces,
+      traceDir: said.traceDir ?? observe.traceDir,
+      otlpEndpoint: said.otlpEndpoint ?? observe.otlpEndpoint,
+    },
+  };
+}
+
+function deadlinesIn(timeouts: NonNullable<Settings['timeouts']>): Deadlines {
+  const said = Object.entries(timeouts).flatMap(([verb, seconds]) =>
+    seconds === undefined ? [] : [[verb.toUpperCase(), seconds * 1_000]],
+  );
+  return Object.fromEntries(said);
 }
 
 function parseJson(text: string, file: string): unknown {

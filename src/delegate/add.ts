@@ -41,9 +41,9 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
  * @throws CniError 4
  */
 function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void {
-  const taken = networks.find(
-    ({ attachment: { ifname } }) => ifname !== LOOPBACK && runner.hasInterface(ifname),
-  );
+  const ifnames = networks.map(({ attachment }) => attachment.ifname).filter(name => name !== LOOPBACK);
+  const name = runner.findTaken(ifnames);
+  const taken = networks.find(({ attachment }) => attachment.ifname === name);
   if (taken === undefined) return;
   const { ifname, netns } = taken.attachment;
   throw new CniError(
@@ -78,7 +78,7 @@ async function attachAll(
       });
       standing = index + 1;
       refuseUnheeded(network, given);
-      const result = settleRoutes(runner, network, index, defaults, given);
+      const result = await settleRoutes(runner, network, index, defaults, given);
       first ??= result;
       status.push(statusOf(network, result, index === 0));
       record.link(index, { ...status[index] });
@@ -99,17 +99,17 @@ async function attachAll(
 }
 
 /** Gives the default route to whom it belongs; the record that CHECK and DEL go by says the same. */
-function settleRoutes(
+async function settleRoutes(
   runner: Runner,
   { list, attachment }: PlannedNetwork,
   index: number,
   defaults: DefaultRoutes,
   result: JsonObject,
-): JsonObject {
+): Promise<JsonObject> {
   if (defaults.isIdle) return result;
   const { ifname, containerId } = attachment;
   const ifnames = interfacesOf(result, attachment);
-  const { routes } = runner;
+  const routes = await runner.routes();
   const task = defaults.after(index, routes.familiesWithDefault(ifnames));
   if (task.remove.length) routes.removeDefaults(ifnames, task.remove);
   if (task.add.length) routes.addDefaults(ifname, task.add);

@@ -19,8 +19,9 @@ export async function fetchAnnotations(
   const place = placeOf(pod);
   if (place === undefined || pod.capabilityArgs[ANNOTATIONS_CAPABILITY] !== undefined) return undefined;
   const { namespace, name } = place;
-  const found = await (await cluster()).findPod(namespace, name);
-  const problem = findProblem(found, argOf(pod, 'K8S_POD_UID'));
+  const uid = argOf(pod, 'K8S_POD_UID');
+  const found = await (await cluster()).findPod(namespace, name, uid);
+  const problem = findProblem(found, uid);
   if (problem !== undefined) {
     const text = `Cannot attach pod "${namespace}/${name}": ${problem}`;
     throw new CniError(ErrorCode.tryAgainLater, text);

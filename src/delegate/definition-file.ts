@@ -84,7 +84,7 @@ function definitionFiles(dir: string): string[] {
 async function readDefinitions(file: string, text: string): Promise<NetworkDefinition[]> {
   if (extname(file) === '.json') return definitionsOf(JSON.parse(text));
   const { parseAllDocuments } = await import('yaml');
-  return parseAllDocuments(text).flatMap(document => {
+  return parseAllDocuments(text, { logLevel: 'error' }).flatMap(document => {
     const [problem] = 'errors' in document ? document.errors : [];
     if (problem) throw problem;
     return 'toJS' in document ? definitionsOf(document.toJS()) : [];

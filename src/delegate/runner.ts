@@ -19,9 +19,10 @@ export interface Runner {
   readonly podsDir: string;
   /** Result cache of the runtime that calls us, which may run the same networks itself. */
   readonly callerCacheDir: string;
-  readonly routes: ContainerRoutes;
-  /** Whether the container has an interface of that name. */
-  hasInterface(ifname: string): boolean;
+  /** Only asked for when more than one network may want the default route. */
+  routes(): Promise<ContainerRoutes>;
+  /** The first of these names that an interface of the container has. */
+  findTaken(ifnames: readonly string[]): string | undefined;
   /** Tells what did not keep a verb from going on. */
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, where the runtime does not pass them. */

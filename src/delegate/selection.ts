@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import { Bandwidth, PortMapping } from '../cni/capabilities.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { decode, type JsonObject } from '../cni/json.ts';
+import { optionalFlag, optionalObject, optionalText } from '../cni/schema-parts.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import { findIp } from '../net/ip.ts';
@@ -10,17 +11,17 @@ import { findIp } from '../net/ip.ts';
 /** An element of the annotation `k8s.v1.cni.cncf.io/networks`, and of "networks" and "delegates" of the configuration. */
 export const NetworkSelection = z.looseObject({
   /** Name of the network: of its NetworkAttachmentDefinition, or of its file in `confDir`. */
-  name: z.optional(z.string()),
+  name: optionalText,
   /** Namespace of the definition; the pod's unless given. */
-  namespace: z.optional(z.string()),
+  namespace: optionalText,
   /** The network's configuration itself, instead of a name: of a plugin or a list. */
-  config: z.optional(z.looseObject({})),
+  config: optionalObject,
   /** Name of the interface in the container. */
-  interface: z.optional(z.string()),
+  interface: optionalText,
   /** The same as `interface`. */
-  ifname: z.optional(z.string()),
+  ifname: optionalText,
   /** What `interface` was called once. */
-  interfaceRequest: z.optional(z.string()),
+  interfaceRequest: optionalText,
   /** Addresses, with or without prefix length; the capability `ips` and `IP` of CNI_ARGS. */
   ips: z.optional(z.array(z.string().check(z.refine(isAddress, 'must be an address')))),
   /** Hardware address of six bytes; the capability `mac` and `MAC` of CNI_ARGS. */
@@ -44,13 +45,13 @@ export const NetworkSelection = z.looseObject({
     z.array(z.string().check(z.refine(text => findIp(text) !== undefined, 'must be an address'))),
   ),
   /** Goes into `args.cni` of every plugin. */
-  'cni-args': z.optional(z.looseObject({})),
+  'cni-args': optionalObject,
   /** Device to use; goes into the configuration as `deviceID` and `pciBusID`, and is the capability `deviceID`. */
-  deviceID: z.optional(z.string()),
+  deviceID: optionalText,
   /** Claim of addresses; not supported. */
-  'ipam-claim-reference': z.optional(z.string()),
+  'ipam-claim-reference': optionalText,
   /** What the runtime offers (`runtimeConfig`) reaches this network: true for the default network, else false. */
-  runtimeConfig: z.optional(z.boolean()),
+  runtimeConfig: optionalFlag,
 });
 export type NetworkSelection = z.output<typeof NetworkSelection>;
 

@@ -12,8 +12,16 @@ export function removeFile(path: string, what = 'file'): void {
     rmSync(path, { force: true });
   } catch (cause) {
     // A file system that is mounted read-only refuses before it looks whether there is anything.
-    const found = lstatSync(path, { throwIfNoEntry: false });
-    if (found === undefined || found.isDirectory()) return;
+    if (isAbsentOrDirectory(path)) return;
     throw fileFailure(`remove ${what}`, path, cause);
+  }
+}
+
+function isAbsentOrDirectory(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() ?? true;
+  } catch {
+    // What cannot be looked at is not known to be gone.
+    return false;
   }
 }

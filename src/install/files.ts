@@ -9,6 +9,7 @@ import {
   mkdirSync,
   openSync,
   renameSync,
+  rmdirSync,
   rmSync,
   writeSync,
 } from 'node:fs';
@@ -26,6 +27,8 @@ export interface Files {
   rename(source: string, target: string): void;
   /** An absent file is fine. */
   remove(path: string): void;
+  /** One that is not empty stays, and an absent one is fine. */
+  removeDir(path: string): void;
   /** Makes names of a directory durable. */
   sync(dir: string): void;
 }
@@ -53,6 +56,14 @@ export const REAL_FILES: Files = {
   rename: renameSync,
   remove(path) {
     rmSync(path, { force: true });
+  },
+  removeDir(path) {
+    try {
+      rmdirSync(path);
+    } catch (cause) {
+      if (!['ENOENT', 'ENOTEMPTY', 'EEXIST'].includes((cause as NodeJS.ErrnoException).code ?? ''))
+        throw cause;
+    }
   },
   sync: syncPath,
 };

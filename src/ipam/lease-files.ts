@@ -13,7 +13,17 @@ const UNFINISHED_POINTER = '.catena-pointer';
 
 /** Addresses that have a lease, in canonical text; files of other names are no leases. No lock needed. */
 export function listLeases(dir: string): string[] {
-  return readdirSync(dir).filter(name => /^[\da-f:][\da-f.:]*$/.test(name) && isIp(name));
+  return listFiles(dir).filter(isLease);
+}
+
+/** Names of all files in the directory, leases and others. */
+export function listFiles(dir: string): string[] {
+  return readdirSync(dir);
+}
+
+/** Whether a file of that name is a lease. */
+export function isLease(name: string): boolean {
+  return /^[\da-f:][\da-f.:]*$/.test(name) && isIp(name);
 }
 
 /** Content of a lease; undefined when there is none, or a directory in its place. */

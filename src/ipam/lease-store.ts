@@ -6,11 +6,10 @@ import { fileFailure } from '../files/failure.ts';
 import { removeFile } from '../files/remove-file.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
-import { type BootOfLease, bootOf, noteBoot, noteReader } from './boot-note.ts';
-import { createLease, listLeases, readLease, readPointer, writePointer } from './lease-files.ts';
+import { type BootOfLease, bootOf } from './boot-note.ts';
+import { createLease, readLease, readPointer, writePointer } from './lease-files.ts';
+import { OwnFilesKeeper } from './own-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
-import { OwnerIndex } from './owner-index.ts';
-import { TakenMap } from './taken-map.ts';
 
 /** Where leases live unless a configuration says otherwise; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
@@ -72,25 +71,16 @@ export function storeExists(dir: string): boolean {
  */
 export class LeaseStore {
   readonly #dir: string;
-  readonly #reclaim: boolean;
-  #index: OwnerIndex | undefined;
-  #taken: TakenMap | undefined;
-  #changed = false;
-  #reclaimed = 0;
+  readonly #own: OwnFilesKeeper;
 
   constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
-    this.#reclaim = reclaim;
-    const index = OwnerIndex.find(dir);
-    // Whoever made it may have been told to keep what we are to take away.
-    if (index === undefined || (reclaim && !index.swept)) return;
-    this.#index = index;
-    if (index.isCurrent) this.#taken = TakenMap.find(dir);
+    this.#own = new OwnFilesKeeper(dir, reclaim);
   }
 
   /** How many leases of an earlier boot were taken away by now. */
   get reclaimed(): number {
-    return this.#reclaimed;
+    return this.#own.reclaimed;
   }
 
   isTaken(ip: Ip): boolean {
@@ -99,12 +89,12 @@ export class LeaseStore {
 
   /** The first free address from `from` to `to`, both included. */
   findFree(from: Ip, to: Ip): Ip | undefined {
-    return this.#open().taken.findFree(from, to);
+    return this.#own.open().taken.findFree(from, to);
   }
 
   /** How many addresses are taken from `from` to `to`, both included. */
   countTaken(from: Ip, to: Ip): number {
-    return this.#open().taken.count(from, to);
+    return this.#own.open().taken.count(from, to);
   }
 
   /** Since when the lease has been there. */
@@ -119,16 +109,32 @@ export class LeaseStore {
 
   /** Addresses leased to the attachment; leases from before interface names were kept count when there are no others. */
   findLeasesOf(owner: Owner): string[] {
+    const known = this.findKnownLeasesOf(owner);
+    if (known.length || this.#own.open().index.complete) return known;
+    this.meetAll();
+    return this.findKnownLeasesOf(owner);
+  }
+
+  /**
+   * Like {@link findLeasesOf}, but may miss a lease that somebody else put in the place of another, under the same name:
+   * in a directory of tens of thousands that others write to it takes a quarter of the time.
+   */
+  findKnownLeasesOf(owner: Owner): string[] {
     const exact = this.#candidatesOf(owner).filter(address => this.isOwnedBy(address, owner));
     if (exact.length) return exact;
     const older = { containerId: owner.containerId };
     return this.#candidatesOf(older).filter(address => this.isOwnedBy(address, older));
   }
 
-  /** The index also lists what is gone: failing to open as many files takes longer than asking. */
+  /** The index also lists what is gone; the map does not, and knows without a question to the file system. */
   #candidatesOf(owner: Owner): string[] {
-    const { index } = this.#open();
-    return index.findCandidates(owner).filter(address => existsSync(join(this.#dir, address)));
+    const { index, taken } = this.#own.open();
+    return index.findCandidates(owner).filter(address => taken.has(address));
+  }
+
+  /** Looks at every lease that nobody of ours has met in this boot, also at those under names that are known. */
+  meetAll(): void {
+    this.#own.meetAll();
   }
 
   /** Who holds the address; undefined when nobody does or the file says nothing that we understand. */
@@ -156,10 +162,10 @@ export class LeaseStore {
    * @throws Error when an address was taken by someone who does not respect the lock
    */
   reserve(leases: readonly NewLease[], owner: Owner): void {
-    const { index, taken } = this.#open();
+    const { index, taken } = this.#own.open();
     const done: Ip[] = [];
     const pointers = new Map(leases.map(({ setIndex }) => [setIndex, readPointer(this.#dir, setIndex)]));
-    this.#changed = true;
+    this.#own.noteChange();
     try {
       for (const { ip } of leases) {
         const address = renderIp(ip);
@@ -187,8 +193,8 @@ export class LeaseStore {
    */
   release(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
-    const { taken } = this.#open();
-    this.#changed = true;
+    const { taken } = this.#own.open();
+    this.#own.noteChange();
     const problems = addresses.flatMap(address => {
       try {
         removeFile(join(this.#dir, address), 'lease');
@@ -203,66 +209,10 @@ export class LeaseStore {
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
   }
 
-  /** Keeps our own files in step with what was done here; a change that they do not know of leaves them invalid. */
+  /** Keeps our own files in step with what was done here. */
   save(): void {
-    if (!this.#changed) return;
-    try {
-      this.#taken?.save();
-      this.#index?.save();
-    } catch {
-      // A full disk, for example. What counts has been done, and the next call makes them anew.
-    }
+    this.#own.save();
   }
-
-  /** Our own files about the leases, brought up to date when somebody else has changed the directory. */
-  #open(): { index: OwnerIndex; taken: TakenMap } {
-    if (this.#index && this.#taken) return { index: this.#index, taken: this.#taken };
-    const all = listLeases(this.#dir);
-    const before = this.#index?.isWorn === false ? TakenMap.find(this.#dir) : undefined;
-    const known = before && this.#index;
-    const isNoted = noteReader(this.#dir);
-    // A lease that was renamed takes its note along.
-    const news = before ? all.filter(address => !before.has(address) || !isNoted(address)) : all;
-    const { unnoted, owners, gone } = this.#meet(news);
-    const index = known ?? OwnerIndex.make(this.#dir, owners, this.#reclaim);
-    if (known) {
-      known.add(owners);
-      known.swept &&= this.#reclaim;
-    }
-    // From here on the index answers for them.
-    for (const address of unnoted) noteBoot(join(this.#dir, address));
-    this.#index = index;
-    this.#taken = TakenMap.make(this.#dir, gone.size ? all.filter(address => !gone.has(address)) : all);
-    this.#changed = true;
-    return { index, taken: this.#taken };
-  }
-
-  /** Looks at leases that nobody of ours has met in this boot, and takes away those that may not stay. */
-  #meet(addresses: readonly string[]): Met {
-    const met: Met = { unnoted: [], owners: [], gone: new Set() };
-    for (const address of addresses) {
-      const [text, boot] = [readLease(this.#dir, address), this.bootOf(address)];
-      if (this.#reclaim && (boot === 'earlier' || text?.trim() === '')) {
-        rmSync(join(this.#dir, address), { force: true });
-        met.gone.add(address);
-        this.#reclaimed++;
-        continue;
-      }
-      if (boot === 'unknown') met.unnoted.push(address);
-      const owner = text === undefined ? undefined : parseOwner(text);
-      if (owner) met.owners.push([address, owner]);
-    }
-    return met;
-  }
-}
-
-/** What became of leases that were met. */
-interface Met {
-  /** Those without a note. */
-  readonly unnoted: string[];
-  /** Who holds those that stayed, where they say so. */
-  readonly owners: [address: string, owner: Owner][];
-  readonly gone: Set<string>;
 }
 
 /** Errors of the file system say what they could not do, and not what for. */

@@ -4,8 +4,9 @@
 // each change of ours the directory's modification time is set to a moment of yesterday, and the index remembers which.
 // Whoever adds or removes a file from then on moves that time to the present, and the index is out of date. It still lists
 // an owner for every lease that carries the note of this boot: a line is on disk before its lease gets the note. So only
-// leases without the note have to be read to bring it up to date. It may list owners of leases that are gone, too: hits are
-// to be verified.
+// leases without the note have to be read to bring it up to date. Asking each for its note takes most of the time, though.
+// Reading only those of new names is enough to see what is free, and leaves out who replaced a lease by another of the
+// same name. The index may list owners of leases that are gone, too: hits are to be verified.
 import {
   appendFileSync,
   closeSync,
@@ -36,6 +37,8 @@ interface Header {
   readonly stampMs: number;
   /** Leases of earlier boots were taken away when it was made. */
   readonly swept: boolean;
+  /** No lease was replaced by another of the same name that it has not met. */
+  readonly complete: boolean;
   /** Size of the file when it was made. */
   readonly madeBytes: number;
   /** Its size when this line was written: one that is smaller has lost owners. */
@@ -46,10 +49,13 @@ interface Header {
 export class OwnerIndex {
   readonly #dir: string;
   readonly #madeBytes: number;
+  #stampMs: number;
   /** Nobody else has changed the directory since it was saved. */
   readonly isCurrent: boolean;
   /** Leases of earlier boots were taken away when it was made, and whenever it was brought up to date. */
   swept: boolean;
+  /** It lists the owner of every lease, and not only of those whose names are new. */
+  complete: boolean;
   /** Without room on the disk it is in here alone: whoever comes next makes another one. */
   readonly #isOnDisk: boolean;
   #text: Buffer | undefined;
@@ -57,13 +63,15 @@ export class OwnerIndex {
   private constructor(
     dir: string,
     isCurrent: boolean,
-    { madeBytes, swept }: Pick<Header, 'madeBytes' | 'swept'>,
+    { stampMs, madeBytes, swept, complete }: Omit<Header, 'bootId'>,
     text?: Buffer,
   ) {
     this.#dir = dir;
     this.isCurrent = isCurrent;
+    this.#stampMs = stampMs;
     this.#madeBytes = madeBytes;
     this.swept = swept;
+    this.complete = complete;
     this.#isOnDisk = text === undefined;
     this.#text = text;
   }
@@ -85,16 +93,16 @@ export class OwnerIndex {
     const lines = Array.from(leases, ([address, owner]) => renderLine(address, owner));
     const madeBytes = lines.reduce((sum, line) => sum + Buffer.byteLength(line), HEADER_BYTES);
     const sizes = { madeBytes, savedBytes: madeBytes };
-    const header = renderHeader({ bootId: thisBoot().bootId, stampMs: 0, ...sizes, swept });
-    const text = [header, ...lines].join('');
+    const header = { bootId: thisBoot().bootId, stampMs: 0, ...sizes, swept, complete: true };
+    const text = [renderHeader(header), ...lines].join('');
     try {
       putFile(join(dir, INDEX), text, { unfinished: join(dir, UNFINISHED_INDEX) });
     } catch {
       // A full disk must not keep a lease from being given back. What lies there knows nothing of notes to come.
       removeFile(join(dir, INDEX));
-      return new OwnerIndex(dir, true, { madeBytes, swept }, Buffer.from(text));
+      return new OwnerIndex(dir, true, header, Buffer.from(text));
     }
-    return new OwnerIndex(dir, true, { madeBytes, swept });
+    return new OwnerIndex(dir, true, header);
   }
 
   /** Most of it is of leases that are gone: one made anew is smaller. */
@@ -139,10 +147,12 @@ export class OwnerIndex {
       // Without a stamp the next call finds the index out of date and makes a smaller one.
       const { size } = fstatSync(fd);
       if (this.#isWorn(size)) return;
-      const stampMs = Date.now() - DAY_MS;
-      const { swept } = this;
+      // Never the same twice: an earlier state is not to look like this one.
+      this.#stampMs = Math.max(Date.now() - DAY_MS, this.#stampMs + 1);
+      const stampMs = this.#stampMs;
       const sizes = { madeBytes: this.#madeBytes, savedBytes: size };
-      const header = { bootId: thisBoot().bootId, stampMs, ...sizes, swept };
+      const { swept, complete } = this;
+      const header = { bootId: thisBoot().bootId, stampMs, ...sizes, swept, complete };
       writeSync(fd, renderHeader(header), 0);
       utimesSync(this.#dir, new Date(), new Date(stampMs));
     } finally {
@@ -171,24 +181,21 @@ function readHeader(dir: string): Header | undefined {
     return undefined;
   }
   const [, bootId, ...found] =
-    /^catena-owners 4 (\S+) +(\d+) (\d+) (\d+) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
-  const [stampMs = 0, madeBytes = 0, savedBytes = 0, swept] = found.map(Number);
+    /^catena-owners 5 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
+  const [stampMs = 0, madeBytes = 0, savedBytes = 0, swept, complete] = found.map(Number);
   if (bootId === undefined || size < savedBytes) return undefined;
-  return { bootId, stampMs, madeBytes, savedBytes, swept: swept === 1 };
+  return { bootId, stampMs, madeBytes, savedBytes, swept: swept === 1, complete: complete === 1 };
 }
 
-function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept }: Header): string {
+function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept, complete }: Header): string {
   const bytes = [madeBytes, savedBytes].map(size => String(size).padStart(12, '0'));
-  const numbers = [String(stampMs).padStart(13, '0'), ...bytes, Number(swept)];
-  return `catena-owners 4 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
+  const numbers = [String(stampMs).padStart(13, '0'), ...bytes, Number(swept), Number(complete)];
+  return `catena-owners 5 ${bootId.padEnd(36)} ${numbers.join(' ')}\n`;
 }
 
 const HEADER_BYTES = renderHeader({
-  bootId: '',
-  stampMs: 0,
-  madeBytes: 0,
-  savedBytes: 0,
-  swept: false,
+  ...{ bootId: '', stampMs: 0, madeBytes: 0, savedBytes: 0 },
+  ...{ swept: false, complete: false },
 }).length;
 
 /** Neither identifiers nor interface names hold a tab or an end of line. */

@@ -6,7 +6,8 @@ import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { putFile } from '../files/put-file.ts';
 import { removeFile } from '../files/remove-file.ts';
-import { findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
+import { findIp, findIpv4Number, type Ip, parseIp } from '../net/ip.ts';
+import { isLease } from './lease-files.ts';
 
 const FILE = '.catena-taken';
 const UNFINISHED_FILE = '.catena-taken.new';
@@ -14,6 +15,8 @@ const UNFINISHED_FILE = '.catena-taken.new';
 const KEY_BYTES = 16;
 const BITS_BYTES = 32;
 const RECORD_BYTES = KEY_BYTES + BITS_BYTES;
+/** More changed ones than these are written at one go, with all others. */
+const FEW_BLOCKS = 8;
 
 /** The first record is none: it says how long the file is, so that one that was cut is not taken for one of fewer leases. */
 function renderHeader(length: number): Buffer {
@@ -30,6 +33,7 @@ export class TakenMap {
   /** The same for IPv4 by the number of the block: there may be all of a /16 to look up. */
   readonly #placesOfIpv4 = new Map<number, number>();
   readonly #changed = new Set<number>();
+  /** Without room on the disk it is in here alone. */
   #isOnDisk = true;
   #bytes: Buffer;
   #length: number;
@@ -54,21 +58,39 @@ export class TakenMap {
     }
   }
 
-  /** A new map of addresses in canonical text, on disk at once where there is room. */
-  static make(dir: string, taken: Iterable<string>): TakenMap {
-    const map = new TakenMap(dir, renderHeader(RECORD_BYTES));
-    for (const address of taken) map.#setText(address);
-    const unfinished = join(dir, UNFINISHED_FILE);
-    renderHeader(map.#length).copy(map.#bytes);
+  /** A new map without any, on disk at once where there is room. */
+  static make(dir: string): TakenMap {
+    const header = renderHeader(RECORD_BYTES);
+    const map = new TakenMap(dir, header);
     try {
-      putFile(join(dir, FILE), map.#bytes.subarray(0, map.#length), { unfinished });
+      putFile(join(dir, FILE), header, { unfinished: join(dir, UNFINISHED_FILE) });
     } catch {
       // A full disk must not keep a lease from being given back: this map is in here alone.
       removeFile(join(dir, FILE));
       map.#isOnDisk = false;
     }
-    map.#changed.clear();
     return map;
+  }
+
+  /**
+   * Makes it the map of the leases among these names of files, and of no others.
+   * @returns those that it did not have
+   */
+  update(names: readonly string[]): string[] {
+    const before = Buffer.from(this.#bytes.subarray(0, this.#length));
+    for (const place of this.#places.values()) {
+      this.#bytes.fill(0, place, place + BITS_BYTES);
+      this.#changed.add(place);
+    }
+    return names.filter(name => {
+      const number = findIpv4Number(name);
+      const place = number === undefined ? undefined : this.#placesOfIpv4.get(Math.floor(number / 256));
+      if (number === undefined || place === undefined) {
+        return isLease(name) && this.#setAndTell(parseIp(name), before);
+      }
+      this.#setBit(place, number % 256);
+      return !isSet(before, place, number % 256);
+    });
   }
 
   /** The first free address from `from` to `to`, both included. */
@@ -105,9 +127,9 @@ export class TakenMap {
       const place = this.#placesOfIpv4.get(Math.floor(number / 256));
       return place !== undefined && this.#has(place, number % 256);
     }
-    const ip = parseIp(address);
-    const place = this.#places.get(keyOf(ip));
-    return place !== undefined && this.#has(place, Number(ip.value & 0xffn));
+    const ip = findIp(address);
+    const place = ip && this.#places.get(keyOf(ip));
+    return ip !== undefined && place !== undefined && this.#has(place, Number(ip.value & 0xffn));
   }
 
   /** Notes that the address is taken. */
@@ -129,25 +151,25 @@ export class TakenMap {
   /** Writes what has changed. */
   save(): void {
     if (this.#changed.size === 0 || !this.#isOnDisk) return;
+    renderHeader(this.#length).copy(this.#bytes);
     const fd = openSync(join(this.#dir, FILE), 'r+');
     try {
-      for (const place of this.#changed) {
-        const start = place - KEY_BYTES;
-        writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
-      }
-      renderHeader(this.#length).copy(this.#bytes);
-      writeSync(fd, this.#bytes, 0, RECORD_BYTES, 0);
+      if (this.#changed.size > FEW_BLOCKS) writeSync(fd, this.#bytes, 0, this.#length, 0);
+      else for (const start of [...this.#starts(), 0]) writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
       this.#changed.clear();
     } finally {
       closeSync(fd);
     }
   }
 
-  #setText(address: string): void {
-    const number = findIpv4Number(address);
-    const place = number === undefined ? undefined : this.#placesOfIpv4.get(Math.floor(number / 256));
-    if (number === undefined || place === undefined) this.set(parseIp(address));
-    else this.#setBit(place, number % 256);
+  /** Where the records of changed blocks start. */
+  #starts(): number[] {
+    return Array.from(this.#changed, place => place - KEY_BYTES);
+  }
+
+  #setAndTell(ip: Ip, before: Uint8Array): boolean {
+    this.set(ip);
+    return !isSet(before, this.#placeFor(ip), Number(ip.value & 0xffn));
   }
 
   #placeFor(ip: Ip): number {
@@ -170,7 +192,7 @@ export class TakenMap {
   }
 
   #has(place: number, bit: number): boolean {
-    return ((this.#bytes[place + (bit >> 3)] ?? 0) & (1 << (bit & 7))) !== 0;
+    return isSet(this.#bytes, place, bit);
   }
 
   #append(key: string): number {
@@ -191,6 +213,10 @@ export class TakenMap {
     const { family, value } = blockOf(key);
     if (family === 4) this.#placesOfIpv4.set(Number(value >> 8n), place);
   }
+}
+
+function isSet(bytes: Uint8Array, place: number, bit: number): boolean {
+  return ((bytes[place + (bit >> 3)] ?? 0) & (1 << (bit & 7))) !== 0;
 }
 
 /** 16 bytes as text: the family, and the address without its last byte. */

@@ -75,7 +75,7 @@ function argvFor(rights: Rights, env: Environment): string[] {
     throw new Error('Cannot make a fake host: "unshare" of util-linux is not installed');
   }
   const own = rights === 'root' ? [] : ['--user', '--map-root-user'];
-  return [unshare, '--net', '--mount', ...own, '--', ...commandLine()];
+  return [unshare, '--net', '--mount', ...own, '--', ...executableLine(), ...process.argv.slice(2)];
 }
 
 function isRefusal(exitCode: number, said: string): boolean {
@@ -88,9 +88,9 @@ function refused(refusals: readonly string[]): Error {
   );
 }
 
-/** The executable, the script where it is not compiled, and the arguments. */
-function commandLine(): string[] {
-  const [, script = '', ...args] = process.argv;
+/** The executable, and the script where it is not compiled. */
+export function executableLine(): string[] {
+  const [, script = ''] = process.argv;
   // Compiled programs carry their script in a file system of their own.
-  return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script]), ...args];
+  return [process.execPath, ...(script.startsWith('/$bunfs/') ? [] : [script])];
 }

@@ -42,7 +42,8 @@ export function findIpv4Number(text: string): number | undefined {
     const code = text.charCodeAt(i);
     if (code === DOT && digits > 0) {
       value = value * 256 + octet;
-      [octet, digits] = [0, 0];
+      octet = 0;
+      digits = 0;
       dots++;
     } else if (code >= ZERO && code <= NINE && (digits === 0 || octet > 0)) {
       octet = octet * 10 + code - ZERO;

@@ -2,9 +2,9 @@
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/trace-context.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';
-import { type LogDestination, openLogOutput } from './log-output.ts';
+import { type LogDestination, type LogOutput, openLogOutput } from './log-output.ts';
 import { type MetricSources, type Metrics, openMetrics } from './metrics.ts';
-import { type OtlpOptions, openOtlpExporter } from './otlp.ts';
+import { type OtlpExporter, type OtlpOptions, openOtlpExporter } from './otlp.ts';
 import { spansOf } from './otlp-span.ts';
 import { type RequestRecord, type RequestSpan, startRequest } from './record.ts';
 import { findTrace, listTraces, type RingLimits, TraceRing } from './trace-ring.ts';
@@ -25,6 +25,8 @@ export interface ObserverOptions {
 export interface Observer extends RequestWatcher {
   /** Recent requests, or the one whose id begins like this; undefined when there is none. */
   traces(id?: string): object | undefined;
+  /** Does as other options say from now on; what went to the old places is handed over first. Throws, and changes nothing, when a place cannot be opened. */
+  change(options: Omit<ObserverOptions, 'sources'>): Promise<void>;
   /** A line that belongs to no request. */
   log(level: LogLevel, message: string, fields?: LogFields): void;
   readonly metrics: Metrics;
@@ -33,43 +35,49 @@ export interface Observer extends RequestWatcher {
 }
 
 /** Opens what is wanted. */
-export async function openObserver(options: ObserverOptions): Promise<Observer> {
-  const { levels, traceDir, traceLimits, sources } = options;
-  const output = await openLogOutput(options.destinations);
-  const ring = traceDir === undefined ? undefined : new TraceRing(traceDir, traceLimits);
-  const exporter = options.otlp && openOtlpExporter(options.otlp);
-  let lostTraces = 0;
+export async function openObserver({ sources, ...options }: ObserverOptions): Promise<Observer> {
+  let open = await openPlaces(options);
+  let changing = Promise.resolve();
+  const lost = { log: 0, spans: 0, traces: 0 };
   const metrics = openMetrics({
     ...sources,
-    dropped: () => ({ log: output.dropped, spans: exporter?.dropped ?? 0, traces: lostTraces }),
+    dropped: () => ({ ...lost, log: lost.log + open.output.dropped, spans: lost.spans + open.unsent() }),
   });
 
   const handOver = (record: RequestRecord): void => {
+    const { output, levels, exporter, ring } = open;
     metrics.observe(record);
     for (const line of linesOf(record, levels)) output.write(line);
     exporter?.add(spansOf(record));
     try {
       ring?.write(record);
     } catch {
-      lostTraces += 1;
+      lost.traces += 1;
     }
   };
-
   // A link writes what it is asked to, so that nothing is made that is thrown away here.
   const envOf = (link: string): Record<string, string> => {
-    const level = Object.hasOwn(levels.links, link) ? levels.links[link] : undefined;
+    const { links } = open.levels;
+    const level = Object.hasOwn(links, link) ? links[link] : undefined;
     return level === undefined ? {} : { CATENA_LOG_LEVEL: level };
+  };
+  const change = async (next: Omit<ObserverOptions, 'sources'>): Promise<void> => {
+    const before = open;
+    open = await openPlaces(next);
+    await before.close();
+    lost.log += before.output.dropped;
+    lost.spans += before.unsent();
   };
 
   return {
     begin(facts, env) {
-      const span = exporter ? spanFor(env) : undefined;
+      const span = open.exporter ? spanFor(env) : undefined;
       const traceId = span?.traceId ?? findTraceParent(env)?.traceId;
       const { id, end, ...watch } = startRequest({ ...facts, span, traceId });
       return {
         id,
         env: span === undefined ? env : { ...env, TRACEPARENT: renderTraceParent(span) },
-        watch: { ...watch, noted: ring !== undefined || span?.sampled === true, envOf },
+        watch: { ...watch, noted: open.ring !== undefined || span?.sampled === true, envOf },
         end(outcome) {
           const record = end(outcome);
           handOver(record);
@@ -78,14 +86,53 @@ export async function openObserver(options: ObserverOptions): Promise<Observer> 
       };
     },
     log(level, message, fields = {}) {
-      if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(levels.level))
-        output.write({ level, message, fields });
+      if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(open.levels.level))
+        open.output.write({ level, message, fields });
     },
     traces(id) {
+      const { traceDir } = open;
       if (traceDir === undefined) return undefined;
       return id === undefined ? listTraces(traceDir).records : tryTo(() => findTrace(traceDir, id));
     },
     metrics,
+    change(next) {
+      const changed = changing.then(() => change(next));
+      changing = changed.catch(() => {});
+      return changed;
+    },
+    async close() {
+      await changing;
+      await open.close();
+    },
+  };
+}
+
+/** Where records go. */
+interface Places extends Pick<ObserverOptions, 'levels' | 'traceDir'> {
+  readonly output: LogOutput;
+  readonly ring: TraceRing | undefined;
+  readonly exporter: OtlpExporter | undefined;
+  /** Spans that no collector took. */
+  unsent(): number;
+  close(): Promise<void>;
+}
+
+async function openPlaces({
+  levels,
+  destinations,
+  traceDir,
+  traceLimits,
+  otlp,
+}: Omit<ObserverOptions, 'sources'>): Promise<Places> {
+  const output = await openLogOutput(destinations);
+  const exporter = otlp && openOtlpExporter(otlp);
+  return {
+    levels,
+    output,
+    traceDir,
+    ring: traceDir === undefined ? undefined : new TraceRing(traceDir, traceLimits),
+    exporter,
+    unsent: () => exporter?.dropped ?? 0,
     async close() {
       await exporter?.close();
       await output.close();

@@ -21,7 +21,6 @@ import {
 import type { Call, Done } from './define.ts';
 import { type Delegate, findDelegate } from './delegate.ts';
 import type { CallSibling, Workplace } from './invocation.ts';
-import { Removals } from './removals.ts';
 
 /** What is known about an invocation before any kernel call. */
 export interface CallFacts {
@@ -141,6 +140,8 @@ export class LiveCall implements Call<never> {
       this.#waits = true;
       return workplace.removals.add({ links, then, by, close: () => this.#release() });
     }
+    // Most links have no device to delete.
+    const { Removals } = await import('./removals.ts');
     const own = new Removals();
     own.add({ links, then, by: '', close() {} });
     await own.settle(() => this.host);

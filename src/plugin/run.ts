@@ -1,5 +1,5 @@
 // How does a process become one call of a link?
-import { type CniError, toCniError } from '../cni/errors.ts';
+import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { PluginDefinition } from './define.ts';
 import type { Siblings } from './invocation.ts';
 import { serve, supportedVersions } from './serve.ts';
@@ -8,12 +8,13 @@ import { readStdin, writeAll } from './stdio.ts';
 /**
  * Serves the invocation this process was started for and exits. Without `CNI_COMMAND` it tells a person what it is.
  * @param siblings other links of this executable, for delegation without a process
- * @param stdin what was on standard input, when it was read already
+ * @param again an ADD of this invocation may have run already, and nobody knows how far: it is taken back first, which
+ *   is what a runtime does that gets no answer (SPEC "DEL")
  */
 export async function runPlugin(
   definition: PluginDefinition,
   siblings?: Siblings,
-  stdin?: string,
+  { again = false }: { again?: boolean } = {},
 ): Promise<never> {
   if (!process.env.CNI_COMMAND) {
     writeAll(2, aboutText(definition));
@@ -22,14 +23,21 @@ export async function runPlugin(
   // A promise that nobody waits for must not cost the caller its answer.
   process.on('uncaughtException', thrown => endWith(toCniError(thrown), thrown));
   process.on('unhandledRejection', thrown => endWith(toCniError(thrown), thrown));
-  const reply = await serve(
-    definition,
-    { env: process.env, readRequest: () => stdin ?? readStdin() },
-    siblings,
-  );
+  const { env } = process;
+  if (again && env.CNI_COMMAND === 'ADD')
+    await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readRequest }, siblings);
+  const reply = await serve(definition, { env, readRequest }, siblings);
   if (reply.stdout) writeAll(1, reply.stdout);
   await reply.log.flush();
   process.exit(reply.exitCode);
+}
+
+function readRequest(): string {
+  try {
+    return readStdin();
+  } catch (cause) {
+    throw new CniError(ErrorCode.ioFailure, (cause as Error).message, { cause });
+  }
 }
 
 function endWith(error: CniError, thrown: unknown): never {

@@ -1,15 +1,31 @@
 // How do requests come in and replies go out without the process streams?
+//
+// It is part of what every start loads, so it imports nothing of ours.
 import { readSync, writeSync } from 'node:fs';
-import { CniError, ErrorCode } from '../cni/errors.ts';
 
 /** A network configuration is kilobytes; whoever sends more than this is not a runtime. */
 const REQUEST_LIMIT_BYTES = 16 << 20;
 
+let kept: { readonly text: string } | { readonly error: unknown } | undefined;
+
 /**
- * Everything on standard input. `process.stdin` alone would cost as much as the rest of a link's start.
- * @throws CniError 5
+ * Everything on standard input, however often it is asked for. `process.stdin` alone would cost as much as the rest of a
+ * link's start.
+ * @throws Error that says what kept it from being read
  */
 export function readStdin(): string {
+  if (kept === undefined) {
+    try {
+      kept = { text: readToEnd() };
+    } catch (error) {
+      kept = { error };
+    }
+  }
+  if ('error' in kept) throw kept.error;
+  return kept.text;
+}
+
+function readToEnd(): string {
   const chunks: Uint8Array[] = [];
   let total = 0;
   for (;;) {
@@ -18,8 +34,7 @@ export function readStdin(): string {
     if (length === 0) break;
     total += length;
     if (total > REQUEST_LIMIT_BYTES) {
-      throw new CniError(
-        ErrorCode.ioFailure,
+      throw new Error(
         `Cannot read network configuration: standard input is longer than ${REQUEST_LIMIT_BYTES} bytes`,
       );
     }
@@ -41,7 +56,7 @@ export function writeAll(fd: 1 | 2, text: string): void {
   }
 }
 
-/** Waits for the next bytes on standard input. @returns how many came; 0 at its end. @throws CniError 5 */
+/** Waits for the next bytes on standard input. @returns how many came; 0 at its end */
 export function readChunk(chunk: Uint8Array): number {
   for (;;) {
     try {
@@ -50,9 +65,7 @@ export function readChunk(chunk: Uint8Array): number {
       const { code } = thrown as { code?: string };
       if (code === 'EOF') return 0;
       if (code !== 'EAGAIN' && code !== 'EINTR') {
-        throw new CniError(ErrorCode.ioFailure, `Cannot read network configuration: ${String(code)}`, {
-          cause: thrown,
-        });
+        throw new Error(`Cannot read network configuration: ${String(code)}`, { cause: thrown });
       }
       Bun.sleepSync(1);
     }

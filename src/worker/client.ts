@@ -28,9 +28,15 @@ export interface WorkerSource {
 /** The part of a runtime that one run of a chain has its own links served by. */
 export type OwnLinks = Required<Pick<Runtime, 'start' | 'finish'>>;
 
-/** Prepares one run of a chain whose links are served by workers. */
-export function serveThrough(source: WorkerSource): OwnLinks {
-  const chain = crypto.randomUUID();
+/** Chains so far; a worker belongs to one process. */
+let chains = 0;
+
+/**
+ * Prepares one run of a chain whose links are served by workers.
+ * @param cwd directory that relative paths start from; the workers' own unless given
+ */
+export function serveThrough(source: WorkerSource, cwd?: string): OwnLinks {
+  const chain = String(++chains);
   const waiting = new Map<WorkerProcess, readonly number[]>();
   let last: Invocation | undefined;
   let lost = false;
@@ -46,7 +52,7 @@ export function serveThrough(source: WorkerSource): OwnLinks {
       return {
         async send(request) {
           const { path, env, noted } = invocation;
-          const call = { link: basename(path), env, request, chain, noted };
+          const call = { link: basename(path), env, request, chain, noted, cwd };
           const ask = async (worker: WorkerProcess): Promise<WorkerOutcome> => {
             const outcome = await worker.ask(invocation, { call });
             keep(worker, outcome);
@@ -95,8 +101,11 @@ export function serveThrough(source: WorkerSource): OwnLinks {
  * Serves our own links with workers and starts everybody else's as ever. Which is which is decided for each call by the
  * file that was found (design: "ours is decided by device and inode").
  */
-export function runThrough(source: WorkerSource, startOther: StartPlugin = startPlugin): OwnLinks {
-  const own = serveThrough(source);
+export function runThrough(
+  source: WorkerSource,
+  { startOther = startPlugin, cwd }: { startOther?: StartPlugin; cwd?: string } = {},
+): OwnLinks {
+  const own = serveThrough(source, cwd);
   return {
     ...own,
     start: invocation => (isOwnExecutable(invocation.path) ? own.start(invocation) : startOther(invocation)),

@@ -123,7 +123,9 @@ export class WorkerProcess {
     const how =
       child.signalCode === null ? { exitCode: child.exitCode || 1 } : { signal: String(child.signalCode) };
     const ended = this.#ended === undefined ? {} : { ended: this.#ended };
-    return { ...how, ...ended, stdout: '', stderr: this.#stderr };
+    // Who interrupts it does not want it done.
+    const again = this.#ended === 'interrupt' ? {} : { again: true };
+    return { ...how, ...ended, ...again, stdout: '', stderr: this.#stderr };
   }
 
   async #readReplies(stdout: ReadableStream<Uint8Array>): Promise<void> {

@@ -26,6 +26,8 @@ export interface LinkCall {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Standard input. */
   readonly request: string;
+  /** Working directory, which relative paths of a configuration start from; the worker's own unless given. */
+  readonly cwd?: string | undefined;
   /** Names the run of a chain that it belongs to: what its links put off is finished together. */
   readonly chain: string;
   /** Tell what it did in the kernel. */

@@ -7,6 +7,7 @@ import type { HostSockets, Siblings, Workplace } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
+import { endWithParent } from '../sys/parent.ts';
 import { compileEagerly } from './eager.ts';
 import {
   LineSplitter,
@@ -24,7 +25,10 @@ import { noting } from './transactions.ts';
  * @param links the links of this executable
  */
 export async function runWorker(links: Siblings): Promise<never> {
-  if (process.argv.includes(STAY_FLAG)) compileEagerly();
+  if (process.argv.includes(STAY_FLAG)) {
+    compileEagerly();
+    endWithParent();
+  }
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
   const sockets = openWhenAsked();
@@ -64,11 +68,12 @@ async function answer(
 }
 
 async function call(
-  { link, env, request }: LinkCall,
+  { link, env, request, cwd }: LinkCall,
   links: Siblings,
   workplace: Workplace,
 ): Promise<WorkerReply> {
   takeEnvironment(env);
+  takeDirectory(cwd);
   const definition = await links(link);
   if (definition === undefined) {
     const reason = 'this executable has none of that name; call it by a name it was installed with';
@@ -126,6 +131,21 @@ function takeEnvironment(env: LinkCall['env']): void {
   for (const name of Object.keys(process.env)) if (env[name] === undefined) delete process.env[name];
   for (const [name, value] of Object.entries(env)) {
     if (value !== undefined && process.env[name] !== value) process.env[name] = value;
+  }
+}
+
+/** The directory of the calls that do not say theirs, once another one was taken. */
+let home: string | undefined;
+
+/** Relative paths of a configuration start from the caller's directory; from none that is gone. */
+function takeDirectory(cwd: string | undefined): void {
+  const wanted = cwd ?? home;
+  if (wanted === undefined) return;
+  home ??= process.cwd();
+  try {
+    if (process.cwd() !== wanted) process.chdir(wanted);
+  } catch {
+    process.chdir('/');
   }
 }
 

@@ -1,7 +1,8 @@
 // What do meta links cost on a full node, and next to the reference's on an empty one?
+import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
-import { type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
+import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { type Contestant, type Samples, settle, takeTurns, timed } from './measure.ts';
 
 /** Links whose cost must not depend on what else is on the node. */
 export const GROWING = ['portmap', 'firewall'] as const;
@@ -34,19 +35,24 @@ export async function measureGrowth(
   });
 }
 
-/** ADD and DEL of portmap by itself: one port, on a node where the shared rules exist. */
+/** ADD and DEL of portmap by itself: one port, on a node where the shared rules exist; `warm` beside a daemon. */
 export async function measurePortmap(rounds: number): Promise<Samples> {
-  return await withNodes([1, 1], async nodes => {
-    const contestants = await Promise.all(
-      nodes.map(async ({ lab, container }, n) => {
-        const binDir = n === 0 ? {} : { binDir: REFERENCE_BIN_DIR };
-        const one = (verb: Verb, i: number) =>
-          call(lab, 'portmap', verb, container, i, { ...binDir, ports: 1 });
-        await one('ADD', 0);
-        return addAndDelete(n === 0 ? 'ours' : 'reference', one);
-      }),
+  return await withNodes([1, 1, 1], async ([own, other, served]) => {
+    if (!own || !other || !served) throw new Error('unreachable');
+    const contestant = async ({ lab, container }: Node, name: string, binDir = BIN_DIR) => {
+      const one = (verb: Verb, i: number) => call(lab, 'portmap', verb, container, i, { binDir, ports: 1 });
+      await one('ADD', 0);
+      return addAndDelete(name, one);
+    };
+    const daemon = await startDaemon(served.lab);
+    const warm = await contestant(served, 'warm');
+    await settle(warm);
+    const samples = await takeTurns(
+      [await contestant(own, 'ours'), await contestant(other, 'reference', REFERENCE_BIN_DIR), warm],
+      rounds,
     );
-    return await takeTurns(contestants, rounds);
+    await daemon.stop();
+    return samples;
   });
 }
 

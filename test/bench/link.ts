@@ -1,8 +1,9 @@
 // How long does one link take as a bare process, without a runner: ours and the reference's in turns?
 
+import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
+import { type Contestant, type Samples, settle, takeTurns, timed } from './measure.ts';
 
 /** How bridge is configured: as little as possible, and as most clusters have it. */
 export const BRIDGE_CONFIGURATIONS = {
@@ -10,18 +11,26 @@ export const BRIDGE_CONFIGURATIONS = {
   'both families, gateway, ipMasq': { ipMasq: true, families: ['10.{net}.0.0/16', 'fd{net}::/64'] },
 } as const;
 
-/** ADD and DEL of bridge with host-local, called as a runtime calls them, one at a time. */
+/** ADD and DEL of bridge with host-local, called as a runtime calls them, one at a time; `warm` beside a daemon. */
 export function measureBridge(
   configuration: keyof typeof BRIDGE_CONFIGURATIONS,
   rounds: number,
 ): Promise<Samples> {
-  return withHost(async lab => {
-    const contestants = [
-      await contestant(lab, configuration, 'ours', BIN_DIR, 88),
-      await contestant(lab, configuration, 'reference', REFERENCE_BIN_DIR, 89),
-    ];
-    return await takeTurns(contestants, rounds);
-  });
+  return withHost(lab =>
+    withHost(async served => {
+      const daemon = await startDaemon(served);
+      const warm = await contestant(served, configuration, 'warm', BIN_DIR, 87);
+      const contestants = [
+        await contestant(lab, configuration, 'ours', BIN_DIR, 88),
+        await contestant(lab, configuration, 'reference', REFERENCE_BIN_DIR, 89),
+        warm,
+      ];
+      await settle(warm);
+      const samples = await takeTurns(contestants, rounds);
+      await daemon.stop();
+      return samples;
+    }),
+  );
 }
 
 async function contestant(

@@ -53,6 +53,12 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   shaping: shapingRows,
 };
 
+/** A link that a runtime calls by itself, without a daemon and beside one. */
+const SERVED = [
+  ['ours', 'cold'],
+  ['warm', 'warm'],
+] as const;
+
 const wanted = values.only?.split(',') ?? Object.keys(GROUPS);
 const unknown = wanted.filter(name => !Object.hasOwn(GROUPS, name));
 if (unknown.length) fail(`Cannot run "${unknown.join(', ')}": there are ${Object.keys(GROUPS).join(', ')}`);
@@ -103,10 +109,12 @@ async function linkRows(): Promise<Row[]> {
   const lines: Row[] = [];
   for (const configuration of Object.keys(BRIDGE_CONFIGURATIONS) as (keyof typeof BRIDGE_CONFIGURATIONS)[]) {
     const samples = await measureBridge(configuration, rounds);
-    lines.push(
-      compare(samples, `bridge, ${configuration}: ADD`, 'ADD', { target: 0.5 }),
-      compare(samples, `bridge, ${configuration}: DEL`, 'DEL', { target: 0.6 }),
-    );
+    for (const [ours, how] of SERVED) {
+      lines.push(
+        compare(samples, `bridge, ${configuration}, ${how}: ADD`, 'ADD', { ours, target: 0.5 }),
+        compare(samples, `bridge, ${configuration}, ${how}: DEL`, 'DEL', { ours, target: 0.6 }),
+      );
+    }
   }
   return lines;
 }
@@ -184,10 +192,10 @@ async function warmRows(): Promise<Row[]> {
 
 async function portmapRows(): Promise<Row[]> {
   const samples = await measurePortmap(rounds);
-  return [
-    compare(samples, 'portmap alone, one port: ADD', 'ADD', { target: 0.3 }),
-    compare(samples, 'portmap alone, one port: DEL', 'DEL', { target: 0.1 }),
-  ];
+  return SERVED.flatMap(([ours, how]) => [
+    compare(samples, `portmap alone, one port, ${how}: ADD`, 'ADD', { ours, target: 0.3 }),
+    compare(samples, `portmap alone, one port, ${how}: DEL`, 'DEL', { ours, target: 0.1 }),
+  ]);
 }
 
 /** Here both columns are ours: a node with few containers, and one that is full. */

@@ -1,15 +1,16 @@
 // Does a daemon change anything but the time it takes, and is it missed when it is gone?
 
 import { expect, test } from 'bun:test';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { holdLeases, until } from '../helpers/held-leases.ts';
+import { holdLeases } from '../helpers/held-leases.ts';
 import { type Container, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 
@@ -163,17 +164,68 @@ describeRoot('daemon', () => {
     for (const socket of [silent, garbage]) socket.destroy();
   });
 
-  test('replaces a worker that is killed; the request that it served is undone', async () => {
+  test('replaces a worker that is killed; the request that it served is undone, and may be made again', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     await startDaemon(lab, '--workers', '1');
-    const adding = chain.run('add', container);
+    const adding = chain.run('add', container, { args: ['--json'] });
     process.kill(await waiter('--worker'), 'SIGKILL');
     release();
     const { exitCode, stderr } = await adding;
     expect(exitCode).toBe(1);
-    expect(stderr).toContain('SIGKILL');
+    expect(JSON.parse(stderr)).toMatchObject({ code: 11, msg: expect.stringContaining('SIGKILL') });
     expect(await chain.leases()).toEqual([]);
     await chain.add(container);
+  });
+
+  test('ends a worker that hangs at the deadline of the verb; taking back has a time of its own, and others go on', async () => {
+    const lab = await makeLab();
+    const { chain, container, waiter, release } = await holdLeases(lab);
+    const other = writeChain(lab, { ...fullChain(lab), name: 'other' });
+    const settings = `${lab.tmp}/daemon.json`;
+    writeFileSync(settings, JSON.stringify({ timeouts: { add: 2, del: 30 }, workers: 2 }));
+    await startDaemon(lab, '--config', settings);
+    const adding = chain.run('add', container, { args: ['--json'] });
+    const hanging = await waiter('--worker');
+    await other.add(await lab.container());
+    // The next one that wants the lock is there to take back; it gets more time than the ADD had.
+    await until(async () => ![hanging, 0].includes(await waiter('--worker')));
+    await Bun.sleep(2_500);
+    release();
+    const { exitCode, stderr } = await adding;
+    expect(exitCode).toBe(1);
+    expect(JSON.parse(stderr)).toMatchObject({
+      code: 11,
+      msg: expect.stringContaining('did not finish within 2 s'),
+    });
+    expect(stderr).not.toContain('undoing failed');
+    expect((await chain.leases()).filter(lease => lease.includes('/podnet/'))).toEqual([]);
+    await chain.add(container);
+  });
+
+  test('changes logs, traces and limits when its settings do, and keeps what it had when they make no sense', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const container = await lab.container();
+    const [settings, first, second] = ['daemon.json', 'first.log', 'second.log'].map(
+      name => `${lab.tmp}/${name}`,
+    );
+    const change = (to: object): void => {
+      writeFileSync(`${settings}.new`, JSON.stringify(to));
+      renameSync(`${settings}.new`, settings ?? '');
+    };
+    change({ log: `file:${first}` });
+    const daemon = await startDaemon(lab, '--config', settings ?? '', '--log', 'none');
+    await chain.add(container);
+    expect((await daemon.fetch('/v1/traces')).status).toBe(200);
+    change({ log: `file:${second}`, traces: 0 });
+    await until(async () => (await daemon.fetch('/v1/traces')).status === 404);
+    change({ log: 'printer', traces: 5 });
+    await chain.run('check', container);
+    await chain.run('del', container);
+    const verbs = (file = '') => readFileSync(file, 'utf8').match(/"request finished"/g)?.length;
+    await until(async () => existsSync(second ?? '') && verbs(second) === 2);
+    expect(verbs(first)).toBe(1);
+    expect((await daemon.fetch('/v1/traces')).status).toBe(404);
   });
 });

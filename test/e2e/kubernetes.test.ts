@@ -7,6 +7,7 @@ import { type Container, directories, type Lab, type Row, withHost } from '../he
 import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 const STATUS = 'k8s.v1.cni.cncf.io/network-status';
 const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
@@ -79,6 +80,22 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
   });
 }
 
+/** Runs a daemon where the runner is called, while the body works. */
+async function withDaemon({ lab }: Node, body: (pid: number) => Promise<void>): Promise<void> {
+  const dirs = directories(lab.tmp);
+  const child = Bun.spawn([`${BIN_DIR}/catena`, 'daemon', '--log', `file:${lab.tmp}/daemon.log`], {
+    env: { PATH: TEST_PATH, ...dirs, CATENA_NODE_NAME: 'node' },
+    stdio: ['ignore', 'ignore', 'ignore'],
+  });
+  try {
+    await until(() => fs.existsSync(`${dirs.CATENA_RUN_DIR}/catena.sock`));
+    await body(child.pid);
+  } finally {
+    child.kill('SIGTERM');
+    expect(await child.exited).toBe(0);
+  }
+}
+
 describeRoot(
   'the delegate runner with a cluster',
   () => {
@@ -128,6 +145,45 @@ describeRoot(
         const { exitCode, reply, order } = await call('ADD');
         expect({ exitCode, code: reply.code, order }).toEqual({ exitCode: 1, code, order: [] });
         expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+      });
+    });
+
+    test('a daemon that watches the cluster asks for neither pod nor definition', async () => {
+      await withNode(async node => {
+        const { api, call, link, lab } = node;
+        await withDaemon(node, async () => {
+          api.addPod('ns', 'web', { annotations: { [NETWORKS]: 'lan@lan0' } });
+          api.addDefinition('ns', 'lan', link('lan', 'lan0', '10.2.0.2/24'));
+          const again = async () => {
+            const before = api.requests.length;
+            const { exitCode, order } = await call('ADD');
+            const asked = api.requests.slice(before).map(({ method, path }) => `${method} ${path}`);
+            expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+            return { exitCode, asked, order: order.slice(-2) };
+          };
+          // The first call reads, and has the watches begin.
+          expect(await again()).toMatchObject({ exitCode: 0, order: ['ADD default', 'ADD lan'] });
+          await until(() => api.collections.open === 2);
+          const told = ['PATCH /api/v1/namespaces/ns/pods/web/status'];
+          expect(await again()).toEqual({ exitCode: 0, asked: told, order: ['ADD default', 'ADD lan'] });
+
+          api.addDefinition('ns', 'lan', link('changed', 'lan0', '10.2.0.3/24'));
+          api.addPod('ns', 'web', { annotations: { [NETWORKS]: 'lan@lan0,lan@lan1' } });
+          await until(async () => {
+            const { asked, order } = await again();
+            return asked.join() === told.join() && order.join() === 'ADD changed,ADD changed';
+          });
+
+          // Another pod of the same name is not the one that is known.
+          api.addPod('ns', 'web', { uid: 'uid-2' });
+          await until(async () => (await call('ADD')).reply.code === 11);
+
+          api.answer(503);
+          api.collections.cut();
+          expect((await call('ADD')).reply.code).toBe(11);
+          expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+          await until(() => fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('is not watched'));
+        });
       });
     });
 

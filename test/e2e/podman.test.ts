@@ -3,12 +3,12 @@ import { expect, setDefaultTimeout, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { IMAGE } from '../helpers/busybox.ts';
-import { until } from '../helpers/held-leases.ts';
 import { type Machine, withMachine } from '../helpers/machine.ts';
 import { type Podman, requiresPodman, startPodman } from '../helpers/podman.ts';
 import { findReachable, findUnreachable, PUBLISHED } from '../helpers/published.ts';
 import { describeRoot, requires } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 // Many processes each, which a busy machine takes its time for.
 setDefaultTimeout(180_000);

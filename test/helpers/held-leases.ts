@@ -3,6 +3,7 @@
 import { existsSync, mkdirSync, readdirSync, readlinkSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from './chain.ts';
 import type { Container, Lab } from './netns.ts';
+import { until } from './until.ts';
 
 /** A bridge whose addresses cannot be had until somebody lets go. */
 export interface HeldLeases {
@@ -17,13 +18,16 @@ export interface HeldLeases {
 export async function holdLeases(lab: Lab): Promise<HeldLeases> {
   const list = fullChain(lab);
   const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
-  const dir = `${lab.tmp}/leases/${list.name}`;
+  const lock = await holdLock(lab, `${lab.tmp}/leases/${list.name}`);
+  return { chain, container: await lab.container(), ...lock };
+}
+
+/** Holds the lock of a network's leases. */
+export async function holdLock(lab: Lab, dir: string): Promise<Pick<HeldLeases, 'waiter' | 'release'>> {
   mkdirSync(dir, { recursive: true });
   const holder = lab.start(lab.host, ['flock', `${dir}/lock`, '-c', `touch ${dir}/../held; sleep 60`]);
   await until(async () => existsSync(`${dir}/../held`));
   return {
-    chain,
-    container: await lab.container(),
     async waiter(word) {
       let found: number | undefined;
       await until(async () => {
@@ -41,15 +45,6 @@ export async function holdLeases(lab: Lab): Promise<HeldLeases> {
       holder.kill('SIGKILL');
     },
   };
-}
-
-/** Waits until something holds; throws after 20 s. */
-export async function until(condition: () => Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 1000; i++) {
-    if (await condition()) return;
-    await Bun.sleep(20);
-  }
-  throw new Error('Cannot go on: what the test waits for did not happen within 20 s');
 }
 
 function hasOpen(pid: number, file: string): boolean {

@@ -1,10 +1,11 @@
 // How does a test get an API server of Kubernetes? A real HTTPS server, with a certificate made on the spot, that speaks
-// the JSON of the three requests that are made of it.
+// the JSON of the requests that are made of it, watches included.
 import fs from 'node:fs';
 import https from 'node:https';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { runOk } from './command.ts';
+import { type Collections, makeCollections } from './kubernetes-watch.ts';
 import type { Row } from './netns.ts';
 
 /** One request as the server got it. */
@@ -24,8 +25,12 @@ export interface ApiServer {
   readonly requests: ApiRequest[];
   /** Objects by path. */
   readonly objects: Map<string, Row>;
+  /** Lists and watches. */
+  readonly collections: Collections;
   addPod(namespace: string, name: string, metadata: Row): void;
+  /** Makes one, or changes it. */
   addDefinition(namespace: string, name: string, config: object | string): void;
+  removeDefinition(namespace: string, name: string): void;
   /** What a pod's annotations are by now. */
   annotations(namespace: string, name: string): Row;
   /** From now on every request is answered like this: with a status, or, when `hang`, never. */
@@ -40,6 +45,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   await makeCertificates(dir);
   const read = (name: string) => fs.readFileSync(path.join(dir, name));
   const objects = new Map<string, Row>();
+  const collections = makeCollections(objects);
   const requests: ApiRequest[] = [];
   let how: number | 'hang' | undefined;
   const server = https.createServer({ cert: read('server.crt'), key: read('server.key') }, (asked, reply) => {
@@ -52,6 +58,8 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
       const token = (headers.authorization ?? '').replace('Bearer ', '');
       requests.push({ method, path: url, token, contentType: headers['content-type'] ?? '', body });
       if (how === 'hang') return;
+      const at = new URL(url, 'https://api');
+      if (how === undefined && token === TOKEN && collections.serve(at, reply)) return;
       const { status, object } = respond(how, token, method, url, body);
       reply.writeHead(status, { 'content-type': 'application/json' });
       reply.end(JSON.stringify(object));
@@ -76,28 +84,35 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     url,
     requests,
     objects,
+    collections,
     addPod(namespace, name, metadata) {
       const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name, namespace, uid: 'uid-1', ...metadata } };
-      objects.set(`/api/v1/namespaces/${namespace}/pods/${name}`, { ...pod, spec: { nodeName: 'node' } });
+      collections.put(`/api/v1/namespaces/${namespace}/pods/${name}`, { ...pod, spec: { nodeName: 'node' } });
     },
     addDefinition(namespace, name, config) {
-      objects.set(`/apis/k8s.cni.cncf.io/v1/namespaces/${namespace}/network-attachment-definitions/${name}`, {
+      collections.put(definitionPath(namespace, name), {
         apiVersion: 'k8s.cni.cncf.io/v1',
         kind: 'NetworkAttachmentDefinition',
         metadata: { name, namespace },
         spec: { config: typeof config === 'string' ? config : JSON.stringify(config) },
       });
     },
+    removeDefinition: (namespace, name) => collections.remove(definitionPath(namespace, name)),
     annotations: (namespace, name) =>
       objects.get(`/api/v1/namespaces/${namespace}/pods/${name}`)?.metadata.annotations ?? {},
     answer(next) {
       how = next;
     },
     async close() {
+      collections.close();
       server.closeAllConnections();
       await new Promise(resolve => server.close(resolve));
     },
   };
+}
+
+function definitionPath(namespace: string, name: string): string {
+  return `/apis/k8s.cni.cncf.io/v1/namespaces/${namespace}/network-attachment-definitions/${name}`;
 }
 
 function failure(status: number, message: string) {

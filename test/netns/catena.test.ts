@@ -117,6 +117,33 @@ describeRoot('the delegate runner', () => {
     });
   });
 
+  test('[1.1.0] a name that an interface of the container has is refused before anything is touched', async () => {
+    await withHost(async lab => {
+      const one = await lab.container();
+      // The kernel takes no new interface of a name that is another one's alternative name either.
+      const names = ['dummy0', 'altname'].map((name, i) => ({ name, peer: `other${i}` }));
+      for (const { name, peer } of names) {
+        await lab.ip(one, 'link', 'add', name === 'altname' ? 'long0' : name, 'type', 'veth', 'peer', peer);
+      }
+      await lab.ip(one, 'link', 'property', 'add', 'dev', 'long0', 'altname', 'altname');
+      const before = await lab.dump(one);
+      for (const { name } of names) {
+        const red = bridged(lab, 'red', 41);
+        const conf = runner(lab, {
+          delegates: [red],
+          networks: [{ config: { ...red, name: 'two' }, interface: name }],
+        });
+        const refused = await call(lab, 'ADD', conf, one);
+        expect(refused.error).toMatchObject({
+          code: 4,
+          msg: expect.stringContaining(`has an interface "${name}" already`),
+        });
+      }
+      expect(await lab.dump(one)).toEqual(before);
+      expect(await files(lab)).toEqual([]);
+    });
+  });
+
   test('[1.1.0] DEL needs the record alone: the configuration has changed, its files and the namespace are gone', async () => {
     await withHost(async lab => {
       const container = await lab.container();

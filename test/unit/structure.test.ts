@@ -24,7 +24,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/chain/find-plugin', 'src/chain/process-group'],
   ],
   // The runner's side knows how links start, the process's side how they are served.
-  'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni'],
+  'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni', 'src/sys/parent'],
   'src/attach': [
     ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
@@ -69,7 +69,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'src/ipam',
       'src/worker/client',
-      'src/delegate/recover',
+      'src/delegate',
       'src/worker/eager',
       'src/daemon',
       'src/sys/notify',
@@ -95,6 +95,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/cni',
       'src/net',
       'src/observe/watcher',
+      'src/sys/interface',
     ],
   ],
   // The library: protocol and runner, no kernel.
@@ -129,7 +130,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'prom-client': ['src/observe/metrics', 'src/observe/grpc-metrics'],
   '@grpc/grpc-js': ['src/daemon/grpc'],
   protobufjs: ['src/daemon/grpc'],
-  '@kubernetes/client-node': ['src/delegate/kubernetes'],
+  '@kubernetes/client-node': ['src/delegate/api-server'],
   'fs-extra': ['src/chain', 'src/daemon', 'src/cli', 'src/lab', 'src/compare'],
 };
 
@@ -139,10 +140,17 @@ const MAY_LOAD_LAZILY = [
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
+  // ... and who moves default routes among several networks.
   'plugins/catena/runner',
   'src/delegate/kubernetes',
+  // Devices are deleted by few links, and by those on DEL only.
+  'src/plugin/call',
+  // semver, for lists that offer several versions.
+  'src/chain/select-version',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
+  // Nor for a cluster, but whose configuration names one.
+  'src/cli/daemon/shared-clusters',
 ];
 
 const MAX_LINES = 300;

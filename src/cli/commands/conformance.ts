@@ -1,4 +1,5 @@
 // What does `catena conformance` do?
+import { realpathSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { isatty } from 'node:tty';
 import { findPlugin, parsePluginDirs } from '../../chain/find-plugin.ts';
@@ -23,7 +24,10 @@ export async function run(call: CommandCall): Promise<number> {
     call.err(stderr);
     return exitCode;
   }
-  const executables = [dirname(subject.executable), ...subject.pluginDirs, dirname(process.execPath)];
+  const executables = [
+    ...[subject.executable, realpathSync(subject.executable), process.execPath].map(file => dirname(file)),
+    ...subject.pluginDirs,
+  ];
   // A configuration may name a file that lies beside it.
   const given = [call.text('conf') ?? call.text('from') ?? []].flat().map(file => dirname(resolve(file)));
   const shown = [...executables, ...given];

@@ -2,20 +2,28 @@
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend } from '../../daemon/backend.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
+import { linkCallsTo } from '../../daemon/link-calls.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
-import { WorkerPool } from '../../daemon/pool.ts';
+import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
-import { type Server, startServer } from '../../daemon/server.ts';
-import { DAEMON_LIMITS, type DaemonLimits, readSettings, watchSettings } from '../../daemon/settings.ts';
+import { SERVER_LIMITS, type Server, startServer } from '../../daemon/server.ts';
+import {
+  type CheckedSettings,
+  type DaemonSettings,
+  readSettings,
+  watchSettings,
+} from '../../daemon/settings.ts';
+import { chooseObserver } from '../../observe/choices.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
-import { countOf, observerOptionsOf } from '../daemon/observer-options.ts';
+import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
-import { runtimeOf } from '../target.ts';
+import { shareClusters } from '../daemon/shared-clusters.ts';
+import { deadlinesOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
 /** Serves commands and plugin calls until a signal ends it; what was begun is finished first. */
@@ -25,18 +33,24 @@ export async function run(call: CommandCall): Promise<number> {
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
   compileEagerly();
   const socket = socketPathOf(call.text('run-dir') ?? runDir(env));
-  const options = observerOptionsOf(call);
-  const base = limitsOf(call);
+  const base = settingsOf(call);
   const config = call.text('config');
-  const limits = config === undefined ? base : readSettings(config, base);
-  const pool = new WorkerPool(env, limits.pool);
+  let settings =
+    config === undefined
+      ? { ...base, observer: chooseObserver(base.observe, env) }
+      : readSettings(config, base, env);
+  const pool = new WorkerPool(env, settings.pool);
   let server: Server | undefined;
   const observer = await openObserver({
-    ...options,
+    ...settings.observer,
     sources: sourcesOf(call, pool, () => server?.state),
   });
+  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, observer);
   const callPlugin = watchedCalls(observer, (plugin, end, watch) =>
-    asPlugin(plugin, { workers: pool, signal: end, watch }),
+    asPlugin(plugin, {
+      ...{ workers: pool, signal: end, watch, deadlines: settings.deadlines },
+      openCluster: clusters.open,
+    }),
   );
   const backend = makeBackend(
     pool,
@@ -50,14 +64,21 @@ export async function run(call: CommandCall): Promise<number> {
         workers: pool,
         asPlugin,
         request: key,
+        deadlines: settings.deadlines,
       };
       return runCommand(args, { ...surroundings, watcher: observer, queueMs });
     },
-    callPlugin,
+    { runAsPlugin: callPlugin, runLink: watchedCalls(observer, linkCallsTo(pool)) },
     readingsOf(observer),
   );
-  server = startServer(socket, backend, limits.server);
-  const unwatch = config === undefined ? undefined : follow(call, config, base, pool, server);
+  server = startServer(socket, backend, settings.server);
+  const unwatch = follow(call, config, base, async next => {
+    const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
+    if (observed) await observer.change(next.observer);
+    settings = next;
+    pool.limits = next.pool;
+    server?.setLimits(next.server);
+  });
   const isHealthy = () => pool.ready();
   const grpc = await openGrpc(call, { observer, server, call: callPlugin, env, isHealthy }).catch(
     async error => {
@@ -70,34 +91,36 @@ export async function run(call: CommandCall): Promise<number> {
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
   await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }));
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
-  unwatch?.();
+  unwatch();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
   pool.close();
+  clusters.close();
   await observer.close();
   return 0;
 }
 
-function limitsOf(call: CommandCall): DaemonLimits {
-  const { pool, server } = DAEMON_LIMITS;
+function settingsOf(call: CommandCall): DaemonSettings {
   return {
-    pool: { ...pool, workers: countOf(call, 'workers', pool.workers) },
-    server: { ...server, requests: countOf(call, 'requests', server.requests) },
+    pool: { ...POOL_LIMITS, workers: countOf(call, 'workers', POOL_LIMITS.workers) },
+    server: { ...SERVER_LIMITS, requests: countOf(call, 'requests', SERVER_LIMITS.requests) },
+    deadlines: deadlinesOf(call) ?? {},
+    observe: observeChoicesOf(call),
   };
 }
 
+/** Has a file that changes be applied. @returns ends that */
 function follow(
   call: CommandCall,
-  file: string,
-  base: DaemonLimits,
-  pool: WorkerPool,
-  server: Server,
+  file: string | undefined,
+  base: DaemonSettings,
+  apply: (settings: CheckedSettings) => Promise<void>,
 ): () => void {
-  const apply = (limits: DaemonLimits): void => {
-    pool.limits = limits.pool;
-    server.setLimits(limits.server);
+  if (file === undefined) return () => {};
+  const report = async (settings: CheckedSettings): Promise<void> => {
+    await apply(settings);
     call.err(`catena: settings of "${file}" are in force\n`);
   };
-  return watchSettings(file, base, apply, problem => call.err(`catena: warning: ${problem}\n`));
+  return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));
 }
 
 /** Only who asked for gRPC has its packages in memory. */

@@ -1,31 +1,30 @@
 // What does a daemon's command line say of logs, traces and spans?
-import { parseLogLevels } from '../../observe/log-lines.ts';
-import { LOG_FILE_LIMITS, parseLogDestination } from '../../observe/log-output.ts';
-import type { ObserverOptions } from '../../observe/observer.ts';
-import { findOtlpOptions } from '../../observe/otlp.ts';
-import { RING_LIMITS } from '../../observe/trace-ring.ts';
+import { chooseObserver, OBSERVE_CHOICES, type ObserveChoices } from '../../observe/choices.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { traceDirFor } from '../watched.ts';
 
 /**
- * All but where the numbers come from.
+ * What the options say.
  * @throws UsageError for what cannot be used
  */
-export function observerOptionsOf(call: CommandCall): Omit<ObserverOptions, 'sources'> {
-  const maxRecords = countOf(call, 'traces', RING_LIMITS.maxRecords, 0);
-  const limits = {
-    maxBytes: countOf(call, 'log-max-bytes', LOG_FILE_LIMITS.maxBytes),
-    maxFiles: countOf(call, 'log-max-files', LOG_FILE_LIMITS.maxFiles),
-  };
+export function observeChoicesOf(call: CommandCall): ObserveChoices {
+  const { log, logMaxBytes, logMaxFiles, traces } = OBSERVE_CHOICES;
   const places = call.texts('log');
-  return asUsage(() => ({
-    levels: parseLogLevels(call.text('log-level') ?? call.env.CATENA_LOG_LEVEL ?? ''),
-    destinations: (places.length ? places : ['console'])
-      .filter(place => place !== 'none')
-      .map(place => parseLogDestination(place, limits)),
-    ...(maxRecords === 0 ? {} : { traceDir: traceDirFor(call), traceLimits: { ...RING_LIMITS, maxRecords } }),
-    otlp: findOtlpOptions(call.env, call.text('otlp-endpoint')),
-  }));
+  const choices = {
+    log: places.length ? places : log,
+    logLevel: call.text('log-level') ?? call.env.CATENA_LOG_LEVEL ?? '',
+    logMaxBytes: countOf(call, 'log-max-bytes', logMaxBytes),
+    logMaxFiles: countOf(call, 'log-max-files', logMaxFiles),
+    traces: countOf(call, 'traces', traces, 0),
+    traceDir: traceDirFor(call),
+    otlpEndpoint: call.text('otlp-endpoint'),
+  };
+  try {
+    chooseObserver(choices, call.env);
+  } catch (cause) {
+    throw new UsageError((cause as Error).message, { cause });
+  }
+  return choices;
 }
 
 /**
@@ -38,12 +37,4 @@ export function countOf(call: CommandCall, option: string, fallback: number, lea
   const count = Number(text);
   if (text.trim() !== '' && Number.isInteger(count) && count >= least) return count;
   throw new UsageError(`Cannot use --${option} "${text}": expected a whole number, ${least} or more`);
-}
-
-function asUsage<T>(read: () => T): T {
-  try {
-    return read();
-  } catch (cause) {
-    throw new UsageError((cause as Error).message, { cause });
-  }
 }

@@ -33,6 +33,8 @@ const INV_DSTIP = 0x10;
 
 /** struct xt_entry_target: u8 revision after size and name. */
 const XT_REVISION_AT = 31;
+/** Every target is followed by at least a verdict, aligned. */
+const VERDICT_BYTES = 4;
 const ERROR_TARGET = 'ERROR';
 /** linux/netfilter.h: verdicts are negative and one less, XT_RETURN is that of NF_REPEAT. */
 const VERDICTS: Readonly<Record<number, string>> = { [-1]: 'DROP', [-2]: 'ACCEPT', [-5]: 'RETURN' };
@@ -62,8 +64,9 @@ export function decodeEntries(
   const places: { at: number; end: number }[] = [];
   for (let at = 0; at + layout.entry <= bytes.length; ) {
     const end = at + view.getUint16(at + layout.offsets + 2, true);
-    if (end <= at || end > bytes.length) throw new Error('Cannot decode rules of the old packet filter');
     const target = at + view.getUint16(at + layout.offsets, true);
+    const fits = target >= at + layout.entry && target + XT_HEADER_BYTES + VERDICT_BYTES <= end;
+    if (!fits || end > bytes.length) throw new Error('Cannot decode rules of the old packet filter');
     // A chain of one's own begins behind an entry that holds its name.
     if (textAt(bytes, target + 2) === ERROR_TARGET) starts.set(end, textAt(bytes, target + XT_HEADER_BYTES));
     else places.push({ at, end });

@@ -62,6 +62,8 @@ test('findPluginFiles() lists .conf files of the directory that is named like th
   expect(names(findPluginFiles(path.join(dir, '10.conflist'), 'net'))).toEqual(['net/1.conf', 'net/2.conf']);
   expect(findPluginFiles(path.join(dir, '10.conflist'), 'none')).toEqual([]);
   expect(findPluginFiles(path.join(dir, '10.conflist'), 'file')).toEqual([]);
+  // No directory can have such a name, and the files beside it have nothing to do with it.
+  expect(findPluginFiles(path.join(dir, '10.conflist'), 'x'.repeat(300))).toEqual([]);
 });
 
 test('findConfFiles() takes a missing directory for an empty one', () => {

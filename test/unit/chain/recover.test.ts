@@ -438,12 +438,11 @@ describe('recover()', () => {
   test.each([
     ['a year ago', -YEAR_MS],
     ['a year ahead', YEAR_MS],
-  ])('forgets a mark without need that was made %s, and no younger one', async (_, offMs) => {
+    ['just now', 0],
+  ])('forgets a mark without need that was made %s', async (_, offMs) => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const mark = path.join(runtime.stateDir, 'unsettled/testnet/c1:eth0');
     fs.symlinkSync('../../attachments/testnet/c1:eth0', mark);
-    await recover({ network: 'testnet' }, runtime);
-    expect(fs.lstatSync(mark).isSymbolicLink()).toBe(true);
     const time = new Date(Date.now() + offMs);
     fs.lutimesSync(mark, time, time);
     await recover({ network: 'testnet' }, runtime);

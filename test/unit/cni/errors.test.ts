@@ -64,3 +64,9 @@ describe('describeError()', () => {
     expect(describeError(new AggregateError([new Error('a'), new Error('b')], 'two'))).toBe('two: a: b');
   });
 });
+
+test('CniError quotes no more than people read', () => {
+  const { message, details } = new CniError(7, 'x'.repeat(1_000_000), { details: 'y'.repeat(20_000) });
+  expect(message).toBe(`${'x'.repeat(16_000)}… (1000000 characters in all)`);
+  expect(details).toEndWith('y… (20000 characters in all)');
+});

@@ -1,7 +1,7 @@
 // Which differences are told, of which link, and how often?
 import { describe, expect, test } from 'bun:test';
 import { diffRecords } from '../../../src/compare/differ.ts';
-import type { Observation } from '../../../src/compare/observe.ts';
+import type { Observation } from '../../../src/compare/observation.ts';
 import type { Moment, SceneRecord, Sight } from '../../../src/compare/record.ts';
 
 const KINDS = ['link', 'address', 'route', 'sysctl', 'nftables', 'iptables'];

@@ -1,8 +1,24 @@
+// Does a file of settings change what it names and nothing else, and is one that makes no sense refused whole?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { DAEMON_LIMITS, readSettings, watchSettings } from '../../../src/daemon/settings.ts';
+import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
+import { SERVER_LIMITS } from '../../../src/daemon/server.ts';
+import {
+  type CheckedSettings,
+  type DaemonSettings,
+  readSettings,
+  watchSettings,
+} from '../../../src/daemon/settings.ts';
+import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
+
+const BASE: DaemonSettings = {
+  pool: POOL_LIMITS,
+  server: SERVER_LIMITS,
+  deadlines: { ADD: 5_000, DEL: 7_000 },
+  observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
+};
 
 let file: string;
 beforeEach(() => {
@@ -10,26 +26,62 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(path.dirname(file), { recursive: true }));
 
+function settingsIn(text: string, env: Record<string, string> = {}): CheckedSettings {
+  fs.writeFileSync(file, text);
+  return readSettings(file, BASE, env);
+}
+
 describe('readSettings()', () => {
   test('changes what the file names and nothing else', () => {
-    fs.writeFileSync(file, '{"workers": 9, "memoryPerWorkerMiB": 64, "queue": 0}');
-    const { pool, server } = readSettings(file);
-    expect(pool).toEqual({ ...DAEMON_LIMITS.pool, workers: 9, bytes: 64 * 1024 * 1024 });
-    expect(server).toEqual({ ...DAEMON_LIMITS.server, queue: 0 });
+    const { observer: _, ...settings } = settingsIn('{"workers": 9, "memoryPerWorkerMiB": 64, "queue": 0}');
+    expect(settings).toEqual({
+      ...BASE,
+      pool: { ...POOL_LIMITS, workers: 9, bytes: 64 * 1024 * 1024 },
+      server: { ...SERVER_LIMITS, queue: 0 },
+    });
+  });
+
+  test('says how long links may take, by verb', () => {
+    expect(settingsIn('{"timeouts": {"add": 1.5, "gc": 90}}').deadlines).toEqual({
+      ...{ ADD: 1_500, DEL: 7_000, GC: 90_000 },
+    });
+  });
+
+  test('says where logs, traces and spans go', () => {
+    const text = JSON.stringify({
+      ...{ log: ['journal', 'file:/var/log/catena.log'], logLevel: 'warn,portmap=debug', logMaxBytes: 1000 },
+      ...{ logMaxFiles: 2, traces: 7, traceDir: '/var/traces', otlpEndpoint: 'http://collector:4318' },
+    });
+    expect(settingsIn(text).observer).toMatchObject({
+      levels: { level: 'warn', links: { portmap: 'debug' } },
+      destinations: [
+        { kind: 'journal' },
+        { kind: 'file', path: '/var/log/catena.log', maxBytes: 1000, maxFiles: 2 },
+      ],
+      ...{ traceDir: '/var/traces', traceLimits: { maxRecords: 7 } },
+      otlp: { url: 'http://collector:4318/v1/traces' },
+    });
+    const none = settingsIn('{"log": "none", "traces": 0}', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c' });
+    expect(none.observer).toMatchObject({ destinations: [], otlp: { url: 'http://c/v1/traces' } });
+    expect(none.observer).not.toHaveProperty('traceDir');
   });
 
   test.each([
     ['is no JSON', '{', 'JSON'],
     ['has an unknown key', '{"worker": 1}', 'worker'],
     ['has a number that makes no sense', '{"workers": 0}', 'workers'],
+    ['has a verb that is none', '{"timeouts": {"ad": 1}}', 'ad'],
+    ['has a place that is none', '{"log": "printer"}', 'Cannot log to "printer"'],
+    ['has a level that is none', '{"logLevel": "loud"}', 'Cannot use log level "loud"'],
+    ['has a collector that is none', '{"otlpEndpoint": "collector"}', 'expected an http or https URL'],
+    ['has a relative directory', '{"traceDir": "traces"}', 'absolute path'],
   ])('refuses a file that %s', (_what, text, word) => {
-    fs.writeFileSync(file, text);
-    expect(() => readSettings(file)).toThrow(word);
-    expect(() => readSettings(file)).toThrow(file);
+    expect(() => settingsIn(text)).toThrow(word);
+    expect(() => settingsIn(text)).toThrow(file);
   });
 
   test('refuses a file that is not there', () => {
-    expect(() => readSettings(file)).toThrow(`Cannot read settings "${file}"`);
+    expect(() => readSettings(file, BASE, {})).toThrow(`Cannot read settings "${file}"`);
   });
 });
 
@@ -39,9 +91,10 @@ describe('watchSettings()', () => {
     const told: (number | string)[] = [];
     const stop = watchSettings(
       file,
-      DAEMON_LIMITS,
-      ({ pool }) => told.push(pool.workers),
-      problem => told.push(problem),
+      BASE,
+      {},
+      ({ pool }) => void told.push(pool.workers),
+      problem => void told.push(problem),
     );
     const write = async (text: string): Promise<void> => {
       const before = told.length;

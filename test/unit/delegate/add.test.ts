@@ -129,8 +129,8 @@ describe('addPod()', () => {
   });
 
   test('a name that is taken in the container is refused, and what has it stays', async () => {
-    const hasInterface = (ifname: string) => ifname === 'net1';
-    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { hasInterface });
+    const findTaken = (ifnames: readonly string[]) => ifnames.find(ifname => ifname === 'net1');
+    const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { findTaken });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 4, details: 'CNI_IFNAME="net1"' });
     expect(chain.order()).toEqual([]);
     expect(recordFiles()).toEqual([]);

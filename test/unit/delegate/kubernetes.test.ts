@@ -2,7 +2,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { type Cluster, isInCluster, openCluster } from '../../../src/delegate/kubernetes.ts';
+import { isInCluster } from '../../../src/delegate/in-cluster.ts';
+import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
 

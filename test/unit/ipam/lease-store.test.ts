@@ -148,6 +148,38 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(free()).toBe('10.0.0.3');
   });
 
+  test('by name alone misses such a lease, and who asks for all finds it later nevertheless', () => {
+    const other = { containerId: 'other', ifname: 'eth0' };
+    for (const n of [2, 3]) {
+      locked(store => store.reserve([give(`10.0.0.${n}`)], { ...OWNER, containerId: `c${n}` }));
+    }
+    rmSync(join(dir, '10.0.0.3'));
+    put('10.0.0.3', 'other\r\neth0');
+    put('10.0.0.9', 'new\r\neth0');
+    expect(locked(store => store.findKnownLeasesOf({ ...OWNER, containerId: 'new' }))).toEqual(['10.0.0.9']);
+    expect(locked(store => store.findKnownLeasesOf(other))).toEqual([]);
+    // A change of ours does not make the index look complete.
+    locked(store => store.reserve([give('10.0.0.4')], OWNER));
+    expect(locked(store => store.findLeasesOf(other))).toEqual(['10.0.0.3']);
+    expect(locked(store => store.findKnownLeasesOf(other))).toEqual(['10.0.0.3']);
+  });
+
+  test('goes on from what a call learned that failed', () => {
+    put('10.0.0.9', 'new\r\neth0');
+    const failing = (): void => {
+      locked(store => {
+        store.findFree(parseIp('10.0.0.2'), parseIp('10.0.0.254'));
+        throw new Error('exhausted');
+      });
+    };
+    expect(failing).toThrow('exhausted');
+    const learned = statSync(join(dir, '.catena-owners')).ino;
+    put('10.0.0.10', 'newer\r\neth0');
+    expect(failing).toThrow('exhausted');
+    expect(statSync(join(dir, '.catena-owners')).ino).toBe(learned);
+    expect(locked(store => store.findLeasesOf({ ...OWNER, containerId: 'newer' }))).toEqual(['10.0.0.10']);
+  });
+
   test('finds what a call left that was killed before it saved its own files', () => {
     locked(store => store.reserve([give('10.0.0.9')], { containerId: 'c9', ifname: 'eth0' }));
     const lost = ['.catena-owners', '.catena-taken'].map(name => join(dir, name));
@@ -241,6 +273,8 @@ describe('LeaseStore, leases of an earlier boot', () => {
     expect(free()).toBe('10.0.0.4');
     expect(listLeases(dir).sort()).toEqual(['10.0.0.2', '10.0.0.3']);
     // Having been met, they carry the note of this boot for the next one.
+    expect(bootOf(join(dir, '10.0.0.3'))).toBe('this');
+    locked(store => store.meetAll());
     expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
   });
 

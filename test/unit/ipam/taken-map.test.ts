@@ -16,7 +16,10 @@ function row(from: string, count: number): Ip[] {
 }
 
 function make(taken: readonly Ip[]): TakenMap {
-  return TakenMap.make(dir, taken.map(renderIp));
+  const map = TakenMap.make(dir);
+  map.update(taken.map(renderIp));
+  map.save();
+  return map;
 }
 
 function free(map: TakenMap | undefined, from: string, to: string): string | undefined {
@@ -64,6 +67,21 @@ describe('TakenMap.findFree()', () => {
       const counted = row('10.0.0.200', 600).filter(one => taken.has(renderIp(one))).length;
       expect(map?.count(from, offsetIp(from, 599n))).toBe(counted);
     }
+  });
+});
+
+describe('TakenMap.update()', () => {
+  test('tells which addresses are new, and forgets those that are gone', () => {
+    const map = make([...row('10.0.0.250', 10), parseIp('fd00::1')]);
+    const now = [...row('10.0.0.255', 10), ...row('fd00::1', 2), parseIp('10.9.0.1')].map(renderIp);
+    const news = [...row('10.0.1.4', 5), parseIp('fd00::2'), parseIp('10.9.0.1')].map(renderIp);
+    expect(map.update(now)).toEqual(news);
+    map.save();
+    const found = TakenMap.find(dir);
+    for (const address of now) expect(found?.has(address)).toBe(true);
+    for (const address of row('10.0.0.250', 5)) expect(found?.has(renderIp(address))).toBe(false);
+    expect(found?.count(parseIp('10.0.0.0'), parseIp('10.0.255.255'))).toBe(10);
+    expect(found?.update([...now, 'lock', 'last_reserved_ip.0', '.catena-taken', '010.0.0.1'])).toEqual([]);
   });
 });
 

@@ -90,6 +90,32 @@ describe('openObserver()', () => {
     expect(await noted({ otlp }, PARENT.replace(/01$/, '00'))).toBe(false);
   });
 
+  test('goes on in other places when it is told to, and keeps count of what the old ones lost', async () => {
+    fs.writeFileSync(path.join(dir, 'file'), '');
+    const file = (name: string) =>
+      ({ kind: 'file', path: path.join(dir, name), maxBytes: 1e6, maxFiles: 2 }) as const;
+    const { sources, ...first } = options({ destinations: [file('file/below')] });
+    const observer = await openObserver({ ...first, sources });
+    const begun = observer.begin(FACTS, {});
+    observer.log('info', 'lost');
+    const traceDir = path.join(dir, 'others');
+    await observer.change({
+      ...first,
+      levels: parseLogLevels('debug'),
+      destinations: [file('log')],
+      traceDir,
+    });
+    begun.end({});
+    observer.log('debug', 'kept');
+    expect(begun.watch.envOf?.('portmap')).toEqual({});
+    expect(observer.traces(begun.id)).toMatchObject({ id: begun.id });
+    await observer.close();
+    expect(logged().map(line => JSON.parse(line).message)).toEqual(['request finished', 'kept']);
+    expect(fs.readdirSync(traceDir)).toEqual([`${begun.id}.json`]);
+    expect(fs.existsSync(path.join(dir, 'traces'))).toBe(false);
+    expect(await observer.metrics.render()).toContain('catena_dropped{kind="log"} 1');
+  });
+
   test('counts what no place takes, and answers all the same', async () => {
     fs.writeFileSync(path.join(dir, 'file'), '');
     const wrong = path.join(dir, 'file', 'below');

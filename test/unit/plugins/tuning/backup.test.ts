@@ -129,6 +129,17 @@ describe('findBackup()', () => {
     expect(findBackup(path)).toEqual({ promisc: true, added: 1 });
   });
 
+  test('passes by what DEL must not write to, whoever put it there', () => {
+    const path = join(dir, 'a.json');
+    const sysctl = {
+      'net/core/somaxconn': '1',
+      'kernel/core_pattern': '|x',
+      'net/../kernel/core_pattern': '|x',
+    };
+    writeFileSync(path, JSON.stringify({ mtu: 1500, sysctl }));
+    expect(findBackup(path)).toEqual({ mtu: 1500, sysctl: { 'net/core/somaxconn': '1' } });
+  });
+
   test('finds nothing in a missing or torn file', () => {
     writeFileSync(join(dir, 'a.json'), '{"promisc":');
     expect(findBackup(join(dir, 'a.json'))).toBeUndefined();

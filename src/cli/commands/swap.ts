@@ -1,0 +1,191 @@
+// What does `catena swap` do?
+import { accessSync, chmodSync, constants, copyFileSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import type { Standing } from '../../chain/check-standing.ts';
+import type { Conflist } from '../../chain/conflist.ts';
+import { listUses } from '../../chain/link-types.ts';
+import type { Runtime } from '../../chain/runtime.ts';
+import { findType, readSwap } from '../../compare/executables.ts';
+import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
+import { count } from '../../lab/words.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { confirm } from '../swap/confirm.ts';
+import {
+  compareBoth,
+  type Examined,
+  examineRules,
+  hasWorked,
+  renderComparison,
+  renderRules,
+} from '../swap/examine.ts';
+import { conclude, type Outcome, type SwapReport, tell } from '../swap/report.ts';
+import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
+import { checkAll, findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
+import { loadTarget, runtimeOf } from '../target.ts';
+import { TOOL_VERSION } from '../tool-version.ts';
+
+/** Shows which executables a network calls, puts another one in the place of one, or the old one back. */
+export async function run(call: CommandCall): Promise<number> {
+  const [to, link, undo] = [call.text('to'), call.text('link'), call.on('undo')];
+  if (to !== undefined && undo) throw new UsageError('Cannot use both --to and --undo');
+  const list = loadTarget(call);
+  const runtime = runtimeOf(call);
+  if (to === undefined && !undo) return show(call, list, link, runtime);
+  if (link === undefined) throw new UsageError('Cannot swap: say which link, --link <type or index>');
+  const known = survey(call, list, findType(list, link), runtime.pluginDirs);
+  const facts = { network: list.name, ...known };
+  return to === undefined ? await undoLast(call, facts, runtime) : await swap(call, list, to, facts, runtime);
+}
+
+type Facts = Survey & Pick<SwapReport, 'network'>;
+
+function show(call: CommandCall, list: Conflist, link: string | undefined, runtime: Runtime): number {
+  const all = [...new Set(listUses(list).map(({ type }) => type))];
+  const types = link === undefined ? all : [findType(list, link)];
+  const known = types.map(type => survey(call, list, type, runtime.pluginDirs));
+  if (call.on('json')) call.out(`${JSON.stringify(known, null, 4)}\n`);
+  else call.out(known.map(renderSurvey).join(''));
+  return 0;
+}
+
+async function swap(
+  call: CommandCall,
+  list: Conflist,
+  to: string,
+  facts: Facts,
+  runtime: Runtime,
+): Promise<number> {
+  const { type, target, digest } = facts;
+  const file = findListFile(call, list.name);
+  const candidate = realpathSync(readSwap(list, resolve(call.cwd, to), type).target);
+  const after = findDigest(candidate);
+  if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is no executable`);
+  const found = { ...facts, candidate };
+  if (after === digest) return conclude(call, { ...found, outcome: 'same', why: `${target} is that file` });
+  if (!call.on('dry-run')) refuseReadOnly(target);
+  tell(call, `network ${list.name}, ${renderSurvey(facts)}`);
+  tell(call, `  ${'candidate'.padEnd(12)}  ${candidate} (${shortDigest(after)})\n\n`);
+  const pluginDirs = runtime.pluginDirs.map(dir => resolve(call.cwd, dir));
+  // Executables with many names do what their name says; and what lies beside it is not beside it when it is installed.
+  const dir = mkdtempSync(join(tmpdir(), 'catena-swap-'));
+  try {
+    const copy = join(dir, type);
+    copyFileSync(candidate, copy, constants.COPYFILE_FICLONE);
+    for (const path of [dir, copy]) chmodSync(path, 0o755);
+    const seen = await examine({ copy, type, list, file, pluginDirs }, call);
+    const wanted = { target, candidate: copy, from: candidate, before: digest, after };
+    return await swapExamined(call, wanted, { ...found, ...seen }, runtime);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+type Seen = Required<Pick<SwapReport, 'conformance' | 'comparison'>>;
+
+async function swapExamined(
+  call: CommandCall,
+  wanted: WantedSwap,
+  found: Facts & Seen,
+  runtime: Runtime,
+): Promise<number> {
+  const { type, target } = found;
+  const before = await checkAll(type, runtime);
+  tell(call, `\n${renderStanding(before)}`);
+  const end = (outcome: Outcome, more: Partial<SwapReport> = {}) =>
+    conclude(call, { ...found, before, ...more, outcome });
+  const { obstacle, doubt } = judge(found, call);
+  if (obstacle !== undefined) return end('refused', { why: obstacle });
+  tell(call, renderPlan(target, before));
+  if (call.on('dry-run')) return doubt === undefined ? end('planned') : end('refused', { why: doubt });
+  const answer = await confirm(call, doubt);
+  if (answer !== 'yes') return answer === 'no' ? end('declined') : end('refused', { why: doubt });
+
+  putSwap(wanted, TOOL_VERSION);
+  tell(call, `renamed: ${target} is the candidate\n`);
+  const { worse, why } = await verify(type, before, runtime, call);
+  if (why === undefined) return end('swapped', { worse });
+  if (call.on('force')) return end('swapped', { worse, why });
+  undoSwap(target, true, TOOL_VERSION);
+  return end('put back', { worse, why });
+}
+
+async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Promise<number> {
+  const { type, target } = facts;
+  const { swap: last, how } = planUndo(target, call.on('force'));
+  tell(call, `network ${facts.network}, ${renderSurvey(facts)}`);
+  const why =
+    how === 'in place' ? 'the swap, or another undo, was cut off: the old one is in place' : undefined;
+  if (!call.on('dry-run')) refuseReadOnly(target);
+  const before = await checkAll(type, runtime);
+  tell(
+    call,
+    `\n${renderStanding(before)}plan: the executable from before ${last.time} comes back by rename\n`,
+  );
+  if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
+  if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
+  undoSwap(target, call.on('force'), TOOL_VERSION);
+  const { worse, why: problem } = await verify(type, before, runtime, call);
+  return conclude(call, { ...facts, before, worse, outcome: 'undone', why: problem ?? why });
+}
+
+/** Before minutes of examinations: the directory may be part of a file system that nobody writes to. */
+function refuseReadOnly(target: string): void {
+  try {
+    accessSync(dirname(target), constants.W_OK);
+  } catch (cause) {
+    throw new Error(`Cannot swap "${target}": ${(cause as Error).message}`, { cause });
+  }
+}
+
+async function examine(examined: Examined, call: CommandCall): Promise<Seen> {
+  // Side by side; but neither goes on behind the back of a failure of the other.
+  const [rules, both] = await Promise.allSettled([examineRules(examined, call), compareBoth(examined, call)]);
+  if (rules.status === 'rejected') throw rules.reason;
+  if (both.status === 'rejected') throw both.reason;
+  const [conformance, comparison] = [rules.value, both.value];
+  tell(
+    call,
+    `conformance: ${renderRules(conformance)}\ncomparison of ${renderComparison(comparison, examined)}`,
+  );
+  return { conformance, comparison };
+}
+
+function renderPlan(target: string, before: readonly Standing[]): string {
+  const sound = before.filter(({ state }) => state === 'sound').length;
+  return [
+    `plan: 1 ${target} stays as ${nextKept(target)}`,
+    `      2 a copy of the candidate is renamed to ${target}`,
+    `      3 CHECK of all again: if one of ${count(sound, 'attachment')} fails that passes now, the old one comes back`,
+    '',
+  ].join('\n');
+}
+
+/** What forbids the swap, and what takes a decision. */
+function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle?: string; doubt?: string } {
+  if (call.on('force')) return {};
+  if (!conformance.ok)
+    return { obstacle: 'it breaks rules that must be kept; --force takes it all the same' };
+  if (!hasWorked(comparison))
+    return {
+      obstacle: 'the network does not work in namespaces of its own, see catena try; --force swaps unseen',
+    };
+  if (comparison.same || call.on('accept-differences')) return {};
+  return { doubt: 'it does things otherwise: --ignore what is intended, or --accept-differences' };
+}
+
+/** What is worse than before; `why` says it in a line. */
+async function verify(
+  type: string,
+  before: readonly Standing[],
+  runtime: Runtime,
+  call: CommandCall,
+): Promise<{ worse: Standing[]; why?: string }> {
+  // Files that cannot be used were told of the first time.
+  const { onWarning: _, ...quiet } = runtime;
+  const after = await checkAll(type, quiet);
+  const worse = findWorse(before, after);
+  tell(call, `CHECK: ${count(worse.length, 'attachment')} worse than before\n${renderBroken(worse)}`);
+  if (call.signal.aborted) return { worse, why: 'the command was ended before all was checked' };
+  return worse.length ? { worse, why: 'CHECK fails where it passed' } : { worse };
+}

@@ -1,0 +1,7 @@
+// What is seen of a namespace, and by which names?
+
+/** An object with its properties as text. */
+export type Observed = Readonly<Record<string, string>>;
+
+/** Objects by kind (`link`, `route`, …), then by name. */
+export type Observation = Readonly<Record<string, Readonly<Record<string, Observed>>>>;

@@ -1,0 +1,240 @@
+// How is the API server of a cluster asked, and listened to?
+//
+// @kubernetes/client-node finds cluster and credentials. Its own requests and its Watch need a way to the server that
+// Bun does not have: its undici knows no dispatcher, and with it no certificate of the cluster. What is asked here goes
+// over node:https.
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import { type RequestOptions, request } from 'node:https';
+import { KubeConfig } from '@kubernetes/client-node';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+
+/** Where the API is, and how long an answer may take. */
+export interface ClusterAccess {
+  /** Path of a kubeconfig; the account of the pod that this runs in when undefined. */
+  readonly kubeconfig: string | undefined;
+  readonly timeoutMs: number;
+}
+
+/** An API server. Every call throws CniError 11 when it cannot be reached or is busy, 999 when it refuses. */
+export interface ApiServer {
+  /** The object in the answer; undefined when there is none of that name. */
+  ask(method: 'GET' | 'PATCH', path: string, body?: JsonObject): Promise<JsonObject | undefined>;
+  /**
+   * Reads the lines of an answer that has no end, until the server ends it, the signal fires, or nothing has come for a while.
+   * @returns the status: 200, or 410 when what was asked for is too long ago
+   */
+  listen(path: string, listener: Listener): Promise<200 | 410>;
+}
+
+/** Who listens to an answer without end. */
+export interface Listener {
+  /** The answer has begun. */
+  onOpen(): void;
+  /** An exception ends the answer. */
+  onLine(line: string): void;
+  readonly signal: AbortSignal;
+  /** Silence after which nobody is taken to be there. */
+  readonly silenceMs: number;
+}
+
+/** Longer answers, and lines of answers, are none of those that are asked for. */
+const MAX_BYTES = 16 * 1024 * 1024;
+
+/**
+ * The server that is configured; nothing is asked yet.
+ * @throws CniError 7 when the kubeconfig cannot be used
+ */
+export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServer {
+  const config = new KubeConfig();
+  try {
+    if (kubeconfig === undefined) config.loadFromCluster();
+    else config.loadFromFile(kubeconfig);
+  } catch (cause) {
+    throw unusable(kubeconfig, (cause as Error).message, cause);
+  }
+  const server = config.getCurrentCluster()?.server;
+  if (server === undefined) throw unusable(kubeconfig, 'its current context has no cluster');
+  const prepare = async (method: string, path: string): Promise<Prepared> => {
+    const url = new URL(path, `${server.replace(/\/+$/, '')}/`);
+    const options: RequestOptions = { method, timeout: timeoutMs, headers: {} };
+    try {
+      // Every time: tokens are exchanged while we run.
+      await config.applyToHTTPSOptions(options);
+    } catch (cause) {
+      throw unusable(kubeconfig, (cause as Error).message, cause);
+    }
+    const headers = { ...options.headers, accept: 'application/json' };
+    return { url, options: { ...options, headers }, timeoutMs };
+  };
+  return {
+    ask: async (method, path, body) => converse(await prepare(method, path), body),
+    listen: async (path, listener) => overhear(await prepare('GET', path), listener),
+  };
+}
+
+interface Prepared {
+  readonly url: URL;
+  readonly options: RequestOptions;
+  readonly timeoutMs: number;
+}
+
+async function converse(prepared: Prepared, body: JsonObject | undefined): Promise<JsonObject | undefined> {
+  const { url, options } = prepared;
+  const text = body && JSON.stringify(body);
+  const headers = {
+    ...options.headers,
+    ...(text === undefined
+      ? {}
+      : { 'content-type': 'application/merge-patch+json', 'content-length': Buffer.byteLength(text) }),
+  };
+  const reached = exchange({ ...prepared, options: { ...options, headers } }, text);
+  const { status, answer } = await reached.catch(cause => {
+    throw unreachable(prepared, cause);
+  });
+  if (status === 404) return undefined;
+  const object = parse(answer);
+  if (status >= 200 && status < 300 && object) return object;
+  throw refused(status, object, describe(options, url));
+}
+
+function exchange(prepared: Prepared, text: string | undefined): Promise<{ status: number; answer: string }> {
+  return begin(prepared, text, (reply, asked, resolve) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    reply.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > MAX_BYTES) asked.destroy(new Error('its answer is too long'));
+      else chunks.push(chunk);
+    });
+    reply.on('end', () =>
+      resolve({ status: reply.statusCode ?? 0, answer: Buffer.concat(chunks).toString() }),
+    );
+  });
+}
+
+async function overhear(prepared: Prepared, listener: Listener): Promise<200 | 410> {
+  const { onOpen, onLine, signal, silenceMs } = listener;
+  const status = await begin<number>(prepared, undefined, (reply, asked, resolve, extend) => {
+    const { statusCode = 0 } = reply;
+    const lines = new Lines(onLine);
+    const end = (): void => resolve(statusCode);
+    extend(silenceMs, end);
+    signal.addEventListener('abort', end, { once: true });
+    asked.on('close', () => signal.removeEventListener('abort', end));
+    if (statusCode === 200) onOpen();
+    reply.on('data', (chunk: Buffer) => {
+      if (statusCode !== 200) return;
+      extend(silenceMs, end);
+      try {
+        lines.push(chunk);
+      } catch (error) {
+        asked.destroy(error as Error);
+      }
+    });
+    reply.on('end', end);
+    if (signal.aborted) end();
+  }).catch(cause => {
+    throw cause instanceof CniError ? cause : unreachable(prepared, cause);
+  });
+  if (status === 200 || status === 410) return status;
+  throw refused(status, undefined, describe(prepared.options, prepared.url));
+}
+
+/**
+ * Sends a request. Whoever takes the answer says when it is over, and may extend the time that it has until then.
+ */
+function begin<T>(
+  { url, options, timeoutMs }: Prepared,
+  text: string | undefined,
+  take: (
+    reply: IncomingMessage,
+    asked: ClientRequest,
+    resolve: (value: T) => void,
+    extend: (ms: number, then: () => void) => void,
+  ) => void,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => fail(new Error(`it did not answer within ${timeoutMs / 1000} s`));
+    let timer = setTimeout(late, timeoutMs);
+    const end = (value: T): void => {
+      clearTimeout(timer);
+      resolve(value);
+      asked.destroy();
+    };
+    const extend = (ms: number, then: () => void): void => {
+      clearTimeout(timer);
+      timer = setTimeout(then, ms);
+    };
+    const asked = request(url, options, reply => {
+      reply.on('error', fail);
+      reply.on('aborted', () => fail(new Error('its answer was cut off')));
+      take(reply, asked, end, extend);
+    });
+    asked.on('error', fail);
+    asked.end(text);
+
+    function fail(error: Error): void {
+      clearTimeout(timer);
+      asked.destroy();
+      reject(error);
+    }
+  });
+}
+
+/** Text that comes in pieces, line by line. */
+class Lines {
+  readonly #onLine: (line: string) => void;
+  readonly #decoder = new TextDecoder();
+  #pieces: string[] = [];
+  #size = 0;
+
+  constructor(onLine: (line: string) => void) {
+    this.#onLine = onLine;
+  }
+
+  push(chunk: Uint8Array): void {
+    const [first = '', ...others] = this.#decoder.decode(chunk, { stream: true }).split('\n');
+    this.#pieces.push(first);
+    this.#size += first.length;
+    if (this.#size > MAX_BYTES) throw new Error('a line of its answer is too long');
+    for (const next of others) {
+      const line = this.#pieces.join('');
+      [this.#pieces, this.#size] = [[next], next.length];
+      if (line !== '') this.#onLine(line);
+    }
+  }
+}
+
+function describe({ method }: RequestOptions, { pathname, origin }: URL): string {
+  return `${method} ${pathname} of "${origin}"`;
+}
+
+function unreachable({ options, url }: Prepared, cause: unknown): CniError {
+  const text = `Cannot reach the Kubernetes API: ${(cause as Error).message}`;
+  return new CniError(ErrorCode.tryAgainLater, text, { details: describe(options, url), cause });
+}
+
+function refused(status: number, object: JsonObject | undefined, what: string): CniError {
+  const busy = status === 429 || status >= 500 || status === 409;
+  const message = typeof object?.message === 'string' ? object.message : `status ${status}`;
+  return new CniError(
+    busy ? ErrorCode.tryAgainLater : ErrorCode.internal,
+    `Cannot use the Kubernetes API: ${message}`,
+    { details: `${what}: status ${status}` },
+  );
+}
+
+function parse(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function unusable(kubeconfig: string | undefined, problem: string, cause?: unknown): CniError {
+  const what = kubeconfig === undefined ? 'the account of this pod' : `kubeconfig "${kubeconfig}"`;
+  return new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: ${problem}`, { cause });
+}

@@ -1,0 +1,109 @@
+// How does a daemon know what a cluster has, without asking it for every pod?
+import { statSync } from 'node:fs';
+import type { JsonObject } from '../cni/json.ts';
+import { type ApiServer, type ClusterAccess, openApiServer } from './api-server.ts';
+import { definitionsOf } from './definition-file.ts';
+import { type Cluster, clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts';
+import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
+
+/** What a daemon says about its clusters. */
+export interface WatchOptions {
+  /** Name of this node, whose pods are watched as well; without one they are read when they come. */
+  readonly nodeName: string | undefined;
+  /** Told why something is not watched; it is read from the server then. */
+  readonly onProblem: (problem: Error) => void;
+  readonly limits?: WatchLimits;
+}
+
+/** Clusters of one daemon: each is watched from the first call on whose configuration names it. */
+export interface WatchedClusters {
+  /** @throws CniError 7 when the kubeconfig cannot be used */
+  open(access: ClusterAccess): Cluster;
+  close(): void;
+}
+
+/** A cluster that no call has named for so long is not watched any more. */
+const IDLE_MS = 30 * 60_000;
+
+/** Opens none yet. */
+export function watchClusters(options: WatchOptions): WatchedClusters {
+  const open = new Map<string, Opened>();
+  const drop = (key: string): void => {
+    const { watched, idle } = open.get(key) ?? {};
+    clearTimeout(idle);
+    watched?.close();
+    open.delete(key);
+  };
+  return {
+    open(access) {
+      const key = JSON.stringify([access.kubeconfig, access.timeoutMs]);
+      const version = versionOf(access.kubeconfig);
+      if (open.get(key)?.version !== version) drop(key);
+      const watched = open.get(key)?.watched ?? watchCluster(openApiServer(access), options);
+      clearTimeout(open.get(key)?.idle);
+      open.set(key, { watched, version, idle: setTimeout(() => drop(key), IDLE_MS).unref() });
+      return watched;
+    },
+    close() {
+      for (const key of [...open.keys()]) drop(key);
+    },
+  };
+}
+
+interface Opened {
+  readonly watched: WatchedCluster;
+  readonly version: string;
+  readonly idle: NodeJS.Timeout;
+}
+
+/** A cluster that is watched until it is closed. */
+export interface WatchedCluster extends Cluster {
+  /** Whether definitions are known without asking. */
+  readonly isFresh: boolean;
+  close(): void;
+}
+
+/** A cluster whose definitions, and pods of this node, are known while their watch is up, and asked for otherwise. */
+export function watchCluster(
+  server: ApiServer,
+  { nodeName, onProblem, limits = WATCH_LIMITS }: WatchOptions,
+): WatchedCluster {
+  const direct = clusterAt(server);
+  const definitions = watchObjects(server, DEFINITION_KIND, onProblem, limits);
+  const pods = nodeName ? watchObjects(server, podsOn(nodeName), onProblem, limits) : undefined;
+  return {
+    // What is not there may have been made this very moment.
+    async findDefinition(namespace, name) {
+      return definitions.find(namespace, name) ?? direct.findDefinition(namespace, name);
+    },
+    async findPod(namespace, name, uid) {
+      const known = pods?.find(namespace, name);
+      return known && known.uid === uid ? known : direct.findPod(namespace, name);
+    },
+    setStatus: direct.setStatus,
+    get isFresh() {
+      return definitions.isFresh;
+    },
+    close() {
+      definitions.close();
+      pods?.close();
+    },
+  };
+}
+
+const DEFINITION_KIND = {
+  path: `${DEFINITIONS_API}/${DEFINITIONS}`,
+  // Elements of a list need not say of which kind they are.
+  keep: (object: JsonObject) => definitionsOf({ ...object, kind: 'NetworkAttachmentDefinition' })[0],
+};
+
+function podsOn(nodeName: string) {
+  return { path: 'api/v1/pods', query: { fieldSelector: `spec.nodeName=${nodeName}` }, keep: podOf };
+}
+
+/** Changes with the file: certificates are exchanged. */
+function versionOf(kubeconfig: string | undefined): string {
+  if (kubeconfig === undefined) return '';
+  const { ino, mtimeMs, size } = statSync(kubeconfig, { throwIfNoEntry: false }) ?? {};
+  return `${ino} ${mtimeMs} ${size}`;
+}

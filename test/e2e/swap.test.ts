@@ -1,0 +1,252 @@
+// Can a link be swapped on a node with attachments that live, and back again, however it goes?
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { writeChain } from '../helpers/chain.ts';
+import { type Container, directories, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
+
+const DEADLINE_MS = 120_000;
+const NAMES = ['bridge', 'host-local', 'tuning'];
+
+let tmp = '';
+let ours = '';
+
+/** A node with one pod, and the executables that its runtimes call: one file with many names, as installed. */
+async function node(lab: Lab) {
+  const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
+  const list = {
+    cniVersion: '1.0.0',
+    name: 'podnet',
+    plugins: [
+      { type: 'bridge', bridge: 'br0', isGateway: true, ipam },
+      { type: 'tuning', sysctl: { 'net.core.somaxconn': '321' }, dataDir: `${lab.tmp}/tuning` },
+    ],
+  };
+  const chain = writeChain(lab, list);
+  const [confDir, binDir] = [`${lab.tmp}/net.d`, `${lab.tmp}/bin`];
+  for (const dir of [confDir, binDir]) fs.mkdirSync(dir);
+  fs.writeFileSync(`${confDir}/10-podnet.conflist`, JSON.stringify(list));
+  const other = { ...list, name: 'othernet', plugins: [{ type: 'loopback' }, { type: 'tuning', mtu: 1400 }] };
+  fs.writeFileSync(`${confDir}/20-othernet.conflist`, JSON.stringify(other));
+  for (const name of NAMES) fs.linkSync(ours, `${binDir}/${name}`);
+  const live: Container = { ...(await lab.container()), id: 'live-1' };
+  await chain.add(live, { binDir });
+  const argv = (...more: string[]) => {
+    return [`${BIN_DIR}/catena`, 'swap', 'podnet', '--bin-dir', binDir, '--conf-dir', confDir, ...more];
+  };
+  const env = { ...directories(lab.tmp), PATH: process.env.PATH ?? '' };
+  const swap = (...more: string[]) => lab.run(lab.host, argv(...more), { env, timeoutMs: DEADLINE_MS });
+  const check = async () => (await chain.run('check', live, { binDir })).stderr;
+  return { swap, check, argv, env, live, binDir, chain, link: (name: string) => `${binDir}/${name}` };
+}
+
+/** Our link behind a script, which does something else first. */
+function wrapped(lab: Lab, name: string, first: string): string {
+  const file = `${lab.tmp}/${name}`;
+  fs.writeFileSync(file, `#!/bin/sh\n${first}\nexec ${BIN_DIR}/tuning\n`, { mode: 0o755 });
+  return file;
+}
+
+const onLiveCheck = (what: string) => `case "$CNI_COMMAND $CNI_CONTAINERID" in 'CHECK live'*) ${what};; esac`;
+const refusal = `echo '{"cniVersion":"1.0.0","code":100,"msg":"not mine"}'; exit 1`;
+const isSame = (path: string, other: string) => fs.readFileSync(path).equals(fs.readFileSync(other));
+
+describeRoot(
+  'catena swap',
+  () => {
+    beforeAll(async () => {
+      tmp = fs.mkdtempSync(join(tmpdir(), 'cat-swap-'));
+      ours = join(tmp, 'ours');
+      fs.copyFileSync(`${BIN_DIR}/catena`, ours, fs.constants.COPYFILE_FICLONE);
+      await Bun.build({
+        entrypoints: [join(import.meta.dir, '../fixtures/broken-links.ts')],
+        target: 'bun',
+        define: { WRONG: '"forgotten-sysctl"' },
+        compile: { outfile: join(tmp, 'broken') },
+      });
+    });
+    afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
+
+    testNeeding(
+      "puts the reference's executable in place under a pod that lives, and ours back",
+      async () => {
+        await withHost(async lab => {
+          const { swap, check, link, chain, live, binDir } = await node(lab);
+          const to = `${REFERENCE_BIN_DIR}/tuning`;
+          const quick = ['--link', '1', '--to', to, '--scene', 'life'];
+
+          const refused = await swap(...quick);
+          expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
+          expect(refused.stdout).toContain('called by     podnet 1, othernet 1\n');
+          expect(refused.stdout).toContain('same file     bridge, host-local: they stay what they are\n');
+          expect(refused.stdout).toContain('conformance: conforms: ');
+          expect(refused.stdout).toEndWith('--ignore what is intended, or --accept-differences\n');
+          expect(isSame(link('tuning'), ours)).toBe(true);
+
+          const swapped = await swap(...quick, '--accept-differences', '--json');
+          expect(swapped).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(JSON.parse(swapped.stdout)).toMatchObject({
+            outcome: 'swapped',
+            conformance: { ok: true },
+            comparison: { same: false },
+            before: [{ network: 'podnet', containerID: 'live-1', ifname: 'eth0', state: 'sound' }],
+            worse: [],
+          });
+          expect(isSame(link('tuning'), to)).toBe(true);
+          for (const name of ['bridge', 'host-local']) expect(isSame(link(name), ours)).toBe(true);
+          expect(await check()).toBe('');
+          expect((await swap()).stdout).toMatch(/^ {2}to undo {7}\S+ \/usr\/lib\/cni\/tuning$/m);
+
+          // A name of the one file again, so that its chains need no second process.
+          const back = await swap(
+            '--link',
+            'tuning',
+            '--to',
+            ours,
+            '--scene',
+            'life',
+            '--accept-differences',
+          );
+          expect(back).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(fs.statSync(link('tuning')).ino).toBe(fs.statSync(link('bridge')).ino);
+          expect(await check()).toBe('');
+
+          for (const file of [to, ours]) {
+            expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
+            expect(isSame(link('tuning'), file)).toBe(true);
+          }
+          expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+          expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is on record in');
+          expect(await chain.run('del', live, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+        });
+      },
+      requiresReference('tuning'),
+    );
+
+    test('refuses a broken candidate, and says what is wrong with it', async () => {
+      await withHost(async lab => {
+        const { swap, link, binDir } = await node(lab);
+        const refused = await swap('--link', 'tuning', '--to', join(tmp, 'broken'), '--scene', 'life');
+        expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
+        expect(refused.stdout).toContain('conformance: does not conform: ');
+        expect(refused.stdout).toContain('ADD: container: sysctl net/core/somaxconn');
+        expect(refused.stdout).toContain('refused: it breaks rules that must be kept');
+        expect(isSame(link('tuning'), ours)).toBe(true);
+        expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+      });
+    });
+
+    test('shows what it would do and does nothing, or puts what does the same in place and back', async () => {
+      await withHost(async lab => {
+        const { swap, check, link, binDir } = await node(lab);
+        const other = wrapped(lab, 'other', ':');
+        const quick = ['--link', 'tuning', '--to', other, '--scene', 'life'];
+        const planned = await swap(...quick, '--dry-run');
+        expect(planned).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(planned.stdout).toContain(`2 a copy of the candidate is renamed to ${link('tuning')}`);
+        expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+
+        expect(await swap(...quick)).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(isSame(link('tuning'), other)).toBe(true);
+        expect(await check()).toBe('');
+        expect((await swap(...quick)).stdout).toStartWith('same: ');
+        const undone = await swap('--link', 'tuning', '--undo', '--dry-run');
+        expect(undone.stdout).toEndWith('planned\n');
+        expect(isSame(link('tuning'), other)).toBe(true);
+      });
+    });
+
+    test('puts the old one back when an attachment that was sound is not any more', async () => {
+      await withHost(async lab => {
+        const { swap, check, link, binDir } = await node(lab);
+        const picky = wrapped(lab, 'picky', onLiveCheck(refusal));
+        const quick = ['--link', 'tuning', '--to', picky, '--scene', 'life'];
+        const swapped = await swap(...quick);
+        expect(swapped.stdout).toContain('podnet live-1 eth0: not mine\n');
+        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed\n');
+        expect(swapped.exitCode).toBe(1);
+        expect(isSame(link('tuning'), ours)).toBe(true);
+        expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
+        expect(await check()).toBe('');
+
+        expect(await swap(...quick, '--force')).toMatchObject({ exitCode: 1, stderr: '' });
+        expect(isSame(link('tuning'), picky)).toBe(true);
+        expect(await check()).toContain('not mine');
+      });
+    });
+
+    test('killed while it verifies, it can be undone; ended, it undoes itself', async () => {
+      await withHost(async lab => {
+        const { swap, check, argv, link } = await node(lab);
+        const [reached, goOn] = [`${lab.tmp}/reached`, `${lab.tmp}/go-on`];
+        const wait = `touch ${reached}; until [ -e ${goOn} ]; do sleep 0.05; done`;
+        const slow = wrapped(lab, 'slow', onLiveCheck(wait));
+        const env = Object.entries(directories(lab.tmp)).map(([name, value]) => `${name}=${value}`);
+        const begin = async () => {
+          const command = argv('--link', 'tuning', '--to', slow, '--scene', 'life');
+          const child = lab.start(lab.host, ['env', ...env, ...command]);
+          while (!fs.existsSync(reached) && child.exitCode === null) await Bun.sleep(20);
+          expect(isSame(link('tuning'), slow)).toBe(true);
+          return child;
+        };
+
+        const killed = await begin();
+        killed.kill('SIGKILL');
+        await killed.exited;
+        fs.writeFileSync(goOn, '');
+        expect(await check()).toBe('');
+        expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(isSame(link('tuning'), ours)).toBe(true);
+
+        for (const file of [reached, goOn]) fs.rmSync(file);
+        const ended = await begin();
+        ended.kill('SIGTERM');
+        await ended.exited;
+        expect(isSame(link('tuning'), ours)).toBe(true);
+        fs.writeFileSync(goOn, '');
+        expect(await check()).toBe('');
+      });
+    });
+
+    testNeeding(
+      'asks whoever sits at a terminal, and takes nothing for a no',
+      async () => {
+        await withHost(async lab => {
+          const { argv, env, link } = await node(lab);
+          const command = argv('--link', 'tuning', '--to', wrapped(lab, 'other', ':'), '--scene', 'life');
+          const atTerminal = (stdin: string) => {
+            const typed = ['script', '--quiet', '--return', '--command', command.join(' '), '/dev/null'];
+            return lab.run(lab.host, typed, {
+              env: { ...env, SHELL: '/bin/sh' },
+              stdin,
+              timeoutMs: DEADLINE_MS,
+            });
+          };
+          const declined = await atTerminal('\n');
+          expect(declined.stdout).toContain('go on? [y/N]');
+          expect(declined.exitCode).toBe(1);
+          expect(isSame(link('tuning'), ours)).toBe(true);
+          expect(await atTerminal('y\n')).toMatchObject({ exitCode: 0 });
+          expect(isSame(link('tuning'), ours)).toBe(false);
+        });
+      },
+      requires('script'),
+    );
+
+    test.each([
+      [['--to', '/bin/true'], 2, '--link <type or index>'],
+      [['--to', '/bin/true', '--undo', '--link', '1'], 2, 'Cannot use both --to and --undo'],
+      [['--to', '/nonexistent', '--link', '1'], 1, 'it does not exist'],
+      [['--to', '/bin/true', '--link', '7'], 1, 'Cannot find link "7"'],
+    ])('refuses %j', async (args, exitCode, gist) => {
+      await withHost(async lab => {
+        const { swap } = await node(lab);
+        expect(await swap(...args)).toMatchObject({ exitCode, stderr: expect.stringContaining(gist) });
+      });
+    });
+  },
+  requires('unshare'),
+);

@@ -1,0 +1,50 @@
+// Which share of the inputs does this process try? (one of several, in a network and a file system of its own)
+//
+// A line with a task comes in, a line with its outcome goes out. `run.ts` starts it.
+
+import fs from 'node:fs';
+import path from 'node:path';
+import { writeAll } from '../../src/plugin/stdio.ts';
+import { LineSplitter } from '../../src/worker/protocol.ts';
+import type { AnyDoor } from './door.ts';
+import { DOORS } from './doors.ts';
+import { ground } from './ground.ts';
+import type { Outcome, Task } from './run.ts';
+
+/** Where we keep things unless told otherwise, and what is there besides. */
+const OUR_PLACES = /^\/(tmp\/catena-fuzz-|var\/lib\/(cni|catena)\/|run\/(catena|cni|netns|xtables\.lock$))/;
+
+const lines = new LineSplitter();
+for await (const piece of Bun.stdin.stream()) {
+  for (const line of lines.push(piece)) say(await perform(JSON.parse(line) as Task));
+}
+for (const door of DOORS) await door.close();
+ground().close();
+process.exit(0);
+
+async function perform(task: Task): Promise<Outcome> {
+  if (task.door === undefined) return { strays: findStrays() };
+  const door = DOORS.find(one => one.name === task.door) as AnyDoor;
+  const failure = task.inputs === 0 ? await door.pushSeeds() : await push(door, task);
+  return failure === undefined ? {} : { failure };
+}
+
+function push(door: AnyDoor, { inputs, seed, telling }: Task) {
+  return door.push(inputs, seed, telling ? { onInput: input => say({ input }) } : {});
+}
+
+/** Files where none should be; those that a traversal would have made, anywhere. */
+function findStrays(): string[] {
+  return ['/tmp', '/run', '/var/lib'].flatMap(dir => {
+    const entries = fs.readdirSync(dir, { recursive: true, withFileTypes: true });
+    const files = entries
+      .filter(entry => !entry.isDirectory())
+      .map(entry => path.join(entry.parentPath, entry.name));
+    const isProject = (file: string): boolean => file.startsWith(`${process.cwd()}/`);
+    return files.filter(file => !isProject(file) && (!OUR_PLACES.test(file) || file.includes('ESCAPE')));
+  });
+}
+
+function say(outcome: Outcome): void {
+  writeAll(1, `${JSON.stringify(outcome)}\n`);
+}

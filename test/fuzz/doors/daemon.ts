@@ -1,0 +1,168 @@
+// Requests that reach the daemon: what they ask for, and any bytes on its socket.
+import net from 'node:net';
+import path from 'node:path';
+import fc from 'fast-check';
+import { commandOf } from '../../../src/daemon/api.ts';
+import { decode, encode } from '../../../src/daemon/grpc/schema.ts';
+import { ownPlace } from '../../../src/daemon/protocol.ts';
+import { type Server, startServer } from '../../../src/daemon/server.ts';
+import { LineSplitter } from '../../../src/worker/protocol.ts';
+import { door } from '../door.ts';
+import { ground } from '../ground.ts';
+import { damagedBytes, damagedJsonText, damagedText, joinBytes, strangeText } from '../mutate.ts';
+import { LISTS } from '../samples.ts';
+
+const BODIES = [
+  {
+    network: 'podnet',
+    netns: '/run/netns/c1',
+    containerId: 'c1',
+    ifname: 'eth0',
+    args: 'A=B',
+    capabilityArgs: {},
+  },
+  { network: 'podnet', confDir: '/etc/cni/net.d', binDirs: ['/opt/cni/bin'] },
+  { network: 'podnet', valid: [{ containerID: 'c1', ifname: 'eth0' }], all: false, dryRun: true },
+];
+
+/** A verb over HTTP, as a command line. */
+export const verbs = door({
+  name: 'daemon verbs',
+  weight: 8,
+  arbitrary: fc.tuple(
+    fc.oneof(
+      { weight: 4, arbitrary: fc.constantFrom('/v1/add', '/v1/del', '/v1/gc', '/v1/status') },
+      strangeText,
+    ),
+    damagedJsonText(BODIES),
+  ),
+  run([place, body]) {
+    const asked = commandOf('POST', place, body);
+    if (asked === undefined || !('args' in asked)) return;
+    // Nothing of what a client says becomes an option: all that begins with a dash is ours, up to the two dashes.
+    const end = asked.args.indexOf('--');
+    const options = asked.args.slice(1, end);
+    const known = /^--(conf-dir|file|bin-dir|container-id|ifname|args|cap|valid)=|^--(all|dry-run|json)$/;
+    if (end < 0 || options.some(option => !known.test(option)))
+      throw new Error(`it becomes ${JSON.stringify(asked.args)}`);
+  },
+});
+
+/** A message of coil's service. */
+export const grpcMessages = door({
+  name: 'gRPC messages',
+  weight: 6,
+  arbitrary: damagedBytes([
+    Uint8Array.from(
+      encode('pkg.cnirpc.CNIArgs', {
+        ...{
+          container_id: 'c1',
+          netns: '/run/netns/c1',
+          ifname: 'eth0',
+          args: { K8S_POD_NAME: 'web' },
+          path: '/opt/cni/bin',
+        },
+        stdin_data: Buffer.from(JSON.stringify(LISTS[0])),
+      }),
+    ),
+    Uint8Array.from(encode('grpc.health.v1.HealthCheckRequest', { service: 'pkg.cnirpc.CNI' })),
+  ]),
+  run(bytes) {
+    try {
+      decode('pkg.cnirpc.CNIArgs', bytes);
+    } catch (error) {
+      // protobufjs says so by a RangeError; what grpc-js makes of it is looked at with a running daemon.
+      if (error instanceof TypeError) throw error;
+    }
+  },
+});
+
+/** Pieces of lines, however they are cut. */
+export const workerLines = door({
+  name: 'worker lines',
+  weight: 3,
+  arbitrary: fc.tuple(
+    damagedText(['{"call":{"link":"bridge"}}\n{"rest":true}\n', '\n\n']),
+    fc.array(fc.nat(30), { maxLength: 6 }),
+  ),
+  run([text, cuts]) {
+    const bytes = new TextEncoder().encode(text);
+    const splitter = new LineSplitter();
+    const found: string[] = [];
+    let at = 0;
+    for (const cut of [...cuts, bytes.length]) {
+      found.push(...splitter.push(bytes.subarray(at, at + cut)));
+      at += cut;
+    }
+    const whole = new TextDecoder().decode(bytes).split('\n').slice(0, -1);
+    if (at >= bytes.length && JSON.stringify(found) !== JSON.stringify(whole))
+      throw new Error(`it found ${JSON.stringify(found)}`);
+  },
+});
+
+const REQUESTS = [
+  `POST /v1/run HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}`,
+  `POST /v1/add HTTP/1.1\r\nHost: c\r\nContent-Length: 22\r\n\r\n{"network":"podnet"}  `,
+  'POST /v1/del HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n',
+  'GET /v1/traces/../../../etc/passwd HTTP/1.1\r\nHost: c\r\n\r\n',
+  'GET /metrics HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n',
+  'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0',
+].map(text => new TextEncoder().encode(text));
+
+let server: Server | undefined;
+
+/** Bytes on a socket behind which the daemon's server stands, without a chain. */
+export const socketBytes = door({
+  name: 'daemon socket',
+  weight: 1,
+  arbitrary: fc.oneof(
+    damagedBytes(REQUESTS),
+    damagedJsonText([{ place: ownPlace(), args: ['status', 'podnet'], cwd: '/', env: {}, key: 'k' }]).map(
+      post,
+    ),
+  ),
+  async run(bytes) {
+    const socket = path.join(ground().dir('server'), 'catena.sock');
+    server ??= startServer(socket, {
+      run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
+      answer: async request =>
+        new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,
+    });
+    await talk(socket, bytes);
+    const alive = await fetch('http://c/healthz', { unix: socket, signal: AbortSignal.timeout(10_000) });
+    const text = await alive.text();
+    if (text !== 'ok') throw new Error(`it does not answer any more: ${alive.status} ${text}`);
+  },
+  async close() {
+    await server?.stop();
+    server = undefined;
+  },
+});
+
+/** Sends bytes, and hangs up when something came back or nothing has for a moment. */
+export function talk(socket: string, bytes: Uint8Array, waitMs = 3): Promise<string> {
+  return new Promise((done, fail) => {
+    let said = '';
+    const client = net.connect(socket);
+    const timer = setTimeout(() => client.destroy(), waitMs);
+    client.on('connect', () => client.write(bytes));
+    client.on('data', chunk => {
+      said += String(chunk);
+      client.destroy();
+    });
+    client.on('error', error =>
+      (error as { code?: string }).code === 'ENOENT' ? fail(error) : client.destroy(),
+    );
+    client.on('close', () => {
+      clearTimeout(timer);
+      done(said);
+    });
+  });
+}
+
+/** A request of a client with this body. */
+export function post(body: string): Uint8Array {
+  const bytes = new TextEncoder().encode(body);
+  const head = `POST /v1/run HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\n\r\n`;
+  return joinBytes([new TextEncoder().encode(head), bytes]);
+}

@@ -1,0 +1,152 @@
+// What the kernel answers: messages, attributes of every table of ours, elements, rules of others.
+import fc from 'fast-check';
+import { eachMessage } from '../../../src/netlink/codec/message.ts';
+import { listFlows } from '../../../src/netlink/conntrack.ts';
+import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
+import { decodeNatRule } from '../../../src/netlink/iptables/nft.ts';
+import { parseSaved } from '../../../src/netlink/iptables/save.ts';
+import { listChains } from '../../../src/netlink/nft/chain.ts';
+import { listElements } from '../../../src/netlink/nft/element.ts';
+import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
+import { countRules, listRules } from '../../../src/netlink/nft/rule.ts';
+import { listSets } from '../../../src/netlink/nft/set.ts';
+import { listTables } from '../../../src/netlink/nft/table.ts';
+import { refusalOf } from '../../../src/netlink/refusal.ts';
+import { listAddresses } from '../../../src/netlink/rtnl/addr.ts';
+import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
+import { listClasses } from '../../../src/netlink/rtnl/class.ts';
+import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
+import { findLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
+import { listPermanentNeighbours } from '../../../src/netlink/rtnl/neighbour.ts';
+import { listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
+import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
+import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
+import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
+import { parsePsched } from '../../../src/netlink/rtnl/tc/psched.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { renderMessage } from '../../../src/netlink/trace.ts';
+import { answering } from '../../golden/rtnl/captured.ts';
+import { door } from '../door.ts';
+import { damagedBytes, damagedText } from '../mutate.ts';
+import { answersOrComplains } from '../promise.ts';
+import { MESSAGES } from '../samples.ts';
+
+const ENVELOPE_BYTES = 16;
+const BODIES = MESSAGES.map(message => message.subarray(ENVELOPE_BYTES));
+const table = { family: 'inet', name: 't' } as const;
+const target = { family: 4, value: 1n } as const;
+
+/** Everything that is asked of the kernel, by what it is called. */
+const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unknown>> = {
+  listAddresses: socket => listAddresses(socket),
+  listBridgePorts: socket => listBridgePorts(socket, 3),
+  listClasses: socket => listClasses(socket, 3),
+  listFilters: socket => listFilters(socket, 3, 1),
+  listIngressFilters: socket => listIngressFilters(socket, 3),
+  findLink: socket => findLink(socket, 'eth0'),
+  listLinks: socket => listLinks(socket),
+  listIpv6Groups: socket => listIpv6Groups(socket, 3),
+  listPermanentNeighbours: socket => listPermanentNeighbours(socket),
+  listQdiscs: socket => listQdiscs(socket),
+  findWay: socket => findWay(socket, target),
+  listRoutes: socket => listRoutes(socket),
+  listPolicyRules: socket => listPolicyRules(socket),
+  listFlows: socket => listFlows(socket, { family: 4 } as never),
+  listChains: socket => listChains(socket, table),
+  listDroppingChains: socket => listDroppingChains(socket, 'forward' as never),
+  countRules: socket => countRules(socket, table),
+  listSets: socket => listSets(socket, table),
+  listTables: socket => listTables(socket),
+  listElements: socket =>
+    listElements(socket, { table, name: 's', key: ['ipv4_addr', 'inet_service'], data: ['ifname'] }),
+  listVerdicts: socket => listElements(socket, { table, name: 's', key: ['ether_addr'], data: 'verdict' }),
+  listNat: socket => listRules(socket, table).map(rule => [decodeNatRule(4, rule), decodeNatRule(6, rule)]),
+};
+
+/** A reply to each question. */
+export const replies = door({
+  name: 'netlink replies',
+  weight: 30,
+  arbitrary: fc.tuple(fc.constantFrom(...Object.keys(QUESTIONS)), damagedBytes(BODIES)),
+  run([question, body]) {
+    answersOrComplains(() =>
+      answering(
+        () => [body],
+        socket => QUESTIONS[question]?.(socket),
+      ),
+    );
+  },
+});
+
+/** What the socket receives, before anything is known about it. */
+export const messages = door({
+  name: 'netlink messages',
+  weight: 20,
+  arbitrary: fc.tuple(damagedBytes(MESSAGES), fc.constantFrom(0, 12)),
+  run([buffer, protocol]) {
+    answersOrComplains(() => {
+      for (const message of eachMessage(buffer)) {
+        answersOrComplains(() => renderMessage('recv', protocol, message));
+        answersOrComplains(() => refusalOf(message, 'do something'));
+      }
+    });
+  },
+});
+
+/** Rules that the old packet filter keeps. */
+export const legacyRules = door({
+  name: 'iptables rules of the kernel',
+  weight: 6,
+  // A target that begins behind the end of its entry.
+  seeds: [[new Uint8Array(112).fill(255).fill(0, 0, 88).fill(112, 90, 91).fill(0, 91, 92), 4]],
+  arbitrary: fc.tuple(
+    damagedBytes([legacyEntry(4), legacyEntry(6)]),
+    fc.constantFrom(4 as const, 6 as const),
+  ),
+  run([bytes, family]) {
+    answersOrComplains(() => decodeEntries(family, bytes, new Map([[0, 'PREROUTING']])));
+  },
+});
+
+/** What `iptables-save` prints. */
+export const savedRules = door({
+  name: 'iptables-save',
+  weight: 5,
+  arbitrary: damagedText([
+    '*nat\n:PREROUTING ACCEPT [0:0]\n:CNI-DN-abc - [0:0]\n-A PREROUTING -m comment --comment "a \\"b\\"" -j CNI-DN-abc\nCOMMIT\n',
+    '*filter\n:FORWARD DROP [1:2]\n-A FORWARD -s 10.9.0.2/32 -j ACCEPT\nCOMMIT\n# end\n',
+  ]),
+  run(text) {
+    const { chains, rules } = parseSaved(text);
+    if ([...chains, ...rules].some(one => one.includes('\n'))) throw new Error('a rule has two lines');
+  },
+});
+
+/** The clock of traffic control. */
+export const clock = door({
+  name: '/proc/net/psched',
+  weight: 1,
+  arbitrary: damagedText(['000003e8 00000040 000f4240 3b9aca00\n', '00000000 00000000 0 0']),
+  run(text) {
+    const ticks = answersOrComplains(() => parsePsched(text));
+    if (ticks !== undefined && !(ticks > 0 && Number.isFinite(ticks)))
+      throw new Error(`it gives ${ticks} ticks`);
+  },
+});
+
+/** An entry with a comment and DNAT as target, as ip_tables lays it out. */
+function legacyEntry(family: 4 | 6): Uint8Array {
+  const offsets = family === 4 ? 88 : 140;
+  const entry = family === 4 ? 112 : 168;
+  const [match, targetBytes] = [32 + 256, 32 + 24];
+  const bytes = new Uint8Array(entry + match + targetBytes);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(offsets, entry + match, true);
+  view.setUint16(offsets + 2, bytes.length, true);
+  view.setUint16(entry, match, true);
+  bytes.set(new TextEncoder().encode('comment'), entry + 2);
+  view.setUint16(entry + match, targetBytes, true);
+  bytes.set(new TextEncoder().encode('DNAT'), entry + match + 2);
+  return bytes;
+}

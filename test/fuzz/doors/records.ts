@@ -1,0 +1,190 @@
+// Files that we keep, after somebody had them: journal, result cache, settings, backups, traces.
+import fs from 'node:fs';
+import path from 'node:path';
+import fc from 'fast-check';
+import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts';
+import { parseRecord as parseCached } from '../../../src/chain/cache-record.ts';
+import { listAttachments } from '../../../src/chain/result-cache.ts';
+import { ErrorCode } from '../../../src/cni/errors.ts';
+import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
+import { SERVER_LIMITS } from '../../../src/daemon/server.ts';
+import { type DaemonSettings, readSettings } from '../../../src/daemon/settings.ts';
+import { parsePod } from '../../../src/delegate/record.ts';
+import { lastBegun, parseRecord } from '../../../src/journal/lines.ts';
+import { recordFileOf, recordsDir } from '../../../src/journal/place.ts';
+import { listRecords } from '../../../src/journal/store.ts';
+import { OBSERVE_CHOICES } from '../../../src/observe/choices.ts';
+import { listTraces } from '../../../src/observe/trace-ring.ts';
+import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
+import { door } from '../door.ts';
+import { ground } from '../ground.ts';
+import { damagedJson, damagedJsonText, damagedText, editedText } from '../mutate.ts';
+import { answersOrRefuses } from '../promise.ts';
+import { INTENT, LINES, LIST_TEXTS, RESULTS } from '../samples.ts';
+
+const recordText = fc
+  .tuple(damagedJson([INTENT]), fc.array(damagedJson(LINES), { maxLength: 7 }))
+  .map(([first, rest]) => [first, ...rest].map(line => `${JSON.stringify(line)}\n`).join(''));
+const anyRecord = fc.oneof(
+  recordText,
+  recordText.chain(text => editedText([text])),
+  damagedText(['{"record":1}\n']),
+);
+
+/** The record of an attachment. */
+export const journal = door({
+  name: 'journal record',
+  weight: 12,
+  arbitrary: anyRecord,
+  run(text) {
+    const record = answersOrRefuses(() => parseRecord(text, '/state/file'), ErrorCode.decodingFailure);
+    if (record === undefined) return;
+    const last = lastBegun(record, 3);
+    if (!Number.isInteger(last) || last > 2 || last < 0)
+      throw new Error(`the last link that began is ${last}`);
+    answersOrRefuses(() => parsePod(record), ErrorCode.decodingFailure);
+  },
+});
+
+/** A state directory with a file that is no record under the name of one. */
+export const journalFile = door({
+  name: 'journal directory',
+  weight: 2,
+  arbitrary: anyRecord,
+  run(text) {
+    const stateDir = ground().dir('state');
+    const file = recordFileOf(stateDir, { network: 'podnet', containerId: 'c1', ifname: 'eth0' });
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.writeFileSync(file, text);
+    const { records, damaged } = listRecords(stateDir);
+    if (records.length + damaged.length !== 1) throw new Error('the file is neither read nor reported');
+    if (records.some(record => recordFileOf(stateDir, record) !== file))
+      throw new Error('it counts for another attachment');
+    fs.rmSync(recordsDir(stateDir), { recursive: true });
+  },
+});
+
+const CACHED = {
+  ...{ kind: 'cniCacheV1', containerId: 'c1', config: Buffer.from(LIST_TEXTS[0] ?? '').toString('base64') },
+  ...{
+    ifName: 'eth0',
+    networkName: 'podnet',
+    netns: '/run/netns/c1',
+    cniArgs: [['A', 'B']],
+    capabilityArgs: {},
+    result: RESULTS[0],
+  },
+};
+
+/** libcni's cache. */
+export const cache = door({
+  name: 'result cache',
+  weight: 8,
+  arbitrary: fc.tuple(damagedJsonText([CACHED, ...RESULTS]), fc.boolean()),
+  run([text, named]) {
+    const id = named ? { network: 'podnet', containerId: 'c1', ifname: 'eth0' } : undefined;
+    answersOrRefuses(() => parseCached(text, '/cache/file', id), ErrorCode.decodingFailure);
+    if (text.length % 4) return;
+    const dir = ground().dir('cache');
+    fs.mkdirSync(path.join(dir, 'results'), { recursive: true });
+    fs.writeFileSync(path.join(dir, 'results', 'podnet-c1-eth0'), text);
+    listAttachments(dir);
+  },
+});
+
+const SETTINGS: DaemonSettings = {
+  pool: POOL_LIMITS,
+  server: SERVER_LIMITS,
+  deadlines: {},
+  observe: { ...OBSERVE_CHOICES, traceDir: '/run/catena/traces' },
+};
+
+/** The daemon's settings. */
+export const settings = door({
+  name: 'settings',
+  weight: 4,
+  seeds: [JSON.stringify({ workers: 'y'.repeat(100_000) })],
+  arbitrary: damagedJsonText([
+    { workers: 2, callsPerWorker: 100, memoryPerWorkerMiB: 64, idleSeconds: 5, requests: 8, queue: 0 },
+    {
+      timeouts: { add: 1, del: 2.5 },
+      log: ['console', 'file:/var/log/catena'],
+      logLevel: 'info,portmap=debug',
+    },
+    { logMaxBytes: 1, logMaxFiles: 2, traces: 0, traceDir: '/run/t', otlpEndpoint: 'http://127.0.0.1:4318' },
+  ]),
+  run(text) {
+    const file = path.join(ground().dir('settings'), 'settings.json');
+    fs.writeFileSync(file, text);
+    const limits = answersOrRefuses(() => readSettings(file, SETTINGS, {}), ErrorCode.invalidConfig);
+    const numbers = Object.values({ ...limits?.pool, ...limits?.server });
+    if (numbers.some(number => !(number >= 0))) throw new Error(`it gives ${JSON.stringify(limits)}`);
+  },
+});
+
+/** What tuning kept from before its first ADD. */
+export const backup = door({
+  name: 'tuning backup',
+  weight: 3,
+  // DEL would have written there, as root.
+  seeds: [
+    '{"sysctl":{"kernel/core_pattern":"|/tmp/x"}}',
+    '{"sysctl":{"net/../kernel/core_pattern":"|/tmp/x"}}',
+  ],
+  arbitrary: damagedJsonText([
+    {
+      mac: '02:00:00:00:00:01',
+      promisc: true,
+      mtu: 1500,
+      network: 'podnet',
+      sysctl: { 'net/core/somaxconn': '1' },
+    },
+  ]),
+  run(text) {
+    const dir = ground().dir('backups');
+    const file = path.join(dir, 'c1_eth0.json');
+    fs.writeFileSync(file, text);
+    const found = findBackup(file);
+    for (const place of Object.keys(found?.sysctl ?? {})) {
+      if (!/^net\/(?!.*(^|\/)\.\.(\/|$))/.test(place))
+        throw new Error(`it would write to /proc/sys/${place}`);
+    }
+    findStaleBackups(dir, 'podnet', new Set());
+  },
+});
+
+const TRACE = {
+  ...{
+    id: 'abc',
+    verb: 'ADD',
+    network: 'podnet',
+    containerId: 'c1',
+    ifname: 'eth0',
+    netns: '',
+    args: [],
+    warm: true,
+  },
+  ...{
+    startedAt: 1,
+    start: '2026-01-01T00:00:00.000Z',
+    durationMs: 5,
+    queueMs: 0,
+    links: [{ link: 'bridge', index: 0, startMs: 0, durationMs: 4 }],
+    result: RESULTS[0],
+  },
+};
+
+/** Records of requests, before `catena trace` shows them. */
+export const traces = door({
+  name: 'trace ring',
+  weight: 3,
+  arbitrary: damagedJsonText([TRACE]),
+  run(text) {
+    const dir = ground().dir('traces');
+    const file = path.join(dir, `${(1).toString(36).padStart(9, '0')}-abc.json`);
+    fs.writeFileSync(file, text);
+    const { records } = listTraces(dir);
+    renderList(records);
+    for (const record of records) renderWaterfall(record);
+  },
+});

@@ -1,0 +1,201 @@
+// The sockets of a daemon that runs: HTTP of its clients and of anybody, gRPC.
+import { statSync } from 'node:fs';
+import path from 'node:path';
+import fc from 'fast-check';
+import { encode } from '../../../src/daemon/grpc/schema.ts';
+import { ROOT } from '../../helpers/source-tree.ts';
+import { door } from '../door.ts';
+import { ground } from '../ground.ts';
+import {
+  damagedBytes,
+  damagedJson,
+  damagedJsonText,
+  joinBytes,
+  strangeText,
+  strangeValue,
+} from '../mutate.ts';
+import { LISTS, REQUESTS } from '../samples.ts';
+import { post, talk } from './daemon.ts';
+import { atHome, environmentOf } from './home.ts';
+
+const CATENA = path.join(ROOT, 'dist/bin/catena');
+const START_DEADLINE_MS = 30_000;
+
+let daemon: Bun.Subprocess<'ignore', 'ignore', 'ignore'> | undefined;
+
+const request = fc
+  .record(
+    {
+      args: fc.oneof(
+        fc.constantFrom<unknown>(
+          ['status', 'x'],
+          ['add', 'x', '/run/netns/c1'],
+          ['list'],
+          [],
+          ['del', '--', 'x'],
+          ['daemon'],
+          ['add', '--help'],
+        ),
+        fc.array(strangeText, { maxLength: 4 }),
+        strangeValue,
+      ),
+      cwd: fc.oneof(fc.constant('/'), strangeValue),
+      env: fc.oneof(
+        fc.constant<unknown>({ CNI_COMMAND: 'ADD', CNI_PATH: ':' }),
+        fc.dictionary(strangeText, strangeValue, { maxKeys: 3 }),
+        strangeValue,
+      ),
+      stdin: fc.oneof(
+        damagedJson(REQUESTS).map(value => JSON.stringify(atHome(value))),
+        strangeValue,
+      ),
+      link: fc.oneof(fc.constantFrom('bridge', 'host-local', 'tuning'), strangeValue),
+      key: fc.oneof(fc.constant('k'), strangeValue),
+    },
+    { requiredKeys: ['args'] },
+  )
+  .map(one => ({ kind: 'run' as const, text: JSON.stringify(one) }));
+
+const verb = fc
+  .tuple(
+    fc.constantFrom('add', 'del', 'check', 'gc', 'status'),
+    damagedJsonText([{ network: 'podnet', netns: '/run/netns/c1', args: 'A=B' }]),
+  )
+  .map(([name, text]) => ({ kind: name, text }));
+
+/** What a client or anybody else posts. */
+export const http = door({
+  name: 'running daemon, HTTP',
+  weight: 1.6,
+  seeds: [
+    // The daemon began a second daemon in its own process.
+    { kind: 'run', text: JSON.stringify({ args: ['daemon'], cwd: '/', env: {}, key: 'k' }) },
+    // What is none of a client's was handed to the command as it came.
+    { kind: 'run', text: JSON.stringify({ args: [{}], cwd: 5, env: null, stdin: 7, key: [] }) },
+  ],
+  arbitrary: fc.oneof(request, request, verb),
+  async run({ kind, text }) {
+    const socket = await started();
+    const body = kind === 'run' ? withPlace(text) : text;
+    const bytes = new TextEncoder().encode(body);
+    const head = `POST /v1/${kind} HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\nConnection: close\r\n\r\n`;
+    await (kind === 'run'
+      ? talk(socket, post(body), 200)
+      : talk(socket, joinBytes([new TextEncoder().encode(head), bytes]), 200));
+    await checkAlive(socket);
+  },
+  close,
+});
+
+const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
+const SETTINGS = Uint8Array.of(0, 0, 0, 4, 0, 0, 0, 0, 0);
+const CALL = encode('pkg.cnirpc.CNIArgs', {
+  ...{ container_id: 'c1', netns: '/run/netns/c1', ifname: 'eth0', args: { A: 'B' }, path: '/opt/cni/bin' },
+  stdin_data: Buffer.from(JSON.stringify(LISTS[0])),
+});
+
+/** Frames of HTTP/2 with a call of coil's service in them. */
+export const grpc = door({
+  name: 'running daemon, gRPC',
+  weight: 0.6,
+  arbitrary: damagedBytes([conversation(), joinBytes([Buffer.from(PREFACE), SETTINGS])]),
+  async run(bytes) {
+    const socket = await started();
+    await talk(path.join(ground().root, 'run/grpc.sock'), bytes);
+    await checkAlive(socket);
+  },
+  close,
+});
+
+async function started(): Promise<string> {
+  const socket = path.join(ground().dir('run'), 'catena.sock');
+  if (daemon !== undefined) return socket;
+  daemon = Bun.spawn([CATENA, 'daemon', `--grpc-socket=${ground().root}/run/grpc.sock`], {
+    env: { PATH: process.env.PATH, ...environmentOf() },
+    stdin: 'ignore',
+    stdout: 'ignore',
+    stderr: 'ignore',
+  });
+  const until = Date.now() + START_DEADLINE_MS;
+  while (!(await answers(socket))) {
+    if (daemon.exitCode !== null || Date.now() > until)
+      throw new Error(`the daemon did not start: ${daemon.exitCode}`);
+    await Bun.sleep(50);
+  }
+  return socket;
+}
+
+async function checkAlive(socket: string): Promise<void> {
+  if (daemon?.exitCode !== null || daemon.signalCode !== null) {
+    const how = `${daemon?.exitCode} ${daemon?.signalCode}`;
+    daemon = undefined;
+    throw new Error(`the daemon ended: ${how}`);
+  }
+  if (!(await answers(socket))) throw new Error(`the daemon does not answer any more: ${lastProblem}`);
+}
+
+async function answers(socket: string): Promise<boolean> {
+  try {
+    const reply = await fetch('http://c/healthz', { unix: socket, signal: AbortSignal.timeout(15_000) });
+    return (await reply.text()) === 'ok\n';
+  } catch (error) {
+    lastProblem = String(error);
+    return false;
+  }
+}
+
+let lastProblem = '';
+
+async function close(): Promise<void> {
+  daemon?.kill('SIGTERM');
+  const timer = setTimeout(() => daemon?.kill('SIGKILL'), 5_000);
+  await daemon?.exited;
+  clearTimeout(timer);
+  daemon = undefined;
+}
+
+/** The request of a client that stands where the daemon does. */
+function withPlace(text: string): string {
+  const identity = (file: string): string => {
+    const { dev, ino } = statSync(file, { bigint: true });
+    return `${dev}:${ino}`;
+  };
+  const place = {
+    executable: identity(CATENA),
+    network: identity('/proc/self/ns/net'),
+    mount: identity('/proc/self/ns/mnt'),
+  };
+  return JSON.stringify({ place, ...JSON.parse(text) });
+}
+
+/** Preface, settings, headers of a POST to the service without compression, and the message. */
+function conversation(): Uint8Array {
+  const header = (name: string, value: string): Uint8Array =>
+    joinBytes([
+      Uint8Array.of(0, name.length),
+      Buffer.from(name),
+      Uint8Array.of(value.length),
+      Buffer.from(value),
+    ]);
+  const headers = joinBytes([
+    ...[header(':method', 'POST'), header(':scheme', 'http'), header(':path', '/pkg.cnirpc.CNI/Del')],
+    ...[header(':authority', 'c'), header('content-type', 'application/grpc'), header('te', 'trailers')],
+  ]);
+  const length = Buffer.alloc(5);
+  length.writeUInt32BE(CALL.length, 1);
+  return joinBytes([
+    Buffer.from(PREFACE),
+    SETTINGS,
+    frame(1, 4, headers),
+    frame(0, 1, joinBytes([length, CALL])),
+  ]);
+}
+
+function frame(type: number, flags: number, payload: Uint8Array): Uint8Array {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head[3] = type;
+  head[4] = flags;
+  head.writeUInt32BE(1, 5);
+  return joinBytes([head, payload]);
+}

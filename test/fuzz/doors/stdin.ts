@@ -1,0 +1,90 @@
+// A request on standard input, before every link and the delegate runner, in this process.
+import fc from 'fast-check';
+import { bandwidth } from '../../../plugins/bandwidth/plugin.ts';
+import { bridge } from '../../../plugins/bridge/plugin.ts';
+import { runnerIn } from '../../../plugins/catena/plugin.ts';
+import { firewall } from '../../../plugins/firewall/plugin.ts';
+import { flannel } from '../../../plugins/flannel/plugin.ts';
+import { hostLocal } from '../../../plugins/host-local/plugin.ts';
+import { loopback } from '../../../plugins/loopback/plugin.ts';
+import { portmap } from '../../../plugins/portmap/plugin.ts';
+import { ptp } from '../../../plugins/ptp/plugin.ts';
+import { sbr } from '../../../plugins/sbr/plugin.ts';
+import { staticIpam } from '../../../plugins/static/plugin.ts';
+import { tuning } from '../../../plugins/tuning/plugin.ts';
+import { isObject } from '../../../src/cni/json.ts';
+import { serve } from '../../../src/plugin/serve.ts';
+import { door } from '../door.ts';
+import { ground } from '../ground.ts';
+import { damagedJson, damagedJsonText } from '../mutate.ts';
+import { checkErrorReply } from '../promise.ts';
+import { REQUESTS } from '../samples.ts';
+import { atHome, environmentOf } from './home.ts';
+
+const LINKS = {
+  bandwidth,
+  bridge,
+  firewall,
+  flannel,
+  'host-local': hostLocal,
+  loopback,
+  portmap,
+  ptp,
+  sbr,
+  static: staticIpam,
+  tuning,
+};
+const DEFINITIONS = new Map(Object.entries({ ...LINKS, catena: runnerIn() }));
+
+const namespaces = fc.constantFrom('/nonexistent/netns', '/proc/self/ns/net', '', '/etc/passwd');
+
+/** A request that is JSON of nearly the right shape. */
+export const request = door({
+  name: 'stdin',
+  weight: 6,
+  arbitrary: fc.record({
+    type: fc.constantFrom(...DEFINITIONS.keys()),
+    command: fc.constantFrom('ADD', 'CHECK', 'DEL', 'GC', 'STATUS'),
+    stdin: damagedJson(REQUESTS),
+    netns: namespaces,
+  }),
+  run: ({ type, command, stdin, netns }) => call(type, command, JSON.stringify(atHome(stdin)), netns),
+});
+
+/** A request that is any text. */
+export const noise = door({
+  name: 'stdin text',
+  weight: 5,
+  arbitrary: fc.record({
+    type: fc.constantFrom(...DEFINITIONS.keys()),
+    command: fc.constantFrom('ADD', 'DEL', 'VERSION', 'STATUS'),
+    stdin: damagedJsonText([{ cniVersion: '1.1.0', name: 'x', type: 'y' }]),
+    netns: namespaces,
+  }),
+  run: ({ type, command, stdin, netns }) => call(type, command, stdin, netns),
+});
+
+async function call(type: string, command: string, stdin: string, netns: string): Promise<void> {
+  const definition = DEFINITIONS.get(type);
+  if (definition === undefined) throw new Error(`there is no link "${type}"`);
+  const env = {
+    CNI_COMMAND: command,
+    CNI_CONTAINERID: 'c1',
+    CNI_IFNAME: 'eth0',
+    CNI_NETNS: netns,
+    CNI_PATH: `${ground().root}/bin`,
+    ...environmentOf(),
+  };
+  const { exitCode, stdout, log } = await serve(definition, { env, readRequest: () => stdin });
+  if (exitCode === 0) {
+    if (stdout !== '' && !isObject(JSON.parse(stdout))) throw new Error(`it printed ${stdout.slice(0, 200)}`);
+    return;
+  }
+  checkErrorReply(stdout);
+  // A mistake of ours is logged as an error with the place in the source where it happened.
+  await log.flush(line => {
+    const { level, message } = JSON.parse(line) as { level: string; message: string };
+    if (level === 'error' && /^\w*Error: .*\n\s+at /s.test(message))
+      throw new Error(`it made a mistake: ${message}`);
+  });
+}

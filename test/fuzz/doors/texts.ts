@@ -1,0 +1,216 @@
+// Texts in languages of their own: annotations, flanneld's file, resolv.conf, allowlist, conditions, addresses.
+import fc from 'fast-check';
+import { parseSubnetEnv } from '../../../plugins/flannel/subnet-env.ts';
+import { parseRangeSets } from '../../../plugins/host-local/range.ts';
+import { parseResolvConf } from '../../../plugins/host-local/resolv-conf.ts';
+import { parseAllowlist } from '../../../plugins/tuning/allowlist.ts';
+import { findRepeatedKey } from '../../../plugins/tuning/repeated-keys.ts';
+import { planSysctls } from '../../../plugins/tuning/sysctl-key.ts';
+import { ErrorCode } from '../../../src/cni/errors.ts';
+import { parseSelections } from '../../../src/delegate/annotation.ts';
+import { findCidr, renderCidr } from '../../../src/net/cidr.ts';
+import { findIfnameProblem } from '../../../src/net/ifname.ts';
+import { findIp, renderIp } from '../../../src/net/ip.ts';
+import { parseMac } from '../../../src/net/mac.ts';
+import { parseMatch } from '../../../src/netlink/nft/match/parse.ts';
+import { parseLogLevels } from '../../../src/observe/log-lines.ts';
+import { parseLogDestination } from '../../../src/observe/log-output.ts';
+import { door } from '../door.ts';
+import { damagedJsonText, damagedText, strangeText } from '../mutate.ts';
+import { answersOrComplains, answersOrRefuses } from '../promise.ts';
+
+const SELECTIONS = [
+  {
+    name: 'a',
+    namespace: 'b',
+    interface: 'net1',
+    ips: ['10.9.0.2/24'],
+    mac: '02:00:00:00:00:01',
+    'default-route': ['10.9.0.1'],
+  },
+  {
+    name: 'a',
+    portMappings: [{ hostPort: 80, containerPort: 80, protocol: 'tcp' }],
+    bandwidth: { ingressRate: 1, ingressBurst: 1 },
+    'cni-args': {},
+  },
+];
+
+/** Which networks a pod asks for. */
+export const annotation = door({
+  name: 'pod annotation',
+  weight: 10,
+  // The error repeated the whole annotation.
+  seeds: ['['.repeat(50_000)],
+  arbitrary: fc.oneof(
+    damagedText(['a', 'ns/a@net1,b@net2', 'a, b ,c', 'kube-system/multus@eth0']),
+    damagedJsonText(SELECTIONS).map(text => `[${text}]`),
+    damagedJsonText(SELECTIONS),
+  ),
+  run(text) {
+    const selections = answersOrRefuses(
+      () => parseSelections(text, 'annotation "a"'),
+      ErrorCode.invalidConfig,
+      ErrorCode.decodingFailure,
+    );
+    for (const { name, namespace, ifname, config } of selections ?? []) {
+      // Names become names of files; a configuration would be run as root.
+      if (config !== undefined) throw new Error('a pod brought a configuration of its own');
+      if (/[/\0]|^\.\.?$/.test(name) || /[/\0.]/.test(namespace ?? ''))
+        throw new Error(`it let "${namespace}/${name}" in`);
+      if (ifname !== undefined && findIfnameProblem(ifname))
+        throw new Error(`it let interface "${ifname}" in`);
+    }
+  },
+});
+
+/** flanneld's file. */
+export const subnetFile = door({
+  name: 'flannel subnet file',
+  weight: 6,
+  arbitrary: damagedText([
+    'FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n',
+    'FLANNEL_IPV6_NETWORK=fd00::/48\nFLANNEL_IPV6_SUBNET=fd00:0:0:1::1/64\nFLANNEL_MTU=1450\r\nFLANNEL_IPMASQ=false\n',
+  ]),
+  run(text) {
+    answersOrRefuses(() => parseSubnetEnv(text, '/run/flannel/subnet.env'), ErrorCode.invalidConfig);
+  },
+});
+
+/** A file in the format of resolv.conf(5). */
+export const resolvConf = door({
+  name: 'resolv.conf',
+  weight: 3,
+  arbitrary: damagedText(['nameserver 10.0.0.1\nsearch a b\ndomain c\noptions ndots:5 edns0\n# x\n; y\n']),
+  run(text) {
+    JSON.stringify(parseResolvConf(text));
+  },
+});
+
+/** Which sysctls are allowed, in Go's regular expressions. */
+export const allowlist = door({
+  name: 'sysctl allowlist',
+  weight: 5,
+  arbitrary: fc.tuple(
+    damagedText([
+      '^net\\.ipv4\\.conf\\..*$\nnet.core.somaxconn\n',
+      '[[:alpha:]]+\\pL\\x{41}\\Qa\\E(?i)b(?P<n>c)\n',
+      '[^]a-]\n',
+    ]),
+    strangeText,
+  ),
+  run([text, key]) {
+    const rules = answersOrComplains(() => parseAllowlist(text)) ?? [];
+    for (const { pattern } of rules) pattern.test(key.slice(0, 40));
+  },
+});
+
+/** Names of sysctls, and names that stand in a document twice. */
+export const sysctls = door({
+  name: 'sysctl names',
+  weight: 6,
+  arbitrary: fc.tuple(
+    damagedText([
+      'net.ipv4.conf.IFNAME.arp_notify',
+      'net/core/somaxconn',
+      'net.ipv4.conf.eth0/100.forwarding',
+    ]),
+    strangeText,
+  ),
+  run([key, ifname]) {
+    if (findIfnameProblem(ifname)) return;
+    const planned =
+      answersOrRefuses(() => planSysctls([{ [key]: '1' }], ifname), ErrorCode.invalidConfig) ?? [];
+    for (const place of planned.flatMap(({ paths }) => paths)) {
+      if (!place.startsWith('net/') || place.split('/').includes('..'))
+        throw new Error(`it would write to "${place}"`);
+    }
+    findRepeatedKey(JSON.stringify({ sysctl: { [key]: '1', [`${key}x`]: '2' } }), 'sysctl');
+  },
+});
+
+/** portmap's conditions, in the language of nft. */
+export const conditions = door({
+  name: 'portmap conditions',
+  weight: 6,
+  arbitrary: fc.tuple(
+    damagedText([
+      'ip saddr 10.0.0.0/8',
+      'ip saddr != { 10.0.0.1, 10.0.0.2-10.0.0.9 } tcp dport 80-90',
+      'meta mark & 0xff == 0x1',
+      'ct state new,established iifname "eth*"',
+    ]),
+    fc.constantFrom(4 as const, 6 as const),
+  ),
+  run([text, family]) {
+    answersOrComplains(() => parseMatch(family, text));
+  },
+});
+
+/** Ranges of addresses. */
+export const ranges = door({
+  name: 'address ranges',
+  weight: 5,
+  arbitrary: fc.array(
+    fc.array(
+      fc.record(
+        { subnet: address(), rangeStart: address(), rangeEnd: address(), gateway: address() },
+        { requiredKeys: ['subnet'] },
+      ),
+      { minLength: 1, maxLength: 3 },
+    ),
+    { maxLength: 3 },
+  ),
+  run(sets) {
+    const parsed = answersOrComplains(() => parseRangeSets(sets)) ?? [];
+    for (const { start, end } of parsed.flat() as { start?: { value: bigint }; end?: { value: bigint } }[]) {
+      if (start && end && start.value > end.value) throw new Error('a range ends before it begins');
+    }
+  },
+});
+
+/** Addresses by themselves: what is read is written the same. */
+export const addresses = door({
+  name: 'addresses',
+  weight: 8,
+  arbitrary: address(),
+  run(text) {
+    const ip = findIp(text);
+    if (ip && findIp(renderIp(ip))?.value !== ip.value) throw new Error(`it becomes "${renderIp(ip)}"`);
+    const cidr = findCidr(text);
+    if (cidr && renderCidr(findCidr(renderCidr(cidr)) ?? cidr) !== renderCidr(cidr))
+      throw new Error('it does not settle');
+    answersOrComplains(() => parseMac(text));
+  },
+});
+
+/** What an operator says about the log. */
+export const logWords = door({
+  name: 'log options',
+  weight: 2,
+  arbitrary: damagedText([
+    'info',
+    'bridge=debug,portmap=error',
+    'file:/var/log/catena.log',
+    'syslog',
+    'journal',
+    'stderr',
+  ]),
+  run(text) {
+    answersOrComplains(() => parseLogLevels(text));
+    answersOrComplains(() => parseLogDestination(text));
+  },
+});
+
+function address(): fc.Arbitrary<string> {
+  return damagedText([
+    '10.9.0.0/24',
+    '10.9.0.200',
+    'fd00::/64',
+    'fd00::ffff',
+    '::ffff:10.0.0.1',
+    '02:00:00:00:00:01',
+    '255.255.255.255/32',
+    '::/0',
+  ]);
+}

@@ -1,0 +1,224 @@
+// How do thousands of inputs get through all doors, and what came of it?
+import path from 'node:path';
+import { TEST_PATH } from '../helpers/command.ts';
+import { ROOT } from '../helpers/source-tree.ts';
+import type { Failure } from './door.ts';
+import { DOORS } from './doors.ts';
+
+/** How much is to be tried. */
+export interface FuzzOptions {
+  /** In all, spread over the doors by what they cost. */
+  readonly inputs: number;
+  readonly seed: number;
+  /** Only doors whose name contains this. */
+  readonly door?: string | undefined;
+  /** Processes at a time; 2 unless given. */
+  readonly jobs?: number;
+  /** Told of every failure at once. */
+  readonly onFailure?: (failure: Failure) => void;
+}
+
+/** What was tried, in figures. */
+export interface FuzzReport {
+  readonly inputs: number;
+  readonly doors: number;
+  /** Inputs that broke a promise once, and are tried every time. */
+  readonly seeds: number;
+  readonly seed: number;
+  readonly failures: readonly Failure[];
+  /** Files outside of our directories. */
+  readonly strays: readonly string[];
+  readonly seconds: number;
+  /** Inputs of each door. */
+  readonly each: readonly (readonly [door: string, inputs: number])[];
+}
+
+/** What a process is to do: push inputs through a door, its kept seeds (`inputs: 0`), or without a door look for strays. */
+export interface Task {
+  readonly door?: string;
+  readonly inputs: number;
+  readonly seed: number;
+  /** Say every input before it is tried. */
+  readonly telling?: boolean;
+}
+
+/** What it says. */
+export interface Outcome {
+  readonly failure?: Failure;
+  readonly strays?: readonly string[];
+  readonly input?: string;
+}
+
+/** Inputs of one task: so many are lost from sight when one of them hangs. */
+const CHUNK = 400;
+/** A chunk takes a second or two; a machine under load ten times that. */
+const TASK_DEADLINE_MS = 120_000;
+
+/**
+ * Pushes inputs through every door, the kept seeds first. The processes that do it have a network, mounts and temporary
+ * directories of their own, in which nothing can happen to the machine.
+ */
+export async function runFuzz({
+  inputs,
+  seed,
+  door = '',
+  jobs = 2,
+  onFailure,
+}: FuzzOptions): Promise<FuzzReport> {
+  const began = performance.now();
+  const doors = DOORS.filter(({ name }) => name.includes(door));
+  const total = doors.reduce((sum, { weight }) => sum + weight, 0);
+  const each = doors.map(({ name, weight }) => [name, Math.ceil((inputs * weight) / total)] as const);
+  const tasks = [
+    ...doors.filter(one => one.seeds > 0).map(({ name }): Task => ({ door: name, inputs: 0, seed })),
+    ...inTurns(each.map(([name, count]) => chunksOf(name, count, seed))),
+  ];
+  const failures: Failure[] = [];
+  const strays: string[] = [];
+  const broken = new Set<string>();
+  await Promise.all(
+    Array.from({ length: jobs }, async () => {
+      let child = startChild();
+      for (let task = tasks.shift(); task !== undefined; task = tasks.shift()) {
+        // One failure of a door is enough to look at.
+        if (broken.has(task.door ?? '')) continue;
+        const outcome = await child.ask(task);
+        const failure = outcome === undefined ? await explain(task) : outcome.failure;
+        if (outcome === undefined) child = startChild();
+        if (failure === undefined) continue;
+        broken.add(failure.door);
+        failures.push(failure);
+        onFailure?.(failure);
+      }
+      strays.push(...((await child.ask({ inputs: 0, seed }))?.strays ?? ['(a process that did not answer)']));
+      await child.end();
+    }),
+  );
+  return {
+    inputs: each.reduce((sum, [, count]) => sum + count, 0),
+    doors: doors.length,
+    seeds: doors.reduce((sum, one) => sum + one.seeds, 0),
+    ...{ seed, failures, strays, each },
+    seconds: (performance.now() - began) / 1000,
+  };
+}
+
+/** The figures as a table of one row, and what went wrong. */
+export function renderFigures(report: FuzzReport): string {
+  const { inputs, doors, seeds, seed, failures, strays, seconds } = report;
+  return [
+    '| inputs tried | doors | kept seeds | seed | broken promises | files elsewhere | seconds |',
+    '|---|---|---|---|---|---|---|',
+    `| ${[inputs, doors, seeds, seed, failures.length, strays.length, seconds.toFixed(0)].join(' | ')} |`,
+    ...failures.map(renderFailure),
+    ...strays.map(file => `  STRAY ${file}`),
+    '',
+  ].join('\n');
+}
+
+/** How many inputs each door got. */
+export function renderDoors({ each }: FuzzReport): string {
+  return ['| door | inputs |', '|---|---|', ...each.map(one => `| ${one.join(' | ')} |`), '', ''].join('\n');
+}
+
+/** A failure with what is needed to see it again, and to keep it. */
+export function renderFailure({ door, seed, input, problem }: Failure): string {
+  return [
+    `  FAILED door "${door}": ${problem}`,
+    `    again: npm run fuzz -- --door ${JSON.stringify(door)} --inputs ${CHUNK} --seed ${seed}`,
+    `    to be added to "seeds" of the door: ${input.length > 4_000 ? `${input.slice(0, 4_000)}…` : input}`,
+  ].join('\n');
+}
+
+function chunksOf(door: string, count: number, seed: number): Task[] {
+  const chunks: Task[] = [];
+  for (let done = 0; done < count; done += CHUNK) {
+    chunks.push({ door, inputs: Math.min(CHUNK, count - done), seed: seed + chunks.length });
+  }
+  return chunks;
+}
+
+/** One of each, then the next of each. */
+function inTurns<T>(lists: readonly T[][]): T[] {
+  const longest = Math.max(0, ...lists.map(list => list.length));
+  return Array.from({ length: longest }, (_, i) => lists.flatMap(list => list.slice(i, i + 1))).flat();
+}
+
+/** What a process did not come back from: the task again, in one that says every input before it tries it. */
+async function explain(task: Task): Promise<Failure> {
+  let last = '';
+  const child = startChild(input => {
+    last = input;
+  });
+  const outcome = await child.ask({ ...task, telling: true });
+  if (outcome !== undefined) await child.end();
+  const problem =
+    outcome === undefined ? 'the process crashed or hung' : 'the process crashed or hung once, and not again';
+  return outcome?.failure ?? { door: task.door ?? '', seed: task.seed, input: last, problem };
+}
+
+interface Child {
+  /** Undefined when it crashed, or did not answer in time. */
+  ask(task: Task): Promise<Outcome | undefined>;
+  end(): Promise<void>;
+}
+
+// The project is put back to where it was, in case that is below a directory that was replaced.
+const SETUP = `
+set -e
+mount -t tmpfs tmpfs /mnt && mkdir /mnt/project && touch /mnt/bun
+mount --rbind "$1" /mnt/project && mount --bind "$2" /mnt/bun
+for dir in /run /tmp /var/lib; do mount -t tmpfs tmpfs $dir; done
+mkdir -p "$1" /run/netns && mount --rbind /mnt/project "$1" && cd "$1"
+ip link set lo up
+ip netns add c1
+exec /mnt/bun test/fuzz/child.ts
+`;
+
+function startChild(onInput?: (input: string) => void): Child {
+  const inUserNamespace = process.getuid?.() === 0 ? [] : ['-U', '-r'];
+  const argv = ['unshare', ...inUserNamespace, '-n', '-m', 'sh', '-c', SETUP, 'sh', ROOT, process.execPath];
+  const process_ = Bun.spawn(argv, {
+    env: { PATH: TEST_PATH, LC_ALL: 'C', CATENA_LOG_LEVEL: 'error' },
+    cwd: path.resolve(ROOT),
+    stdin: 'pipe',
+    stdout: 'pipe',
+    stderr: 'inherit',
+  });
+  const answers = linesOf(process_.stdout);
+  return {
+    async ask(task) {
+      process_.stdin.write(`${JSON.stringify(task)}\n`);
+      process_.stdin.flush();
+      const timer = setTimeout(() => process_.kill('SIGKILL'), TASK_DEADLINE_MS);
+      try {
+        for (;;) {
+          const { value, done } = await answers.next();
+          if (done || value === undefined) return undefined;
+          const outcome = JSON.parse(value) as Outcome;
+          if (outcome.input === undefined) return outcome;
+          onInput?.(outcome.input);
+        }
+      } finally {
+        clearTimeout(timer);
+      }
+    },
+    async end() {
+      process_.stdin.end();
+      const timer = setTimeout(() => process_.kill('SIGKILL'), 10_000);
+      await process_.exited;
+      clearTimeout(timer);
+    },
+  };
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string, undefined> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const piece of stream) {
+    const parts = (rest + decoder.decode(piece, { stream: true })).split('\n');
+    rest = parts.pop() ?? '';
+    yield* parts;
+  }
+  return undefined;
+}

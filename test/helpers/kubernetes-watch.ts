@@ -1,0 +1,129 @@
+// How does the API server of a test list its objects, and tell of their changes?
+import type { ServerResponse } from 'node:http';
+import type { Row } from './netns.ts';
+
+/** Lists and watches of a test's API server. */
+export interface Collections {
+  /** Answers a list or a watch; false when that is not what is asked for. */
+  serve(url: URL, reply: ServerResponse): boolean;
+  /** An object is there, or is another one now. */
+  put(path: string, object: Row): void;
+  remove(path: string): void;
+  /** Watches that are open. */
+  readonly open: number;
+  /** Tells every watch how far the server is. */
+  bookmark(): void;
+  /** Breaks every watch in the middle of whatever. */
+  cut(): void;
+  /** From now on watches are told of nothing, as when the network swallows packets. */
+  mute(): void;
+  /** Forgets what has been: who asks for changes since then is told 410. */
+  compact(): void;
+  /** Sends a line to every watch. */
+  say(line: string): void;
+  close(): void;
+}
+
+interface Change {
+  readonly version: number;
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly path: string;
+  readonly object: Row;
+}
+
+interface Stream {
+  readonly url: URL;
+  readonly reply: ServerResponse;
+}
+
+/** The objects of a server by path; those of all namespaces are in collections without one. */
+export function makeCollections(objects: Map<string, Row>): Collections {
+  const changes: Change[] = [];
+  const streams = new Set<Stream>();
+  let version = 100;
+  let oldest = 0;
+  let muted = false;
+
+  const note = (type: Change['type'], path: string, object: Row): void => {
+    version += 1;
+    object.metadata = { ...object.metadata, resourceVersion: String(version) };
+    const change = { version, type, path, object: structuredClone(object) };
+    changes.push(change);
+    for (const stream of streams) tell(stream, change);
+  };
+  const tell = ({ url, reply }: Stream, { type, path, object }: Change): void => {
+    if (muted || !belongs(url, path, object)) return;
+    reply.write(`${JSON.stringify({ type, object })}\n`);
+  };
+
+  return {
+    serve(url, reply) {
+      if (!/\/(pods|network-attachment-definitions)$/.test(url.pathname)) return false;
+      reply.writeHead(200, { 'content-type': 'application/json' });
+      if (url.searchParams.get('watch') !== 'true') {
+        reply.end(JSON.stringify(list(url, objects, version)));
+        return true;
+      }
+      reply.flushHeaders();
+      const since = Number(url.searchParams.get('resourceVersion'));
+      const stream = { url, reply };
+      if (since < oldest) {
+        const object = { kind: 'Status', code: 410, message: `too old resource version: ${since}` };
+        reply.end(`${JSON.stringify({ type: 'ERROR', object })}\n`);
+        return true;
+      }
+      streams.add(stream);
+      reply.on('close', () => streams.delete(stream));
+      for (const change of changes) if (change.version > since) tell(stream, change);
+      return true;
+    },
+    put(path, object) {
+      note(objects.has(path) ? 'MODIFIED' : 'ADDED', path, object);
+      objects.set(path, object);
+    },
+    remove(path) {
+      const object = objects.get(path);
+      objects.delete(path);
+      if (object) note('DELETED', path, object);
+    },
+    get open() {
+      return streams.size;
+    },
+    bookmark() {
+      const object = { metadata: { resourceVersion: String(version) } };
+      this.say(JSON.stringify({ type: 'BOOKMARK', object }));
+    },
+    cut() {
+      for (const { reply } of streams) reply.destroy();
+    },
+    mute() {
+      muted = true;
+    },
+    compact() {
+      version += 1;
+      oldest = version;
+    },
+    say(line) {
+      for (const { reply } of muted ? [] : streams) reply.write(`${line}\n`);
+    },
+    close() {
+      for (const { reply } of streams) reply.destroy();
+    },
+  };
+}
+
+/** Elements of a list do not say of which kind they are; a long list comes in pages. */
+function list(url: URL, objects: Map<string, Row>, version: number): Row {
+  const limit = Number(url.searchParams.get('limit') ?? 500);
+  const from = Number(url.searchParams.get('continue') ?? 0);
+  const all = [...objects].filter(([path, object]) => belongs(url, path, object));
+  const items = all.slice(from, from + limit).map(([, { kind: _, apiVersion: __, ...item }]) => item);
+  const more = from + limit < all.length ? { continue: String(from + limit) } : {};
+  return { kind: 'List', apiVersion: 'v1', metadata: { resourceVersion: String(version), ...more }, items };
+}
+
+function belongs({ pathname, searchParams }: URL, path: string, { spec }: Row): boolean {
+  const kind = pathname.split('/').at(-1);
+  const [, node] = searchParams.get('fieldSelector')?.split('spec.nodeName=') ?? [];
+  return path.split('/').at(-2) === kind && (node === undefined || spec?.nodeName === node);
+}

@@ -1,0 +1,13 @@
+// How does a test wait for something that happens elsewhere?
+
+const DEADLINE_MS = 20_000;
+const EVERY_MS = 5;
+
+/** Looks until it is so. @throws Error when it is not within 20 seconds */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const giveUpAt = performance.now() + DEADLINE_MS;
+  while (!(await isSo())) {
+    if (performance.now() > giveUpAt) throw new Error(`Gave up waiting until ${isSo}`);
+    await Bun.sleep(EVERY_MS);
+  }
+}

@@ -1,0 +1,32 @@
+// Does the client tell a reply of a command from everything else that a socket may answer?
+import { afterAll, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { askDaemon } from '../../../src/daemon/client.ts';
+import { socketPathOf } from '../../../src/daemon/protocol.ts';
+
+const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
+afterAll(() => fs.rmSync(runDir, { recursive: true }));
+
+const reply = { exitCode: 0, stdout: '{}', stderr: '' };
+
+test.each([
+  ['a reply', () => Response.json(reply), reply],
+  ['"declined"', () => Response.json({ error: 'another program' }, { status: 409 }), 'declined'],
+  ['"not understood"', () => Response.json({ error: 'no request' }, { status: 400 }), 'declined'],
+  ['a failure of its own', () => Response.json({ error: 'a mistake' }, { status: 500 }), 'lost'],
+  ['what is no reply', () => Response.json({ exitCode: 'none' }), 'lost'],
+  ['what is no JSON', () => new Response('hello'), 'lost'],
+] as const)(
+  'askDaemon() tells a reply from a refusal, and from what may have been begun: %s',
+  async (_, answer, expected) => {
+    const server = Bun.serve({ unix: socketPathOf(runDir), fetch: answer });
+    try {
+      expect(await askDaemon(runDir, { args: ['list'], env: {}, key: 'k' })).toEqual(expected);
+    } finally {
+      await server.stop(true);
+      fs.rmSync(socketPathOf(runDir), { force: true });
+    }
+  },
+);

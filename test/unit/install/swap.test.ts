@@ -1,0 +1,154 @@
+// Is an executable old or new wherever a swap is cut off, do its other names stay, and does an undo always bring it back?
+import { afterAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { findDigest, planUndo, putSwap, undoSwap, type WantedSwap } from '../../../src/install/swap.ts';
+import { listSwaps, placeOf } from '../../../src/install/swap-note.ts';
+import { run } from '../../helpers/command.ts';
+
+const KILLED = join(import.meta.dir, '../../fixtures/install-killed.ts');
+const MOST_STEPS = 40;
+
+const tmp = fs.mkdtempSync(join(tmpdir(), 'cat-swap-'));
+afterAll(() => fs.rmSync(tmp, { recursive: true }));
+
+let count = 0;
+
+/** A directory in which one file has two names, and a candidate elsewhere. */
+function makePlace() {
+  const dir = join(tmp, String(count++));
+  fs.mkdirSync(dir);
+  const [target, other, candidate] = ['portmap', 'bridge', '../candidate'].map(name => join(dir, name)) as [
+    string,
+    string,
+    string,
+  ];
+  fs.writeFileSync(target, 'old', { mode: 0o755 });
+  fs.linkSync(target, other);
+  fs.writeFileSync(candidate, 'new');
+  return { dir, target, other, candidate };
+}
+
+function wanted({ target, candidate }: { target: string; candidate: string }): WantedSwap {
+  return { target, candidate, before: findDigest(target) ?? '', after: findDigest(candidate) ?? '' };
+}
+
+const read = (path: string) => fs.readFileSync(path, 'utf8');
+const undo = (target: string, force = false) => undoSwap(target, force, '0.0.0');
+const killed = async (verb: string, step: number, what: WantedSwap) =>
+  (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(what)])).exitCode !== 0;
+
+describe('putSwap()', () => {
+  test('puts a copy in place, keeps the old file, and leaves its other names alone', () => {
+    const place = makePlace();
+    const inode = fs.statSync(place.target).ino;
+    const swap = putSwap(wanted(place), '0.0.0');
+    expect([read(place.target), read(place.other)]).toEqual(['new', 'old']);
+    expect(fs.statSync(place.target).mode & 0o777).toBe(0o755);
+    expect(fs.statSync(join(placeOf(place.target).dir, swap.kept)).ino).toBe(inode);
+    fs.writeFileSync(place.candidate, 'changed');
+    expect(read(place.target)).toBe('new');
+    expect(undo(place.target)).toMatchObject({ how: 'restored' });
+    expect(fs.statSync(place.target).ino).toBe(inode);
+    expect(fs.readdirSync(place.dir).sort()).toEqual(['bridge', 'portmap']);
+  });
+
+  test('a symbolic link comes back as one', () => {
+    const place = makePlace();
+    const link = join(place.dir, 'tuning');
+    fs.symlinkSync('bridge', link);
+    putSwap(wanted({ ...place, target: link }), '0.0.0');
+    expect([read(link), read(place.other), fs.lstatSync(link).isFile()]).toEqual(['new', 'old', true]);
+    undo(link);
+    expect(fs.readlinkSync(link)).toBe('bridge');
+  });
+
+  test('a file that is in the directory under another name gets one more', () => {
+    const place = makePlace();
+    const twin = join(place.dir, 'catena');
+    fs.writeFileSync(twin, 'new');
+    putSwap(wanted(place), '0.0.0');
+    expect(fs.statSync(place.target).ino).toBe(fs.statSync(twin).ino);
+  });
+
+  test('refuses what is not what was examined', () => {
+    const place = makePlace();
+    const before = wanted(place);
+    fs.writeFileSync(place.candidate, 'newer');
+    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed while it was examined`);
+    fs.writeFileSync(place.candidate, 'new');
+    fs.rmSync(place.target);
+    fs.writeFileSync(place.target, 'somebody else');
+    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed while it was examined`);
+    expect(read(place.target)).toBe('somebody else');
+  });
+
+  test('killed before any step, there is one of the two, and undo brings the old one back', async () => {
+    for (let step = 1; step < MOST_STEPS; step++) {
+      const place = makePlace();
+      const what = wanted(place);
+      const wasKilled = await killed('swap', step, what);
+      expect(['old', 'new']).toContain(read(place.target));
+      expect(read(place.other)).toBe('old');
+      if (!wasKilled) {
+        expect(step).toBeGreaterThan(8);
+        return;
+      }
+      if (listSwaps(place.target).length) undo(place.target);
+      expect(read(place.target)).toBe('old');
+      // What was left lying does not keep the next swap from its work.
+      putSwap(what, '0.0.0');
+      expect([read(place.target), listSwaps(place.target).length]).toEqual(['new', 1]);
+      undo(place.target);
+      expect(fs.readdirSync(place.dir).sort()).toEqual(['bridge', 'portmap']);
+    }
+    throw new Error('Cannot see an end of the steps');
+  }, 60_000);
+});
+
+describe('undoSwap()', () => {
+  test('goes back one swap at a time', () => {
+    const place = makePlace();
+    putSwap(wanted(place), '0.0.0');
+    fs.writeFileSync(place.candidate, 'newest');
+    putSwap(wanted(place), '0.0.0');
+    undo(place.target);
+    expect(read(place.target)).toBe('new');
+    undo(place.target);
+    expect(read(place.target)).toBe('old');
+    expect(() => undo(place.target)).toThrow(`Cannot undo the swap of "${place.target}": none is on record`);
+  });
+
+  test('leaves what others have put there since, unless told otherwise', () => {
+    const place = makePlace();
+    putSwap(wanted(place), '0.0.0');
+    fs.rmSync(place.target);
+    fs.writeFileSync(place.target, 'somebody else');
+    expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force puts');
+    undo(place.target, true);
+    expect(read(place.target)).toBe('old');
+  });
+
+  test('puts the old one where nothing is', () => {
+    const place = makePlace();
+    putSwap(wanted(place), '0.0.0');
+    fs.rmSync(place.target);
+    undo(place.target);
+    expect(read(place.target)).toBe('old');
+  });
+
+  test('killed before any step, it can be repeated', async () => {
+    for (let step = 1; step < MOST_STEPS; step++) {
+      const place = makePlace();
+      const what = wanted(place);
+      putSwap(what, '0.0.0');
+      const wasKilled = await killed('undo', step, what);
+      expect(['old', 'new']).toContain(read(place.target));
+      if (!wasKilled) return;
+      if (listSwaps(place.target).length) undo(place.target);
+      expect(read(place.target)).toBe('old');
+    }
+    throw new Error('Cannot see an end of the steps');
+  }, 60_000);
+});
