@@ -8,7 +8,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
 import { requireZone } from './firewalld/sources.ts';
-import { admit, findFormerOwners, isKnown, tryAdmission } from './kernel/admit.ts';
+import { admit, findFormerOwners, tryAdmission } from './kernel/admit.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import { sweepLeftovers } from './kernel/leftovers.ts';
 import {
@@ -16,11 +16,12 @@ import {
   findOthers,
   forgetForeign,
   haveOthersForget,
+  isToldByReference,
   type Names,
   requireOthers,
   tellOthers,
 } from './kernel/others.ts';
-import { findDead, shutOut, sweep } from './kernel/release.ts';
+import { findDead, isKnown, shutOut, sweep } from './kernel/release.ts';
 import { checkAdmission } from './kernel/verify.ts';
 import { type AccessPlan, planAccess } from './plan.ts';
 
@@ -48,14 +49,16 @@ export const firewall = definePlugin({
   async check(call) {
     const { plan, names } = await wantedOf(call);
     if (plan.pods.length === 0) return;
-    checkAdmission(call.hostNft, plan, ownerOf(call));
-    await checkOthers(plan, names);
+    if (!(await isToldByReference(call.hostNft, plan, names))) {
+      checkAdmission(call.hostNft, plan, ownerOf(call));
+      await checkOthers(plan, names);
+    }
     warnOfDroppingChains(call, plan.others.includes('iptables'));
   },
 
   async repair(call) {
     const { plan, names } = await wantedOf(call);
-    if (plan.pods.length === 0) return;
+    if (plan.pods.length === 0 || (await isToldByReference(call.hostNft, plan, names))) return;
     const owner = ownerOf(call);
     mend(
       () => checkAdmission(call.hostNft, plan, owner),

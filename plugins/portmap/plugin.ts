@@ -9,11 +9,12 @@ import { type Conditions, parseConditions } from './conditions.ts';
 import { iptablesOptionsOf, meansOf, PortmapConf, parsePortMappings, validatePortmapConf } from './config.ts';
 import { ownerOf } from './elements.ts';
 import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
-import { chainOwnerOf } from './kernel/chains.ts';
+import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
 import { trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
-import { checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
+import { checkForeignPorts, checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
 import { findSwitch, openLocalhost, tryLocalhost } from './kernel/localhost.ts';
+import { removeIptablesPorts } from './kernel/reference.ts';
 import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
 import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
@@ -52,12 +53,7 @@ export const portmap = definePlugin({
     if (plans.length === 0) return;
     mend(
       () => verify(call, wanted),
-      () =>
-        forgetFlows(
-          call,
-          plans,
-          applyPorts(call.hostNft, wanted, iptablesOptionsOf(call.conf), () => {}),
-        ),
+      () => forgetFlows(call, plans, replace(call, wanted)),
     );
     if (call.conf.snat) openLocalhost(call.host, plans);
   },
@@ -91,11 +87,34 @@ export const portmap = definePlugin({
 function verify(call: Call<PortmapConf>, wanted: Wanted): void {
   const { plans, owner, means } = wanted;
   const nft = call.hostNft;
-  // With iptables, the reference may have made them: then our sets need not know of them.
-  if (means.backend === 'nftables' || findClaims(nft, owner).length) checkPorts(nft, wanted);
-  if (means.backend !== 'iptables') return;
-  const chainOwner = chainOwnerOf(nft, owner, attachmentOf(call));
-  checkIptablesPorts(plans, chainOwner, iptablesOptionsOf(call.conf));
+  const attachment = attachmentOf(call);
+  const options = iptablesOptionsOf(call.conf);
+  const isKnown = findClaims(nft, owner).length > 0;
+  if (means.backend === 'nftables') {
+    // A chain of iptables is the reference's then: it forwards as well as our sets would.
+    const isForeign =
+      !isKnown &&
+      wanted.conditions.length === 0 &&
+      plans.some(({ family }) => isChainThere(nft, family, attachment));
+    if (isForeign) checkForeignPorts(nft, plans, attachment, options);
+    else checkPorts(nft, wanted);
+    return;
+  }
+  // Here, too, the reference may have made them: then our sets need not know of them.
+  if (isKnown) checkPorts(nft, wanted);
+  const chainOwner = chainOwnerOf(nft, owner, attachment);
+  if (isKnown) checkIptablesPorts(plans, chainOwner, options);
+  else checkForeignPorts(nft, plans, chainOwner, options);
+}
+
+/** What the reference made and nobody completed gives way: the same port must not be led to its pod twice. */
+function replace(call: Call<PortmapConf>, wanted: Wanted): Lost[] {
+  const { hostNft: nft } = call;
+  const chains = wanted.means.backend === 'nftables' ? chainsOf(nft, wanted.owner) : [];
+  return [
+    ...chains.flatMap(chain => removeIptablesPorts(nft, chain)),
+    ...applyPorts(nft, wanted, iptablesOptionsOf(call.conf), () => {}),
+  ];
 }
 
 function wantedOf(call: Call<PortmapConf>): Wanted {

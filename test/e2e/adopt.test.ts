@@ -68,8 +68,8 @@ describeRoot(
                 state: 'mended',
                 links: [
                   { link: 'bridge', state: 'sound' },
-                  // The reference's rules are in iptables, ours are sets of nf_tables.
-                  { link: 'portmap', state: 'mended' },
+                  // The reference's rules are in iptables, where ours would be sets of nf_tables: they will do.
+                  { link: 'portmap', state: 'sound' },
                   { link: 'tuning', state: 'mended' },
                 ],
               },
@@ -96,7 +96,7 @@ describeRoot(
         fs.rmSync(cacheOf(network, container));
         fs.rmSync(network.file);
         expect(JSON.parse((await catena(lab, 'repair', '--json')).stdout)).toMatchObject({
-          attachments: [{ state: 'mended', cacheWritten: true }],
+          attachments: [{ state: 'sound', cacheWritten: true }],
         });
         expect(await catena(lab, 'del', 'podnet', container.path)).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await leftOf(lab, network, container)).toEqual([]);

@@ -585,6 +585,37 @@ describeRoot(
       },
       requiresReference('firewall'),
     );
+
+    testNeeding(
+      'CHECK takes the rules of the reference in place of our sets, all of them and nothing less',
+      async () => {
+        const { lab, a } = await twoBridges(createLab);
+        const conf = confOf({ version: '1.0.0' });
+        const prevResult = prevResultOf(a, '1.0.0');
+        const binDir = REFERENCE_BIN_DIR;
+        const own = { command: 'CHECK', container: a, conf, prevResult };
+        expect((await lab.plugin('firewall', own)).exitCode).toBe(1);
+        expect((await lab.plugin('firewall', { ...own, command: 'ADD', binDir })).exitCode).toBe(0);
+        expect(await lab.plugin('firewall', own)).toMatchObject({ exitCode: 0, stderr: '' });
+        for (const family of ['iptables', 'ip6tables']) {
+          const lines = (await lab.run(lab.host, [`${family}-save`, '-t', 'filter'])).stdout.split('\n');
+          const rules = lines.filter(line => line.startsWith('-A'));
+          expect(rules.length).toBeGreaterThanOrEqual(4);
+          const put = (text: string) => lab.run(lab.host, [`${family}-restore`], { stdin: text });
+          for (const rule of rules) {
+            await put(lines.filter(line => line !== rule).join('\n'));
+            const { error } = await lab.plugin('firewall', own);
+            expect([rule, error?.msg]).toEqual([
+              rule,
+              expect.stringContaining('Cannot confirm rules in tables'),
+            ]);
+          }
+          await put(lines.join('\n'));
+        }
+        expect(await lab.plugin('firewall', own)).toMatchObject({ exitCode: 0, stderr: '' });
+      },
+      requiresReference('firewall'),
+    );
   },
   requires('ip', 'nft', 'ping', 'iptables', 'ip6tables'),
 );

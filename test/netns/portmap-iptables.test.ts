@@ -241,6 +241,52 @@ describeRoot(
     );
 
     testNeeding(
+      'CHECK takes the rules of the reference in place of our sets, all of them and nothing less',
+      async () => {
+        const { lab, pod } = await podsOnBridge(createLab);
+        const conf = { backend: 'nftables' };
+        const odd = [...WEB, { hostPort: 8081, containerPort: 81, protocol: 'tcp', hostIP: '192.0.2.1' }];
+        for (const ports of [WEB, odd]) {
+          // The reference's ADD keeps what an earlier one made.
+          await call(lab, 'DEL', pod, { conf: {}, ports, reference: true });
+          await call(lab, 'ADD', pod, { conf: {}, ports, reference: true });
+          expect(await call(lab, 'CHECK', pod, { conf, ports })).toMatchObject({ exitCode: 0, stderr: '' });
+          const wrong = [...ports, { hostPort: 8082, containerPort: 80, protocol: 'tcp' }];
+          const refused = await call(lab, 'CHECK', pod, { conf, ports: wrong });
+          expect(refused.error?.msg).toContain(
+            'Cannot confirm port mappings in iptables for IPv4: rule "CNI-DN-',
+          );
+        }
+        for (const family of ['iptables', 'ip6tables']) {
+          const whole = (await lab.run(lab.host, [`${family}-save`, '-t', 'nat'])).stdout;
+          const lines = whole.split('\n');
+          const put = async (text: string) => {
+            const { exitCode } = await lab.run(lab.host, [`${family}-restore`], { stdin: text });
+            expect(exitCode).toBe(0);
+          };
+          const rules = lines.filter(line => line.startsWith('-A'));
+          expect(rules.length).toBeGreaterThan(8);
+          for (const rule of rules) {
+            await put(lines.filter(line => line !== rule).join('\n'));
+            const { error } = await call(lab, 'CHECK', pod, { conf, ports: odd });
+            expect([rule, error?.msg]).toEqual([rule, expect.stringContaining('in iptables for IPv')]);
+          }
+          await put(whole);
+        }
+        expect(await call(lab, 'CHECK', pod, { conf, ports: odd })).toMatchObject({ exitCode: 0 });
+        // What is not whole gives way to our own.
+        await lab.run(lab.host, ['iptables', '-t', 'nat', '-F', 'CNI-HOSTPORT-DNAT']);
+        const repaired = { CATENA_REPAIR: '1' };
+        expect(await call(lab, 'CHECK', pod, { conf, ports: odd, env: repaired })).toMatchObject({
+          exitCode: 0,
+        });
+        expect((await save(lab)).join('\n')).not.toContain('CNI-DN-');
+        expect(await call(lab, 'DEL', pod, { conf })).toMatchObject({ exitCode: 0 });
+      },
+      requiresReference('portmap'),
+    );
+
+    testNeeding(
       'the reference removes what we left',
       async () => {
         const { lab, pod } = await podsOnBridge(createLab);

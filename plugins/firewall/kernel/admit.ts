@@ -1,6 +1,5 @@
 // How are the elements of an attachment put into the kernel?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
-import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import { addElements, findElement } from '../../../src/netlink/nft/element.ts';
@@ -59,11 +58,6 @@ export function tryAdmission(socket: NetlinkSocket, policy: IngressPolicy): void
 /** The tables that a policy needs. */
 export function skeletonsFor(policy: IngressPolicy): Skeleton[] {
   return policy === 'isolated' ? [SKELETON, BRIDGE_SKELETON] : [SKELETON];
-}
-
-/** Whether any of the addresses is somebody's that we let in, be it this attachment or another. */
-export function isKnown(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
-  return pods.some(pod => findElement(socket, SETS[pod.family].pods, [pod]) !== undefined);
 }
 
 /** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */

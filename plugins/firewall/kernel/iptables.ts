@@ -125,6 +125,11 @@ export function doesIptablesDrop(socket: NetlinkSocket, pods: readonly Ip[]): bo
   );
 }
 
+/** Whether iptables has the chain of the reference for all IP versions of the pods. */
+export function hasReferenceRules(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
+  return familiesOf(pods).every(family => hasTable(socket, family));
+}
+
 /** Asking iptables itself would start a program, and make the table. */
 function hasTable(socket: NetlinkSocket, family: 4 | 6): boolean {
   return (

@@ -9,8 +9,8 @@ import { listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { TALLY } from '../skeleton.ts';
-import { isKnown } from './admit.ts';
 import { sweepIptables } from './iptables.ts';
+import { isKnown } from './release.ts';
 
 /** Takes out of iptables what belongs to nobody any more, whichever network it was of. */
 export function sweepLeftovers({ host, hostNft }: Call): void {

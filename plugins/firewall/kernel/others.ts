@@ -18,10 +18,11 @@ import {
   doesIptablesDrop,
   ensureIptables,
   hasIptables,
+  hasReferenceRules,
   releaseForeignRules,
   releaseIptables,
 } from './iptables.ts';
-import { findClaimsIn } from './release.ts';
+import { findClaimsIn, isKnown } from './release.ts';
 
 /** Names for chains and zones, as configured. */
 export type Names = Pick<FirewallOptions, 'adminChain' | 'zone'>;
@@ -51,6 +52,27 @@ export async function tellOthers(plan: AccessPlan, { adminChain, zone }: Names):
 export async function checkOthers(plan: AccessPlan, { adminChain, zone }: Names): Promise<void> {
   if (plan.others.includes('iptables')) checkIptables(plan, adminChain);
   if (plan.others.includes('firewalld')) await checkSources(zone, plan.pods);
+}
+
+/**
+ * Whether the reference has told one of them of the pods, all that it tells: then they pass although nf_tables does not know
+ * of them. It has no rules there, so that one of the others is all that it may have told.
+ */
+export async function isToldByReference(
+  socket: NetlinkSocket,
+  plan: AccessPlan,
+  { adminChain, zone }: Names,
+): Promise<boolean> {
+  if (isKnown(socket, plan.pods)) return false;
+  const hasZones = plan.others.includes('firewalld');
+  if (!hasZones && !hasReferenceRules(socket, plan.pods)) return false;
+  try {
+    if (hasZones) await checkSources(zone, plan.pods);
+    else checkIptables(plan, adminChain);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** What comes for the same pod, so that what it needs stays. */

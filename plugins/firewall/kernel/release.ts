@@ -1,6 +1,7 @@
 // How does everything of an attachment leave the kernel, when only its name is known?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { findOwner } from '../../../src/cni/attachment.ts';
+import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
@@ -36,6 +37,11 @@ export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
     .flatMap(claim => placesOf(claim, owner))
     .filter(({ set, key }) => findElement(socket, set, key)?.comment === owner.note);
   return { changes: deletions(present), claims };
+}
+
+/** Whether any of the addresses is somebody's that we let in, be it this attachment or another. */
+export function isKnown(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
+  return pods.some(pod => findElement(socket, SETS[pod.family].pods, [pod]) !== undefined);
 }
 
 /** Those claims of attachments that another packet filter was told of. */

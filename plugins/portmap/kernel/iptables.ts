@@ -15,7 +15,7 @@ import {
   planSharedRules,
   type SharedRule,
 } from '../iptables-rules.ts';
-import type { FamilyPlan } from '../plan.ts';
+import { type FamilyPlan, PROTOCOLS } from '../plan.ts';
 import { type ChainOwner, dnatChain, SHARED } from '../reference-names.ts';
 
 /** Somebody who makes the same chains at the same moment may be first, time and again. */
@@ -79,27 +79,77 @@ export function checkIptablesPorts(
   options: IptablesOptions,
 ): void {
   for (const plan of plans) {
-    const rules = [
+    confirmRules(plan.family, [
       ...planSharedRules(options).map(({ chain, words }) => `${chain} ${words}`),
       ...planContainerRules(plan, owner, options),
       ...planEntryRules(plan, owner, options).map(({ chain, words }) => `${chain} ${words}`),
-    ];
-    try {
-      restoreNat(
-        plan.family,
-        rules.map(rule => `-C ${rule}`),
-      );
-    } catch (thrown) {
-      const words = (thrown as Error).message;
-      // The first line is "*nat".
-      const missing = rules[Number(/line:? (\d+)/.exec(words)?.[1]) - 2];
-      const name = `port mappings in iptables for IPv${plan.family}`;
-      throw new Error(
-        missing ? `Cannot confirm ${name}: rule "${missing}" is missing` : `Cannot confirm ${name}: ${words}`,
-        { cause: thrown },
-      );
-    }
+    ]);
   }
+}
+
+/**
+ * Like {@link checkIptablesPorts}, for what somebody else made: releases of the reference differ in how they group the ports
+ * that lead to the container's chain, and name those of the other IP version as well.
+ * @throws Error naming the first rule, or the first port, that is not there
+ */
+export function checkForeignPorts(
+  socket: NetlinkSocket,
+  plans: readonly FamilyPlan[],
+  owner: ChainOwner,
+  options: IptablesOptions,
+): void {
+  for (const plan of plans) {
+    const { family } = plan;
+    // With conditions, only the very rule will do.
+    const entries = options.conditions[family].length ? planEntryRules(plan, owner, options) : [];
+    confirmRules(family, [
+      ...planSharedRules(options).map(({ chain, words }) => `${chain} ${words}`),
+      ...planContainerRules(plan, owner, options),
+      ...entries.map(({ chain, words }) => `${chain} ${words}`),
+    ]);
+    if (entries.length === 0) confirmEntries(socket, plan, dnatChain(owner));
+  }
+}
+
+function confirmEntries(socket: NetlinkSocket, { family, forwards }: FamilyPlan, chain: string): void {
+  const entries = readEntries(socket, family).filter(
+    ({ target, more, source, destination }) => target === chain && !more && !source && !destination,
+  );
+  const missing = forwards.find(
+    ({ protocol, port }) =>
+      !entries.some(rule => rule.protocol === PROTOCOLS[protocol] && rule.ports?.includes(port)),
+  );
+  if (missing === undefined) return;
+  const { protocol, port } = missing;
+  throw new Error(
+    `Cannot confirm ${nameOf(family)}: ${protocol} port ${port} does not lead to chain "${chain}"`,
+  );
+}
+
+function confirmRules(family: Family, rules: readonly string[]): void {
+  try {
+    restoreNat(
+      family,
+      rules.map(rule => `-C ${rule}`),
+    );
+  } catch (thrown) {
+    const words = (thrown as Error).message;
+    // The first line is "*nat".
+    const missing = rules[Number(/line:? (\d+)/.exec(words)?.[1]) - 2];
+    throw new Error(`Cannot confirm ${nameOf(family)}: ${missing ? `rule "${missing}" is missing` : words}`, {
+      cause: thrown,
+    });
+  }
+}
+
+function nameOf(family: Family): string {
+  return `port mappings in iptables for IPv${family}`;
+}
+
+/** The rules that lead to the chains of containers. */
+function readEntries(socket: NetlinkSocket, family: Family): readonly NatRule[] {
+  if (restoreMode(family) === 'nft') return listNftNat(socket, family, SHARED.dnat);
+  return listLegacyNat(family).filter(({ chain }) => chain === SHARED.dnat);
 }
 
 /** The commands that make what all containers share, as far as it is not there. */
