@@ -1,4 +1,6 @@
 // Which attachments of a network are garbage, and how are they collected?
+
+import type { PluginEntry } from '../cni/conflist.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
@@ -10,9 +12,11 @@ import { listRecords } from '../journal/store.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
+import { isOwnExecutable } from './find-plugin.ts';
 import { chooseKnown, type Known, toKnown } from './known.ts';
 import { joinErrors } from './link-errors.ts';
-import { IGNORED, openLinks } from './links.ts';
+import { listUses } from './link-types.ts';
+import { findExecutable, IGNORED, openLinks } from './links.ts';
 import { findReason, takeDown } from './recover.ts';
 import { buildGcRequest } from './request.ts';
 import { listAttachments, sweepCache } from './result-cache.ts';
@@ -43,7 +47,10 @@ export interface GarbagePlan {
   readonly stale: readonly Found[];
   /** Attachments on record that stay: the scope names them, somebody works on them, or they are somebody else's. */
   readonly kept: readonly Found[];
-  /** Links that get GC with the list of what is valid, in order; none before 1.1.0. */
+  /**
+   * Links that get GC with the list of what is valid, in order. In a list before 1.1.0 only our own executables, which know
+   * the verb all the same: what somebody else's DEL did not know of is theirs to find.
+   */
   readonly links: readonly string[];
   /** What GC tells them is valid: what the scope names, and what else stays. */
   readonly valid: readonly AttachmentKey[];
@@ -51,8 +58,9 @@ export interface GarbagePlan {
   readonly damaged: readonly CniError[];
 }
 
-/** Where attachments are on record. */
-export type GarbagePlace = Pick<Runtime, 'cacheDir' | 'stateDir' | 'env'>;
+/** Where attachments are on record, and links. */
+export type GarbagePlace = Pick<Runtime, 'cacheDir' | 'stateDir' | 'env'> &
+  Partial<Pick<Runtime, 'pluginDirs' | 'find' | 'isOwn'>>;
 
 /**
  * What {@link collectGarbage} would do now. Nothing is changed and no link is called.
@@ -74,7 +82,7 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
     disabled: false,
     stale: found.filter(one => !stays(one)),
     kept,
-    links: atLeast(list.version, SINCE.gc) ? list.plugins.map(({ type }) => type) : [],
+    links: collectorsOf(list, place).map(index => list.plugins[index]?.type ?? ''),
     valid: [...valid, ...more.filter(key => !named.has(keyOf(key)))],
     damaged,
   };
@@ -82,7 +90,7 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
 
 /**
  * Deletes every attachment of the network on record that is not valid, with the configuration of its own ADD, then
- * lets each link (from 1.1.0 on) collect what it finds. Goes on after errors. Within this process nothing else runs
+ * lets each link (from 1.1.0 on, our own always) collect what it finds. Goes on after errors. Within this process nothing else runs
  * on the cache meanwhile.
  * @returns what was done
  * @throws CniError 7 without a scope; else one that joins what failed
@@ -103,15 +111,37 @@ async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promis
       errors.push(new Error(what, { cause: error }));
     });
   }
-  if (plan.links.length) {
-    const links = openLinks(list, 'GC', runtime, [...list.plugins.keys()], IGNORED);
-    for (const [index, entry] of list.plugins.entries()) {
-      await links.call(index, buildGcRequest(list, entry, plan.valid)).catch(error => errors.push(error));
+  const collectors = plan.disabled ? [] : collectorsOf(list, runtime);
+  if (collectors.length) {
+    const asked = atLeast(list.version, SINCE.gc) ? list : { ...list, version: SINCE.gc };
+    const links = openLinks(asked, 'GC', runtime, collectors, IGNORED);
+    for (const index of collectors) {
+      const entry = asked.plugins[index] as PluginEntry;
+      await links.call(index, buildGcRequest(asked, entry, plan.valid)).catch(error => errors.push(error));
     }
     links.close();
   }
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
   return plan;
+}
+
+/** Places of the links that get GC; of an older list those that are ours, with all that they call. */
+function collectorsOf(
+  list: Conflist,
+  { pluginDirs = [], find, isOwn = isOwnExecutable }: GarbagePlace,
+): number[] {
+  const all = [...list.plugins.keys()];
+  if (atLeast(list.version, SINCE.gc)) return all;
+  const uses = listUses(list);
+  const isOurs = (type: string) => {
+    try {
+      return isOwn(findExecutable(type, { pluginDirs, ...(find ? { find } : {}) }));
+    } catch {
+      // It is not there, and no GC is due to it.
+      return false;
+    }
+  };
+  return all.filter(index => uses.every(use => use.index !== index || isOurs(use.type)));
 }
 
 /** Removes half-written files of processes that are gone. */

@@ -121,7 +121,10 @@ async function finishLinks(
 }
 
 /** The executable of a link, looked for as the caller wants it. */
-export function findExecutable(type: string, { find = findPlugin, pluginDirs }: Runtime): string {
+export function findExecutable(
+  type: string,
+  { find = findPlugin, pluginDirs }: Pick<Runtime, 'find' | 'pluginDirs'>,
+): string {
   return find(type, pluginDirs);
 }
 

@@ -53,7 +53,7 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
     ...plan.kept.map(one => `keep  ${one.containerId}/${one.ifname}: ${one.why ?? '--valid names it'}`),
     ...unknown.map(key => `keep  ${key}: --valid names it; it is not on record`),
     ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not valid`),
-    ...(plan.links.length ? [] : ['no GC for the links: the specification has it since 1.1.0']),
+    ...(plan.links.length ? [] : ['no GC for links of others: the specification has it since 1.1.0']),
   ];
   return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
 }

@@ -88,7 +88,7 @@ describe('collectGarbage()', () => {
     ['1.0.0', {}, ['DEL three', 'DEL two', 'DEL one']],
     ['1.1.0', { disableGC: true }, []],
   ])(
-    '[%s] sends GC to no link before 1.1.0, and nothing with disableGC: %j',
+    '[%s] sends GC to no link of others before 1.1.0, and nothing with disableGC: %j',
     async (version, more, expected) => {
       const list = threeLinks(version, more);
       await add('c1', list);
@@ -121,6 +121,23 @@ describe('collectGarbage()', () => {
   });
 });
 
+test('a list before 1.1.0 has our own links collect, with all that they call, and no others', async () => {
+  const delegating = { ...chain.noop('two'), ipam: { type: 'theirs' } };
+  const list = listOf('1.0.0', [chain.noop('one'), delegating, chain.noop('three')]);
+  const isOwn = (path: string) => path.endsWith('noop');
+  const find = (type: string) => (type === 'theirs' ? '/theirs' : `${chain.runtime.pluginDirs[0]}/${type}`);
+  const runtime = { ...chain.runtime, isOwn, find };
+  expect(planGarbage(list, { all: true }, runtime).links).toEqual(['noop', 'noop']);
+  await collectGarbage(list, keep('c2'), runtime);
+  const calls = chain.calls();
+  expect(calls.map(({ command, request }) => [command, request.label])).toEqual([
+    ['GC', 'one'],
+    ['GC', 'three'],
+  ]);
+  expect(calls.map(({ request }) => request.cniVersion)).toEqual(['1.1.0', '1.1.0']);
+  expect(calls[0]?.request['cni.dev/valid-attachments']).toEqual([{ containerID: 'c2', ifname: 'eth0' }]);
+});
+
 describe('planGarbage()', () => {
   test('tells what would be done and does nothing', async () => {
     for (const id of ['c1', 'c2']) await add(id);
@@ -138,7 +155,7 @@ describe('planGarbage()', () => {
     expect(files()).toHaveLength(2);
   });
 
-  test('has no links before 1.1.0, and nothing at all with disableGC', async () => {
+  test('has no links of others before 1.1.0, and nothing at all with disableGC', async () => {
     await add('c1');
     expect(planGarbage(threeLinks('1.0.0'), { all: true }, chain.runtime)).toMatchObject({
       stale: [{ containerId: 'c1' }],
