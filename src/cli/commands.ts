@@ -400,10 +400,8 @@ export const COMMANDS: readonly Command[] = [
       ignore: IGNORE,
       scene: SCENE,
       cap: CAP,
-      force: {
-        type: 'boolean',
-        help: 'swap although it breaks rules, and do not put the old one back when CHECK fails',
-      },
+      force: { type: 'boolean', help: 'swap whatever the examinations say; undo whatever is there now' },
+      keep: { type: 'boolean', help: 'do not put the old one back when CHECK fails' },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/swap.ts'),

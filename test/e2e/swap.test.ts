@@ -40,7 +40,18 @@ async function node(lab: Lab) {
   const env = { ...directories(lab.tmp), PATH: process.env.PATH ?? '' };
   const swap = (...more: string[]) => lab.run(lab.host, argv(...more), { env, timeoutMs: DEADLINE_MS });
   const check = async () => (await chain.run('check', live, { binDir })).stderr;
-  return { swap, check, argv, env, live, binDir, chain, link: (name: string) => `${binDir}/${name}` };
+  return {
+    swap,
+    check,
+    argv,
+    env,
+    live,
+    binDir,
+    confDir,
+    list,
+    chain,
+    link: (name: string) => `${binDir}/${name}`,
+  };
 }
 
 /** Our link behind a script, which does something else first. */
@@ -114,6 +125,8 @@ describeRoot(
           expect(fs.statSync(link('tuning')).ino).toBe(fs.statSync(link('bridge')).ino);
           expect(await check()).toBe('');
 
+          const planned = await swap('--link', 'tuning', '--undo', '--dry-run');
+          expect(planned.stdout).toEndWith('planned\n');
           for (const file of [to, ours]) {
             expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
             expect(isSame(link('tuning'), file)).toBe(true);
@@ -124,6 +137,57 @@ describeRoot(
         });
       },
       requiresReference('tuning'),
+    );
+
+    testNeeding(
+      'takes over the ports of pods that the reference attached, and gives none back that it cannot see',
+      async () => {
+        await withHost(async lab => {
+          const { swap, binDir, confDir, chain, live, link, list } = await node(lab);
+          const portmap = { type: 'portmap', capabilities: { portMappings: true } };
+          const mapped = { ...list, name: 'mapped', plugins: [list.plugins[0], portmap] };
+          fs.writeFileSync(`${confDir}/10-podnet.conflist`, JSON.stringify({ ...mapped, name: 'podnet' }));
+          fs.symlinkSync(`${REFERENCE_BIN_DIR}/portmap`, link('portmap'));
+          const ports = (hostPort: number) => {
+            return { portMappings: [{ hostPort, containerPort: 80, protocol: 'tcp' }] };
+          };
+          const other = writeChain(lab, mapped);
+          const [one, two] = [await lab.container(), await lab.container()];
+          await other.add(one, { binDir, cap: ports(8080) });
+          const quick = ['--link', 'portmap', '--scene', 'life'];
+
+          const taken = await swap(...quick, '--to', ours, '--accept-differences', '--json');
+          expect(JSON.parse(taken.stdout)).toMatchObject({
+            outcome: 'swapped',
+            before: [{ network: 'mapped', containerID: one.id }],
+            worse: [],
+          });
+          expect(await other.run('check', one, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+
+          // The reference would not find what ours puts into nf_tables.
+          await other.add(two, { binDir, cap: ports(8081) });
+          const back = await swap(...quick, '--to', `${REFERENCE_BIN_DIR}/portmap`, '--force', '--json');
+          expect(back.exitCode).toBe(1);
+          const { outcome, worse } = JSON.parse(back.stdout);
+          expect(outcome).toBe('put back');
+          const problem = expect.stringContaining('could not check ipv4 dnat');
+          expect(worse).toContainEqual(expect.objectContaining({ containerID: two.id, problem }));
+          expect(isSame(link('portmap'), ours)).toBe(true);
+          const undone = await swap('--link', 'portmap', '--undo');
+          expect(undone.exitCode).toBe(1);
+          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed\n');
+          expect(fs.readlinkSync(link('portmap'))).toBe(`${REFERENCE_BIN_DIR}/portmap`);
+
+          for (const pod of [one, two])
+            expect(await other.run('del', pod, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(await other.run('gc', one, { args: ['--all'] })).toMatchObject({ exitCode: 0, stderr: '' });
+          const rules = (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+          expect(rules).not.toMatch(/808[01]/);
+          expect(await chain.run('del', live, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+        });
+      },
+      requiresReference('portmap'),
+      requires('iptables', 'nft'),
     );
 
     test('refuses a broken candidate, and says what is wrong with it', async () => {
@@ -139,23 +203,15 @@ describeRoot(
       });
     });
 
-    test('shows what it would do and does nothing, or puts what does the same in place and back', async () => {
+    test('--dry-run shows what it would do, and does nothing', async () => {
       await withHost(async lab => {
-        const { swap, check, link, binDir } = await node(lab);
+        const { swap, link, binDir } = await node(lab);
         const other = wrapped(lab, 'other', ':');
-        const quick = ['--link', 'tuning', '--to', other, '--scene', 'life'];
-        const planned = await swap(...quick, '--dry-run');
+        const planned = await swap('--link', 'tuning', '--to', other, '--scene', 'life', '--dry-run');
         expect(planned).toMatchObject({ exitCode: 0, stderr: '' });
         expect(planned.stdout).toContain(`2 a copy of the candidate is renamed to ${link('tuning')}`);
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
-
-        expect(await swap(...quick)).toMatchObject({ exitCode: 0, stderr: '' });
-        expect(isSame(link('tuning'), other)).toBe(true);
-        expect(await check()).toBe('');
-        expect((await swap(...quick)).stdout).toStartWith('same: ');
-        const undone = await swap('--link', 'tuning', '--undo', '--dry-run');
-        expect(undone.stdout).toEndWith('planned\n');
-        expect(isSame(link('tuning'), other)).toBe(true);
+        expect((await swap('--link', 'tuning', '--to', ours)).stdout).toStartWith('same: ');
       });
     });
 
@@ -172,7 +228,7 @@ describeRoot(
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
         expect(await check()).toBe('');
 
-        expect(await swap(...quick, '--force')).toMatchObject({ exitCode: 1, stderr: '' });
+        expect(await swap(...quick, '--keep')).toMatchObject({ exitCode: 1, stderr: '' });
         expect(isSame(link('tuning'), picky)).toBe(true);
         expect(await check()).toContain('not mine');
       });

@@ -105,7 +105,7 @@ async function swapExamined(
   tell(call, `renamed: ${target} is the candidate\n`);
   const { worse, why } = await verify(type, before, runtime, call);
   if (why === undefined) return end('swapped', { worse });
-  if (call.on('force')) return end('swapped', { worse, why });
+  if (call.on('keep')) return end('swapped', { worse, why });
   undoSwap(target, true, TOOL_VERSION);
   return end('put back', { worse, why });
 }
