@@ -1,12 +1,11 @@
 #!/usr/bin/env bun
 // Which of our executables was called? One binary, many names.
-import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR, runDir } from '../src/cni/directories.ts';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
 import { askDaemon } from '../src/daemon/client.ts';
-import { DAEMON_COMMANDS, DAEMON_VERBS, SERVED_VARIABLE, socketPathOf } from '../src/daemon/protocol.ts';
+import { DAEMON_COMMANDS, DAEMON_VERBS, findSocket, SERVED_VARIABLE } from '../src/daemon/protocol.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
 import { readStdin, writeAll } from '../src/plugin/stdio.ts';
 import { FAULT_VARIABLE } from '../src/sys/fault.ts';
@@ -131,7 +130,7 @@ async function startEarly(): Promise<WorkerSource | undefined> {
 
 function mayHaveDaemon(): boolean {
   const { [SERVED_VARIABLE]: served, [FAULT_VARIABLE]: fault } = process.env;
-  return !served && !fault && existsSync(socketPathOf(runDir()));
+  return !served && !fault && findSocket(runDir()) !== undefined;
 }
 
 /** What names this request to the daemon and, should its answer be lost, to the record. */

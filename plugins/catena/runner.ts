@@ -11,11 +11,12 @@ import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
+import { maskText } from '../../src/observe/secrets.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
+import { startForeign } from '../../src/plugin/foreign.ts';
 import { findTakenName } from '../../src/sys/interface.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
-import { startForeign } from '../../src/worker/foreign.ts';
 import {
   binDirsOf,
   CatenaConf,
@@ -204,7 +205,7 @@ function logOf(
 /** A full disk costs the line, not the container its network. */
 function writeTraceLine(file: string, event: LinkEvent, log: Log): void {
   try {
-    appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`);
+    appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`, { mode: 0o600 });
   } catch (cause) {
     log.warn(`Cannot write trace file "${file}": ${(cause as Error).message}`);
   }
@@ -231,7 +232,13 @@ function fieldsOf({ network, link, index, verb, durationMs, error }: LinkEvent):
     link_index: index,
     command: verb,
     duration_ms: Math.round(durationMs * 10) / 10,
-    ...(error ? { code: error.code, error: error.message, details: error.details } : {}),
+    ...(error
+      ? {
+          code: error.code,
+          error: maskText(error.message),
+          details: maskText(error.details ?? '') || undefined,
+        }
+      : {}),
   };
 }
 

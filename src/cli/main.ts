@@ -6,6 +6,7 @@ import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type Command, type CommandCall, type Surroundings, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
+import { showable } from './showable.ts';
 import { TOOL_VERSION } from './tool-version.ts';
 import { renderCommandUsage, renderUsage } from './usage.ts';
 
@@ -21,7 +22,7 @@ export async function runMain(args: readonly string[], surroundings: Surrounding
   try {
     return await dispatch(args, surroundings);
   } catch (error) {
-    const { write = writeOut } = surroundings;
+    const write = writerOf(surroundings);
     const usage = error instanceof UsageError;
     if (args.includes('--json')) {
       const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
@@ -35,7 +36,7 @@ export async function runMain(args: readonly string[], surroundings: Surrounding
 async function dispatch(args: readonly string[], surroundings: Surroundings): Promise<number> {
   const [name, ...rest] = args;
   const show = (text: string): number => {
-    (surroundings.write ?? writeOut)(1, text);
+    writerOf(surroundings)(1, text);
     return ExitCode.success;
   };
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
@@ -86,7 +87,8 @@ function toCall(
   positionals: readonly string[],
   surroundings: Surroundings,
 ): CommandCall {
-  const { env = process.env, links, cwd, workers, asPlugin, request, write = writeOut } = surroundings;
+  const { env = process.env, links, cwd, workers, asPlugin, request } = surroundings;
+  const write = writerOf(surroundings);
   const { watcher, queueMs, deadlines } = surroundings;
   let signal = surroundings.signal;
   const place = (option: string, text: string): string => {
@@ -123,6 +125,11 @@ function toCall(
     out: text => write(1, text),
     err: text => write(2, text),
   };
+}
+
+/** Much of what is told comes from plugins and files: a terminal must not be led by it. */
+function writerOf({ write = writeOut }: Surroundings): typeof writeOut {
+  return (fd, text) => write(fd, showable(text));
 }
 
 /** What stands for a path in the usage text. */

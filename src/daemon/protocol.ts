@@ -1,5 +1,5 @@
 // What do a client and the daemon say to each other?
-import { statSync } from 'node:fs';
+import { lstatSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The socket below the run directory; whoever may open it may configure the node's network. */
@@ -61,6 +61,17 @@ export function ownPlace(): Place {
 /** Where the daemon of a run directory listens. */
 export function socketPathOf(runDir: string): string {
   return join(runDir, SOCKET_NAME);
+}
+
+/**
+ * The daemon's socket, if one is there that nobody else made: who answers gets our environment and may answer for us.
+ * What root made is root's to answer.
+ */
+export function findSocket(runDir: string): string | undefined {
+  const path = socketPathOf(runDir);
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (!found?.isSocket()) return undefined;
+  return found.uid === 0 || found.uid === process.geteuid?.() ? path : undefined;
 }
 
 function identityOf(path: string): string {

@@ -2,12 +2,13 @@
 import { mtu, subnets } from './checks/addresses.ts';
 import { broken, executables, shadowed } from './checks/configuration.ts';
 import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
+import { permissions } from './checks/permissions.ts';
 import { abandoned, damaged, lastSuccess, locks, pools, storage, unsettled } from './checks/state.ts';
 import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.ts';
 
 /** Every check, in the order of the report; ids are stable. */
 export const CHECKS: readonly Check[] = [
-  ...[broken, shadowed, executables],
+  ...[broken, shadowed, executables, permissions],
   ...[storage, damaged, unsettled, abandoned, locks, pools],
   ...[subnets, mtu],
   ...[forwarding, bridgeNetfilter, packetFilters, firewallManagers, macPolicy],

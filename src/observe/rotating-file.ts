@@ -32,7 +32,7 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
     fd = undefined;
   };
   const open = (): number => {
-    mkdirSync(dirname(path), { recursive: true });
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     fd = openSync(path, 'a', 0o600);
     ({ size } = fstatSync(fd));
     return fd;

@@ -1,18 +1,17 @@
 // How does a link call another plugin, such as its IPAM plugin?
+import type { ExecOutcome } from '../chain/exec-plugin.ts';
 import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
-import { signalGroup } from '../chain/process-group.ts';
 import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
 import { parseResult, type Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
+import { startForeign } from './foreign.ts';
 import type { CallSibling } from './invocation.ts';
 
 /** Shorter than the runner's deadline for a link, so that the link still gets to say what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
-const BUSY_ATTEMPTS = 10;
-const BUSY_PAUSE_MS = 100;
 
 /** A plugin that another one runs with its own request (SPEC "Plugin Delegation"). */
 export interface Delegate {
@@ -69,7 +68,9 @@ async function callDelegate(
   const env = { ...environment, CNI_COMMAND: command };
   const stdin = JSON.stringify(request);
   const sibling = isOwnExecutable(path) ? callSibling(type, { env, readRequest: () => stdin }) : undefined;
-  const outcome = sibling ? withEmptyStderr(await sibling) : await execute(path, env, stdin);
+  const outcome: Outcome & Pick<ExecOutcome, 'ended'> = sibling
+    ? withEmptyStderr(await sibling)
+    : await execute(path, env, stdin);
   const failure: LinkFailure = {
     network: String(memberOf(request, 'name')),
     link: type,
@@ -78,6 +79,11 @@ async function callDelegate(
     verb: command,
     stderr: outcome.stderr,
   };
+  const { ended } = outcome;
+  if (ended !== undefined) {
+    const link = { ...failure, ended };
+    throw new CniError(ErrorCode.unknown, `Plugin "${type}" ${ENDED_FOR[ended]}`, { link });
+  }
   if (outcome.exitCode !== 0) throw failureOf(outcome, failure);
   return command === 'ADD' ? parseReply(outcome.stdout, failure) : undefined;
 }
@@ -86,41 +92,16 @@ function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: strin
   return { exitCode, stdout, stderr: '' };
 }
 
-async function execute(
-  path: string,
-  env: Record<string, string | undefined>,
-  stdin: string,
-): Promise<Outcome> {
-  const child = await spawn(path, env, stdin);
-  const timer = setTimeout(() => signalGroup(child.pid, 'SIGKILL'), DELEGATE_DEADLINE_MS);
-  const [stdout, stderr] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-  ]);
-  const exitCode = await child.exited;
-  clearTimeout(timer);
-  return { exitCode, ...(child.signalCode ? { signal: String(child.signalCode) } : {}), stdout, stderr };
+/** Whatever it prints, and whoever holds its pipes open afterwards: it is over after the deadline, and a moment. */
+async function execute(path: string, env: Delegator['environment'], stdin: string): Promise<ExecOutcome> {
+  const outcome = await startForeign({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
+  if (outcome.spawnError === undefined) return outcome;
+  throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${outcome.spawnError}`);
 }
 
-/** A plugin that is being replaced on disk cannot be started for a moment (ETXTBSY). */
-async function spawn(path: string, env: Record<string, string | undefined>, stdin: string) {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return Bun.spawn([path], {
-        env,
-        stdin: Buffer.from(stdin),
-        stdout: 'pipe',
-        stderr: 'pipe',
-        detached: true,
-      });
-    } catch (cause) {
-      const { code } = cause as { code?: string };
-      if (code !== 'ETXTBSY' || attempt === BUSY_ATTEMPTS) {
-        throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${code ?? String(cause)}`, {
-          cause,
-        });
-      }
-      await Bun.sleep(BUSY_PAUSE_MS);
-    }
-  }
-}
+/** What it was ended for; it may have said nothing of it. */
+const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
+  deadline: `did not finish within ${DELEGATE_DEADLINE_MS / 1000} s: it was ended with its process group`,
+  output: 'printed more than 16 MiB: it was ended',
+  interrupt: 'was interrupted',
+};

@@ -2,6 +2,8 @@
 
 import { expect, test } from 'bun:test';
 import { describeRoot } from '../helpers/skip.ts';
+import { readSources } from '../helpers/source-tree.ts';
+import { QUESTIONS } from './doors/netlink.ts';
 import { renderFigures, runFuzz } from './run.ts';
 
 const INPUTS = 5_000;
@@ -14,4 +16,13 @@ describeRoot('fuzz', () => {
     expect([report.failures, report.strays]).toEqual([[], []]);
     expect(report.inputs).toBeGreaterThanOrEqual(INPUTS);
   }, 60_000);
+});
+
+test('every question to the kernel is among those that get damaged answers', () => {
+  const asking = /export function ((?:list|find|get|count)\w+)\(\s*socket: NetlinkSocket/g;
+  const names = readSources('src/netlink').flatMap(({ code }) =>
+    Array.from(code.matchAll(asking), ([, name = '']) => name),
+  );
+  expect(names.length).toBeGreaterThan(20);
+  expect(names.filter(name => !(name in QUESTIONS))).toEqual([]);
 });

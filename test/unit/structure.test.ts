@@ -21,7 +21,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // A delegate is found, and ended, as any link is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
-    ...['src/chain/find-plugin', 'src/chain/process-group'],
+    ...[
+      'src/chain/find-plugin',
+      'src/chain/process-group',
+      'src/chain/process-output',
+      'src/chain/exec-plugin',
+    ],
   ],
   // The runner's side knows how links start, the process's side how they are served.
   'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni', 'src/sys/parent'],
@@ -91,6 +96,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/journal',
       'src/worker',
       'src/plugin',
+      'src/observe/secrets',
       'src/netlink',
       'src/cni',
       'src/net',
@@ -116,6 +122,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
 };
+
+/** Where processes start; each names the program and its arguments one by one. */
+const MAY_START_PROCESSES = [
+  ...['src/chain/exec-plugin', 'src/plugin/foreign', 'src/worker/process', 'src/netlink/iptables/program'],
+  // For people: laboratories, tests of authors, building and packing.
+  ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
+  ...['plugins/package', 'plugins/build-library', 'plugins/targets', 'plugins/inspect-release'],
+];
 
 const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
 
@@ -159,7 +173,11 @@ const MAX_LINES = 300;
 const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 
 // Tests of what holds for many files at once.
-const ABOUT_THE_TREE = ['test/unit/structure.test.ts', 'test/unit/plugins/readme.test.ts'];
+const ABOUT_THE_TREE = [
+  'test/unit/structure.test.ts',
+  'test/unit/threat-model.test.ts',
+  'test/unit/plugins/readme.test.ts',
+];
 
 const TOP_LEVEL = [
   ...['package.json', 'tsconfig.json', 'src', 'plugins', 'conflists', 'test', 'README.md'],
@@ -213,6 +231,17 @@ describe('imports', () => {
       file.imports.some(found => /^zod($|\/(?!mini$))/.test(found.specifier)),
     );
     expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('processes start in few places, and never through a shell', () => {
+    const starts = /\bBun\.spawn(Sync)?\b|\bexeca(Sync|Node)?\(|\bnode:child_process\b|\bBun\.\$/;
+    const wrong = product.filter(
+      file => starts.test(file.code) && !MAY_START_PROCESSES.includes(withoutExtension(file)),
+    );
+    expect(wrong.map(file => file.path)).toEqual([]);
+    const shell =
+      /\bshell:\s*true|['"`](\/(usr\/)?bin\/)?(ba|da|z|k)?sh['"`]|(^|[^.\w])(exec|execSync|system|popen)\(\s*['"`]/m;
+    expect(product.filter(file => shell.test(file.code)).map(file => file.path)).toEqual([]);
   });
 
   test('modules of the runtime have the node: prefix', () => {

@@ -3,10 +3,10 @@ import fc from 'fast-check';
 import { eachMessage } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
 import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
-import { decodeNatRule } from '../../../src/netlink/iptables/nft.ts';
+import { decodeNatRule, listNftNat, listNftNatChains } from '../../../src/netlink/iptables/nft.ts';
 import { parseSaved } from '../../../src/netlink/iptables/save.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
-import { listElements } from '../../../src/netlink/nft/element.ts';
+import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
 import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
 import { countRules, listRules } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
@@ -16,10 +16,10 @@ import { listAddresses } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { listClasses } from '../../../src/netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
-import { findLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
+import { findLink, findLinks, getLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
 import { listPermanentNeighbours } from '../../../src/netlink/rtnl/neighbour.ts';
-import { listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
+import { findQdisc, findQdiscs, listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import { listRules as listPolicyRules } from '../../../src/netlink/rtnl/rule.ts';
@@ -35,20 +35,29 @@ import { MESSAGES } from '../samples.ts';
 const ENVELOPE_BYTES = 16;
 const BODIES = MESSAGES.map(message => message.subarray(ENVELOPE_BYTES));
 const table = { family: 'inet', name: 't' } as const;
+const VERDICTS = { table, name: 's', key: ['ether_addr'], data: 'verdict' } as const;
 const target = { family: 4, value: 1n } as const;
 
 /** Everything that is asked of the kernel, by what it is called. */
-const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unknown>> = {
+export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unknown>> = {
   listAddresses: socket => listAddresses(socket),
   listBridgePorts: socket => listBridgePorts(socket, 3),
   listClasses: socket => listClasses(socket, 3),
   listFilters: socket => listFilters(socket, 3, 1),
   listIngressFilters: socket => listIngressFilters(socket, 3),
   findLink: socket => findLink(socket, 'eth0'),
+  findLinks: socket => findLinks(socket, ['eth0', 3]),
+  getLink: socket => getLink(socket, 'eth0'),
   listLinks: socket => listLinks(socket),
   listIpv6Groups: socket => listIpv6Groups(socket, 3),
   listPermanentNeighbours: socket => listPermanentNeighbours(socket),
   listQdiscs: socket => listQdiscs(socket),
+  findQdisc: socket => findQdisc(socket, 3, 'root'),
+  findQdiscs: socket =>
+    findQdiscs(socket, [
+      { index: 3, at: 'ingress' },
+      { index: 3, at: 1 },
+    ]),
   findWay: socket => findWay(socket, target),
   listRoutes: socket => listRoutes(socket),
   listPolicyRules: socket => listPolicyRules(socket),
@@ -60,8 +69,12 @@ const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unknown>> = 
   listTables: socket => listTables(socket),
   listElements: socket =>
     listElements(socket, { table, name: 's', key: ['ipv4_addr', 'inet_service'], data: ['ifname'] }),
-  listVerdicts: socket => listElements(socket, { table, name: 's', key: ['ether_addr'], data: 'verdict' }),
-  listNat: socket => listRules(socket, table).map(rule => [decodeNatRule(4, rule), decodeNatRule(6, rule)]),
+  findElement: socket => findElement(socket, VERDICTS, ['02:00:00:00:00:01']),
+  findElements: socket => findElements(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }]),
+  listVerdicts: socket => listElements(socket, VERDICTS),
+  listRules: socket => listRules(socket, table).map(rule => [decodeNatRule(4, rule), decodeNatRule(6, rule)]),
+  listNftNat: socket => [listNftNat(socket, 4), listNftNat(socket, 6)],
+  listNftNatChains: socket => listNftNatChains(socket, 4),
 };
 
 /** A reply to each question. */

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { startProcess } from '../../../src/chain/exec-plugin.ts';
-import { startForeign } from '../../../src/worker/foreign.ts';
+import { startForeign } from '../../../src/plugin/foreign.ts';
 import { FIXTURE_PLUGINS } from '../../helpers/noop-chain.ts';
 
 const PATH = process.env.PATH;

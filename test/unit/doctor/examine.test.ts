@@ -149,4 +149,18 @@ describe('examine()', () => {
     expect(found.length).toBeGreaterThan(2);
     expect(found[0]?.found).toContain('no reading today');
   });
+
+  test('finds what others than root may write to, and directories that are not always the same', () => {
+    writeList('podnet');
+    fs.chmodSync(`${dir}/bin`, 0o777);
+    fs.chmodSync(`${dir}/conf/podnet.conflist`, 0o664);
+    const problems = problemsOf(node({}, { pluginDirs: [`${dir}/bin`, 'bin'] })).filter(
+      ({ id }) => id === 'permissions',
+    );
+    expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
+      ['error', expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/)],
+      ['error', expect.stringContaining('podnet.conflist')],
+      ['warning', expect.stringContaining('plugin directory "bin" is relative')],
+    ]);
+  });
 });

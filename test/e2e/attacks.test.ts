@@ -1,0 +1,349 @@
+// Does anybody get further than his door: by names, links in the file system, directories, environment, sockets?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { CATENA, catena } from '../helpers/catena.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
+
+const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
+
+describeRoot('names', () => {
+  const makeLab = useLabs();
+
+  test('that lead elsewhere are refused by every link and the runner before anything is touched', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const before = entriesBelow(path.dirname(lab.tmp), 2);
+    const conf = {
+      cniVersion: '1.1.0',
+      name: 'podnet',
+      type: 'bridge',
+      ipam: { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` },
+      dataDir: `${lab.tmp}/data`,
+      delegates: [{ type: 'bridge', name: 'x' }],
+    };
+    for (const name of ['../../ESCAPE', '..', 'a/../../ESCAPE', '/tmp/ESCAPE', 'a\nb', '-rf', '.hidden']) {
+      for (const link of ['bridge', 'host-local', 'tuning', 'flannel', 'portmap', 'catena']) {
+        const asId = await lab.plugin(link, {
+          ...{ command: 'ADD', conf },
+          container: { id: name, path: container.path },
+        });
+        expect([link, name, asId.error?.code]).toEqual([link, name, 4]);
+        const asNetwork = await lab.plugin(link, { command: 'ADD', conf: { ...conf, name }, container });
+        expect([link, name, asNetwork.error?.code]).toEqual([link, name, 7]);
+      }
+    }
+    for (const ifname of ['../ESCAPE', '.', '..', 'a/b', 'a b', 'a:b', 'x'.repeat(16)]) {
+      for (const link of ['bridge', 'tuning', 'host-local', 'catena']) {
+        const { error } = await lab.plugin(link, { command: 'ADD', conf, container, ifname });
+        expect([link, ifname, error?.code]).toEqual([link, ifname, 4]);
+      }
+    }
+    expect(newEntries(before, entriesBelow(path.dirname(lab.tmp), 2))).toEqual([]);
+    expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toEqual([]);
+  });
+
+  test('that lead elsewhere are refused by the command', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const chain = writeChain(lab, fullChain(lab));
+    for (const option of ['--container-id=../../ESCAPE', '--container-id=..', '--ifname=../ESCAPE']) {
+      const { exitCode, stderr } = await chain.run('add', container, { args: [option] });
+      expect([option, exitCode]).toEqual([option, 1]);
+      expect(stderr).toContain('code: 4');
+    }
+    const evil = { ...fullChain(lab), plugins: [{ type: '../../bin/sh' }, { type: 'bridge' }] };
+    const refused = await writeChain(lab, { ...evil, name: 'evil' }).run('add', container);
+    expect(refused.stderr).toContain('a plugin type is the name of a file, without "/"');
+    expect(entriesBelow(lab.tmp, 9).filter(entry => entry.includes('ESCAPE'))).toEqual([]);
+  });
+});
+
+describeRoot('symbolic links', () => {
+  const makeLab = useLabs();
+
+  test('under the names of our files are put away, and what they lead to stays as it was', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const chain = writeChain(lab, fullChain(lab));
+    const victim = plantVictim(lab);
+    const record = `podnet/${container.id}:eth0`;
+    const planted = [
+      `cni/results/podnet-${container.id}-eth0`,
+      `leases/podnet/last_reserved_ip.0`,
+      `leases/podnet/last_reserved_ip.1`,
+      `leases/podnet/.catena-lease`,
+      `leases/podnet/.catena-pointer`,
+      `leases/podnet/.catena-owners.new`,
+      `leases/podnet/.catena-taken.new`,
+      `tuning/${container.id}_eth0.json`,
+      `tuning/${container.id}_eth0.json.new`,
+      `state/unsettled/${record}`,
+    ];
+    for (const name of planted) plant(lab, name, victim.path);
+    const { exitCode, stderr } = await chain.run('add', container);
+    expect([exitCode, stderr]).toEqual([0, expect.not.stringContaining('precious')]);
+    victim.check();
+    expect((await chain.run('check', container)).exitCode).toBe(0);
+    expect((await chain.run('del', container)).exitCode).toBe(0);
+    victim.check();
+  });
+
+  test('in the place of a record are not followed: the verb says what is there', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const chain = writeChain(lab, fullChain(lab));
+    const victim = plantVictim(lab);
+    plant(lab, `state/attachments/podnet/${container.id}:eth0`, victim.path);
+    const { exitCode, stderr } = await chain.run('del', container);
+    expect(`${exitCode} ${stderr}`).toMatch(/ELOOP|symbolic|record/);
+    victim.check();
+  });
+
+  test('in the place of an executable are replaced by an installation', async () => {
+    const lab = await makeLab();
+    const victim = plantVictim(lab);
+    plant(lab, 'bin/bridge', victim.path);
+    const install = (...more: string[]) => catena(lab, ['install', '--bin-dir', `${lab.tmp}/bin`, ...more]);
+    await install();
+    expect(fs.readlinkSync(`${lab.tmp}/bin/bridge`)).toBe(victim.path);
+    victim.check();
+    expect((await install('--force')).exitCode).toBe(0);
+    expect(fs.lstatSync(`${lab.tmp}/bin/bridge`).isFile()).toBe(true);
+    victim.check();
+  });
+});
+
+describeRoot('CNI_PATH', () => {
+  const makeLab = useLabs();
+
+  test('alone says where executables are: the working directory counts only where it is named', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const cwd = `${lab.tmp}/cwd`;
+    const note = `${lab.tmp}/ran`;
+    fs.mkdirSync(cwd);
+    for (const name of ['bridge', 'evil', 'host-local']) writeScript(`${cwd}/${name}`, `touch ${note}`);
+    const ipam = { type: 'evil' };
+    const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bridge', bridge: 'br0', ipam };
+    const attach = (cniPath: string | undefined) => {
+      const env = {
+        ...directories(lab.tmp),
+        CNI_COMMAND: 'ADD',
+        CNI_CONTAINERID: container.id,
+        CNI_NETNS: container.path,
+        CNI_IFNAME: 'eth0',
+        ...(cniPath === undefined ? {} : { CNI_PATH: cniPath }),
+      };
+      return lab.run(lab.host, [`${BIN_DIR}/bridge`], { env, cwd, stdin: JSON.stringify(conf) });
+    };
+    for (const cniPath of [undefined, '', BIN_DIR, `${BIN_DIR}:/nonexistent`]) {
+      const { exitCode, stdout } = await attach(cniPath);
+      expect([cniPath, exitCode, JSON.parse(stdout).msg]).toEqual([
+        cniPath,
+        1,
+        expect.stringMatching(/Cannot find plugin "evil"/),
+      ]);
+    }
+    expect(fs.existsSync(note)).toBe(false);
+    // As with the reference: an empty entry is the working directory. Whoever sets it means it.
+    await attach(`${BIN_DIR}::/nonexistent`);
+    expect(fs.existsSync(note)).toBe(true);
+  });
+
+  test('with a directory that others may write to is reported by `catena doctor`', async () => {
+    const lab = await makeLab();
+    const bin = `${lab.tmp}/bin`;
+    const conf = `${lab.tmp}/conf`;
+    fs.mkdirSync(bin);
+    for (const name of ['bridge', 'portmap', 'bandwidth', 'tuning'])
+      fs.writeFileSync(`${bin}/${name}`, '', { mode: 0o755 });
+    fs.mkdirSync(conf);
+    fs.writeFileSync(`${conf}/10.conflist`, JSON.stringify(fullChain(lab)));
+    const ask = async () => {
+      const argv = ['doctor', '--json', '--conf-dir', conf, '--bin-dir', bin];
+      const { stdout } = await catena(lab, argv, { env: directories(lab.tmp) });
+      const { findings } = JSON.parse(stdout) as {
+        findings: { id: string; severity: string; found: string }[];
+      };
+      return findings.filter(({ id }) => id === 'permissions');
+    };
+    fs.chmodSync(bin, 0o755);
+    expect(await ask()).toMatchObject([{ severity: 'ok' }]);
+    fs.chmodSync(bin, 0o777);
+    expect(await ask()).toMatchObject([{ severity: 'error', found: expect.stringContaining(bin) }]);
+    fs.chmodSync(bin, 0o755);
+    fs.chmodSync(`${bin}/portmap`, 0o775);
+    expect(await ask()).toMatchObject([{ severity: 'error', found: expect.stringContaining('portmap') }]);
+  });
+});
+
+/** What the reference lets everybody look into, and must find as it is. */
+const SHARED: Readonly<Record<string, number>> = {
+  leases: 0o755,
+  'leases/podnet': 0o755,
+  'leases/podnet/lock': 0o750,
+};
+
+describeRoot('what a chain and a daemon keep', () => {
+  const makeLab = useLabs();
+
+  test('is for its owner alone: files 0600, directories 0700, sockets 0600', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const daemon = await startDaemon(
+      lab,
+      '--log',
+      `file:${lab.tmp}/log/catena.log`,
+      '--grpc-socket',
+      `${lab.tmp}/run/grpc.sock`,
+    );
+    const ports = [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }];
+    for (const separate of [[], ['--separate']]) {
+      await chain.add(await lab.container(), {
+        cap: { portMappings: ports.map(one => ({ ...one, hostPort: one.hostPort + separate.length })) },
+        args: separate,
+      });
+    }
+    await chain.run('del', await lab.container());
+    const wrong = entriesBelow(lab.tmp, 9).flatMap(name => {
+      const stat = fs.lstatSync(path.join(lab.tmp, name));
+      if (stat.isSymbolicLink() || name === 'podnet.conflist') return [];
+      const wanted = SHARED[name] ?? (stat.isDirectory() ? 0o700 : 0o600);
+      const mode = stat.mode & 0o777;
+      return (mode & ~wanted) === 0 ? [] : [`${name}: ${mode.toString(8)}`];
+    });
+    expect(wrong).toEqual([]);
+    const sockets = entriesBelow(lab.tmp, 3).filter(name =>
+      fs.lstatSync(path.join(lab.tmp, name)).isSocket(),
+    );
+    expect(sockets.sort()).toEqual(['run/catena.sock', 'run/grpc.sock']);
+    expect(await daemon.stop()).toBe(0);
+  });
+
+  test('has no secret in it where it is for people: log, traces, metrics', async () => {
+    const lab = await makeLab();
+    const list = fullChain(lab);
+    fs.mkdirSync(`${lab.tmp}/bin`);
+    for (const name of ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'])
+      fs.symlinkSync(`${BIN_DIR}/${name}`, `${lab.tmp}/bin/${name}`);
+    writeScript(
+      `${lab.tmp}/bin/vault`,
+      `echo 'login with password=hunter2 and "apiToken": "hunter2"' >&2; echo '{"code":7,"msg":"refused: token=hunter2","details":"Authorization: Bearer hunter2"}'; exit 1`,
+    );
+    const vault = { type: 'vault', token: 'hunter2', auth: { password: 'hunter2', user: 'root' } };
+    const chain = writeChain(lab, { ...list, plugins: [...list.plugins, vault] });
+    const log = `${lab.tmp}/log/catena.log`;
+    const daemon = await startDaemon(lab, '--log', `file:${log}`, '--log-level', 'debug');
+    const container = await lab.container();
+    const failed = await chain.run('add', container, {
+      binDir: `${lab.tmp}/bin`,
+      args: ['--args', `${POD};API_TOKEN=hunter2`],
+    });
+    expect(failed.exitCode).toBe(1);
+    const told = [
+      fs.readFileSync(log, 'utf8'),
+      await (await daemon.fetch('/metrics')).text(),
+      await (await daemon.fetch('/v1/traces')).text(),
+      ...entriesBelow(`${lab.tmp}/run/traces`, 1).map(name =>
+        fs.readFileSync(`${lab.tmp}/run/traces/${name}`, 'utf8'),
+      ),
+    ];
+    expect(told.length).toBeGreaterThan(3);
+    for (const text of told) expect(text).not.toContain('hunter2');
+    // What says which pod it was about stays.
+    expect(told[0]).toContain('"pod_name":"web"');
+    expect(told.at(-1)).toContain('shop');
+    expect(await daemon.stop()).toBe(0);
+  });
+});
+
+describeRoot('the daemon’s socket', () => {
+  const makeLab = useLabs();
+
+  testNeeding(
+    'that somebody else has made is not spoken to',
+    async () => {
+      const lab = await makeLab();
+      const socket = `${lab.tmp}/run/catena.sock`;
+      fs.mkdirSync(path.dirname(socket));
+      let asked = 0;
+      const server = Bun.serve({
+        unix: socket,
+        fetch() {
+          asked++;
+          return Response.json({ exitCode: 0, stdout: '"forged"', stderr: '' });
+        },
+      });
+      try {
+        const status = () => writeChain(lab, fullChain(lab)).run('status', container);
+        const container: Container = await lab.container();
+        expect((await status()).stdout).toContain('forged');
+        fs.chownSync(socket, 65534, 65534);
+        expect((await status()).stdout).not.toContain('forged');
+        expect(asked).toBe(1);
+      } finally {
+        await server.stop(true);
+      }
+    },
+    requiresSecondUser(),
+  );
+});
+
+/** A file of somebody's, with a check that nobody has touched it. */
+function plantVictim(lab: Lab): { path: string; check(): void } {
+  const file = `${lab.tmp}/victim`;
+  fs.writeFileSync(file, 'precious', { mode: 0o640 });
+  const before = fs.statSync(file);
+  return {
+    path: file,
+    check() {
+      const after = fs.statSync(file);
+      expect(fs.readFileSync(file, 'utf8')).toBe('precious');
+      expect([after.mode, after.ino, after.nlink]).toEqual([before.mode, before.ino, before.nlink]);
+    },
+  };
+}
+
+function plant(lab: Lab, name: string, target: string): void {
+  const file = path.join(lab.tmp, name);
+  fs.mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
+  fs.symlinkSync(target, file);
+}
+
+function writeScript(file: string, body: string): void {
+  fs.writeFileSync(file, `#!/bin/sh\ncat >/dev/null\n${body}\n`, { mode: 0o755 });
+}
+
+/** Names below a directory, to a depth. */
+function entriesBelow(dir: string, depth: number): string[] {
+  if (!fs.existsSync(dir)) return [];
+  return fs.readdirSync(dir, { withFileTypes: true }).flatMap(entry => {
+    const deeper =
+      entry.isDirectory() && depth > 1 ? entriesBelow(path.join(dir, entry.name), depth - 1) : [];
+    return [entry.name, ...deeper.map(name => `${entry.name}/${name}`)];
+  });
+}
+
+/** Other tests work beside this one: only what a traversal would have made counts. */
+function newEntries(before: readonly string[], after: readonly string[]): string[] {
+  return after.filter(name => name.includes('ESCAPE') && !before.includes(name));
+}
+
+/** Needs an id of a user besides root: a user namespace may have one only. */
+function requiresSecondUser(): Need {
+  const file = path.join(fs.mkdtempSync('/tmp/cat-user-'), 'x');
+  try {
+    fs.writeFileSync(file, '');
+    fs.chownSync(file, 65534, 65534);
+    return fs.existsSync(CATENA) ? undefined : 'needs the executables';
+  } catch {
+    return 'needs to be root of more than one user';
+  } finally {
+    fs.rmSync(path.dirname(file), { recursive: true });
+  }
+}

@@ -1,0 +1,247 @@
+// What can an executable do to a chain by what it prints: without end, never closing, for a terminal, or false?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { writeChain } from '../helpers/chain.ts';
+import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+const ENDLESS = 'yes "this has no end"';
+const RESULT = '{"cniVersion":"1.1.0","ips":[{"address":"10.88.0.2/24"}]}';
+
+describeRoot('output without end', () => {
+  const makeLab = useLabs();
+
+  test('ends the link, and its ADD is undone', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const before = await lab.dump(container);
+    const chain = writeChain(lab, listWith(lab, { type: 'evil' }));
+    const { exitCode, stderr } = await chain.run('add', container, { binDir: binWith(lab, 'evil', ENDLESS) });
+    expect([exitCode, stderr]).toEqual([
+      1,
+      expect.stringContaining('printed more than 16 MiB: it was ended'),
+    ]);
+    expect(await lab.dump(container)).toEqual(before);
+    expect(await chain.leases()).toEqual([]);
+  });
+
+  test('ends an IPAM plugin of one of our links, on standard error as well as on standard output', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const before = await lab.dump(container);
+    for (const [name, body] of [
+      ['evil', ENDLESS],
+      ['loud', `yes 'this has no end' | head -c 200000000 >&2; exit 1`],
+    ] as const) {
+      const cniPath = binWith(lab, name, body);
+      const conf = {
+        cniVersion: '1.1.0',
+        name: 'podnet',
+        type: 'bridge',
+        bridge: 'br0',
+        ipam: { type: name },
+      };
+      const { error, stdout } = await lab.plugin('bridge', { command: 'ADD', conf, container, cniPath });
+      expect(error?.code).toBeGreaterThan(0);
+      expect(stdout.length).toBeLessThan(100_000);
+      if (name === 'evil') expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
+    }
+    expect(await lab.dump(container)).toEqual(before);
+  });
+
+  test('ends a link of the delegate runner', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const delegates = [{ name: 'inner', cniVersion: '1.1.0', plugins: [{ type: 'evil' }] }];
+    const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'catena', delegates };
+    const { error } = await lab.plugin('catena', {
+      ...{ command: 'ADD', conf, container },
+      cniPath: binWith(lab, 'evil', ENDLESS),
+    });
+    expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
+  });
+});
+
+describeRoot('pipes that stay open', () => {
+  const makeLab = useLabs();
+
+  test('by somebody whom a plugin has left behind keep nobody waiting', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    // In a session of its own: no signal to the group reaches it.
+    const body = `setsid sleep 1000 & echo $! >> ${lab.tmp}/left; echo '${RESULT}'`;
+    const cniPath = binWith(lab, 'evil', body);
+    try {
+      const list = listWith(lab, { type: 'evil' }, { type: 'tuning', dataDir: `${lab.tmp}/tuning` });
+      const added = await writeChain(lab, list).run('add', container, { binDir: cniPath });
+      expect([added.exitCode, added.stderr]).toEqual([0, '']);
+      const conf = {
+        cniVersion: '1.1.0',
+        name: 'podnet',
+        type: 'bridge',
+        bridge: 'br0',
+        ipam: { type: 'evil' },
+      };
+      const { exitCode, result } = await lab.plugin('bridge', {
+        command: 'ADD',
+        conf,
+        container,
+        cniPath,
+        ifname: 'net1',
+      });
+      expect([exitCode, result?.ips]).toEqual([0, [expect.objectContaining({ address: '10.88.0.2/24' })]]);
+    } finally {
+      endAll(`${lab.tmp}/left`);
+    }
+  });
+});
+
+describeRoot('messages for a terminal', () => {
+  const makeLab = useLabs();
+
+  test('are shown as text, and handed on as they were in JSON', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const body = String.raw`printf '\033]0;owned\007\033[2J said \033[31mred\n' >&2; echo '{"code":7,"msg":"bad \u001b[2Jthing","details":"\u009b2J\u202egnp"}'; exit 1`;
+    const chain = writeChain(lab, { ...listWith(lab), plugins: [{ type: 'evil' }] });
+    const binDir = binWith(lab, 'evil', body);
+    const { stderr } = await chain.run('add', container, { binDir });
+    expect(controlsIn(stderr)).toEqual([]);
+    expect(stderr).toContain(String.raw`bad \u001b[2Jthing`);
+    const asJson = await chain.run('add', container, { binDir, args: ['--json'] });
+    expect(JSON.parse(asJson.stderr)).toMatchObject({
+      code: 7,
+      msg: 'bad \u001b[2Jthing',
+      details: '\u009b2J\u202egnp',
+    });
+  });
+});
+
+const LIES: readonly (readonly [string, Row])[] = [
+  ['names that are paths', { interfaces: [{ name: '../../../../tmp/ESCAPE', sandbox: '/etc/passwd' }] }],
+  [
+    'interfaces of the host',
+    {
+      interfaces: [
+        { name: 'lo', mac: 'x' },
+        { name: 'eth0', sandbox: '' },
+      ],
+      ips: [{ address: '10.88.0.2/24', interface: 1 }],
+    },
+  ],
+  ['an index of nothing', { interfaces: [], ips: [{ address: '10.88.0.2/24', interface: 99 }] }],
+  ['addresses that are none', { ips: [{ address: 'not-an-address' }] }],
+  ['all addresses there are', { ips: [{ address: '0.0.0.0/0' }, { address: '::/0' }] }],
+  [
+    'another container',
+    {
+      interfaces: [{ name: 'eth0', sandbox: '/proc/1/ns/net' }],
+      ips: [{ address: '10.88.0.2/24', interface: 0 }],
+    },
+  ],
+  ['a version that does not exist', { cniVersion: '9.9.9' }],
+  ['what is no result', { interfaces: { __proto__: 1 }, ips: 5, dns: [] }],
+];
+
+describeRoot('a false result', () => {
+  const makeLab = useLabs();
+
+  test.each(LIES)('with %s leads no link after it out of the container', async (_, lie) => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const binDir = binWith(lab, 'evil', `echo '${JSON.stringify({ cniVersion: '1.1.0', ...lie })}'`);
+    const host = await lab.dump(lab.host, {
+      ignoreTables: ['inet catena_portmap', 'inet catena_firewall', 'inet catena_masquerade'],
+    });
+    const links: Row[] = [
+      {
+        type: 'tuning',
+        sysctl: { 'net.ipv4.conf.IFNAME.arp_notify': '1' },
+        mtu: 1300,
+        dataDir: `${lab.tmp}/tuning`,
+      },
+      { type: 'portmap', capabilities: { portMappings: true } },
+      { type: 'bandwidth', ingressRate: 1_000_000, ingressBurst: 1_000_000 },
+      { type: 'firewall', backend: 'nftables' },
+      { type: 'sbr' },
+    ];
+    const cap = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
+    for (const link of links) {
+      const chain = writeChain(lab, { ...listWith(lab, { type: 'evil' }, link), name: `net-${link.type}` });
+      const added = await chain.run('add', container, { binDir, cap, args: ['--json'] });
+      expect([0, 1]).toContain(added.exitCode);
+      if (added.exitCode === 1) expect(JSON.parse(added.stderr).code).toBeGreaterThan(0);
+      expect(added.stderr).not.toMatch(/TypeError|RangeError|\n\s+at /);
+      await chain.run('del', container, { binDir });
+    }
+    // What links do to the host for a container is gone with it, and lo is as it was.
+    expect(
+      await lab.dump(lab.host, {
+        ignoreTables: ['inet catena_portmap', 'inet catena_firewall', 'inet catena_masquerade'],
+      }),
+    ).toMatchObject({ links: host.links, addresses: host.addresses });
+    expect(fs.existsSync('/tmp/ESCAPE')).toBe(false);
+  });
+
+  test('that is nearly too long for a request is refused by the link that gets it', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const body = `printf '{"cniVersion":"1.1.0","x":"'; head -c 16000000 /dev/zero | tr '\\0' x; printf '"}'`;
+    const links = [
+      { type: 'evil' },
+      { type: 'tuning', pad: 'y'.repeat(1_000_000), dataDir: `${lab.tmp}/tuning` },
+    ];
+    const chain = writeChain(lab, listWith(lab, ...links));
+    const binDir = binWith(lab, 'evil', body);
+    const { exitCode, stderr } = await chain.run('add', container, { binDir, args: ['--separate'] });
+    expect([exitCode, stderr.length < 10_000]).toEqual([1, true]);
+    expect(stderr).toContain('longer than');
+  });
+});
+
+/** Codes of control characters besides line breaks and tabs, and of those that turn writing around; colours do no harm. */
+function controlsIn(text: string): number[] {
+  const codes = Array.from(text.replaceAll('\u001b[31m', ''), char => char.codePointAt(0) ?? 0);
+  return codes.filter(
+    code => (code < 32 && code !== 9 && code !== 10) || (code > 126 && code < 160) || code === 0x202e,
+  );
+}
+
+/** A bridge, then these. */
+function listWith(lab: Lab, ...links: Row[]): Row {
+  const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };
+  return {
+    cniVersion: '1.1.0',
+    name: 'podnet',
+    plugins: [{ type: 'bridge', bridge: 'br0', ipam }, ...links],
+  };
+}
+
+/** A directory with our links and one more that does this. */
+function binWith(lab: Lab, name: string, body: string): string {
+  const dir = `${lab.tmp}/bin-${name}`;
+  fs.mkdirSync(dir, { recursive: true });
+  for (const link of fs.readdirSync(BIN_DIR)) {
+    if (!fs.existsSync(`${dir}/${link}`)) fs.symlinkSync(`${BIN_DIR}/${link}`, `${dir}/${link}`);
+  }
+  fs.writeFileSync(
+    `${dir}/${name}`,
+    `#!/bin/sh\ncat >/dev/null\n[ "$CNI_COMMAND" = ADD ] || exit 0\n${body}\n`,
+    { mode: 0o755 },
+  );
+  return dir;
+}
+
+function endAll(list: string): void {
+  const pids = fs.existsSync(list)
+    ? fs.readFileSync(list, 'utf8').split('\n').filter(Boolean).map(Number)
+    : [];
+  for (const pid of pids) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
+  }
+}
