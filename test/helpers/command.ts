@@ -1,6 +1,7 @@
 // How does a test run another program: to its end, with a deadline, and without a shell?
 
 import os from 'node:os';
+import { deadline } from './deadline.ts';
 
 /** What a finished program left. A program ended by a signal has 128 plus the signal's number as exit code. */
 export interface Finished {
@@ -14,7 +15,7 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
   readonly cwd?: string;
-  /** Default 30,000. */
+  /** Default 30,000, on a slow machine more. */
   readonly timeoutMs?: number;
 }
 
@@ -23,7 +24,7 @@ export const TEST_PATH = `${process.env.PATH ?? ''}:/usr/local/sbin:/usr/sbin:/s
 
 /** Runs a program and waits for it; throws only if it cannot start or outlives its deadline. */
 export async function run(argv: readonly string[], options: RunOptions = {}): Promise<Finished> {
-  const timeoutMs = options.timeoutMs ?? 30_000;
+  const timeoutMs = options.timeoutMs ?? deadline(30_000);
   const child = Bun.spawn([...argv], {
     env: { PATH: TEST_PATH, LC_ALL: 'C', ...options.env },
     stdin: options.stdin === undefined ? 'ignore' : new TextEncoder().encode(options.stdin),

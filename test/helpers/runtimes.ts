@@ -5,19 +5,18 @@
 
 import fs from 'node:fs';
 import path from 'node:path';
-import { runOk, TEST_PATH } from './command.ts';
-import { aptGet } from './debian.ts';
+import { TEST_PATH } from './command.ts';
 import type { Need } from './skip.ts';
+import { libraryDirs, unpackedAt, unpackPackages } from './unpack.ts';
 
 const PACKAGES = ['podman', 'containerd', 'runc', 'busybox-static'];
 
-// As if this were the root directory.
-const UNPACKED = path.resolve(import.meta.dir, '../../node_modules/.cache/catena-runtimes');
+const UNPACKED = unpackedAt('catena-runtimes');
 
 /** How programs of the packages are started: they come first in the `PATH`, and find their libraries. */
 export const RUNTIME_ENV: Readonly<Record<'PATH' | 'LD_LIBRARY_PATH', string>> = {
   PATH: [...['usr/bin', 'usr/sbin', 'bin'].map(dir => path.join(UNPACKED, dir)), TEST_PATH].join(':'),
-  LD_LIBRARY_PATH: libraryDirs().join(':'),
+  LD_LIBRARY_PATH: libraryDirs(UNPACKED).join(':'),
 };
 
 /** Whether a test file starts runtimes. */
@@ -46,43 +45,6 @@ export function requiresRuntime(...programs: string[]): Need {
  *
  * @returns a line for the reader when it failed
  */
-export async function unpackRuntimes(): Promise<string | undefined> {
-  if (fs.existsSync(UNPACKED) || process.getuid?.() !== 0) return undefined;
-  if (Bun.which('apt-get', { PATH: TEST_PATH }) === null) return undefined;
-  process.stdout.write(`unpacking ${PACKAGES.join(' ')}\n`);
-  fs.mkdirSync(path.dirname(UNPACKED), { recursive: true });
-  const work = fs.mkdtempSync(`${UNPACKED}-`);
-  try {
-    const failure = await download(`${work}/archives`);
-    if (failure !== undefined) return `Cannot download "${PACKAGES.join(' ')}": ${failure}`;
-    fs.mkdirSync(`${work}/root`);
-    for (const file of fs.readdirSync(`${work}/archives`).filter(name => name.endsWith('.deb'))) {
-      await runOk(['dpkg-deb', '--extract', `${work}/archives/${file}`, `${work}/root`]);
-    }
-    fs.renameSync(`${work}/root`, UNPACKED);
-    return undefined;
-  } catch (error) {
-    // Another run that did the same may have been faster.
-    return fs.existsSync(UNPACKED) ? undefined : `Cannot unpack "${PACKAGES.join(' ')}": ${error}`;
-  } finally {
-    fs.rmSync(work, { recursive: true, force: true });
-  }
-}
-
-async function download(archives: string): Promise<string | undefined> {
-  fs.mkdirSync(`${archives}/partial`, { recursive: true });
-  // One of several sources may be out of reach; what counts is whether the download works.
-  await aptGet('update');
-  // As root: the user that apt-get would change to for the download may not write here.
-  const options = ['-o', `Dir::Cache::archives=${archives}`, '-o', 'APT::Sandbox::User=root'];
-  return aptGet(...options, 'install', '-y', '--download-only', '--no-install-recommends', ...PACKAGES);
-}
-
-function libraryDirs(): string[] {
-  const lib = path.join(UNPACKED, 'usr/lib');
-  if (!fs.existsSync(lib)) return [];
-  return fs
-    .readdirSync(lib)
-    .filter(name => name.endsWith('-linux-gnu'))
-    .map(name => path.join(lib, name));
+export function unpackRuntimes(): Promise<string | undefined> {
+  return unpackPackages(UNPACKED, PACKAGES);
 }

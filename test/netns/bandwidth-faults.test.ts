@@ -2,10 +2,11 @@
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
 import { connect } from '../helpers/connected-pod.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { withHost } from '../helpers/netns.ts';
 import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
 
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = deadline(120_000);
 const BOTH = { ingressRate: 8_000_000, egressRate: 4_000_000 };
 const SOME = { ...BOTH, unshapedSubnets: ['10.0.0.0/8', 'fd00::/8'] };
 

@@ -1,6 +1,7 @@
 // Does the bandwidth link limit traffic with the subnets that are named, or with all others, and nothing else?
 import { describe, expect, test } from 'bun:test';
 import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';
 import { type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -581,6 +582,6 @@ describeKernel('bandwidth with subnets on the wire', () => {
         }
       });
     },
-    60_000,
+    deadline(60_000),
   );
 });

@@ -1,6 +1,7 @@
 // Does the bandwidth link limit what a real kernel sends, and does it take all of it back?
 import { describe, expect, test } from 'bun:test';
 import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresLinkKind, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -697,6 +698,6 @@ describeKernel('bandwidth on the wire', () => {
         }
       });
     },
-    60_000,
+    deadline(60_000),
   );
 });

@@ -1,11 +1,12 @@
 // Does an ADD of the bridge link that fails half way leave everything as it was, wherever the kernel says no?
 import { expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
+import { deadline } from '../helpers/deadline.ts';
 import type { Dump } from '../helpers/dump.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { describeRoot, requires, requiresVlanFiltering } from '../helpers/skip.ts';
 
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = deadline(120_000);
 
 /** Fixed skeletons may outlive an attachment; the tables "nat" are iptables' own. */
 const KEPT = {

@@ -1,5 +1,6 @@
 // Do packets pass where firewalld rejects what it was not told of, and is it told to forget?
 import { expect, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
 import { type Firewalld, startFirewalld } from '../helpers/firewalld.ts';
 import { type Lab, useLabs } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -23,7 +24,7 @@ import {
 } from '../helpers/two-bridges.ts';
 
 /** firewalld alone takes seconds to start on a busy machine. */
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = deadline(120_000);
 
 interface GuardedScene extends Scene {
   readonly firewalld: Firewalld;

@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'bun:test';
 import { faultIn } from '../../src/testing/fault.ts';
 import { openRawPeer } from '../helpers/datagram.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requires, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -28,7 +29,7 @@ import {
 } from '../helpers/two-bridges.ts';
 
 /** For tests that do the same over and over. */
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = deadline(120_000);
 const VERSIONS = SPEC_VERSIONS.filter(version => version >= '0.4.0');
 const TABLES = { ignoreTables: ['inet catena_firewall', 'bridge catena_firewall'] };
 

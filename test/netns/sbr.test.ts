@@ -7,6 +7,7 @@ import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { faultIn } from '../../src/testing/fault.ts';
 import { writeChain } from '../helpers/chain.ts';
+import { deadline } from '../helpers/deadline.ts';
 import {
   type Container,
   type Lab,
@@ -35,7 +36,7 @@ const NETS = {
 } as const;
 const FAMILIES = ['v4', 'v6'] as const;
 /** For tests that do the same over and over. */
-const DEADLINE_MS = 120_000;
+const DEADLINE_MS = deadline(120_000);
 
 describeRoot(
   'sbr',

@@ -9,7 +9,7 @@ import { type RowReport, renderFinding, runRow, stale } from './table.ts';
 
 /** One test for each row of a half, and one that no listed difference is out of date. */
 export function describeTwins(name: TableName): void {
-  const rows = TABLES.find(table => table.name === name)?.rows ?? [];
+  const { rows = [], needs } = TABLES.find(table => table.name === name) ?? {};
   const executables = [...new Set(rows.flatMap(executablesOf))].filter(type => /^[a-z-]+$/.test(type));
   describeRoot(
     `twins of the reference: ${name}`,
@@ -29,6 +29,7 @@ export function describeTwins(name: TableName): void {
     },
     requires('ip', 'tc', 'nft', 'iptables', 'ping'),
     requiresReference(...executables.filter(type => type !== 'not-there')),
+    needs?.(),
   );
 }
 

@@ -10,7 +10,7 @@ export interface Finding {
 }
 
 /** The parts of the table. */
-export type TableName = 'links' | 'chains' | 'ports' | 'swaps';
+export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'swaps';
 
 /** A difference that may occur; it explains a finding when all that it names fits. */
 export interface Difference {
@@ -22,7 +22,7 @@ export interface Difference {
   readonly reason: string;
   /** Where the reference's behaviour is described: the quirk's number in the notes on it, or its version. */
   readonly quirk?: string;
-  /** The part in which it has to occur at least once; default every one. */
+  /** The part in which it has to occur at least once; default every one that all kernels can run. */
   readonly in?: TableName | readonly TableName[];
 }
 

@@ -15,7 +15,12 @@ if (obstacle !== undefined) {
 
 const filters = process.argv.slice(2);
 let failed = false;
-for (const { name, rows } of TABLES) {
+for (const { name, rows, needs } of TABLES) {
+  const missing = needs?.();
+  if (missing !== undefined) {
+    process.stdout.write(`${name}: skipped, ${missing} (npm run vm -- twin/${name})\n`);
+    continue;
+  }
   const wanted = rows.filter(row => filters.length === 0 || filters.some(part => row.name.includes(part)));
   if (wanted.length === 0) continue;
   const started = performance.now();

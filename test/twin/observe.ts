@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { Dump } from '../helpers/dump.ts';
 import type { Lab, Namespace, Row } from '../helpers/netns.ts';
+import { requiresVlanFiltering } from '../helpers/skip.ts';
 
 /** State by kind, then by name: `interface/br0/link/mtu`. */
 export type Observation = Record<string, Record<string, unknown>>;
@@ -24,6 +25,7 @@ export async function observeNamespace(
   await settle(lab, ns);
   const dump = await lab.dump(ns);
   const sysctls = await sysctlsOf(lab, ns);
+  const vlans = await vlansOf(lab, ns);
   const interfaces = dump.links.map(link => {
     const { ifname } = link;
     const own = (row: Row): boolean => (row.dev ?? row.ifname) === ifname;
@@ -39,6 +41,7 @@ export async function observeNamespace(
         route: byKey(steady(dump.routes.filter(own)), nameOfRoute),
         qdisc: byKey(dump.qdiscs.filter(own), qdisc => qdisc.kind),
         filter: byKey(dump.filters.filter(own), filter => filter.kind ?? ''),
+        vlan: vlans.get(ifname),
         sysctl: sysctls.get(ifname),
       },
     ];
@@ -62,6 +65,14 @@ export function observeFiles(dir: string): Record<string, string> {
   const names = fs.readdirSync(dir, { recursive: true, encoding: 'utf8' }).sort();
   const files = names.filter(name => fs.statSync(path.join(dir, name)).isFile());
   return Object.fromEntries(files.map(name => [name, fs.readFileSync(path.join(dir, name), 'utf8')]));
+}
+
+/** VLANs of each port of a bridge, and of bridges themselves, with their flags. */
+async function vlansOf(lab: Lab, ns: Namespace): Promise<Map<string, Row>> {
+  if (requiresVlanFiltering() !== undefined) return new Map();
+  const { stdout } = await lab.run(ns, ['bridge', '-j', 'vlan', 'show']);
+  const ports: Row[] = stdout.trim() === '' ? [] : JSON.parse(stdout);
+  return new Map(ports.map(({ ifname, vlans }) => [ifname, byKey(vlans, ({ vlan }) => `${vlan}`)]));
 }
 
 /** Some things are over in an instant (see ground.ts for addresses), but not before ADD returns. */

@@ -1,5 +1,6 @@
 // Which rows make up the table?
 
+import { type Need, requiresVlanFiltering } from '../../helpers/skip.ts';
 import type { TableName } from '../differences.ts';
 import type { TwinRow } from '../row.ts';
 import { BRIDGE_ROWS } from './bridge.ts';
@@ -9,11 +10,14 @@ import { IPAM_ROWS } from './ipam.ts';
 import { PORT_ROWS } from './ports.ts';
 import { PTP_ROWS_AND_LOOPBACK } from './ptp.ts';
 import { REFUSED_ROWS } from './refused.ts';
+import { VLAN_ROWS } from './vlans.ts';
 
 /** One part: each is a test file of its own, so that they run at the same time. */
 export interface Table {
   readonly name: TableName;
   readonly rows: readonly TwinRow[];
+  /** What else than the reference it takes. */
+  readonly needs?: () => Need;
 }
 
 /** All parts. */
@@ -21,4 +25,5 @@ export const TABLES: readonly Table[] = [
   { name: 'links', rows: [...BRIDGE_ROWS, ...IPAM_ROWS, ...PTP_ROWS_AND_LOOPBACK, ...REFUSED_ROWS] },
   { name: 'chains', rows: [...CHAIN_ROWS, ...GUARD_ROWS] },
   { name: 'ports', rows: PORT_ROWS },
+  { name: 'vlans', rows: VLAN_ROWS, needs: requiresVlanFiltering },
 ];

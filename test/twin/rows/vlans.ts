@@ -1,0 +1,116 @@
+// How do bridges of both sides keep VLANs apart? Only for kernels that can.
+
+import { ping } from '../../helpers/traffic.ts';
+import { LIFE, type Probe, type Step, type TwinRow } from '../row.ts';
+import {
+  BRIDGE,
+  both,
+  bridged,
+  forwarding,
+  HOST_LOCAL,
+  ipTool,
+  outside,
+  SEEN_OUTSIDE,
+  V4,
+  V6,
+} from './parts.ts';
+
+const IPAM_V4 = { ...HOST_LOCAL, ranges: [V4] };
+const IPAM_V6 = { ...HOST_LOCAL, ranges: [V6] };
+
+/** Container 2 comes and goes, in a VLAN of its own or in that of container 1. */
+function neighbour(vlan: number | undefined): Step[] {
+  const links = [bridged(IPAM_V4, vlan === undefined ? {} : { vlan })];
+  return [
+    { verb: 'ADD', container: 2, label: 'ADD 2', links },
+    REACHES,
+    { verb: 'DEL', container: 2, label: 'DEL 2', links },
+  ];
+}
+
+const REACHES: Probe = {
+  probe: 'reaches its neighbour',
+  ask: ({ lab, containers }) => ping(lab, containers[0], '10.88.0.3'),
+};
+
+const GATEWAY: Probe = {
+  probe: 'reaches its gateway',
+  ask: ({ lab, containers }) => ping(lab, containers[0], '10.88.0.1'),
+};
+
+/** A bridge of somebody else that keeps VLANs apart already. */
+function filtering(...more: string[]) {
+  return (ground: Parameters<typeof ipTool>[0]): Promise<void> =>
+    ipTool(ground, 'link add br0 type bridge vlan_filtering 1', ...more);
+}
+
+/** Bridges with VLANs. */
+export const VLAN_ROWS: readonly TwinRow[] = [
+  { name: 'vlan, layer 2', links: [{ ...BRIDGE, vlan: 100 }], steps: ['ADD', 'DEL'] },
+  { name: 'vlan, IPv4, no gateway', links: [bridged(IPAM_V4, { vlan: 100 })] },
+  { name: 'vlan, IPv6, no gateway', links: [bridged(IPAM_V6, { vlan: 100 })] },
+  {
+    name: 'vlan, IPv4, isGateway',
+    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
+    steps: ['ADD', GATEWAY, 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }],
+  },
+  { name: 'vlan, IPv6, isDefaultGateway', links: [bridged(IPAM_V6, { vlan: 100, isDefaultGateway: true })] },
+  {
+    name: 'vlan, both families, isDefaultGateway',
+    links: [bridged(both(), { vlan: 100, isDefaultGateway: true })],
+  },
+  { name: 'vlan, lowest', links: [bridged(IPAM_V4, { vlan: 1, isGateway: true })] },
+  { name: 'vlan, highest', links: [bridged(IPAM_V4, { vlan: 4094, isGateway: true })] },
+  { name: 'vlan, none', links: [bridged(IPAM_V4, { vlan: 0, isGateway: true })] },
+  { name: 'vlan, mtu', links: [bridged(IPAM_V4, { vlan: 100, isGateway: true, mtu: 1400 })] },
+  {
+    name: 'vlan, hairpinMode',
+    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true, hairpinMode: true })],
+  },
+  {
+    name: 'vlan, promiscMode',
+    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true, promiscMode: true })],
+  },
+  {
+    name: 'vlan, ipMasq',
+    links: [bridged(both(), { vlan: 100, isDefaultGateway: true, ipMasq: true })],
+    prepare: outside,
+    steps: ['ADD', SEEN_OUTSIDE, 'DEL'],
+  },
+  {
+    name: 'vlan, a host that forwards',
+    links: [bridged(both(), { vlan: 100, isGateway: true })],
+    prepare: forwarding,
+  },
+  {
+    name: 'vlan, neighbour in the same one',
+    links: [bridged(IPAM_V4, { vlan: 100 })],
+    steps: ['ADD', ...neighbour(100), 'DEL'],
+  },
+  {
+    name: 'vlan, neighbour in another one',
+    links: [bridged(IPAM_V4, { vlan: 100 })],
+    steps: ['ADD', ...neighbour(200), 'DEL'],
+  },
+  {
+    name: 'vlan, neighbour in none',
+    links: [bridged(IPAM_V4, { vlan: 100 })],
+    steps: ['ADD', ...neighbour(undefined), 'DEL'],
+  },
+  {
+    name: 'vlan, bridge exists',
+    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
+    prepare: filtering('link set br0 up'),
+  },
+  {
+    name: 'vlan, bridge exists without a default VLAN',
+    links: [bridged(IPAM_V4, { vlan: 100, isGateway: true })],
+    prepare: ground => ipTool(ground, 'link add br0 type bridge vlan_filtering 1 vlan_default_pvid 0'),
+    steps: LIFE,
+  },
+  {
+    name: 'vlan, no VLAN on a bridge that keeps them apart',
+    links: [bridged(IPAM_V4, { isGateway: true })],
+    prepare: filtering(),
+  },
+];

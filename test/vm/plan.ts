@@ -1,0 +1,26 @@
+// What do the machine and its guest tell each other?
+
+/** What the guest is to do. */
+export interface Plan {
+  /** The repository: the guest sees it under the same path. */
+  readonly root: string;
+  readonly runs: readonly FileRun[];
+}
+
+/** One test file. */
+export interface FileRun {
+  readonly file: string;
+  /** A pattern for the titles of tests; default all. */
+  readonly only?: string;
+}
+
+/** How one test file did; a line of JSON on the guest's second serial port. */
+export interface FileReport {
+  readonly file: string;
+  readonly exitCode: number;
+  readonly seconds: number;
+  /** What the run printed. */
+  readonly output: string;
+  /** Bun's report of each test; empty when the run did not get that far. */
+  readonly junit: string;
+}
