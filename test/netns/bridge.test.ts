@@ -352,6 +352,17 @@ describeRoot('bridge CHECK', () => {
       (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'hairpin', 'off']],
       'hairpin mode',
     ],
+    [
+      'isolation',
+      (_l, _c, host) => ['host', ['bridge', 'link', 'set', 'dev', host, 'isolated', 'off']],
+      'isolation',
+    ],
+    ['promiscuous mode', () => ['host', ['ip', 'link', 'set', 'br0', 'promisc', 'off']], 'promiscuous mode'],
+    [
+      'MTU of the host end',
+      (_l, _c, host) => ['host', ['ip', 'link', 'set', host, 'mtu', '1300']],
+      'MTU of host end',
+    ],
     ['gateway', () => ['host', ['ip', 'addr', 'del', '10.88.0.1/24', 'dev', 'br0']], '10.88.0.1/24'],
     ['forwarding', () => ['host', ['sysctl', '-qw', 'net.ipv4.ip_forward=0']], 'net/ipv4/ip_forward'],
     [
@@ -369,10 +380,12 @@ describeRoot('bridge CHECK', () => {
     ['interface', () => ['container', ['ip', 'link', 'del', 'eth0']], 'eth0'],
   ];
 
-  test.each(tampering)('[1.1.0] names what was changed: %s', async (_what, tamper, words) => {
+  test.each(tampering)('[1.1.0] names what was changed: %s', async (what, tamper, words) => {
     await withHost(async lab => {
       const container = await lab.container();
-      const conf = confOf(lab, { hairpinMode: true, mtu: 1400 });
+      // These two do not go together.
+      const mode = what === 'promiscuous mode' ? { promiscMode: true } : { hairpinMode: true };
+      const conf = confOf(lab, { ...mode, mtu: 1400, portIsolation: true });
       const prevResult = await add(lab, container, conf);
       const check = () => lab.plugin('bridge', { command: 'CHECK', conf, container, prevResult });
       expect(await check()).toMatchObject({ exitCode: 0 });

@@ -1,0 +1,147 @@
+// Does an ADD of ptp, loopback or portmap that fails half way leave everything as it was, wherever the kernel says no?
+import { expect, test } from 'bun:test';
+import { faultIn } from '../../src/testing/fault.ts';
+import { connect } from '../helpers/connected-pod.ts';
+import { deadline } from '../helpers/deadline.ts';
+import type { Dump } from '../helpers/dump.ts';
+import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+
+const DEADLINE_MS = deadline(120_000);
+
+/** Fixed skeletons may outlive an attachment; the tables "nat" are iptables' own. */
+const KEPT = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap', 'ip nat', 'ip6 nat'] };
+
+/** One link; `connected`: the container has an interface already. */
+interface Scene {
+  readonly link: string;
+  readonly connected?: boolean;
+  conf(lab: Lab): Row;
+}
+
+function ptp(more: Row = {}): Scene {
+  return {
+    link: 'ptp',
+    conf: lab => ({
+      ipMasq: true,
+      ipam: {
+        type: 'host-local',
+        ranges: [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]],
+        routes: [{ dst: '0.0.0.0/0' }, { dst: '::/0' }, { dst: '10.99.0.0/16' }],
+        dataDir: `${lab.tmp}/leases`,
+      },
+      ...more,
+    }),
+  };
+}
+
+function portmap(more: Row = {}): Scene {
+  const portMappings = [
+    { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
+    { hostPort: 5353, containerPort: 53, protocol: 'udp', hostIP: '127.0.0.1' },
+  ];
+  return { link: 'portmap', connected: true, conf: () => ({ runtimeConfig: { portMappings }, ...more }) };
+}
+
+async function stateOf(lab: Lab, container: Container): Promise<unknown> {
+  const leases = await lab.run(lab.host, ['find', `${lab.tmp}/leases`, '-name', '[0-9f]*']);
+  const { stdout: ruleset } = await lab.run(lab.host, ['nft', 'list', 'ruleset']);
+  const sysctl = (key: string) => lab.sysctl(lab.host, key);
+  return {
+    host: withoutOrigins(await lab.dump(lab.host, KEPT)),
+    container: await lab.dump(container, KEPT),
+    traces: ruleset
+      .split('\n')
+      .filter(line => line.includes(container.id) || /CNI-(DN|SN)-|CNI-\w{24}/.test(line)),
+    leases: leases.stdout,
+    forwarding: [await sysctl('net/ipv4/ip_forward'), await sysctl('net/ipv6/conf/all/forwarding')],
+  };
+}
+
+/** Forwarding for a moment changes how the kernel queues; limits come with the first device of a kind. */
+function withoutOrigins({ qdiscs: _, ...dump }: Dump): unknown {
+  const kept = (key: string) => key !== 'qdisc' && !key.startsWith('tso_max');
+  return JSON.parse(JSON.stringify(dump, (key, value) => (kept(key) ? value : undefined)));
+}
+
+/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, in words */
+async function failEach(scene: Scene): Promise<string> {
+  const failed: string[] = [];
+  for (let request = 1; ; request++) {
+    const what = await withHost(lab => failOnce(lab, scene, request));
+    if (what === undefined) return failed.join('\n');
+    failed.push(what);
+  }
+}
+
+async function failOnce(
+  lab: Lab,
+  { link, connected, conf }: Scene,
+  request: number,
+): Promise<string | undefined> {
+  const pod = connected ? await connect(lab) : undefined;
+  const container = pod?.container ?? (await lab.container());
+  // The first time that it comes up the kernel gives it an address, which stays.
+  for (const state of ['up', 'down']) await lab.ip(container, 'link', 'set', 'lo', state);
+  const before = await stateOf(lab, container);
+  const reply = await lab.plugin(link, {
+    command: 'ADD',
+    conf: { cniVersion: '1.0.0', name: 'podnet', type: link, ...conf(lab) },
+    container,
+    ifname: link === 'loopback' ? 'lo' : 'eth0',
+    env: { CATENA_FAULT: `kernel:${request}` },
+    ...(pod ? { prevResult: pod.prevResult } : {}),
+  });
+  const what = faultIn(reply.stderr)?.what;
+  // Some are best effort, such as a sysctl that not every kernel has.
+  if (reply.exitCode === 0) return what;
+  expect(reply.error?.details ?? '').not.toContain('could not be undone');
+  expect({ what, state: await stateOf(lab, container) }).toEqual({ what, state: before });
+  return what;
+}
+
+describeRoot('ADD that fails at the nth request leaves nothing', () => {
+  test(
+    'of ptp',
+    async () => {
+      const failed = await failEach(ptp());
+      for (const words of ['of kind veth', 'add address fd88::2', 'add route to 10.99.0.0/16', 'forwarding'])
+        expect(failed).toContain(words);
+    },
+    DEADLINE_MS,
+  );
+
+  test('of loopback', async () => {
+    expect(await failEach({ link: 'loopback', conf: () => ({}) })).toContain('up true');
+  });
+
+  test(
+    'of portmap',
+    async () => {
+      expect((await failEach(portmap())).split('\n').length).toBeGreaterThan(2);
+    },
+    DEADLINE_MS,
+  );
+});
+
+describeRoot(
+  'ADD with iptables that fails at the nth request leaves nothing',
+  () => {
+    test(
+      'of ptp',
+      async () => {
+        expect(await failEach(ptp({ ipMasqBackend: 'iptables' }))).toContain('ip6tables-restore');
+      },
+      DEADLINE_MS,
+    );
+
+    test(
+      'of portmap',
+      async () => {
+        expect(await failEach(portmap({ backend: 'iptables' }))).toContain('iptables-restore');
+      },
+      DEADLINE_MS,
+    );
+  },
+  requires('iptables-restore', 'ip6tables-restore'),
+);
