@@ -3,7 +3,7 @@
 // Started by init.sh with the plan as its argument. Says how each file did on the second serial port.
 
 import fs from 'node:fs';
-import { type Finished, run, TEST_PATH } from '../helpers/command.ts';
+import { TEST_PATH } from '../helpers/command.ts';
 import type { FileReport, FileRun, Plan } from './plan.ts';
 
 const REPORTS = '/dev/ttyS1';
@@ -21,7 +21,7 @@ async function runFile({ file, only }: FileRun): Promise<FileReport> {
   const junit = '/run/junit.xml';
   fs.rmSync(junit, { force: true });
   const started = performance.now();
-  const { exitCode, stdout, stderr } = await attempt([
+  const { exitCode, output } = await follow([
     ...[process.execPath, 'test', `--timeout=${TEST_DEADLINE_MS}`],
     ...['--reporter=junit', `--reporter-outfile=${junit}`],
     ...(only === undefined ? [] : ['-t', only]),
@@ -31,16 +31,32 @@ async function runFile({ file, only }: FileRun): Promise<FileReport> {
     file,
     exitCode,
     seconds: (performance.now() - started) / 1000,
-    output: `${stdout}${stderr}`,
+    output,
     junit: fs.existsSync(junit) ? fs.readFileSync(junit, 'utf8') : '',
   };
 }
 
-async function attempt(argv: readonly string[]): Promise<Finished> {
-  const env = { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', CATENA_TEST_SLOWNESS: String(SLOWNESS) };
-  try {
-    return await run(argv, { cwd: plan.root, timeoutMs: FILE_DEADLINE_MS, env });
-  } catch (error) {
-    return { exitCode: 124, stdout: '', stderr: String(error) };
-  }
+/** Runs a program to its end; what it prints also goes to the console, for whoever wonders how far it is. */
+async function follow(argv: readonly string[]): Promise<{ exitCode: number; output: string }> {
+  const child = Bun.spawn([...argv], {
+    cwd: plan.root,
+    env: { ...process.env, PATH: TEST_PATH, NO_COLOR: '1', CATENA_TEST_SLOWNESS: String(SLOWNESS) },
+    stdin: 'ignore',
+    stdout: 'pipe',
+    stderr: 'pipe',
+  });
+  const timer = setTimeout(() => child.kill('SIGKILL'), FILE_DEADLINE_MS);
+  let output = '';
+  const collect = async (stream: ReadableStream<Uint8Array>): Promise<void> => {
+    for await (const chunk of stream) {
+      output += Buffer.from(chunk).toString();
+      fs.writeSync(1, chunk);
+    }
+  };
+  const collected = Promise.all([collect(child.stdout), collect(child.stderr)]);
+  const exitCode = await child.exited;
+  clearTimeout(timer);
+  // A grandchild may hold the pipes open.
+  await Promise.race([collected, Bun.sleep(1_000)]);
+  return { exitCode, output };
 }

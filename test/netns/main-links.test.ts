@@ -1,0 +1,122 @@
+// What do bridge and ptp leave to their IPAM link, and how often do links start a program of iptables?
+import { expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { TEST_PATH } from '../helpers/command.ts';
+import { connect } from '../helpers/connected-pod.ts';
+import { type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { describeRoot, requires } from '../helpers/skip.ts';
+
+const MAIN_LINKS = ['bridge', 'ptp'];
+
+function confOf(lab: Lab, type: string, more: Row = {}): Row {
+  // Room for one container beside the gateway.
+  const ipam = { type: 'host-local', subnet: '10.88.0.0/30', dataDir: `${lab.tmp}/leases` };
+  return { cniVersion: '1.1.0', name: 'podnet', type, ipam, ...more };
+}
+
+function leasesOf(lab: Lab): string[] {
+  return fs.readdirSync(`${lab.tmp}/leases/podnet`).filter(name => name.startsWith('10.'));
+}
+
+describeRoot('main links and their IPAM link', () => {
+  test.each(MAIN_LINKS)('[1.1.0] STATUS of %s tells of a pool without addresses', async type => {
+    await withHost(async lab => {
+      const [container, conf] = [await lab.container(), confOf(lab, type)];
+      const status = () => lab.plugin(type, { command: 'STATUS', conf });
+      expect(await status()).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await lab.plugin(type, { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
+      expect((await status()).error).toMatchObject({ code: 50, msg: expect.stringContaining('10.88.0.2') });
+      expect(await lab.plugin(type, { command: 'DEL', conf, container })).toMatchObject({ exitCode: 0 });
+      expect(await status()).toMatchObject({ exitCode: 0, stdout: '' });
+    });
+  });
+
+  test.each(MAIN_LINKS)('[1.1.0] GC of %s frees the leases of those who are not in the list', async type => {
+    await withHost(async lab => {
+      const [container, conf] = [await lab.container(), confOf(lab, type)];
+      expect(await lab.plugin(type, { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
+      const gc = (valid: Row[]) =>
+        lab.plugin(type, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': valid } });
+      expect(await gc([{ containerID: container.id, ifname: 'eth0' }])).toMatchObject({ exitCode: 0 });
+      expect(leasesOf(lab)).toEqual(['10.88.0.2']);
+      expect(await gc([])).toMatchObject({ exitCode: 0 });
+      expect(leasesOf(lab)).toEqual([]);
+    });
+  });
+});
+
+const PROGRAMS = ['iptables', 'ip6tables'].flatMap(family =>
+  ['', '-restore', '-save'].map(end => family + end),
+);
+
+const ONE_EACH = { 'iptables-restore': 1, 'ip6tables-restore': 1 };
+
+/** A search path on which every program of iptables notes that it was started. */
+function counting(lab: Lab): { PATH: string } {
+  const dir = `${lab.tmp}/bin`;
+  fs.mkdirSync(`${dir}/nft`, { recursive: true });
+  for (const name of PROGRAMS) {
+    const real = Bun.which(name, { PATH: TEST_PATH });
+    const script = ['#!/bin/sh', `echo ${name} >> ${lab.tmp}/started`, `exec ${real} "$@"`, ''].join('\n');
+    // Links look at the name of the file behind a program to see which packet filter it changes.
+    fs.writeFileSync(`${dir}/nft/${name}-nft`, script, { mode: 0o755 });
+    fs.symlinkSync(`nft/${name}-nft`, `${dir}/${name}`);
+  }
+  return { PATH: `${dir}:${TEST_PATH}` };
+}
+
+/** Which programs were started since the last call, and how often. */
+function startedSince(lab: Lab): Record<string, number> {
+  const file = `${lab.tmp}/started`;
+  const names = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim().split('\n') : [];
+  fs.rmSync(file, { force: true });
+  const counts: Record<string, number> = {};
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+}
+
+describeRoot(
+  'programs of iptables',
+  () => {
+    const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
+
+    test.each(MAIN_LINKS)('[1.0.0] %s starts at most one program for each family and verb', async type => {
+      await withHost(async lab => {
+        const [container, env] = [await lab.container(), counting(lab)];
+        const ipam = { type: 'host-local', ranges, dataDir: `${lab.tmp}/leases` };
+        const masquerade = { ipMasq: true, ipMasqBackend: 'iptables' };
+        const conf = confOf(lab, type, { cniVersion: '1.0.0', ipam, ...masquerade });
+        const call = async (command: string): Promise<Record<string, number>> => {
+          expect(await lab.plugin(type, { command, conf, container, env })).toMatchObject({ exitCode: 0 });
+          return startedSince(lab);
+        };
+        expect(await call('ADD')).toEqual(ONE_EACH);
+        // What nf_tables holds goes without a program.
+        expect([{}, ONE_EACH]).toContainEqual(await call('DEL'));
+      });
+    });
+
+    test('[1.0.0] portmap starts at most one program for each family and verb', async () => {
+      await withHost(async lab => {
+        const [{ container, prevResult }, env] = [await connect(lab), counting(lab)];
+        const portMappings = [80, 81, 82].map(containerPort => ({
+          hostPort: 8000 + containerPort,
+          containerPort,
+        }));
+        const ips = [...prevResult.ips, { address: 'fd77:1::2/64', interface: 1 }];
+        const conf = { cniVersion: '1.0.0', name: 'podnet', type: 'portmap', backend: 'iptables' };
+        const more = { conf: { ...conf, runtimeConfig: { portMappings } }, container, env };
+        const added = await lab.plugin('portmap', {
+          ...more,
+          command: 'ADD',
+          prevResult: { ...prevResult, ips },
+        });
+        expect(added).toMatchObject({ exitCode: 0 });
+        expect(startedSince(lab)).toEqual(ONE_EACH);
+        expect(await lab.plugin('portmap', { ...more, command: 'DEL' })).toMatchObject({ exitCode: 0 });
+        expect([{}, ONE_EACH]).toContainEqual(startedSince(lab));
+      });
+    });
+  },
+  requires(...PROGRAMS),
+);
