@@ -32,6 +32,7 @@ const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
 const SO_RCVBUF = 8;
 const SO_RCVTIMEO = 20;
+const MSG_DONTWAIT = 0x40;
 
 /** linux/netlink.h */
 const SOL_NETLINK = 270;
@@ -45,6 +46,9 @@ const RECEIVE_BYTES = 1 << 18;
 const ANSWER_DEADLINE_S = 30;
 /** A dump is torn when the table changed meanwhile; a busy node does that often, but not forever. */
 const DUMP_ATTEMPTS = 20;
+
+/** More messages than any dump comes in. */
+const MAX_UNREAD = 100_000;
 
 /** Acknowledgements wait in the receive buffer until all requests were executed: it must hold them. */
 const MAX_AT_ONCE = 100;
@@ -268,11 +272,20 @@ export class NetlinkSocket {
     if (received < 0) {
       const problem = errno();
       if (problem === Errno.EINTR) return [];
+      this.#drain();
       throw new SystemError('receive an answer from the kernel', problem);
     }
     const messages = Array.from(eachMessage(receiveBuffer().subarray(0, received)));
     traceMessages('recv', this.#protocol, messages);
     return messages;
+  }
+
+  /** Nobody waits for the rest of an answer any more; a dump that nobody reads to its end keeps the kernel from another. */
+  #drain(): void {
+    for (let left = MAX_UNREAD; left > 0; left--) {
+      const received = Number(libc().recv(this.#fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG_DONTWAIT));
+      if (received < 0 && errno() === Errno.EAGAIN) return;
+    }
   }
 
   #option(level: number, option: number, value: number): void {
