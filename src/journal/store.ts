@@ -18,7 +18,7 @@ import {
   renderIntent,
   renderLine,
 } from './lines.ts';
-import { type Marked, setMark, settle, takeMark } from './marks.ts';
+import { type Marked, markOf, setMark, settle, takeMark } from './marks.ts';
 import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
 
 /** A record that lines are added to. */
@@ -41,16 +41,24 @@ export interface RecordList {
  * @throws CniError 5
  */
 export function createRecord(stateDir: string, intent: Intent): OpenRecord {
-  const file = recordFileOf(stateDir, intent);
-  const fd = place(stateDir, intent, renderIntent(intent));
+  // Before the record, which nobody would find whose writer died in between; and after it, since whoever comes in between
+  // takes a mark without a record away.
+  markRecord(stateDir, intent);
+  let fd: number;
   try {
-    setMark(stateDir, intent);
-  } catch (cause) {
+    fd = place(stateDir, intent, renderIntent(intent));
+  } catch (error) {
+    takeBack(markOf(stateDir, intent), stateDir);
+    throw error;
+  }
+  try {
+    markRecord(stateDir, intent);
+  } catch (error) {
     closeSync(fd);
     dropRecord(stateDir, intent);
-    throw fileFailure('mark record', file, cause);
+    throw error;
   }
-  return writerOf(file, fd, true);
+  return writerOf(recordFileOf(stateDir, intent), fd, true);
 }
 
 /**
@@ -169,6 +177,16 @@ export function readFile(file: string, without?: string): AttachmentRecord | und
     throw cause instanceof CniError ? cause : fileFailure('read record', file, cause);
   } finally {
     closeSync(fd);
+  }
+}
+
+/** Takes a mark away that an older record may need. */
+function takeBack(marked: Marked, stateDir: string): void {
+  try {
+    unmark(stateDir, marked);
+  } catch {
+    // Whoever asks for that record is told what is wrong with it.
+    takeMark(marked.mark);
   }
 }
 
