@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
+import { fileFailure } from '../../src/files/failure.ts';
 import { putFile } from '../../src/files/put-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { isGivenUp } from '../../src/files/unfinished.ts';
@@ -27,10 +28,15 @@ export function backupPathOf(dataDir: string | undefined, containerId: string, i
   return join(dataDir || DEFAULT_DATA_DIR, `${containerId}_${ifname}.json`);
 }
 
-/** The backup in the file; undefined when there is none, or none that can be read. */
+/**
+ * The backup in the file; undefined when there is none, or something else.
+ * @throws CniError 5 when it cannot be read: what it says may still be needed
+ */
 export function findBackup(path: string): Backup | undefined {
+  const text = readIfThere(path);
+  if (text === undefined) return undefined;
   try {
-    const parsed = z.safeParse(Backup, JSON.parse(readFileSync(path, 'utf8')));
+    const parsed = z.safeParse(Backup, JSON.parse(text));
     return parsed.success ? withinNet(parsed.data) : undefined;
   } catch {
     return undefined;
@@ -111,5 +117,15 @@ function namesIn(directory: string): string[] {
   } catch (cause) {
     if ((cause as { code?: string }).code === 'ENOENT') return [];
     throw new Error(`Cannot look for backups: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    const { code = '' } = cause as NodeJS.ErrnoException;
+    if (['ENOENT', 'ENOTDIR', 'EISDIR'].includes(code)) return undefined;
+    throw fileFailure('read backup', path, cause);
   }
 }

@@ -78,10 +78,7 @@ export function restore({ socket, netns, ifname }: Target, backup: Backup): stri
   if (entries.length === 0) return problems;
   return inNetns(netns, () => [
     ...problems,
-    // A parameter that went with its interface needs no restoring.
-    ...entries.flatMap(([path, value]) =>
-      existsSync(`/proc/sys/${path}`) ? attempt(() => writeSysctl(path, value)) : [],
-    ),
+    ...entries.flatMap(([path, value]) => attempt(() => restoreSysctl(path, value))),
   ]);
 }
 
@@ -109,6 +106,16 @@ function getPath(sysctl: Sysctl, state: TuningState): string {
   const path = findPath(sysctl, state);
   if (path !== undefined) return path;
   throw new Error(`Cannot set sysctl "${sysctl.key}": this kernel has no "/proc/sys/${sysctl.paths[0]}"`);
+}
+
+function restoreSysctl(path: string, value: string): void {
+  try {
+    writeSysctl(path, value);
+  } catch (thrown) {
+    // A parameter that went with its interface needs no restoring.
+    const { code } = ((thrown as Error).cause ?? {}) as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') throw thrown;
+  }
 }
 
 function attempt(step: () => void): string[] {

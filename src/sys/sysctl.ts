@@ -13,11 +13,20 @@ export function readSysctl(path: string): string {
   return readFileSync(`/proc/sys/${path}`, 'utf8').replace(/\n$/, '');
 }
 
-/** Like {@link readSysctl}, but undefined when this kernel has no such parameter. */
+/** What says nothing about the parameter, but that the machine has run out of something. */
+const SHORTAGES = ['ENOMEM', 'EMFILE', 'ENFILE', 'EAGAIN'];
+
+/**
+ * Like {@link readSysctl}, but undefined when this kernel has no such parameter, or none that can be read: one has no value
+ * before it is set (`stable_secret`), another can only be written (`route/flush`).
+ * @throws Error when the machine is out of memory or descriptors
+ */
 export function findSysctl(path: string): string | undefined {
   try {
     return readSysctl(path);
-  } catch {
+  } catch (cause) {
+    const { code = '', message } = cause as NodeJS.ErrnoException;
+    if (SHORTAGES.includes(code)) throw new Error(`Cannot read sysctl "${path}": ${message}`, { cause });
     return undefined;
   }
 }
