@@ -20,16 +20,16 @@ import type { BridgeConf } from '../config.ts';
 import { wantsFiltering } from '../vlans.ts';
 import { hasForeignAddress } from './gateway.ts';
 import { withBridgeLock } from './lock.ts';
-import { randomMac } from './random-mac.ts';
+import { isBridgeMac, randomBridgeMac } from './random-mac.ts';
 import { ensureFiltering, refuseVlans, requireFiltering, vlanFilteringOf } from './vlan.ts';
 import { removeUnusedGatewayPorts } from './vlan-gateway.ts';
 
 /** Alias of bridges that this link created and may therefore remove when their last port goes. */
 const CREATED_BY_US = 'catena:bridge';
 
-/** True for a bridge that this link created. */
-export function isOurs(bridge: Link): boolean {
-  return bridge.attrs.alias === CREATED_BY_US;
+/** True for a bridge that this link created, also when it was killed before it came to the alias. */
+export function isOurs({ attrs: { alias }, mac }: Link): boolean {
+  return alias === CREATED_BY_US || (!alias && isBridgeMac(mac));
 }
 
 /**
@@ -89,7 +89,7 @@ function createBridge(call: Call<BridgeConf>): Link {
   const { bridge: name, mtu, promiscMode } = conf;
   const vlanFiltering = wantsFiltering(conf) || undefined;
   try {
-    createLink(host, { name, kind: 'bridge', mac: randomMac(), mtu: mtu || undefined, vlanFiltering });
+    createLink(host, { name, kind: 'bridge', mac: randomBridgeMac(), mtu: mtu || undefined, vlanFiltering });
   } catch (thrown) {
     if (vlanFiltering && isNetlinkError(thrown, Errno.EOPNOTSUPP)) throw refuseVlans(conf, thrown);
     throw thrown;
