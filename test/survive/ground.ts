@@ -41,6 +41,8 @@ export interface Ground {
   generalise(text: string): string;
   /** The next ADD gets the address of the last. */
   rewindRange(): void;
+  /** What tuning changes is as in a new namespace. */
+  resetSysctls(): Promise<void>;
   /** Makes the next ADD the first one of its host, or at least one that gets the address of the last. */
   prepareAdd(): Promise<void>;
   close(): Promise<void>;
@@ -55,6 +57,8 @@ const CAP = {
 };
 /** Ports lead to one container only. */
 const OTHERS = { cap: { bandwidth: CAP.bandwidth } };
+/** The kernel's own choice for a new namespace. */
+const SOMAXCONN = 4096;
 const VERB_DEADLINE_MS = 90_000;
 
 /** Everything but what is there with and without the attachment. */
@@ -95,8 +99,10 @@ async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
     [neighbour.name, '{neighbour}'],
   ] as const;
   const rewindRange = (): void => {
-    for (const family of [0, 1])
-      fs.rmSync(`${lab.tmp}/leases/podnet/last_reserved_ip.${family}`, { force: true });
+    const dir = `${lab.tmp}/leases/podnet`;
+    for (const family of [0, 1]) fs.rmSync(`${dir}/last_reserved_ip.${family}`, { force: true });
+    // Whether there was one or not, the index is out of date now.
+    if (fs.existsSync(dir)) fs.utimesSync(dir, new Date(), new Date());
   };
   return {
     lab,
@@ -117,6 +123,7 @@ async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
     localise: path => names.reduce((text, [here, anywhere]) => text.replaceAll(anywhere, here), path),
     generalise: text => names.reduce((more, [here, anywhere]) => more.replaceAll(here, anywhere), text),
     rewindRange,
+    resetSysctls: async () => void (await lab.sysctl(own, 'net/core/somaxconn', SOMAXCONN)),
     async prepareAdd() {
       rewindRange();
       if (busy) return;
@@ -132,6 +139,7 @@ async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
 export async function prepareVerb(ground: Ground, verb: Verb): Promise<void> {
   if (verb === 'add') return ground.prepareAdd();
   ground.rewindRange();
+  if (verb === 'gc') await ground.resetSysctls();
   await succeed(ground, 'add');
 }
 

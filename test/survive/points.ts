@@ -64,8 +64,8 @@ function pointsOf(verb: Verb, actor: Actor, call: Call): Point[] {
   const group = groupOf(actor, call);
   if (group === undefined) return [];
   const { syscall, path, nth, line } = call;
-  // A name that is made up for one process can only be counted among all.
-  const isFixed = path !== undefined && !OF_ONE_RUN.test(path);
+  // A name that is made up for one process can only be counted among all; strace looks for paths of no rename.
+  const isFixed = path !== undefined && !OF_ONE_RUN.test(path) && syscall !== 'rename';
   const place = isFixed ? { path, nth: nth.ofPath } : { nth: nth.ofAll };
   const point = { verb, group, actor, syscall, ...place, what: line.replace(/\s+= \S+.*$/, '') } as const;
   const fails: Point[] = group === 'boundary' ? [] : [{ ...point, strike: 'fails', error: errorOf(call) }];
@@ -87,11 +87,14 @@ function groupOf(actor: Actor, { syscall, path, peer, line }: Call): Point['grou
   return syscall === 'write' && line.includes('exitCode') ? 'boundary' : undefined;
 }
 
-/** What a disk that is full, read-only or broken says, and a kernel that is out of memory. */
+/**
+ * What a disk that is full, read-only or broken says, and a kernel that is out of memory or refuses a parameter. EIO says of
+ * some parameters that they have no value.
+ */
 function errorOf({ syscall, path, peer, changes }: Call): string {
   if (peer === 'netlink') return 'ENOBUFS';
   if (syscall === 'flock') return 'ENOLCK';
-  if (path?.startsWith('/proc/')) return changes ? 'EACCES' : 'EIO';
+  if (path?.startsWith('/proc/')) return changes ? 'EACCES' : 'ENOMEM';
   if (['unlink', 'rmdir', 'utimensat'].includes(syscall)) return 'EROFS';
   return changes ? 'ENOSPC' : 'EIO';
 }

@@ -87,8 +87,8 @@ const COMES_LATE = /: routes .*"dst":"(LINK-LOCAL|fe80::)".*"table":"local"/;
 /** Hardware addresses and names of pairs are drawn by lot, and a device gets a new number each time. */
 function withoutNumbers(line: string): string {
   return line
-    .replace(/\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b/g, 'MAC')
     .replace(/\b8000\.[0-9a-f:]+/g, 'BRIDGE')
+    .replace(/\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b/g, 'MAC')
     .replace(/\bfe80::[0-9a-f:]+/g, 'LINK-LOCAL')
     .replace(/\bveth[0-9a-f]{8}\b/g, 'VETH')
     .replace(/,"tentative":true/g, '')
