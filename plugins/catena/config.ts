@@ -1,4 +1,5 @@
 // Which options does the delegate runner take, and what do they come to?
+import { statSync } from 'node:fs';
 import * as z from 'zod/mini';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -9,6 +10,7 @@ import type { SpecVersion } from '../../src/cni/version.ts';
 import { parseSelections } from '../../src/delegate/annotation.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import {
+  findNameProblem,
   NetworkSelection,
   parseSelection,
   type Selection,
@@ -93,7 +95,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   readinessindicatorfile: optionalText,
   /** Multus: `definitionNamespace`. */
   multusNamespace: optionalText,
-  /** Multus: a further chain; not supported, and refused. */
+  /** Multus: a further chain, whose links are the `.conf` files in the directory of that name beside the file that `clusterNetwork` names; it comes last. */
   auxiliaryCNIChainName: optionalText,
   runtimeConfig: optionalObject,
 });
@@ -118,12 +120,6 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
       `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which begins no name of an interface`,
     );
   }
-  if (conf.auxiliaryCNIChainName) {
-    throw new CniError(
-      ErrorCode.unsupportedField,
-      `Cannot use catena configuration: "auxiliaryCNIChainName" is ${JSON.stringify(conf.auxiliaryCNIChainName)}, which is not supported; name the network in "defaultNetworks"`,
-    );
-  }
   return {
     network,
     version,
@@ -137,6 +133,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
       definitionsDir: conf.definitionsDir || undefined,
       cniVersion: version,
     },
+    auxiliary: auxiliaryOf(conf),
     interfacePrefix: conf.interfacePrefix,
     runtimeConfigFor: conf.runtimeConfigFor,
     defaultRoute: { 4: owners?.ipv4 || undefined, 6: owners?.ipv6 || undefined },
@@ -206,6 +203,23 @@ function delegateOf(entry: JsonObject, name: string): Selection {
   const isConfig = memberOf(entry, 'type') !== undefined || memberOf(entry, 'plugins') !== undefined;
   if (isConfig) return selectByConfig(entry, name);
   return withName(parseSelection(entry, 'an element of "delegates"', 'configuration'), name);
+}
+
+/** @throws CniError 7 where multus would pass it by without a word */
+function auxiliaryOf({
+  auxiliaryCNIChainName: name,
+  network,
+  clusterNetwork,
+}: CatenaConf): RunnerOptions['auxiliary'] {
+  if (!name) return undefined;
+  const path = network || clusterNetwork;
+  const what = `"auxiliaryCNIChainName" is ${JSON.stringify(name)}`;
+  const problem = findNameProblem(undefined, name);
+  if (problem !== undefined) throw invalid(`${what}: ${problem}`);
+  if (!path?.includes('/'))
+    throw invalid(`${what}, and "clusterNetwork" is no path beside which its directory could be`);
+  const isDirectory = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  return { file: isDirectory ? `${path}/.conflist` : path, name };
 }
 
 function networksOf(networks: NonNullable<CatenaConf['networks']>, network: string): Selection[] {

@@ -53,7 +53,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
     (stdout, link) => acceptResult(stdout, list.version, link),
     attachment,
   );
-  let result: JsonObject | undefined;
+  let result = attachment.prevResult;
   let reached = -1;
   try {
     for (const [index, entry] of list.plugins.entries()) {

@@ -20,6 +20,8 @@ export interface Attachment {
   readonly args?: CniArgs;
   /** What the runtime offers by capability (`{"portMappings": […]}`); each link gets what its entry declares. */
   readonly capabilityArgs?: JsonObject;
+  /** What the first link of an ADD gets as the result of one before it; none unless given. */
+  readonly prevResult?: JsonObject;
 }
 
 /** How one link did. */

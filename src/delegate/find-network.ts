@@ -1,9 +1,10 @@
 // Which network does a name or a path mean?
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
+import { findPluginFiles, unreadable } from '../chain/conf-files.ts';
 import type { Conflist } from '../chain/conflist.ts';
 import { listNetworks, loadFile, loadNetwork } from '../chain/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { parseObject } from '../cni/json.ts';
+import { type JsonObject, parseObject } from '../cni/json.ts';
 import { findDefinition, type NetworkDefinition } from './definition-file.ts';
 import { makeNetwork } from './network.ts';
 
@@ -71,6 +72,30 @@ function defined(
   if (definition.config.trim() === '') return { label, list: loadNetwork(confDir, name) };
   const what = `configuration of NetworkAttachmentDefinition "${label}"`;
   return { label, list: makeNetwork(parseObject(definition.config, what), { name, cniVersion }, what) };
+}
+
+/**
+ * The configuration of a chain whose links stand in files of their own: the `.conf` files in the directory of that name beside
+ * `file`. Undefined when there are none.
+ * @throws CniError 5 and 6 for a file that cannot be read: a link that is left out would be missed by nobody
+ */
+export function findChainBeside({
+  file,
+  name,
+}: {
+  readonly file: string;
+  readonly name: string;
+}): JsonObject | undefined {
+  const plugins = findPluginFiles(file, name).map(path => parseObject(readConf(path), `"${path}"`));
+  return plugins.length ? { name, plugins } : undefined;
+}
+
+function readConf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw unreadable(path, cause);
+  }
 }
 
 /**

@@ -31,6 +31,8 @@ export interface RunnerOptions {
   /** Further networks of every pod. */
   readonly networks: readonly Selection[];
   readonly places: NetworkPlaces;
+  /** A chain beside the default network: links in files of their own, in the directory of that name beside `file`. */
+  readonly auxiliary: { readonly file: string; readonly name: string } | undefined;
   readonly interfacePrefix: string;
   /** Who gets what the runtime offers besides the default network: everybody, or networks of these names. */
   readonly runtimeConfigFor: 'default' | 'all' | readonly string[];

@@ -45,6 +45,7 @@ export async function planNetworks(
       ifname: ifnames[index] as string,
       args: argsFor(pod, selection, index),
       capabilityArgs: capabilityArgsFor(options, pod, selection, { index, list }),
+      ...(one.prevResult === undefined ? {} : { prevResult: one.prevResult }),
     };
     planned.push({ label, list, attachment, selection });
   }

@@ -1,9 +1,10 @@
 // Which networks is a pod to have, in which order, and who says so?
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject } from '../cni/json.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, parseSelections } from './annotation.ts';
+import { findChainBeside } from './find-network.ts';
 import { argOf, namespaceOf, type Pod, type RunnerOptions } from './options.ts';
-import { type Selection, selectByName } from './selection.ts';
+import { type Selection, selectByConfig, selectByName } from './selection.ts';
 
 /** A network that is wanted. */
 export interface Wanted {
@@ -12,6 +13,8 @@ export interface Wanted {
   readonly namespace: string;
   /** A pod names it, not the configuration. */
   readonly byPod: boolean;
+  /** What its first link gets as the result of one before it. */
+  readonly prevResult?: JsonObject;
 }
 
 /** The capability under which containerd and CRI-O pass the annotations of a pod. */
@@ -70,6 +73,7 @@ export function listWanted(
     ...parseSelections(annotations[NETWORKS_ANNOTATION] ?? '', annotation(NETWORKS_ANNOTATION)).map(
       byPod(own),
     ),
+    ...auxiliaryOf(options),
   ];
   return wanted.filter(one => one !== undefined);
 }
@@ -85,11 +89,22 @@ export function listConfigured(options: RunnerOptions): Wanted[] {
     ...defaultNetworks.map(name => selectByName(name)),
     ...networks,
   ];
-  return selections.map(selection => ({
+  const wanted = selections.map(selection => ({
     selection,
     namespace: selection.namespace ?? policy.definitions,
     byPod: false,
   }));
+  return [...wanted, ...auxiliaryOf(options)];
+}
+
+/** Its first link stands behind one that does nothing, as multus has it. */
+function auxiliaryOf({ auxiliary, policy, version }: RunnerOptions): Wanted[] {
+  const config = auxiliary && findChainBeside(auxiliary);
+  if (config === undefined) return [];
+  const selection = selectByConfig(config, auxiliary?.name ?? '');
+  return [
+    { selection, namespace: policy.definitions, byPod: false, prevResult: { cniVersion: version, dns: {} } },
+  ];
 }
 
 function configured({ defaultNetwork, delegates, network }: RunnerOptions): readonly Selection[] {

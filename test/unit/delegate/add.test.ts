@@ -128,6 +128,47 @@ describe('addPod()', () => {
     expect(recordFiles()).toEqual([]);
   });
 
+  test('links in files beside the default network come last, after one that does nothing', async () => {
+    const dir = path.join(chain.dir, 'net.d');
+    const file = path.join(dir, 'main.conflist');
+    const conf = {
+      network: file,
+      auxiliaryCNIChainName: 'aux',
+      networks: [network('two')].map(config => ({ config })),
+    };
+    fs.mkdirSync(path.join(dir, 'aux'), { recursive: true });
+    fs.writeFileSync(file, JSON.stringify(network('main')));
+    fs.writeFileSync(path.join(dir, 'aux/notes.txt'), 'no link');
+    const without = makeRunner(chain, conf);
+    await addPod(without, makePod());
+    expect(chain.order()).toEqual(['ADD main', 'ADD two']);
+    await deletePod(without, KEY, '');
+
+    for (const name of ['20-last', '10-first']) {
+      fs.writeFileSync(path.join(dir, 'aux', `${name}.conf`), JSON.stringify(chain.noop(name)));
+    }
+    const runner = makeRunner(chain, conf);
+    await addPod(runner, makePod());
+    const added = chain.calls().slice(4);
+    expect(chain.order().slice(4)).toEqual(['ADD main', 'ADD two', 'ADD 10-first', 'ADD 20-last']);
+    expect(added.map(({ env, request }) => [env.CNI_IFNAME, request.name])).toEqual([
+      ...[
+        ['eth0', 'main'],
+        ['net1', 'two'],
+        ['net2', 'aux'],
+        ['net2', 'aux'],
+      ],
+    ]);
+    expect(added[2]?.request.prevResult).toEqual({ cniVersion: '1.1.0', dns: {} });
+    fs.rmSync(path.join(dir, 'aux'), { recursive: true });
+    await deletePod(runner, KEY, '');
+    expect(chain.order().slice(8)).toEqual(['DEL 20-last', 'DEL 10-first', 'DEL two', 'DEL main']);
+
+    fs.mkdirSync(path.join(dir, 'aux'));
+    fs.writeFileSync(path.join(dir, 'aux/10-first.conf'), '{');
+    await expect(addPod(makeRunner(chain, conf), makePod())).rejects.toMatchObject({ code: 6 });
+  });
+
   test('a name that is taken in the container is refused, and what has it stays', async () => {
     const findTaken = (ifnames: readonly string[]) => ifnames.find(ifname => ifname === 'net1');
     const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { findTaken });

@@ -62,7 +62,11 @@ describe('optionsOf()', () => {
     [{ networks: 'a@b@c' }, 'Cannot use "a@b@c" of "networks"'],
     [{ runtimeConfigFor: 'some' }, 'must be "default", "all" or an array'],
     [{ defaultRoute: 5 }, 'must be a name, or an object'],
-    [{ auxiliaryCNIChainName: 'x' }, '"auxiliaryCNIChainName" is "x", which is not supported'],
+    [{ auxiliaryCNIChainName: 'x' }, '"auxiliaryCNIChainName" is "x", and "clusterNetwork" is no path'],
+    [
+      { clusterNetwork: '/a/b', auxiliaryCNIChainName: '../x' },
+      '"auxiliaryCNIChainName" is "../x": network name',
+    ],
   ])('refuses %j', (more, problem) => {
     expect(() => options(more)).toThrow(problem);
   });
