@@ -11,17 +11,13 @@ export function removeFile(path: string, what = 'file'): void {
   try {
     rmSync(path, { force: true });
   } catch (cause) {
-    // A file system that is mounted read-only refuses before it looks whether there is anything.
-    if (isAbsentOrDirectory(path)) return;
+    // A file system that is mounted read-only refuses before it looks whether there is anything. A file where a directory
+    // should be is no absence: nothing can be kept there.
+    if ((cause as NodeJS.ErrnoException).code !== 'ENOTDIR' && isAbsentOrDirectory(path)) return;
     throw fileFailure(`remove ${what}`, path, cause);
   }
 }
 
 function isAbsentOrDirectory(path: string): boolean {
-  try {
-    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() ?? true;
-  } catch {
-    // What cannot be looked at is not known to be gone.
-    return false;
-  }
+  return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() ?? true;
 }
