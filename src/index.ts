@@ -16,7 +16,14 @@ export type {
 } from './chain/exec-plugin.ts';
 export { findPlugin, parsePluginDirs } from './chain/find-plugin.ts';
 export { findCachedResult, findFrozenNetwork } from './chain/frozen.ts';
-export { collectGarbage, type Found, type GarbagePlan, type GcScope, planGarbage } from './chain/garbage.ts';
+export {
+  collectGarbage,
+  type Found,
+  type GarbagePlan,
+  type GcScope,
+  planGarbage,
+  type Traced,
+} from './chain/garbage.ts';
 export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/load.ts';
 export type { Diagnostic, OnDiagnostic } from './chain/network-file.ts';
 export {

@@ -30,12 +30,34 @@ import { alone } from './turns.ts';
  */
 export type GcScope = ({ readonly valid: readonly AttachmentKey[] } | { readonly all: true }) & {
   readonly owner?: string;
+  /**
+   * What the node holds of attachments to the network, whoever has them on record. Without it, only links look for what
+   * is left over, and take everything for it that is on no record here.
+   */
+  readonly look?: (list: Conflist, known: readonly AttachmentKey[]) => readonly Traced[];
+  /** Take what is on no record here for left over also where it is in use. */
+  readonly unrecorded?: boolean;
 };
 
 /** An attachment that GC has found. */
 export interface Found extends Known {
   /** Why it goes, or stays, whatever the scope says; undefined when the scope decides. */
   readonly why?: string;
+  /** What the node holds of it, each in words; none where nobody looked. */
+  readonly traces?: readonly string[];
+}
+
+/** An attachment that something is there of. */
+export interface Traced {
+  /** `~` and a digest where nothing tells the whole name. */
+  readonly containerId: string;
+  readonly ifname: string;
+  /** False when all that is known of the container is a digest: DEL cannot be called for it. */
+  readonly isNamed: boolean;
+  /** What is there, each in words. */
+  readonly traces: readonly string[];
+  /** Why it must stay unless somebody knows better; undefined when nobody is behind it. */
+  readonly inUse: string | undefined;
 }
 
 /** What GC does to a network. */
@@ -43,10 +65,12 @@ export interface GarbagePlan {
   readonly network: string;
   /** Why nothing at all is done: the list says `disableGC`. */
   readonly disabled: boolean;
-  /** Attachments on record that get DEL: the scope does not name them, or they were cut off. */
+  /** Attachments that get DEL: the scope does not name them, or they were cut off, or nobody has them on record or uses them. */
   readonly stale: readonly Found[];
-  /** Attachments on record that stay: the scope names them, somebody works on them, or they are somebody else's. */
+  /** Attachments that stay: the scope names them, somebody works on them, or they are somebody else's. */
   readonly kept: readonly Found[];
+  /** What names no container that DEL could be called for, and is in use or not: links' GC decides. */
+  readonly unnamed: readonly Traced[];
   /**
    * Links that get GC with the list of what is valid, in order. In a list before 1.1.0 only our own executables, which know
    * the verb all the same: what somebody else's DEL did not know of is theirs to find.
@@ -69,12 +93,15 @@ export type GarbagePlace = Pick<Runtime, 'cacheDir' | 'stateDir' | 'env'> &
 export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace): GarbagePlan {
   const valid = validOf(scope);
   if (list.disableGC) {
-    return { network: list.name, disabled: true, stale: [], kept: [], links: [], valid, damaged: [] };
+    const nothing = { stale: [], kept: [], unnamed: [], links: [], damaged: [] };
+    return { network: list.name, disabled: true, valid, ...nothing };
   }
-  const { found, damaged } = findAll(list.name, scope, place);
+  const recorded = findAll(list.name, scope, place);
   const named = new Set(valid.map(keyOf));
+  const { found, unnamed } = withTraces(list, recorded.found, valid, scope);
   const stays = ({ stays, containerId, ifname }: Judged) =>
     stays ?? named.has(keyOf({ containerID: containerId, ifname }));
+  const collectors = maySpeakOf(unnamed) ? collectorsOf(list, place) : [];
   const kept = found.filter(stays);
   const more = kept.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
   return {
@@ -82,9 +109,10 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
     disabled: false,
     stale: found.filter(one => !stays(one)),
     kept,
-    links: collectorsOf(list, place).map(index => list.plugins[index]?.type ?? ''),
+    unnamed,
+    links: collectors.map(index => list.plugins[index]?.type ?? ''),
     valid: [...valid, ...more.filter(key => !named.has(keyOf(key)))],
-    damaged,
+    damaged: recorded.damaged,
   };
 }
 
@@ -105,13 +133,14 @@ async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promis
   sweep(list.name, runtime);
   const errors: unknown[] = [];
   for (const stale of plan.stale) {
-    const gone = stale.why === undefined ? deleteNetwork(list, stale, runtime) : takeDown(stale, runtime);
+    const isUnsettled = stale.why !== undefined && stale.source !== undefined;
+    const gone = isUnsettled ? takeDown(stale, runtime) : deleteNetwork(list, stale, runtime);
     await gone.catch((error: unknown) => {
       const what = `Cannot delete stale attachment "${stale.containerId}" "${stale.ifname}"`;
       errors.push(new Error(what, { cause: error }));
     });
   }
-  const collectors = plan.disabled ? [] : collectorsOf(list, runtime);
+  const collectors = plan.disabled || !maySpeakOf(plan.unnamed) ? [] : collectorsOf(list, runtime);
   if (collectors.length) {
     const asked = atLeast(list.version, SINCE.gc) ? list : { ...list, version: SINCE.gc };
     const links = openLinks(asked, 'GC', runtime, collectors, IGNORED);
@@ -123,6 +152,11 @@ async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promis
   }
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
   return plan;
+}
+
+/** A link would take for garbage what is in use and nobody can name to it. */
+function maySpeakOf(unnamed: readonly Traced[]): boolean {
+  return !unnamed.some(({ inUse }) => inUse);
 }
 
 /** Places of the links that get GC; of an older list those that are ours, with all that they call. */
@@ -171,6 +205,32 @@ function findAll(
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged: [...cached.damaged, ...journal.damaged] };
+}
+
+/** What the node holds of what is on record, and of what is not. */
+function withTraces(
+  list: Conflist,
+  recorded: readonly Judged[],
+  valid: readonly AttachmentKey[],
+  { look, unrecorded = false }: GcScope,
+): { found: readonly Judged[]; unnamed: readonly Traced[] } {
+  if (look === undefined) return { found: recorded, unnamed: [] };
+  const named = new Set(valid.map(keyOf));
+  const onRecord = new Set(recorded.map(idText));
+  const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  const traced = look(list, [...valid, ...known]);
+  const tracesOf = new Map(traced.map(one => [idText({ ...one, network: list.name }), one.traces]));
+  const orphans = traced.flatMap((one): Judged[] => {
+    const { containerId, ifname, isNamed, traces, inUse } = one;
+    const key = idText({ network: list.name, containerId, ifname });
+    if (!isNamed || onRecord.has(key) || named.has(key)) return [];
+    const id = { network: list.name, containerId, ifname, netns: '', args: [], capabilityArgs: {} };
+    const stays = inUse !== undefined && !unrecorded;
+    const why = `it is on no record here, and ${stays ? `somebody may use it (${inUse})` : inUse === undefined ? 'nobody uses it' : 'all of these are to go'}`;
+    return [{ ...id, source: undefined, result: undefined, stays, why, traces }];
+  });
+  const withOwn = recorded.map(one => ({ ...one, traces: tracesOf.get(idText(one)) ?? [] }));
+  return { found: [...withOwn, ...orphans], unnamed: traced.filter(({ isNamed }) => !isNamed) };
 }
 
 function judge(

@@ -178,6 +178,10 @@ export const COMMANDS: readonly Command[] = [
         help: 'an attachment to keep, repeatable',
       },
       all: { type: 'boolean', help: 'keep none' },
+      foreign: {
+        type: 'boolean',
+        help: 'keep none that is on no record here either, though it may be in use',
+      },
       'dry-run': DRY_RUN,
     },
     load: () => import('./commands/gc.ts'),

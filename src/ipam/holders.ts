@@ -6,7 +6,7 @@ import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';
 import { netnsIdOf } from '../netlink/rtnl/netns-id.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns, inNetns, type Netns, openOwnNetns, sameNetns } from '../sys/netns.ts';
+import { closeNetns, findNetns, inNetns, openOwnNetns, sameNetns } from '../sys/netns.ts';
 
 /** An interface that has an address. */
 export interface Holder {
@@ -17,6 +17,8 @@ export interface Holder {
   readonly process: string | undefined;
   /** How many there are. */
   readonly processes: number;
+  /** It is the namespace of this process. */
+  readonly isHere: boolean;
 }
 
 /** Where runtimes and people keep namespaces that no process is in. */
@@ -30,22 +32,68 @@ const NAME_DIRS = ['/run/netns', '/run/docker/netns', '/var/run/netns'];
  */
 export function findHolders(): ReadonlyMap<string, readonly Holder[]> | undefined {
   const holders = new Map<string, Holder[]>();
+  const looked = visitNamespaces(visit => {
+    const { path, pids, hostId } = visit;
+    const [first] = pids;
+    const process = first === undefined ? undefined : `${nameOf(first)} (${first})`;
+    for (const { address, ifname } of readAddresses(visit)) {
+      const known = holders.get(address) ?? [];
+      holders.set(address, known);
+      const isHere = hostId === undefined;
+      known.push({ ifname, netns: path, process, processes: pids.length, isHere });
+    }
+  });
+  return looked ? holders : undefined;
+}
+
+/**
+ * Which devices of this namespace have their other end in a namespace that a process is in or a name leads to, and in which:
+ * paths by index.
+ * @returns undefined when this process may not look into namespaces
+ */
+export function findFarEnds(): ReadonlyMap<number, string> | undefined {
+  const ends = new Map<number, string>();
+  const looked = visitNamespaces(({ path, socket, hostId }) => {
+    for (const { peer, attrs } of listLinks(socket)) {
+      if (hostId !== undefined && attrs.linkNetnsId === hostId && peer > 0) ends.set(peer, path);
+    }
+  });
+  return looked ? ends : undefined;
+}
+
+/** A namespace that is looked into. */
+interface Visit {
+  readonly path: string;
+  readonly pids: readonly number[];
+  readonly socket: NetlinkSocket;
+  /** What it calls the namespace of this process; undefined when it is that. */
+  readonly hostId: number | undefined;
+}
+
+/** @returns whether any namespace could be looked into */
+function visitNamespaces(visit: (one: Visit) => void): boolean {
   const host = openOwnNetns();
   let looked = false;
   for (const [path, pids] of listNamespaces()) {
-    const found = readAddresses(path, host);
-    if (found === undefined) continue;
-    looked = true;
-    const [first] = pids;
-    const process = first === undefined ? undefined : `${nameOf(first)} (${first})`;
-    for (const { address, ifname } of found) {
-      const known = holders.get(address) ?? [];
-      holders.set(address, known);
-      known.push({ ifname, netns: path, process, processes: pids.length });
+    const netns = findNetns(path);
+    if (netns === undefined) continue;
+    try {
+      const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
+      try {
+        const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
+        visit({ path, pids, socket, hostId });
+        looked = true;
+      } finally {
+        socket.close();
+      }
+    } catch {
+      // Not ours to enter.
+    } finally {
+      closeNetns(netns);
     }
   }
   closeNetns(host);
-  return looked ? holders : undefined;
+  return looked;
 }
 
 /** A path for each namespace, with the processes in it. A name says more than a process, so names come first. */
@@ -63,29 +111,14 @@ function listNamespaces(): Map<string, number[]> {
   return new Map(Array.from(byInode.values(), ({ path, pids }) => [path, pids]));
 }
 
-function readAddresses(path: string, host: Netns): { address: string; ifname: string }[] | undefined {
-  const netns = findNetns(path);
-  if (netns === undefined) return undefined;
-  try {
-    const socket = inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE));
-    try {
-      const hostId = sameNetns(netns, host) ? undefined : netnsIdOf(socket, host.fd);
-      const isElsewhere = ({ attrs: { linkNetnsId } }: Link) =>
-        hostId !== undefined && linkNetnsId !== undefined && linkNetnsId !== hostId;
-      const links = new Map(listLinks(socket).map(link => [link.index, link]));
-      return listAddresses(socket).flatMap(({ cidr, index }) => {
-        const link = links.get(index);
-        return link && !isElsewhere(link) ? { address: renderIp(cidr.ip), ifname: link.name } : [];
-      });
-    } finally {
-      socket.close();
-    }
-  } catch {
-    // Not ours to enter.
-    return undefined;
-  } finally {
-    closeNetns(netns);
-  }
+function readAddresses({ socket, hostId }: Visit): { address: string; ifname: string }[] {
+  const isElsewhere = ({ attrs: { linkNetnsId } }: Link) =>
+    hostId !== undefined && linkNetnsId !== undefined && linkNetnsId !== hostId;
+  const links = new Map(listLinks(socket).map(link => [link.index, link]));
+  return listAddresses(socket).flatMap(({ cidr, index }) => {
+    const link = links.get(index);
+    return link && !isElsewhere(link) ? { address: renderIp(cidr.ip), ifname: link.name } : [];
+  });
 }
 
 function inodeOf(path: string): number | undefined {

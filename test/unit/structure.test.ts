@@ -68,7 +68,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/net',
   ],
   'src/adopt': ['src/chain', 'src/journal', 'src/netlink', 'src/sys/netns', 'src/cni', 'src/net'],
+  'src/orphans': ['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
   'src/cli': [
+    'src/orphans',
     'src/doctor',
     'src/adopt',
     ...[

@@ -1,8 +1,10 @@
 // What does `catena gc` do?
 import { collectGarbage, type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
+import { toCniError } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
+import { findTraced } from '../../orphans/find-traced.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
@@ -29,7 +31,20 @@ function scopeOf(call: CommandCall): GcScope {
       'Cannot collect garbage: say which attachments to keep with --valid <id>/<ifname>, or --all to keep none',
     );
   }
-  return call.on('all') ? { all: true } : { valid: valid.map(parseKey) };
+  const more = { look: lookOrWarn(call), unrecorded: call.on('foreign') };
+  return call.on('all') ? { all: true, ...more } : { valid: valid.map(parseKey), ...more };
+}
+
+/** Whoever may not ask the kernel collects what is on record. */
+function lookOrWarn(call: CommandCall): NonNullable<GcScope['look']> {
+  return (list, known) => {
+    try {
+      return findTraced(list, known);
+    } catch (error) {
+      warn(call, toCniError(error));
+      return [];
+    }
+  };
 }
 
 function parseKey(text: string): AttachmentKey {
@@ -49,20 +64,39 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
   const onRecord = new Set([...plan.stale, ...plan.kept].map(one => `${one.containerId}/${one.ifname}`));
   const unknown = plan.valid.map(key => `${key.containerID}/${key.ifname}`).filter(key => !onRecord.has(key));
   const rows = [
-    ...plan.stale.map(one => `DEL   ${one.containerId}/${one.ifname}: ${one.why ?? why}`),
+    ...plan.stale.flatMap(one => [
+      `DEL   ${one.containerId}/${one.ifname}: ${one.why ?? why}`,
+      ...(one.traces ?? []).map(trace => `      ${trace}`),
+    ]),
     ...plan.kept.map(one => `keep  ${one.containerId}/${one.ifname}: ${one.why ?? '--valid names it'}`),
+    ...plan.unnamed.flatMap(one => [
+      `left  ${one.containerId}/${one.ifname}: the name of its container is known to nobody`,
+      ...one.traces.map(trace => `      ${trace}`),
+    ]),
     ...unknown.map(key => `keep  ${key}: --valid names it; it is not on record`),
     ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not valid`),
-    ...(plan.links.length ? [] : ['no GC for links of others: the specification has it since 1.1.0']),
+    ...(plan.links.length ? [] : [`no GC for links${whyNoGc(plan)}`]),
   ];
   return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
 }
 
-function toJson({ network, disabled, stale, kept, links, valid, damaged }: GarbagePlan): object {
-  const key = ({ containerId, ifname, why }: GarbagePlan['stale'][number]) => ({
+function whyNoGc({ unnamed }: GarbagePlan): string {
+  return unnamed.some(({ inUse }) => inUse)
+    ? ': they would take for garbage what nobody can name to them'
+    : ' of others: the specification has it since 1.1.0';
+}
+
+function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged }: GarbagePlan): object {
+  const key = ({
+    containerId,
+    ifname,
+    why,
+    traces,
+  }: Pick<GarbagePlan['stale'][number], 'containerId' | 'ifname' | 'why' | 'traces'>) => ({
     containerID: containerId,
     ifname,
     ...(why === undefined ? {} : { why }),
+    ...(traces === undefined ? {} : { objects: traces }),
   });
   const problems = damaged.map(({ message }) => message);
   return {
@@ -70,6 +104,7 @@ function toJson({ network, disabled, stale, kept, links, valid, damaged }: Garba
     disabled,
     delete: stale.map(key),
     keep: kept.map(key),
+    ...(unnamed.length ? { unnamed: unnamed.map(key) } : {}),
     valid,
     gc: links,
     damaged: problems,

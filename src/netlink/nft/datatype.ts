@@ -40,6 +40,20 @@ export function typeId(names: TypeNames): number {
   return names.reduce((id, name) => (id << TYPE_BITS) | TYPES[name].id, 0);
 }
 
+/** The types behind such a number; undefined when we have no name for one of them. */
+export function typeNamesOf(id: number): TypeNames | undefined {
+  const names: TypeName[] = [];
+  for (let rest = id; rest > 0; rest >>>= TYPE_BITS) {
+    const name = TYPE_NAMES.find(one => TYPES[one].id === rest % (1 << TYPE_BITS));
+    if (name === undefined) return undefined;
+    names.unshift(name);
+  }
+  const [first, ...more] = names;
+  return first && [first, ...more];
+}
+
+const TYPE_NAMES = Object.keys(TYPES) as TypeName[];
+
 /** Size in bytes; parts of a concatenation take whole registers. */
 export function typeLength(names: TypeNames): number {
   if (names.length === 1) return TYPES[names[0]].bytes;

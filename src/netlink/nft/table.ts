@@ -44,13 +44,20 @@ export function hasTable(socket: NetlinkSocket, table: Table): boolean {
 
 /** Which of many tables exist: one question, however many are asked about. Same as: `nft list tables` */
 export function listTables(socket: NetlinkSocket): { has(table: Table): boolean } {
+  const names = new Set(listTableNames(socket).map(renderTable));
+  return { has: table => names.has(renderTable(table)) };
+}
+
+/** Every table of the families that we have a name for. Same as: `nft list tables` */
+export function listTableNames(socket: NetlinkSocket): Table[] {
   const request = nftRequest('list tables', NftMsg.GETTABLE, tableMessage, 'inet', {});
   // The kernel lists one family only, unless it is asked for none.
   const body = tableMessage.encode({ family: 0 }, {});
-  const found = socket.dump({ ...request, body }).map(one => {
+  return socket.dump({ ...request, body }).flatMap(one => {
     const { header, attrs: own } = tableMessage.decode(one);
-    return `${header.family} ${own.name}`;
+    const family = FAMILIES.find(name => NFPROTO[name] === header.family);
+    return family === undefined || own.name === undefined ? [] : { family, name: own.name };
   });
-  const names = new Set(found);
-  return { has: ({ family, name }) => names.has(`${NFPROTO[family]} ${name}`) };
 }
+
+const FAMILIES = Object.keys(NFPROTO) as Table['family'][];

@@ -1,0 +1,94 @@
+// What on disk carries the name of an attachment to a network, besides records?
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Attachment } from '../cni/attachment.ts';
+import { isObject, type JsonObject } from '../cni/json.ts';
+import type { Holder } from '../ipam/holders.ts';
+import { inspectLease } from '../ipam/inspect.ts';
+import { listLeases } from '../ipam/lease-files.ts';
+import { DEFAULT_DATA_DIR } from '../ipam/lease-store.ts';
+import type { Trace } from './trace.ts';
+
+/** The part of a list that says where links keep files. */
+export interface ListWithFiles {
+  readonly name: string;
+  readonly plugins: readonly { readonly conf: JsonObject }[];
+}
+
+/** A lease of the network. */
+export interface HeldLease {
+  readonly address: string;
+  readonly dir: string;
+  readonly owner: Attachment;
+  readonly trace: Trace;
+}
+
+/** Where tuning keeps what was there before, shared with the reference. */
+const BACKUP_DIR = '/run/cni/tuning';
+
+/** Leases that name an attachment; those of old, which name a container alone, are left to the link. */
+export function listHeldLeases(
+  list: ListWithFiles,
+  holders: ReadonlyMap<string, readonly Holder[]> | undefined,
+): HeldLease[] {
+  const witnesses = { holders, findRecord: () => undefined };
+  return leaseDirsOf(list).flatMap(dir =>
+    namesIn(dir, listLeases).flatMap(address => {
+      const lease = inspectLease(dir, address, witnesses);
+      const { containerId, ifname } = lease?.owner ?? {};
+      if (!lease || !containerId || ifname === undefined) return [];
+      const owner = { network: list.name, containerId, ifname };
+      const evidence = lease.state === 'unused' ? 'unused' : 'used';
+      const what = `lease of ${address} in "${dir}"`;
+      const why = lease.state === 'new' ? 'it was written a moment ago' : (lease.evidence[0] ?? '');
+      return [{ address, dir, owner, trace: { owner, what, evidence, why } }];
+    }),
+  );
+}
+
+/** Backups that name the network; whose interface they are about is in the name of the file. */
+export function listBackups(list: ListWithFiles): Trace[] {
+  return backupDirsOf(list).flatMap(dir =>
+    namesIn(dir, readdirSync).flatMap(name => {
+      const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
+      if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
+      const owner = { network: list.name, containerId, ifname };
+      const why = 'it does not tell who is behind it';
+      return [{ owner, what: `backup "${join(dir, name)}"`, evidence: 'silent', why }];
+    }),
+  );
+}
+
+function leaseDirsOf({ name, plugins }: ListWithFiles): string[] {
+  const dirs = plugins.flatMap(({ conf: { ipam } }) => {
+    if (!isObject(ipam) || ipam.type !== 'host-local') return [];
+    return join(typeof ipam.dataDir === 'string' && ipam.dataDir ? ipam.dataDir : DEFAULT_DATA_DIR, name);
+  });
+  return [...new Set(dirs)];
+}
+
+function backupDirsOf({ plugins }: ListWithFiles): string[] {
+  const dirs = plugins.flatMap(({ conf: { type, dataDir } }) => {
+    if (type !== 'tuning') return [];
+    return typeof dataDir === 'string' && dataDir ? dataDir : BACKUP_DIR;
+  });
+  return [...new Set(dirs)];
+}
+
+function networkIn(file: string): unknown {
+  try {
+    const backup: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    return isObject(backup) ? backup.network : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What cannot be looked at holds nothing that is known. */
+function namesIn(dir: string, list: (dir: string) => string[]): string[] {
+  try {
+    return list(dir);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,96 @@
+// What in the kernel carries the name of an attachment to a network?
+import { type Attachment, digestOf, findOwner } from '../cni/attachment.ts';
+import { renderIp } from '../net/ip.ts';
+import type { FieldValue } from '../netlink/nft/datatype.ts';
+import { renderFields } from '../netlink/nft/datatype.ts';
+import { listNotedElements, type NotedElement } from '../netlink/nft/noted.ts';
+import { listIngressFilters } from '../netlink/rtnl/filter.ts';
+import { type Link, listLinks } from '../netlink/rtnl/link.ts';
+import { listQdiscs } from '../netlink/rtnl/qdisc.ts';
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import type { Evidence, Trace, Witnesses } from './trace.ts';
+
+/** Every table of ours begins like this. */
+const TABLE_PREFIX = 'catena_';
+
+/** Devices whose alias, and elements whose comment, names an attachment to the network. */
+export function listKernelTraces(network: string, witnesses: Witnesses): Trace[] {
+  const route = new NetlinkSocket(NETLINK_ROUTE);
+  const nft = new NetlinkSocket(NETLINK_NETFILTER);
+  try {
+    return [...tracesOfLinks(route, network, witnesses), ...tracesOfElements(nft, network, witnesses)];
+  } finally {
+    route.close();
+    nft.close();
+  }
+}
+
+function tracesOfLinks(socket: NetlinkSocket, network: string, { farEnds }: Witnesses): Trace[] {
+  const found = listLinks(socket).flatMap(link => {
+    const owner = findOwner(link.attrs.alias);
+    return owner?.network === network ? [{ link, owner }] : [];
+  });
+  const led = found.some(({ link }) => link.kind === 'ifb') ? redirectTargets(socket) : [];
+  return found.map(({ link, owner }) => {
+    return { owner, what: `link "${link.name}" of kind "${link.kind}"`, ...judgeLink(link) };
+  });
+
+  function judgeLink({ index, kind }: Link): Pick<Trace, 'evidence' | 'why'> {
+    if (kind === 'ifb') {
+      return led.includes(index)
+        ? { evidence: 'used', why: 'packets are led to it' }
+        : { evidence: 'unused', why: 'no packet is led to it' };
+    }
+    const path = farEnds.get(index);
+    if (path !== undefined) return { evidence: 'used', why: `its other end is in namespace "${path}"` };
+    return { evidence: 'unused', why: 'its other end is in no namespace that has a process or a name' };
+  }
+}
+
+/** Devices to which others lead all that comes in. */
+function redirectTargets(socket: NetlinkSocket): number[] {
+  return listQdiscs(socket)
+    .filter(({ kind }) => kind === 'ingress' || kind === 'clsact')
+    .flatMap(({ index }) => listIngressFilters(socket, index).flatMap(filter => filter.redirectAllTo ?? []));
+}
+
+function tracesOfElements(socket: NetlinkSocket, network: string, witnesses: Witnesses): Trace[] {
+  return listNotedElements(socket, ({ name }) => name.startsWith(TABLE_PREFIX)).flatMap(element => {
+    const owner = findOwner(element.comment);
+    if (owner?.network !== network) return [];
+    const { table, set, key } = element;
+    const what = `element ${renderFields(key)} of "${set}" in table ${table.family} ${table.name}`;
+    return [{ owner, what, ...judgeElement(element, owner, witnesses) }];
+  });
+}
+
+/** By the addresses in its key: they are the container's, or the host's, which say nothing. */
+function judgeElement(
+  { key }: NotedElement,
+  owner: Attachment,
+  { holderOf, lesseeOf }: Witnesses,
+): Pick<Trace, 'evidence' | 'why'> {
+  const addresses = key.filter(isAddress).map(ip => renderIp(ip));
+  const found = addresses.map((address): Pick<Trace, 'evidence' | 'why'> => {
+    const lessee = lesseeOf(address);
+    if (lessee && !isSame(lessee, owner))
+      return unused(`${address} is leased to container "${lessee.containerId}" by now`);
+    const holder = holderOf(address);
+    return holder === undefined ? unused(`nobody has ${address}`) : { evidence: 'used', why: holder };
+  });
+  const silent = { evidence: 'silent' as Evidence, why: 'it does not tell who is behind it' };
+  return found.find(({ evidence }) => evidence === 'used') ?? found[0] ?? silent;
+}
+
+function unused(why: string): Pick<Trace, 'evidence' | 'why'> {
+  return { evidence: 'unused', why };
+}
+
+function isSame(a: Pick<Attachment, 'containerId' | 'ifname'>, b: Attachment): boolean {
+  const isContainer = a.containerId === b.containerId || `~${digestOf(a.containerId)}` === b.containerId;
+  return isContainer && a.ifname === b.ifname;
+}
+
+function isAddress(value: FieldValue): value is Exclude<FieldValue, number | string> {
+  return typeof value === 'object';
+}
