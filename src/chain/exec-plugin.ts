@@ -1,4 +1,8 @@
 // How does one plugin process start, get its request, and end?
+//
+// This is the command's and the library's way, under Node as well: execa starts each link. An executable that a runtime
+// starts anew for every verb has no time to load it (5 ms, as long as two links of the reference take): its way is
+// plugin/foreign.ts. Both share what is read, waited for and ended, and one suite of tests.
 import { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { execa, type ResultPromise } from 'execa';

@@ -1,7 +1,8 @@
 // How is somebody else's executable started without a library being loaded for it?
 //
-// Loading execa takes as long as the start of two links. Where one of ours calls a foreign link now and then, Bun's own
-// spawn() is enough, with the same care: a process group, a deadline, limits on what is read.
+// The command and the library start links with execa (chain/exec-plugin.ts). Loading that takes as long as the start of two
+// links. Where one of ours calls a foreign link, Bun's own spawn() is enough, with the same care: a process group, a
+// deadline, limits on what is read. One suite of tests is for both.
 import type { ExecOutcome, Invocation, PluginProcess } from '../chain/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
 import {
