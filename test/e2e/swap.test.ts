@@ -63,6 +63,9 @@ function wrapped(lab: Lab, name: string, first: string): string {
 
 const onLiveCheck = (what: string) => `case "$CNI_COMMAND $CNI_CONTAINERID" in 'CHECK live'*) ${what};; esac`;
 const refusal = `echo '{"cniVersion":"1.0.0","code":100,"msg":"not mine"}'; exit 1`;
+/** What a swap puts aside while it examines; `nsenter` and `env` become the command. */
+const copiesOf = (pid: number) =>
+  fs.readdirSync(tmpdir()).filter(name => name.startsWith(`catena-swap-${pid}-`));
 const isSame = (path: string, other: string) => fs.readFileSync(path).equals(fs.readFileSync(other));
 
 describeRoot(
@@ -254,6 +257,7 @@ describeRoot(
         await killed.exited;
         fs.writeFileSync(goOn, '');
         expect(await check()).toBe('');
+        expect(copiesOf(killed.pid)).toHaveLength(1);
         expect(await swap('--link', 'tuning', '--undo')).toMatchObject({ exitCode: 0, stderr: '' });
         expect(isSame(link('tuning'), ours)).toBe(true);
 
@@ -262,6 +266,7 @@ describeRoot(
         ended.kill('SIGTERM');
         await ended.exited;
         expect(isSame(link('tuning'), ours)).toBe(true);
+        expect([...copiesOf(killed.pid), ...copiesOf(ended.pid)]).toEqual([]);
         fs.writeFileSync(goOn, '');
         expect(await check()).toBe('');
       });

@@ -84,7 +84,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ],
     ...['src/lab', 'src/conformance', 'src/validate', 'src/template'],
     ...['src/runtimes', 'src/install', 'src/compare'],
-    ...['src/chain', 'src/journal', 'src/cni', 'src/net'],
+    ...['src/chain', 'src/journal', 'src/files', 'src/cni', 'src/net'],
   ],
   'plugins/*': [
     ...['src/plugin', 'src/attach', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],

@@ -1,7 +1,6 @@
 // What does `catena swap` do?
-import { accessSync, chmodSync, constants, copyFileSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { accessSync, constants, realpathSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import type { Standing } from '../../chain/check-standing.ts';
 import type { Conflist } from '../../chain/conflist.ts';
 import { listUses } from '../../chain/link-types.ts';
@@ -10,6 +9,7 @@ import { findType, readSwap } from '../../compare/executables.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { withCopy } from '../swap/candidate-copy.ts';
 import { confirm } from '../swap/confirm.ts';
 import {
   compareBoth,
@@ -67,18 +67,11 @@ async function swap(
   tell(call, `network ${list.name}, ${renderSurvey(facts)}`);
   tell(call, `  ${'candidate'.padEnd(12)}  ${candidate} (${shortDigest(after)})\n\n`);
   const pluginDirs = runtime.pluginDirs.map(dir => resolve(call.cwd, dir));
-  // Executables with many names do what their name says; and what lies beside it is not beside it when it is installed.
-  const dir = mkdtempSync(join(tmpdir(), 'catena-swap-'));
-  try {
-    const copy = join(dir, type);
-    copyFileSync(candidate, copy, constants.COPYFILE_FICLONE);
-    for (const path of [dir, copy]) chmodSync(path, 0o755);
+  return await withCopy(candidate, type, async copy => {
     const seen = await examine({ copy, type, list, file, pluginDirs }, call);
     const wanted = { target, candidate: copy, from: candidate, before: digest, after };
     return await swapExamined(call, wanted, { ...found, ...seen }, runtime);
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
-  }
+  });
 }
 
 type Seen = Required<Pick<SwapReport, 'conformance' | 'comparison'>>;
