@@ -146,7 +146,7 @@ describeRoot('on a disk that is read-only', () => {
       const refused = await add(other);
       expect([refused.exitCode, refused.stderr]).toEqual([
         1,
-        expect.stringMatching(/Cannot write record "\S+": EROFS: .*; mount its file system for writing/),
+        expect.stringMatching(/Cannot mark record "\S+": EROFS: .*; mount its file system for writing/),
       ]);
       expect(await lab.dump(lab.host)).toEqual(before);
       expect(await disk.catena('check', container)).toMatchObject(DONE);
