@@ -184,11 +184,38 @@ export const DIFFERENCES: readonly Difference[] = [
     in: 'links',
   },
   {
-    path: /\/(interfaces\/0\/mac|interface\/br0\/(link\/address|(address|route)\/.*fe80::\([^)]*\)(\/64)?))$/,
-    rows: /^(bridge, (?!both families)|bridge with static, host|loopback, behind|refused: route that)/,
+    path: /\/(interfaces\/0\/mac|interface\/br0\/(link\/address|(address|route)\/.*fe80::\([^)]*\)(\/64)?( #\d)?))$/,
+    rows: /^(bridge, (?!both families)|bridge with static, host|loopback, behind|refused: route that|vlan)/,
     reason: 'a bridge has a hardware address of its own from the start, and keeps it when ports come and go',
     quirk: 'bridge 9',
-    in: 'links',
+    in: ['links', 'vlans'],
+  },
+  {
+    path: /\/interface\/veth#\d\/vlan\/1$/,
+    when: onlyReference,
+    reason: 'a port in a VLAN leaves the default one, as with the reference since 1.8',
+    quirk: 'bridge, preserveDefaultVlan',
+    in: 'vlans',
+  },
+  {
+    path: /\/interface\/br0\.\d+\/sysctl\/ipv6\/conf\/accept_(dad|ra)$/,
+    when: from('1', '0'),
+    reason:
+      'the gateway of a VLAN is set up as a bridge is: its addresses work at once, and it listens to no router',
+    quirk: 'bridge 20',
+    in: 'vlans',
+  },
+  {
+    path: /\/info_slave_data\/(id|no|designated_port)$/,
+    reason: 'the gateway of a VLAN is a port before the container is; numbers of ports say nothing',
+    in: 'vlans',
+  },
+  {
+    path: /^DEL[^/]*\/host\/interface\/(br0\.\d+|veth#\d)$/,
+    when: onlyReference,
+    reason: 'the gateway of a VLAN goes with the bridge',
+    quirk: 'bridge 25',
+    in: 'vlans',
   },
   {
     path: /\/interface\/br0\/sysctl\/ipv6\/conf\/accept_ra$/,

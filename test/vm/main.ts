@@ -2,12 +2,14 @@
 //
 //   npm run vm                        what the machine skips for want of a kernel, and nothing else
 //   npm run vm -- netns/bridge twin   whole test files whose path contains one of these
+//   npm run vm -- twin --only mtu     of these, tests whose title fits
 //
 // Boots Debian's kernel in a virtual machine whose file system is this machine's, read-only: see machine.ts.
 
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { parseArgs } from 'node:util';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { parseJunit, type TestOutcome } from '../helpers/junit.ts';
 import { requiresMachine, runInMachine } from './machine.ts';
@@ -17,7 +19,10 @@ import type { FileReport, FileRun } from './plan.ts';
 const ROOT = path.resolve(import.meta.dir, '../..');
 const KERNEL_REASON = 'skipped: needs a kernel';
 
-const filters = process.argv.slice(2);
+const { positionals: filters, values } = parseArgs({
+  allowPositionals: true,
+  options: { only: { type: 'string' } },
+});
 process.exitCode = await main();
 
 async function main(): Promise<number> {
@@ -29,7 +34,7 @@ async function main(): Promise<number> {
     return 1;
   }
   const skipped = await skippedHere(testFiles());
-  const runs = filters.length > 0 ? testFiles().map(file => ({ file })) : onlySkipped(skipped);
+  const runs = filters.length > 0 ? testFiles().map(wholeFile) : onlySkipped(skipped);
   if (runs.length === 0) {
     say(filters.length > 0 ? 'no test file matches' : 'the kernel of this machine has all that tests need');
     return filters.length > 0 ? 1 : 0;
@@ -96,6 +101,10 @@ async function skippedHere(files: readonly string[]): Promise<Map<string, Skippe
     fs.rmSync(work, { recursive: true });
   }
   return skipped;
+}
+
+function wholeFile(file: string): FileRun {
+  return values.only === undefined ? { file } : { file, only: values.only };
 }
 
 function onlySkipped(skipped: ReadonlyMap<string, SkippedTest>): FileRun[] {
