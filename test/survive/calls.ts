@@ -1,7 +1,7 @@
 // What did a process ask of the kernel, in terms of what a fault may hit?
 
-/** Somebody who works for a verb: the command, or the process that serves its links. */
-export type Actor = 'runner' | 'worker';
+/** Somebody who works for a verb: the command or the daemon, the process that serves its links, the one that deletes devices. */
+export type Actor = 'runner' | 'worker' | 'reaper';
 
 /** One request of a process to the kernel. */
 export interface Call {

@@ -2,19 +2,22 @@
 
 import type { Figures, Form, Section } from './section.ts';
 import { findFaults, type SweepReport, sweepVerb } from './sweep.ts';
-import { renderFaults } from './table.ts';
+import { renderFaults, titleOf } from './table.ts';
 
 /** The short form tries every how manyth point; which ones depends on the day, so that all have their turn. */
 const SHORT_STEP = 60;
 const DAY_MS = 86_400_000;
 
-/** Alone on its host, an attachment makes and takes away what all share; its GC does nothing else than with a neighbour. */
+/** Alone on its host, an attachment makes and takes away what all share; its GC does nothing else than beside another one. */
 const SWEEPS = [
-  { verb: 'add', busy: true },
-  { verb: 'del', busy: true },
-  { verb: 'gc', busy: true },
-  { verb: 'add', busy: false },
-  { verb: 'del', busy: false },
+  { verb: 'add', where: 'busy' },
+  { verb: 'del', where: 'busy' },
+  { verb: 'gc', where: 'busy' },
+  { verb: 'add', where: 'alone' },
+  { verb: 'del', where: 'alone' },
+  { verb: 'add', where: 'daemon' },
+  { verb: 'del', where: 'daemon' },
+  { verb: 'gc', where: 'daemon' },
 ] as const;
 
 /** Every request of the full chain's verbs, once for each thing that may happen there. */
@@ -40,7 +43,6 @@ async function runOne(sweep: (typeof SWEEPS)[number], { short, say }: Form): Pro
   return sweepVerb({ ...sweep, every, offset }, ({ wrong }) => {
     tried += 1;
     if (wrong.length) bad += 1;
-    if (tried % 100 === 0 || wrong.length)
-      say(`${sweep.verb} ${sweep.busy ? 'with a neighbour' : 'alone'}: ${tried} tried, ${bad} wrong`);
+    if (tried % 100 === 0 || wrong.length) say(`${titleOf(sweep)}: ${tried} tried, ${bad} wrong`);
   });
 }

@@ -31,10 +31,10 @@ export interface Point {
   readonly what: string;
 }
 
-/** Every point of a verb, from what its two processes asked when nothing went wrong. */
-export function findPoints(verb: Verb, calls: Readonly<Record<Actor, readonly Call[]>>): Point[] {
-  return (['runner', 'worker'] as const).flatMap(actor => {
-    return distinct(calls[actor]).flatMap(call => pointsOf(verb, actor, call));
+/** Every point of a verb, from what its processes asked when nothing went wrong. */
+export function findPoints(verb: Verb, calls: Readonly<Partial<Record<Actor, readonly Call[]>>>): Point[] {
+  return (['runner', 'worker', 'reaper'] as const).flatMap(actor => {
+    return distinct(calls[actor] ?? []).flatMap(call => pointsOf(verb, actor, call));
   });
 }
 

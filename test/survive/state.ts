@@ -100,7 +100,7 @@ function withoutNumbers(line: string): string {
  * directory the one unfinished file of a fixed name, which the next writer takes away.
  */
 const KEPT =
-  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|gate|podnet\.conflist)$|\.lock$/;
+  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|gate|podnet\.conflist)$|\.lock$|^run\/(catena\.sock$|traces\/)/;
 
 function files(lab: Lab): string[] {
   return filesBelow(lab.tmp)

@@ -1,6 +1,7 @@
 // What do all faults of a verb lead to, one after the other?
 
 import { parseCalls, WATCHED } from './calls.ts';
+import { countDaemonPoints, serve, tryDaemonPoint } from './daemon-trial.ts';
 import { type Ground, makeGround, prepareVerb, succeed, type Verb } from './ground.ts';
 import { describePoint, findPoints, type Point } from './points.ts';
 import { attachTracer } from './strace.ts';
@@ -9,8 +10,11 @@ import { type Outcome, tryPoint } from './trial.ts';
 /** A verb on a host, and which of its points. */
 export interface SweepPlan {
   readonly verb: Verb;
-  /** Whether another container is attached all the while; the host is as new at each ADD otherwise. */
-  readonly busy: boolean;
+  /**
+   * `busy`: another container is attached all the while. `alone`: none is, and the host is as new at each ADD. `daemon`: as
+   * `busy`, and a daemon runs the command.
+   */
+  readonly where: 'busy' | 'alone' | 'daemon';
   /** Every how manyth point is tried, from which on; boundaries between links are tried all. */
   readonly every: number;
   readonly offset: number;
@@ -24,8 +28,8 @@ export interface SweepReport extends SweepPlan {
   readonly seconds: number;
 }
 
-/** Hosts on which points are tried at the same time: one for each core that tests may have. */
-const LANES = 2;
+/** Hosts on which points are tried at the same time: one more than cores, since the kernel makes everybody wait. */
+const LANES = 3;
 
 /**
  * Counts the points of a verb and tries them.
@@ -36,10 +40,10 @@ export async function sweepVerb(
   onOutcome?: (outcome: Outcome) => void,
 ): Promise<SweepReport> {
   const started = performance.now();
-  const first = await makeGround(plan.busy);
+  const first = await makePlace(plan);
   let all: Point[];
   try {
-    all = await countPoints(first, plan.verb);
+    all = await first.count();
   } catch (error) {
     await first.close();
     throw error;
@@ -51,24 +55,19 @@ export async function sweepVerb(
   const outcomes: Outcome[] = [];
   await Promise.all(
     Array.from({ length: LANES }, async (_, lane) => {
-      let ground = lane === 0 ? first : await makeGround(plan.busy);
+      let place = lane === 0 ? first : await makePlace(plan);
       try {
         for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-          const [turn, point] = next;
-          const outcome = await tryPoint(ground, point, turn).catch(error => ({
-            ...{ point, happened: true },
-            wrong: [error instanceof Error ? error.message : String(error)],
-          }));
+          const outcome = await tryAt(place, next);
           outcomes.push(outcome);
           onOutcome?.(outcome);
+          if (outcome.wrong.length === 0) continue;
           // What one fault left must not be taken for the next one's.
-          if (outcome.wrong.length > 0) {
-            await ground.close();
-            ground = await makeGround(plan.busy);
-          }
+          await place.close();
+          place = await makePlace(plan);
         }
       } finally {
-        await ground.close();
+        await place.close();
       }
     }),
   );
@@ -79,6 +78,40 @@ export async function sweepVerb(
 export function findFaults(reports: readonly SweepReport[]): string[] {
   const outcomes = reports.flatMap(report => report.outcomes);
   return outcomes.flatMap(({ point, wrong }) => wrong.map(problem => `${describePoint(point)}: ${problem}`));
+}
+
+/** Where the points of a verb are counted and tried. */
+interface Place {
+  count(): Promise<Point[]>;
+  tryPoint(point: Point, turn: number): Promise<Outcome>;
+  close(): Promise<void>;
+}
+
+async function makePlace({ verb, where }: SweepPlan): Promise<Place> {
+  const ground = await makeGround(where !== 'alone');
+  const close = () => ground.close();
+  if (where !== 'daemon') {
+    return { count: () => countPoints(ground, verb), tryPoint: (...one) => tryPoint(ground, ...one), close };
+  }
+  try {
+    const served = await serve(ground);
+    return {
+      count: () => countDaemonPoints(served, verb),
+      tryPoint: point => tryDaemonPoint(served, point),
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function tryAt(place: Place, [turn, point]: [number, Point]): Promise<Outcome> {
+  try {
+    return await place.tryPoint(point, turn);
+  } catch (error) {
+    return { point, happened: true, wrong: [error instanceof Error ? error.message : String(error)] };
+  }
 }
 
 /** Runs the verb once without a fault and looks at all that it asks. */

@@ -1,7 +1,7 @@
 // How are the figures of a run shown?
 
 import { describePoint } from './points.ts';
-import type { SweepReport } from './sweep.ts';
+import type { SweepPlan, SweepReport } from './sweep.ts';
 import type { Outcome } from './trial.ts';
 
 /** Columns of the table of faults, and which points count in them. */
@@ -13,12 +13,18 @@ const COLUMNS = [
   ['boundary killed', (group: string) => group === 'boundary'],
 ] as const;
 
+/** A sweep in words. */
+export function titleOf({ verb, where }: Pick<SweepPlan, 'verb' | 'where'>): string {
+  const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon' };
+  return `${verb.toUpperCase()}, ${places[where]}`;
+}
+
 /** Points tried by verb and kind; those that did not come to pass are told below. */
 export function renderFaults(reports: readonly SweepReport[]): string {
   const header = row('', [...COLUMNS.map(([title]) => title), 'tried', 'of', 'seconds']);
-  const rows = reports.map(({ verb, busy, outcomes, points, seconds }) => {
-    const title = `${verb.toUpperCase()}, ${busy ? 'with a neighbour' : 'alone'}`;
-    return row(title, [...countAll(outcomes), String(points), seconds.toFixed(0)]);
+  const rows = reports.map(report => {
+    const { outcomes, points, seconds } = report;
+    return row(titleOf(report), [...countAll(outcomes), String(points), seconds.toFixed(0)]);
   });
   const all = reports.flatMap(({ outcomes }) => outcomes);
   const missed = all.filter(({ happened }) => !happened);

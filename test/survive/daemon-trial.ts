@@ -1,0 +1,97 @@
+// What does one fault in the daemon, or in a worker of its, do to a command that it runs for somebody?
+
+import fs from 'node:fs';
+import { type Daemon, startDaemon } from '../helpers/daemon.ts';
+import { type Actor, parseCalls, WATCHED } from './calls.ts';
+import { type Ground, prepareVerb, succeed, type Verb } from './ground.ts';
+import { judgeUnaided, judgeWhole, viewFor } from './judge.ts';
+import { findPoints, type Point } from './points.ts';
+import { attachTracer, type Tracer } from './strace.ts';
+import { happenedIn, type Outcome } from './trial.ts';
+import { hasEnded } from './victims.ts';
+
+/** A ground whose commands are run by a daemon that has one worker for links, and one that deletes devices. */
+export interface Served {
+  readonly ground: Ground;
+  daemon: Daemon;
+}
+
+/** Starts the daemon; it has served an attachment already. */
+export async function serve(ground: Ground): Promise<Served> {
+  const served = { ground, daemon: await startOne(ground) };
+  await warmUp(served);
+  return served;
+}
+
+/** Every point of a verb in the daemon's processes: there they fail or are killed one by one. */
+export async function countDaemonPoints(served: Served, verb: Verb): Promise<Point[]> {
+  const { ground } = served;
+  await prepareVerb(ground, verb);
+  const pids = processesOf(served);
+  const tracers = new Map<Actor, Tracer>();
+  for (const [actor, pid] of Object.entries(pids) as [Actor, number][])
+    tracers.set(actor, await attachTracer(pid, { syscalls: WATCHED }));
+  await succeed(ground, verb);
+  const calls: Partial<Record<Actor, ReturnType<typeof parseCalls>>> = {};
+  for (const [actor, tracer] of tracers) {
+    await tracer.release();
+    calls[actor] = parseCalls(tracer.lines.map(ground.generalise));
+  }
+  if (verb === 'add') await succeed(ground, 'del');
+  return findPoints(verb, calls).filter(isNew);
+}
+
+/** Links do not know who runs them: what fails in them, and two deaths at once, the sweep of the command has tried. */
+function isNew({ strike, actor }: Point): boolean {
+  return strike === 'fails' ? actor === 'runner' : strike === 'runner killed' || strike === 'worker killed';
+}
+
+/**
+ * Tries one point. Whoever is killed, the client hears how its request ended: it runs what a dead daemon did not finish by
+ * itself, and an ADD that had come to its end gives its result.
+ */
+export async function tryDaemonPoint(served: Served, point: Point): Promise<Outcome> {
+  const ground = viewFor(served.ground, point.verb);
+  const wrong: (string | undefined)[] = [];
+  await prepareVerb(ground, point.verb);
+  const { syscall, path, nth, error, actor, strike } = point;
+  const pid = processesOf(served)[actor];
+  const only = path === undefined ? {} : { path: ground.localise(path) };
+  const what = error ? `error=${error}` : 'signal=KILL';
+  const tracer = await attachTracer(pid, { syscalls: syscall, ...only, inject: { what, nth } });
+  const finished = await ground.run(point.verb);
+  await tracer.release();
+  const happened = happenedIn(tracer);
+  if (happened && strike === 'runner killed') {
+    if (finished.exitCode !== 0) wrong.push(`the client fails: ${finished.stdout}${finished.stderr}`);
+    served.daemon = await startOne(ground);
+    wrong.push(await judgeWhole(ground, point.verb));
+  } else wrong.push(...(await judgeUnaided(ground, point, finished)));
+  if (happened && strike !== 'fails') {
+    if (!(await hasEnded(pid))) wrong.push('the process is still there');
+    await served.daemon.stop();
+    served.daemon = await startOne(ground);
+    await warmUp(served);
+  }
+  return { point, happened, wrong: wrong.filter(one => one !== undefined) };
+}
+
+function startOne({ lab }: Ground): Promise<Daemon> {
+  return startDaemon(lab, '--workers', '1');
+}
+
+/** After a DEL the process that deletes devices is there. */
+async function warmUp({ ground }: Served): Promise<void> {
+  ground.rewindRange();
+  await succeed(ground, 'add');
+  await succeed(ground, 'del');
+}
+
+/** Its children in the order in which it started them. */
+function processesOf({ daemon: { pid } }: Served): Record<Actor, number> {
+  const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+  const [worker, reaper] = children;
+  if (worker === undefined || reaper === undefined || children.length !== 2)
+    throw new Error(`Cannot tell the daemon's processes apart: it has ${children.length} children`);
+  return { runner: pid, worker, reaper };
+}

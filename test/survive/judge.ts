@@ -1,0 +1,89 @@
+// Is there everything or nothing after a verb?
+
+import type { Finished } from '../helpers/command.ts';
+import { type Ground, succeed, type Verb } from './ground.ts';
+import type { Point } from './points.ts';
+import { awaitState, findDifferences, type State } from './state.ts';
+
+/**
+ * What is wrong after a verb in which something failed or a worker died, and nobody came to help: it says so with an error
+ * object and has undone what it did, or it did without.
+ */
+export async function judgeUnaided(ground: Ground, point: Point, finished: Finished): Promise<string[]> {
+  const problems = [findReplyProblem(finished)];
+  if (point.verb === 'add') {
+    if (point.strike === 'worker killed' && finished.exitCode === 0 && point.group !== 'boundary')
+      problems.push('ADD succeeds though its worker died');
+    problems.push(await judgeAdd(ground, finished));
+  } else problems.push(await judgeRemoval(ground, point.verb, finished));
+  return problems.filter(problem => problem !== undefined);
+}
+
+/** What is wrong after a verb that somebody else has brought to its end; a DEL takes what an ADD made. */
+export async function judgeWhole(ground: Ground, verb: Verb): Promise<string | undefined> {
+  if (verb !== 'add') return differs(ground, 'absent');
+  // Where the ADD was begun anew, it has the next address.
+  const state = async () =>
+    (await ground.state()).map(line =>
+      line.replaceAll('10.88.0.4', '10.88.0.3').replaceAll('fd88::4', 'fd88::3'),
+    );
+  return judgeAdd({ ...ground, state }, { exitCode: 0 });
+}
+
+/** What to look at after a verb: what GC collects has no namespace any more in which a value could matter to anybody. */
+export function viewFor(ground: Ground, verb: Verb): Ground {
+  if (verb !== 'gc') return ground;
+  const rest = (state: State) => state.filter(line => !/: somaxconn \d+$/.test(line));
+  return {
+    ...ground,
+    absent: rest(ground.absent),
+    present: rest(ground.present),
+    state: async () => rest(await ground.state()),
+  };
+}
+
+/** In what the state differs from the one that is wanted, after the kernel has come to rest. */
+export async function differs(ground: Ground, wanted: 'absent' | 'present'): Promise<string | undefined> {
+  const all = await awaitState(ground.state, ground[wanted]);
+  // The next verb takes away the mark of a record that needs no work.
+  const differences =
+    wanted === 'absent' ? all : all.filter(line => !line.startsWith('+ file state/unsettled/'));
+  return differences.length ? `not ${wanted}: ${differences.join('; ')}` : undefined;
+}
+
+/** What a step says when it fails. */
+export async function attempt(work: () => Promise<void>): Promise<string | undefined> {
+  return work().then(
+    () => undefined,
+    error => error.message,
+  );
+}
+
+/** A failed ADD has undone itself; one that did without is whole. */
+async function judgeAdd(
+  ground: Ground,
+  { exitCode }: Pick<Finished, 'exitCode'>,
+): Promise<string | undefined> {
+  if (exitCode !== 0) return differs(ground, 'absent');
+  const problem = await differs(ground, 'present');
+  if (problem) return problem;
+  return (await attempt(() => succeed(ground, 'del'))) ?? differs(ground, 'absent');
+}
+
+/** What DEL or GC could not take away it says, or a further one finds it; then nothing is there. */
+async function judgeRemoval(ground: Ground, verb: Verb, { exitCode }: Finished): Promise<string | undefined> {
+  if (exitCode === 0 && findDifferences(ground.absent, await ground.state()).length === 0) return undefined;
+  return (await attempt(() => succeed(ground, verb))) ?? differs(ground, 'absent');
+}
+
+/** A failure is an error object of the specification. */
+function findReplyProblem({ exitCode, stdout, stderr }: Finished): string | undefined {
+  if (exitCode === 0) return undefined;
+  try {
+    const { code, msg } = JSON.parse(stdout || stderr);
+    if (typeof code === 'number' && typeof msg === 'string' && msg !== '') return undefined;
+  } catch {
+    // Told below.
+  }
+  return `no error object, exit code ${exitCode}: ${stdout}${stderr}`;
+}
