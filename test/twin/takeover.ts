@@ -55,7 +55,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     from: 'ours',
     of: 'CHECK',
     what: /^CHECK of the first: .*could not check ipv4 dnat: chain CNI-DN-\w+ not found/,
-    reason: "the reference's portmap looks for mappings in iptables only",
+    reason: "the reference's portmap looks in iptables only: ours is found there with that backend",
   },
   {
     from: 'ours',
@@ -110,6 +110,13 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
       const name = container.id === one.id ? 'of the first' : 'of the second';
       if (exitCode !== 0) failed.push(`${verb.toUpperCase()} ${name}: ${stderr.split('\n')[0]}`);
     };
+    // What nobody gave back would keep its host ports.
+    const addAnew = async () => {
+      for (const verb of ['add', 'del']) {
+        const { exitCode, stderr } = await chain.run(verb, one, { cap: PORTS });
+        if (exitCode !== 0) failed.push(`${verb.toUpperCase()} after GC: ${stderr.split('\n')[0]}`);
+      }
+    };
     await run('add', peer);
     const traffic = Object.entries(await trafficOf(ground, takeover, 3));
     const silent = traffic.flatMap(([way, answer]) => (answer && answer !== 'nobody' ? [] : [way]));
@@ -119,6 +126,7 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
     const left = await leftBy(ground);
     if (left.length > 0) await chain.run('gc', one, { args: ['--all'] });
     const afterGc = left.length > 0 ? await leftBy(ground) : [];
+    if (left.length > 0) await addAnew();
     return { takeover, ...sorted(takeover, failed, left), silent, doubled, afterGc };
   });
 }
