@@ -22,7 +22,6 @@ export {
   type GarbagePlan,
   type GcScope,
   planGarbage,
-  type Traced,
 } from './chain/garbage.ts';
 export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/load.ts';
 export type { Diagnostic, OnDiagnostic } from './chain/network-file.ts';
@@ -62,6 +61,7 @@ export {
 export { addPlugin, checkPlugin, deletePlugin } from './chain/single.ts';
 export { startPlugin } from './chain/start.ts';
 export type { LinkSpan } from './chain/trace-context.ts';
+export type { Traced } from './chain/traced.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';

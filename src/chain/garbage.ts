@@ -22,6 +22,7 @@ import { buildGcRequest } from './request.ts';
 import { listAttachments, sweepCache } from './result-cache.ts';
 import { deleteNetwork } from './run.ts';
 import { cacheDirOf, type Runtime } from './runtime.ts';
+import type { Traced } from './traced.ts';
 import { alone } from './turns.ts';
 
 /**
@@ -45,19 +46,6 @@ export interface Found extends Known {
   readonly why?: string;
   /** What the node holds of it, each in words; none where nobody looked. */
   readonly traces?: readonly string[];
-}
-
-/** An attachment that something is there of. */
-export interface Traced {
-  /** `~` and a digest where nothing tells the whole name. */
-  readonly containerId: string;
-  readonly ifname: string;
-  /** False when all that is known of the container is a digest: DEL cannot be called for it. */
-  readonly isNamed: boolean;
-  /** What is there, each in words. */
-  readonly traces: readonly string[];
-  /** Why it must stay unless somebody knows better; undefined when nobody is behind it. */
-  readonly inUse: string | undefined;
 }
 
 /** What GC does to a network. */

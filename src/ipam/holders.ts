@@ -1,4 +1,4 @@
-// In which network namespaces of this machine is an address in use?
+// In which network namespaces of this machine is an address, or the other end of a device, in use?
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { renderIp } from '../net/ip.ts';
@@ -24,41 +24,49 @@ export interface Holder {
 /** Where runtimes and people keep namespaces that no process is in. */
 const NAME_DIRS = ['/run/netns', '/run/docker/netns', '/var/run/netns'];
 
-/**
- * Who has which address, by its text, in every network namespace that a process is in or a name leads to. Interfaces
- * whose other end is in a namespace that is not this process's are left out: a node that runs inside this machine has
- * containers of its own. Networks that know nothing of each other may still use one address.
- * @returns undefined when this process may not look into namespaces
- */
-export function findHolders(): ReadonlyMap<string, readonly Holder[]> | undefined {
-  const holders = new Map<string, Holder[]>();
-  const looked = visitNamespaces(visit => {
-    const { path, pids, hostId } = visit;
-    const [first] = pids;
-    const process = first === undefined ? undefined : `${nameOf(first)} (${first})`;
-    for (const { address, ifname } of readAddresses(visit)) {
-      const known = holders.get(address) ?? [];
-      holders.set(address, known);
-      const isHere = hostId === undefined;
-      known.push({ ifname, netns: path, process, processes: pids.length, isHere });
-    }
-  });
-  return looked ? holders : undefined;
+/** What is in use on this machine, as its network namespaces tell. */
+export interface Use {
+  /** Who has which address, by its text. */
+  readonly holders: ReadonlyMap<string, readonly Holder[]>;
+  /** Devices of this namespace whose other end is in another one: the path of that, by their index. */
+  readonly farEnds: ReadonlyMap<number, string>;
 }
 
 /**
- * Which devices of this namespace have their other end in a namespace that a process is in or a name leads to, and in which:
- * paths by index.
+ * Looks into every network namespace that a process is in or a name leads to. Addresses of interfaces whose other end is in
+ * a namespace that is not this process's are left out: a node that runs inside this machine has containers of its own.
+ * Networks that know nothing of each other may still use one address.
  * @returns undefined when this process may not look into namespaces
  */
-export function findFarEnds(): ReadonlyMap<number, string> | undefined {
-  const ends = new Map<number, string>();
-  const looked = visitNamespaces(({ path, socket, hostId }) => {
-    for (const { peer, attrs } of listLinks(socket)) {
-      if (hostId !== undefined && attrs.linkNetnsId === hostId && peer > 0) ends.set(peer, path);
+export function findUse(): Use | undefined {
+  const holders = new Map<string, Holder[]>();
+  const farEnds = new Map<number, string>();
+  const looked = visitNamespaces(visit => {
+    const { path, pids, socket, hostId } = visit;
+    const links = new Map(listLinks(socket).map(link => [link.index, link]));
+    for (const { peer, attrs } of links.values()) {
+      if (hostId !== undefined && attrs.linkNetnsId === hostId && peer > 0) farEnds.set(peer, path);
+    }
+    const [first] = pids;
+    const process = first === undefined ? undefined : `${nameOf(first)} (${first})`;
+    const isElsewhere = ({ attrs: { linkNetnsId } }: Link) =>
+      hostId !== undefined && linkNetnsId !== undefined && linkNetnsId !== hostId;
+    for (const { cidr, index } of listAddresses(socket)) {
+      const link = links.get(index);
+      if (!link || isElsewhere(link)) continue;
+      const address = renderIp(cidr.ip);
+      const known = holders.get(address) ?? [];
+      holders.set(address, known);
+      const isHere = hostId === undefined;
+      known.push({ ifname: link.name, netns: path, process, processes: pids.length, isHere });
     }
   });
-  return looked ? ends : undefined;
+  return looked ? { holders, farEnds } : undefined;
+}
+
+/** Who has which address, by its text; undefined when this process may not look. */
+export function findHolders(): Use['holders'] | undefined {
+  return findUse()?.holders;
 }
 
 /** A namespace that is looked into. */
@@ -109,16 +117,6 @@ function listNamespaces(): Map<string, number[]> {
   for (const dir of NAME_DIRS) for (const name of namesIn(dir)) meet(join(dir, name));
   for (const name of namesIn('/proc')) if (/^\d+$/.test(name)) meet(`/proc/${name}/ns/net`, Number(name));
   return new Map(Array.from(byInode.values(), ({ path, pids }) => [path, pids]));
-}
-
-function readAddresses({ socket, hostId }: Visit): { address: string; ifname: string }[] {
-  const isElsewhere = ({ attrs: { linkNetnsId } }: Link) =>
-    hostId !== undefined && linkNetnsId !== undefined && linkNetnsId !== hostId;
-  const links = new Map(listLinks(socket).map(link => [link.index, link]));
-  return listAddresses(socket).flatMap(({ cidr, index }) => {
-    const link = links.get(index);
-    return link && !isElsewhere(link) ? { address: renderIp(cidr.ip), ifname: link.name } : [];
-  });
 }
 
 function inodeOf(path: string): number | undefined {

@@ -3,15 +3,15 @@
 // Records get lost, and what other runtimes attach is on their records, not on ours. So what is in the kernel and on disk
 // is asked whose it is, and whether somebody is behind it: a namespace that exists, an interface that has the address.
 // Only where something says that nobody is, and nothing that somebody is, an attachment counts as left over.
-import type { Traced } from '../chain/garbage.ts';
+import type { Traced } from '../chain/traced.ts';
 import { digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { thisProcess } from '../files/process-id.ts';
-import { findFarEnds, findHolders } from '../ipam/holders.ts';
-import { type ListWithFiles, listBackups, listHeldLeases } from './disk.ts';
-import { listKernelTraces } from './kernel.ts';
-import type { Trace } from './trace.ts';
+import { findUse, type Use } from '../ipam/holders.ts';
+import { type HeldLease, type ListWithFiles, listBackups, listHeldLeases } from './disk.ts';
+import { findRedirectTargets, listKernelTraces } from './kernel.ts';
+import type { Trace, Witnesses } from './trace.ts';
 
 /**
  * Everything that carries the name of an attachment to the network.
@@ -19,24 +19,30 @@ import type { Trace } from './trace.ts';
  * @throws NetlinkError when the kernel does not let itself be asked
  */
 export function findTraced(list: ListWithFiles, known: readonly AttachmentKey[]): Traced[] {
-  const [holders, farEnds] = [findHolders(), findFarEnds()];
-  const leases = listHeldLeases(list, holders);
-  const lessees = new Map(leases.map(({ address, owner }) => [address, owner]));
-  const witnesses = {
-    farEnds: farEnds ?? new Map<number, string>(),
-    lesseeOf: (address: string) => lessees.get(address),
-    holderOf(address: string) {
-      const holder = holders?.get(address)?.find(({ isHere }) => !isHere);
-      return holder && `interface "${holder.ifname}" in namespace "${holder.netns}" has ${address}`;
-    },
-  };
+  const found = listKernelTraces(list.name);
+  const use = findUse();
+  const leases = listHeldLeases(list, use?.holders);
+  const witnesses = witnessesOf(use, leases);
   const traces = [
-    ...listKernelTraces(list.name, witnesses),
+    ...found.map(({ owner, what, judge }) => ({ owner, what, ...judge(witnesses) })),
     ...leases.map(({ trace }) => trace),
     ...listBackups(list),
   ];
-  const sees = holders !== undefined && farEnds !== undefined && seesAllProcesses();
-  return group(traces, known, sees ? undefined : BLINDNESS);
+  return group(traces, known, use && seesAllProcesses() ? undefined : BLINDNESS);
+}
+
+function witnessesOf(use: Use | undefined, leases: readonly HeldLease[]): Witnesses {
+  const lessees = new Map(leases.map(({ address, owner }) => [address, owner]));
+  const led = findRedirectTargets();
+  return {
+    farEnds: use?.farEnds ?? new Map(),
+    isLedTo: index => led.has(index),
+    lesseeOf: address => lessees.get(address),
+    holderOf(address) {
+      const holder = use?.holders.get(address)?.find(({ isHere }) => !isHere);
+      return holder && `interface "${holder.ifname}" in namespace "${holder.netns}" has ${address}`;
+    },
+  };
 }
 
 const BLINDNESS =
@@ -67,13 +73,13 @@ function group(
   return sorted.map(([key, own]) => {
     const [containerId = '', ifname = ''] = key.split('/');
     const isNamed = findContainerIdProblem(containerId) === undefined;
-    const inUse = blindness ?? findUse(own);
+    const inUse = blindness ?? describeUse(own);
     return { containerId, ifname, isNamed, traces: own.map(({ what, why }) => `${what}: ${why}`), inUse };
   });
 }
 
 /** Who is behind it; and where nothing tells, somebody might be. */
-function findUse(traces: readonly Trace[]): string | undefined {
+function describeUse(traces: readonly Trace[]): string | undefined {
   const used = traces.find(({ evidence }) => evidence === 'used');
   if (used) return `${used.what}: ${used.why}`;
   return traces.some(({ evidence }) => evidence === 'unused')

@@ -8,59 +8,65 @@ import { listIngressFilters } from '../netlink/rtnl/filter.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';
 import { listQdiscs } from '../netlink/rtnl/qdisc.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import type { Evidence, Trace, Witnesses } from './trace.ts';
+import type { Evidence, FoundTrace, Trace, Witnesses } from './trace.ts';
 
 /** Every table of ours begins like this. */
 const TABLE_PREFIX = 'catena_';
 
 /** Devices whose alias, and elements whose comment, names an attachment to the network. */
-export function listKernelTraces(network: string, witnesses: Witnesses): Trace[] {
+export function listKernelTraces(network: string): FoundTrace[] {
   const route = new NetlinkSocket(NETLINK_ROUTE);
   const nft = new NetlinkSocket(NETLINK_NETFILTER);
   try {
-    return [...tracesOfLinks(route, network, witnesses), ...tracesOfElements(nft, network, witnesses)];
+    return [...tracesOfLinks(route, network), ...tracesOfElements(nft, network)];
   } finally {
     route.close();
     nft.close();
   }
 }
 
-function tracesOfLinks(socket: NetlinkSocket, network: string, { farEnds }: Witnesses): Trace[] {
-  const found = listLinks(socket).flatMap(link => {
-    const owner = findOwner(link.attrs.alias);
-    return owner?.network === network ? [{ link, owner }] : [];
-  });
-  const led = found.some(({ link }) => link.kind === 'ifb') ? redirectTargets(socket) : [];
-  return found.map(({ link, owner }) => {
-    return { owner, what: `link "${link.name}" of kind "${link.kind}"`, ...judgeLink(link) };
-  });
-
-  function judgeLink({ index, kind }: Link): Pick<Trace, 'evidence' | 'why'> {
-    if (kind === 'ifb') {
-      return led.includes(index)
-        ? { evidence: 'used', why: 'packets are led to it' }
-        : { evidence: 'unused', why: 'no packet is led to it' };
-    }
-    const path = farEnds.get(index);
-    if (path !== undefined) return { evidence: 'used', why: `its other end is in namespace "${path}"` };
-    return { evidence: 'unused', why: 'its other end is in no namespace that has a process or a name' };
+/** Devices, by index, to which others lead all that comes in. */
+export function findRedirectTargets(): ReadonlySet<number> {
+  const socket = new NetlinkSocket(NETLINK_ROUTE);
+  try {
+    const hooks = listQdiscs(socket).filter(({ kind }) => kind === 'ingress' || kind === 'clsact');
+    return new Set(
+      hooks.flatMap(({ index }) =>
+        listIngressFilters(socket, index).flatMap(filter => filter.redirectAllTo ?? []),
+      ),
+    );
+  } finally {
+    socket.close();
   }
 }
 
-/** Devices to which others lead all that comes in. */
-function redirectTargets(socket: NetlinkSocket): number[] {
-  return listQdiscs(socket)
-    .filter(({ kind }) => kind === 'ingress' || kind === 'clsact')
-    .flatMap(({ index }) => listIngressFilters(socket, index).flatMap(filter => filter.redirectAllTo ?? []));
+function tracesOfLinks(socket: NetlinkSocket, network: string): FoundTrace[] {
+  return listLinks(socket).flatMap(link => {
+    const owner = findOwner(link.attrs.alias);
+    if (owner?.network !== network) return [];
+    const what = `link "${link.name}" of kind "${link.kind}"`;
+    return { owner, what, judge: witnesses => judgeLink(link, witnesses) };
+  });
 }
 
-function tracesOfElements(socket: NetlinkSocket, network: string, witnesses: Witnesses): Trace[] {
+function judgeLink({ index, kind }: Link, { farEnds, isLedTo }: Witnesses): Pick<Trace, 'evidence' | 'why'> {
+  if (kind === 'ifb') {
+    return isLedTo(index)
+      ? { evidence: 'used', why: 'packets are led to it' }
+      : unused('no packet is led to it');
+  }
+  const path = farEnds.get(index);
+  if (path !== undefined) return { evidence: 'used', why: `its other end is in namespace "${path}"` };
+  return unused('its other end is in no namespace that has a process or a name');
+}
+
+function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] {
   return listNotedElements(socket, ({ name }) => name.startsWith(TABLE_PREFIX)).flatMap(element => {
     const owner = findOwner(element.comment);
     if (owner?.network !== network) return [];
     const { table, set, key } = element;
     const what = `element ${renderFields(key)} of "${set}" in table ${table.family} ${table.name}`;
-    return [{ owner, what, ...judgeElement(element, owner, witnesses) }];
+    return { owner, what, judge: witnesses => judgeElement(element, owner, witnesses) };
   });
 }
 

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { collectGarbage, type GcScope, planGarbage } from '../../../src/chain/garbage.ts';
 import { addNetwork } from '../../../src/chain/run.ts';
+import type { Traced } from '../../../src/chain/traced.ts';
 import type { CniError } from '../../../src/cni/errors.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
@@ -167,5 +168,65 @@ describe('planGarbage()', () => {
       stale: [],
       links: [],
     });
+  });
+});
+
+describe('planGarbage() with a look at the node', () => {
+  const traced = (containerId: string, more: Partial<Traced> = {}): Traced => ({
+    ...{ containerId, ifname: 'eth0', isNamed: true, traces: [`something of ${containerId}`] },
+    inUse: undefined,
+    ...more,
+  });
+  const plan = (scope: GcScope, ...found: Traced[]) =>
+    planGarbage(threeLinks(), { ...scope, look: () => found }, chain.runtime);
+
+  test('deletes what is on no record when nobody uses it, also before 1.1.0', async () => {
+    await add('c1');
+    const { stale, kept } = plan(keep('c1'), traced('c1'), traced('lost'));
+    expect(stale).toMatchObject([
+      {
+        containerId: 'lost',
+        why: 'it is on no record here, and nobody uses it',
+        traces: ['something of lost'],
+      },
+    ]);
+    expect(kept).toMatchObject([{ containerId: 'c1', traces: ['something of c1'] }]);
+    const old = threeLinks('1.0.0');
+    await collectGarbage(old, { ...keep('c1'), look: () => [traced('lost')] }, chain.runtime);
+    const calls = chain.calls().slice(3);
+    expect(calls.map(({ command, env, request }) => [command, env.CNI_CONTAINERID, request.label])).toEqual(
+      ['three', 'two', 'one'].map(label => ['DEL', 'lost', label]),
+    );
+  });
+
+  test('keeps what somebody may use, and tells the links', () => {
+    const theirs = traced('theirs', { inUse: 'an interface has its address' });
+    expect(plan({ all: true }, theirs)).toMatchObject({
+      stale: [],
+      kept: [{ containerId: 'theirs', why: expect.stringContaining('an interface has its address') }],
+      valid: [{ containerID: 'theirs', ifname: 'eth0' }],
+    });
+    expect(plan({ all: true, unrecorded: true }, theirs)).toMatchObject({
+      stale: [{ containerId: 'theirs', why: expect.stringContaining('all of these are to go') }],
+      kept: [],
+      valid: [],
+    });
+  });
+
+  test('leaves what is valid or on record to whoever says so', async () => {
+    await add('c1');
+    const used = { inUse: 'it is' };
+    expect(plan({ all: true }, traced('c1', used)).stale).toMatchObject([{ containerId: 'c1' }]);
+    expect(plan(keep('c2', 'c1'), traced('c2')).stale).toEqual([]);
+  });
+
+  test('has links collect nothing while something in use cannot be named to them', () => {
+    const digest = traced('~0123', { isNamed: false });
+    expect(plan({ all: true }, digest)).toMatchObject({
+      stale: [],
+      unnamed: [digest],
+      links: Array(3).fill('noop'),
+    });
+    expect(plan({ all: true }, { ...digest, inUse: 'it is' })).toMatchObject({ stale: [], links: [] });
   });
 });

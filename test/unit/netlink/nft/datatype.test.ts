@@ -9,8 +9,25 @@ import {
   type TypeNames,
   typeId,
   typeLength,
+  typeNamesOf,
   typeOrder,
 } from '../../../../src/netlink/nft/datatype.ts';
+
+describe('typeNamesOf()', () => {
+  test.each<[TypeNames]>([
+    [['ipv4_addr']],
+    [['inet_proto', 'inet_service']],
+    [['ifname', 'ipv6_addr', 'mark']],
+  ])('is the way back from the number of %j', names => expect(typeNamesOf(typeId(names))).toEqual(names));
+
+  test('knows nothing of types that we have no name for', () => {
+    expect([typeNamesOf(0), typeNamesOf(5), typeNamesOf((5 << 6) | 7)]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+  });
+});
 
 describe('typeId()', () => {
   test('of one type is its number', () => {
