@@ -18,6 +18,7 @@ import {
 } from './codec/message.ts';
 import { NetlinkError } from './errors.ts';
 import { exchange } from './exchanges.ts';
+import { openNetlink } from './open.ts';
 import { plannedRefusal, refusalOf } from './refusal.ts';
 import { traceMessages } from './trace.ts';
 
@@ -26,24 +27,10 @@ export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
 /** sys/socket.h */
-const AF_NETLINK = 16;
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
-const SOL_SOCKET = 1;
-const SO_SNDBUF = 7;
-const SO_RCVBUF = 8;
-const SO_RCVTIMEO = 20;
 const MSG_DONTWAIT = 0x40;
-
-/** linux/netlink.h */
-const SOL_NETLINK = 270;
-const NETLINK_CAP_ACK = 10;
-const NETLINK_EXT_ACK = 11;
-const NETLINK_GET_STRICT_CHK = 12;
 
 /** The kernel fills a dump message by message up to this size at most. */
 const RECEIVE_BYTES = 1 << 18;
-/** Longest wait for an answer: deleting devices waits for grace periods, nothing else takes long. */
-const ANSWER_DEADLINE_S = 30;
 /** A dump is torn when the table changed meanwhile; a busy node does that often, but not forever. */
 const DUMP_ATTEMPTS = 20;
 
@@ -80,17 +67,7 @@ export class NetlinkSocket {
 
   constructor(protocol: number) {
     this.#protocol = protocol;
-    this.#fd = checked(libc().socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol), () => 'open a netlink socket');
-    const address = new Uint8Array(12);
-    new DataView(address.buffer).setUint16(0, AF_NETLINK, true);
-    checked(libc().bind(this.#fd, ptr(address), address.length), () => 'bind a netlink socket');
-    this.#option(SOL_SOCKET, SO_RCVBUF, 1 << 20);
-    this.#option(SOL_SOCKET, SO_SNDBUF, 1 << 20);
-    this.#option(SOL_NETLINK, NETLINK_EXT_ACK, 1);
-    this.#option(SOL_NETLINK, NETLINK_CAP_ACK, 1);
-    this.#option(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1);
-    const seconds = new BigInt64Array([BigInt(ANSWER_DEADLINE_S), 0n]);
-    libc().setsockopt(this.#fd, SOL_SOCKET, SO_RCVTIMEO, ptr(seconds), seconds.byteLength);
+    this.#fd = openNetlink(protocol);
   }
 
   /**
@@ -286,12 +263,6 @@ export class NetlinkSocket {
       const received = Number(libc().recv(this.#fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG_DONTWAIT));
       if (received < 0 && errno() === Errno.EAGAIN) return;
     }
-  }
-
-  #option(level: number, option: number, value: number): void {
-    const bytes = new Int32Array([value]);
-    // Options that an old kernel lacks make errors terser, nothing else: no reason to stop.
-    libc().setsockopt(this.#fd, level, option, ptr(bytes), 4);
   }
 }
 

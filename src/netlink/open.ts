@@ -1,0 +1,45 @@
+// How is a netlink socket opened?
+import { checked, libc, ptr } from '../sys/libc.ts';
+
+/** sys/socket.h */
+const AF_NETLINK = 16;
+const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
+const SOL_SOCKET = 1;
+const SO_SNDBUF = 7;
+const SO_RCVBUF = 8;
+const SO_RCVTIMEO = 20;
+
+/** linux/netlink.h */
+const SOL_NETLINK = 270;
+const NETLINK_CAP_ACK = 10;
+const NETLINK_EXT_ACK = 11;
+const NETLINK_GET_STRICT_CHK = 12;
+
+const BUFFER_BYTES = 1 << 20;
+/** Longest wait for an answer: deleting devices waits for grace periods, nothing else takes long. */
+const ANSWER_DEADLINE_S = 30;
+
+/**
+ * Opens a socket in the namespace of the thread, with strict checks, the kernel's own words for refusals, and a limit to
+ * how long an answer is waited for.
+ * @returns its descriptor
+ */
+export function openNetlink(protocol: number): number {
+  const fd = checked(libc().socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol), () => 'open a netlink socket');
+  const address = new Uint8Array(12);
+  new DataView(address.buffer).setUint16(0, AF_NETLINK, true);
+  checked(libc().bind(fd, ptr(address), address.length), () => 'bind a netlink socket');
+  setOption(fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES);
+  setOption(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES);
+  for (const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK])
+    setOption(fd, SOL_NETLINK, option, 1);
+  const seconds = new BigInt64Array([BigInt(ANSWER_DEADLINE_S), 0n]);
+  libc().setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, ptr(seconds), seconds.byteLength);
+  return fd;
+}
+
+function setOption(fd: number, level: number, option: number, value: number): void {
+  const bytes = new Int32Array([value]);
+  // Options that an old kernel lacks make errors terser, nothing else: no reason to stop.
+  libc().setsockopt(fd, level, option, ptr(bytes), 4);
+}
