@@ -1,0 +1,161 @@
+// What does a daemon do with more than it can take: clients, bytes, calls of a worker, a disk that is full?
+import { expect, test } from 'bun:test';
+import { existsSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { CATENA } from '../helpers/catena.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { holdLeases } from '../helpers/held-leases.ts';
+import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+import { receiveDatagrams } from '../helpers/unix-receiver.ts';
+import { until } from '../helpers/until.ts';
+
+describeRoot('a daemon and its limits', () => {
+  const makeLab = useLabs();
+
+  test('is for its owner alone, and declines who is another program or elsewhere', async () => {
+    const lab = await makeLab();
+    const daemon = await startDaemon(lab);
+    expect(statSync(daemon.socket).mode & 0o777).toBe(0o600);
+    expect(statSync(path.dirname(daemon.socket)).mode & 0o777).toBe(0o700);
+    const place = { executable: '0:1', network: '0:2', mount: '0:3' };
+    const body = JSON.stringify({ place, args: ['status', 'x'], cwd: '/', env: {}, key: 'a' });
+    expect((await daemon.fetch('/v1/run', { method: 'POST', body })).status).toBe(409);
+  });
+
+  test('tells the service manager when it is ready, and when it stops', async () => {
+    const lab = await makeLab();
+    const socket = `${lab.tmp}/notify`;
+    const receiver = receiveDatagrams(socket);
+    const env = Object.entries({ ...directories(lab.tmp), NOTIFY_SOCKET: socket }).map(pair =>
+      pair.join('='),
+    );
+    const child = lab.start(lab.host, ['env', ...env, CATENA, 'daemon', '--log', 'none']);
+    const told: string[] = [];
+    const hears = (word: string) =>
+      until(async () => {
+        told.push(...receiver.take());
+        return told.includes(word);
+      });
+    await hears('READY=1');
+    child.kill('SIGTERM');
+    await hears('STOPPING=1');
+    expect(await child.exited).toBe(0);
+    receiver.close();
+  });
+
+  test('lets so many requests run and so many wait; more are told to come back', async () => {
+    const lab = await makeLab();
+    const { chain, container, waiter, release } = await holdLeases(lab);
+    const daemon = await startDaemon(lab, '--config', settingsIn(lab, { requests: 1, queue: 1 }));
+    const state = async () => (await (await daemon.fetch('/v1/state')).json()) as { queued: number };
+    const first = chain.add(container);
+    await waiter('--worker');
+    const second = chain.run('add', await lab.container());
+    await until(async () => (await state()).queued === 1);
+    const third = await chain.run('add', await lab.container(), { args: ['--json'] });
+    expect(third.exitCode).toBe(1);
+    expect(third.stderr + third.stdout).toContain('try again later');
+    release();
+    expect((await first).ips).toHaveLength(2);
+    expect((await second).exitCode).toBe(0);
+  });
+
+  test('serves a hundred clients at once', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const container = await lab.container();
+    const daemon = await startDaemon(lab, '--requests', '8');
+    await chain.add(container);
+    const all = await Promise.all(Array.from({ length: 100 }, () => chain.run('check', container)));
+    expect(all.filter(({ exitCode, stderr }) => exitCode !== 0 || stderr !== '')).toEqual([]);
+    expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({ served: 101, queued: 0 });
+  });
+
+  test('takes requests of ten megabytes, and refuses what makes no sense at that size', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const daemon = await startDaemon(lab);
+    const filler = 'x'.repeat(10 * 1024 * 1024);
+    const { plugins, ...list } = fullChain(lab);
+    const delegates = [{ ...list, plugins: [{ ...plugins[0], filler }] }];
+    const conf = { cniVersion: '1.1.0', name: 'pods', type: 'catena', delegates };
+    const call = (command: string) => lab.plugin('catena', { command, conf, container });
+    expect((await call('ADD')).exitCode).toBe(0);
+    expect((await call('DEL')).exitCode).toBe(0);
+    expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({ served: 2 });
+    expect((await daemon.fetch('/v1/add', { method: 'POST', body: filler })).status).toBe(400);
+    expect((await daemon.fetch('/readyz')).status).toBe(200);
+  });
+
+  test('replaces workers after their calls and above their memory, and lets those go that rest', async () => {
+    const lab = await makeLab();
+    const chain = writeChain(lab, fullChain(lab));
+    const settings = settingsIn(lab, { callsPerWorker: 4, idleSeconds: 1, workers: 3 });
+    const daemon = await startDaemon(lab, '--config', settings);
+    const container = await lab.container();
+    const [before] = childrenOf(daemon.pid);
+    await chain.add(container);
+    await until(async () => !childrenOf(daemon.pid).includes(before ?? 0));
+    settingsIn(lab, { callsPerWorker: 5000, memoryPerWorkerMiB: 1, idleSeconds: 1, workers: 3 });
+    // Memory is looked at every fifty calls; the settings every second.
+    const seen = new Set<number>();
+    await until(async () => {
+      for (let i = 0; i < 13; i++) await chain.run('check', container);
+      for (const pid of childrenOf(daemon.pid)) seen.add(pid);
+      return seen.size > 2;
+    });
+    const containers = await Promise.all([1, 2, 3].map(() => lab.container()));
+    await Promise.all(containers.map(one => chain.add(one)));
+    const workers = async () => ((await (await daemon.fetch('/v1/state')).json()) as State).pool.workers;
+    await until(async () => (await workers()) === 1);
+    expect((await chain.run('del', container)).exitCode).toBe(0);
+  });
+
+  test('fails on a full disk, in words, and works when there is room again', async () => {
+    const lab = await makeLab();
+    const container = await lab.container();
+    const { CATENA_STATE_DIR: state = '', CATENA_RUN_DIR: run = '' } = directories(lab.tmp);
+    const list = fullChain(lab);
+    list.plugins[0].ipam.dataDir = `${state}/leases`;
+    const { name } = writeChain(lab, list);
+    const catena = (verb: string) =>
+      `${CATENA} ${verb} ${name} ${container.path} --file ${lab.tmp}/${name}.conflist --bin-dir ${BIN_DIR}`;
+    // The daemon sees the disk only in the same mount namespace as its clients.
+    const script = [
+      `mkdir -p ${state} && mount -t tmpfs -o size=256k none ${state}`,
+      `${CATENA} daemon --log file:${state}/log --trace-dir ${state}/traces & daemon=$!`,
+      `until [ -S ${run}/catena.sock ]; do sleep 0.05; done`,
+      `dd if=/dev/zero of=${state}/filler bs=4k 2>${lab.tmp}/dd`,
+      `${catena('add')}; echo "full $?"`,
+      `rm ${state}/filler`,
+      `${catena('add')} > ${lab.tmp}/result; echo "room $?"`,
+      `${catena('del')}; echo "del $?"`,
+      'kill $daemon; wait $daemon; echo "daemon $?"',
+    ].join('\n');
+    const { stdout, stderr } = await lab.run(lab.host, ['unshare', '--mount', 'sh', '-c', script], {
+      env: directories(lab.tmp),
+      timeoutMs: 50_000,
+    });
+    expect({ stdout, stderr }).toMatchObject({ stdout: 'full 1\nroom 0\ndel 0\ndaemon 0\n' });
+    expect(stderr).toContain('ENOSPC');
+    expect(existsSync(`${lab.tmp}/result`)).toBe(true);
+  });
+});
+
+interface State {
+  readonly pool: { readonly workers: number };
+}
+
+function settingsIn(lab: Lab, settings: object): string {
+  const file = `${lab.tmp}/daemon.json`;
+  writeFileSync(file, JSON.stringify(settings));
+  return file;
+}
+
+function childrenOf(pid: number): number[] {
+  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
+  return stdout.toString().split('\n').filter(Boolean).map(Number);
+}
