@@ -10,6 +10,7 @@ import {
 } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
+import { trySysctl } from '../../src/sys/sysctl.ts';
 
 const PREFIX = 'bwp';
 const HEX_DIGITS = 12;
@@ -63,9 +64,13 @@ export function ensureIfb(host: NetlinkSocket, attachment: Attachment, mtu: numb
   const present = findLinks(host, names);
   for (const [i, name] of names.entries()) {
     // Somebody may be faster with the same name: then it is theirs.
-    const made = present[i] ? undefined : makeLink(host, { name, kind: 'ifb', ...settingsFor(mtu) });
+    const made = present[i]
+      ? undefined
+      : makeLink(host, { name, kind: 'ifb', ...settingsFor(mtu), up: false });
     const link = present[i] ?? made ?? getLink(host, name);
     if (!isOwn(link, attachment)) continue;
+    // It has no use for addresses; with their routes the kernel would be busy whenever any interface comes or goes.
+    if (made) trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
     return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
   }
   throw new Error(`Cannot create link "${names.join('" or "')}": both names are taken by other attachments`);

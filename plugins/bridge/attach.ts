@@ -38,7 +38,7 @@ export function attach(
 ): Attached {
   const { conf } = call;
   const attached = connect(call, addressing, mac);
-  trySysctl(`net/ipv6/conf/${attached.host.name}/accept_ra`, '0');
+  keepOutOfIpv6(attached.host);
   // Before the interface is up: nothing gets out unchecked.
   if (conf.macspoofchk) restrict(call, attached);
   if (addressing) {
@@ -107,6 +107,15 @@ function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefine
   const vlans = planVlans(conf);
   if (vlans) setPortVlans(host, conf, pair.host, vlans);
   return pair;
+}
+
+/**
+ * A port of a bridge needs no addresses. The kernel would give it some, with routes and groups that it goes through
+ * whenever any interface of the host comes or goes: with a thousand containers that is most of the time of an ADD.
+ */
+function keepOutOfIpv6({ name }: Link): void {
+  trySysctl(`net/ipv6/conf/${name}/accept_ra`, '0');
+  trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
 }
 
 function restrict(call: Call<BridgeConf>, { host, container }: Pair): void {

@@ -7,6 +7,7 @@ import {
   deleteElements,
   type Element,
   findElement,
+  findElements,
   listElements,
 } from '../netlink/nft/element.ts';
 import type { NftSet } from '../netlink/nft/set.ts';
@@ -43,10 +44,30 @@ export function ensureMasquerade(socket: NetlinkSocket, owner: Attachment, cidrs
   });
 }
 
-/** Ends the masquerading of an attachment. Its elements carry its name, so nothing else needs to be known. */
-export function removeMasquerade(socket: NetlinkSocket, owner: Attachment): void {
+/**
+ * Ends the masquerading of an attachment. Its elements carry its name, so nothing else needs to be known; but to go
+ * through all elements takes the longer, the more containers there are.
+ * @param known addresses that it had: when their elements are all there, no others are looked for
+ */
+export function removeMasquerade(
+  socket: NetlinkSocket,
+  owner: Attachment,
+  known: readonly Cidr[] = [],
+): void {
   const note = noteOf(owner);
-  removeElements(socket, comment => comment === note);
+  const wanted = elementsFor(owner, known);
+  const places = wanted.map(({ set, element: { key } }) => ({ set, key }));
+  const found = findElements(socket, places).filter(element => element?.comment === note);
+  if (found.length === 0 || found.length < wanted.length) {
+    removeElements(socket, comment => comment === note);
+    return;
+  }
+  commitAfterReading(socket, () => {
+    const present = findElements(socket, places);
+    return places.flatMap(({ set, key }, i) =>
+      present[i]?.comment === note ? deleteElements(set, [key]) : [],
+    );
+  });
 }
 
 /** Ends the masquerading of a network's attachments that are not valid any more. */

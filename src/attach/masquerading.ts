@@ -1,6 +1,6 @@
 // How does a link masquerade what a container sends, with the packet filter its configuration names?
 import type { Attachment } from '../cni/attachment.ts';
-import { type Cidr, parseCidr } from '../net/cidr.ts';
+import { type Cidr, findCidr, parseCidr } from '../net/cidr.ts';
 import type { Ip } from '../net/ip.ts';
 import { getRestore } from '../netlink/iptables/restore.ts';
 import { tryOut } from '../netlink/nft/batch.ts';
@@ -43,7 +43,7 @@ export async function stopMasquerading(call: Call): Promise<void> {
   const owner = attachmentOf(call);
   const { hostNft } = call;
   await tryAll([
-    () => removeMasquerade(hostNft, owner),
+    () => removeMasquerade(hostNft, owner, addressesOf(call)),
     () => removeReferenceMasquerade(hostNft, owner),
     () => removeIptablesMasquerade(hostNft, owner, () => addressesIfShared(call, owner)),
   ]);
@@ -85,6 +85,11 @@ export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: reado
 export function probeMasquerading(call: Call, backend: MasqBackend): void {
   if (backend === 'nftables') tryOut(call.hostNft, [addTable(TABLE)]);
   else getRestore(4);
+}
+
+/** Addresses that the runtime knows of. */
+function addressesOf({ prevResult }: Call): readonly Cidr[] {
+  return (prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
 }
 
 /** Own addresses, when another interface of the container may share what is keyed by container and network. */

@@ -11,7 +11,7 @@ import {
   removeLink,
   setLink,
 } from '../../../src/netlink/rtnl/link.ts';
-import { IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
+import { IFF_LOWER_UP, IFF_PROMISC, IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
@@ -62,6 +62,8 @@ export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: r
   // Only a bridge that keeps VLANs apart has gateway ports.
   const filters = vlanFilteringOf(bridge) === 1;
   if (!filters && !isOurs(bridge)) return;
+  // Listing ports takes the longer, the more containers there are; mostly there is no need to.
+  if (!filters && bridge.flags & IFF_LOWER_UP) return;
   const ports = listBridgePorts(socket, bridge.index);
   const left = filters ? removeUnusedGatewayPorts(socket, bridge, ports, ours) : ports;
   if (isOurs(bridge) && left.length === 0 && !hasForeignAddress(socket, bridge, ours)) {

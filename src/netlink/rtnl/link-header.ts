@@ -20,6 +20,8 @@ export const IFF_UP = 0x1;
 export const IFF_LOOPBACK = 0x8;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
+/** Carrier: of a bridge, that a port of it is up and has one. */
+export const IFF_LOWER_UP = 0x10000;
 
 /** linux/if.h, RFC 2863 operational states as `IFLA_OPERSTATE` has them. */
 export const OPERSTATES = [
