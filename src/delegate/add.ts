@@ -128,6 +128,7 @@ async function settleRoutes(
  */
 function refuseUnheeded({ list, label, selection, attachment }: PlannedNetwork, result: JsonObject): void {
   const { ips = [], mac } = selection.capabilityArgs as { ips?: readonly string[]; mac?: string };
+  if (ips.length === 0 && mac === undefined) return;
   const given = parseResult(result, list.version);
   const lost: string[] = [];
   if (!advertises(list, 'ips')) {
