@@ -1,5 +1,6 @@
 // What does an ADD find of an earlier one of the same attachment, and what becomes of that?
 
+import { ErrorCode } from '../cni/errors.ts';
 import { holderOf } from '../journal/claim.ts';
 import type { AttachmentRecord } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
@@ -29,7 +30,9 @@ export async function clearTheWay(id: AttachmentId, runtime: Runtime): Promise<s
       if (claim) await tearDownClaimed(claim, runtime);
     }
   }
-  return findCached(id, runtime) && cacheFileOf(cacheDirOf(runtime), id);
+  // Where nothing can be read, nothing is begun: the same disk is to hold what is about to be done.
+  const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);
+  return cached && cacheFileOf(cacheDirOf(runtime), id);
 }
 
 function stands(record: AttachmentRecord, { env }: Runtime): boolean {

@@ -44,11 +44,16 @@ export function findRecord(id: AttachmentId, runtime: Runtime): AttachmentRecord
   return orWarn(runtime, [ErrorCode.decodingFailure, ErrorCode.ioFailure], () => readRecord(stateDir, id));
 }
 
-/** Like readAttachment(), but a file that cannot be used is none. */
-export function findCached(id: AttachmentId, runtime: Runtime): CachedAttachment | undefined {
-  return orWarn(runtime, [ErrorCode.decodingFailure, ErrorCode.ioFailure], () =>
-    readAttachment(cacheDirOf(runtime), id),
-  );
+/**
+ * Like readAttachment(), but a file that cannot be used is none.
+ * @param unusable codes of what makes it so: for steps that must go on, also that it cannot be read
+ */
+export function findCached(
+  id: AttachmentId,
+  runtime: Runtime,
+  unusable: readonly number[] = [ErrorCode.decodingFailure, ErrorCode.ioFailure],
+): CachedAttachment | undefined {
+  return orWarn(runtime, unusable, () => readAttachment(cacheDirOf(runtime), id));
 }
 
 function orWarn<T>({ onWarning }: Runtime, codes: readonly number[], work: () => T): T | undefined {

@@ -8,10 +8,10 @@ import { fileFailure } from './failure.ts';
  * @throws CniError 5
  */
 export function removeFile(path: string, what = 'file'): void {
-  // To look first costs less than an error, and a file system that is mounted read-only refuses before it looks.
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (found === undefined || found.isDirectory()) return;
   try {
+    // To look first costs less than an error, and a file system that is mounted read-only refuses before it looks.
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found === undefined || found.isDirectory()) return;
     unlinkSync(path);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return;
