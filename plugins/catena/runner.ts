@@ -80,6 +80,10 @@ export async function prepareRunner<T>(
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
+      look: async () => {
+        const { lookOrTell } = await import('../../src/orphans/find-traced.ts');
+        return lookOrTell(({ message }) => log.warn(message));
+      },
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && {

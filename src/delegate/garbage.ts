@@ -37,9 +37,11 @@ export async function collectPods(runner: Runner, valid: readonly AttachmentKey[
 async function collectNetworks(runner: Runner, before: readonly PodRecord[]): Promise<unknown[]> {
   const { pods } = listPods(runner.podsDir);
   const errors: unknown[] = [];
+  const look = await runner.look?.();
+  const more = look ? { look } : {};
   for (const list of (await networksOf(runner, before)).values()) {
     const valid = validOf(runner, pods, list.name);
-    await collectGarbage(list, { valid }, runner.runtime).catch(error => errors.push(error));
+    await collectGarbage(list, { valid, ...more }, runner.runtime).catch(error => errors.push(error));
   }
   return errors;
 }

@@ -1,5 +1,6 @@
 // What does every verb of the delegate runner work with?
 import { existsSync } from 'node:fs';
+import type { GcScope } from '../chain/garbage.ts';
 import type { Runtime } from '../chain/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
@@ -23,6 +24,8 @@ export interface Runner {
   routes(): Promise<ContainerRoutes>;
   /** The first of these names that an interface of the container has. */
   findTaken(ifnames: readonly string[]): string | undefined;
+  /** What the node holds of attachments that are on no record here; only GC asks. */
+  readonly look?: () => Promise<GcScope['look']>;
   /** Tells what did not keep a verb from going on. */
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, where the runtime does not pass them. */

@@ -6,12 +6,25 @@
 import type { Traced } from '../chain/traced.ts';
 import { digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
+import { type CniError, toCniError } from '../cni/errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { thisProcess } from '../files/process-id.ts';
 import { findUse, type Use } from '../ipam/holders.ts';
 import { type HeldLease, type ListWithFiles, listBackups, listHeldLeases } from './disk.ts';
 import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
+
+/** Like {@link findTraced}, but whoever may not ask the kernel is told so, and finds nothing. */
+export function lookOrTell(tell: (problem: CniError) => void): typeof findTraced {
+  return (list, known) => {
+    try {
+      return findTraced(list, known);
+    } catch (error) {
+      tell(toCniError(error));
+      return [];
+    }
+  };
+}
 
 /**
  * Everything that carries the name of an attachment to the network.

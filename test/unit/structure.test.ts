@@ -94,6 +94,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/catena': [
     ...[
       'src/delegate',
+      'src/orphans',
       'src/chain',
       'src/journal',
       'src/worker',

@@ -1,10 +1,9 @@
 // What does `catena gc` do?
 import { collectGarbage, type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
-import { toCniError } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
-import { findTraced } from '../../orphans/find-traced.ts';
+import { lookOrTell } from '../../orphans/find-traced.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
@@ -31,20 +30,8 @@ function scopeOf(call: CommandCall): GcScope {
       'Cannot collect garbage: say which attachments to keep with --valid <id>/<ifname>, or --all to keep none',
     );
   }
-  const more = { look: lookOrWarn(call), unrecorded: call.on('foreign') };
+  const more = { look: lookOrTell(problem => warn(call, problem)), unrecorded: call.on('foreign') };
   return call.on('all') ? { all: true, ...more } : { valid: valid.map(parseKey), ...more };
-}
-
-/** Whoever may not ask the kernel collects what is on record. */
-function lookOrWarn(call: CommandCall): NonNullable<GcScope['look']> {
-  return (list, known) => {
-    try {
-      return findTraced(list, known);
-    } catch (error) {
-      warn(call, toCniError(error));
-      return [];
-    }
-  };
 }
 
 function parseKey(text: string): AttachmentKey {
