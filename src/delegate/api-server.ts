@@ -55,6 +55,10 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
   }
   const server = config.getCurrentCluster()?.server;
   if (server === undefined) throw unusable(kubeconfig, 'its current context has no cluster');
+  if (!isAddress(server)) {
+    const found = `the server of its cluster is ${JSON.stringify(server)}`;
+    throw unusable(kubeconfig, `${found}, which is no address that begins with "https://"`);
+  }
   const prepare = async (method: string, path: string): Promise<Prepared> => {
     const url = new URL(path, `${server.replace(/\/+$/, '')}/`);
     const options: RequestOptions = { method, timeout: timeoutMs, headers: {} };
@@ -71,6 +75,11 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
     ask: async (method, path, body) => converse(await prepare(method, path), body),
     listen: async (path, listener) => overhear(await prepare('GET', path), listener),
   };
+}
+
+/** Whoever wrote the file may have forgotten what it takes, or that YAML has numbers. */
+function isAddress(server: unknown): boolean {
+  return typeof server === 'string' && URL.canParse(server) && new URL(server).protocol === 'https:';
 }
 
 interface Prepared {
@@ -155,8 +164,6 @@ function begin<T>(
   ) => void,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const late = () => fail(new Error(`it did not answer within ${timeoutMs / 1000} s`));
-    let timer = setTimeout(late, timeoutMs);
     const end = (value: T): void => {
       clearTimeout(timer);
       resolve(value);
@@ -166,11 +173,14 @@ function begin<T>(
       clearTimeout(timer);
       timer = setTimeout(then, ms);
     };
+    // It throws where credentials make no request: no timer must be left of that, which nobody waits for.
     const asked = request(url, options, reply => {
       reply.on('error', fail);
       reply.on('aborted', () => fail(new Error('its answer was cut off')));
       take(reply, asked, end, extend);
     });
+    const late = () => fail(new Error(`it did not answer within ${timeoutMs / 1000} s`));
+    let timer = setTimeout(late, timeoutMs);
     asked.on('error', fail);
     asked.end(text);
 

@@ -8,7 +8,7 @@ import type { Files } from './files.ts';
 /** One executable that took another one's place. */
 export const Swap = z.object({
   /** Name of the old one in the directory of swaps. */
-  kept: z.string(),
+  kept: z.string().check(z.regex(/^(?!\.\.?$)[^/\0]+$/)),
   /** Digests of the old one and the new one. */
   before: z.string(),
   after: z.string(),

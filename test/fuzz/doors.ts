@@ -3,6 +3,7 @@ import type { AnyDoor } from './door.ts';
 import * as daemon from './doors/daemon.ts';
 import * as environment from './doors/environment.ts';
 import * as executables from './doors/executables.ts';
+import * as host from './doors/host-files.ts';
 import * as leases from './doors/leases.ts';
 import * as lists from './doors/lists.ts';
 import * as netlink from './doors/netlink.ts';
@@ -18,6 +19,7 @@ export const DOORS: readonly AnyDoor[] = [
   ...[lists.list, lists.listFile, lists.definition, lists.definitionObject],
   ...[replies.result, replies.prevResult, replies.failure],
   ...[records.journal, records.journalFile, records.cache, records.settings, records.backup, records.traces],
+  ...[host.runtimeConfig, host.candidates, host.notes, host.kubeconfig],
   leases.leases,
   ...[netlink.replies, netlink.messages, netlink.legacyRules, netlink.savedRules, netlink.clock],
   ...[texts.annotation, texts.subnetFile, texts.resolvConf, texts.allowlist, texts.sysctls, texts.conditions],

@@ -24,5 +24,6 @@ test('every question to the kernel is among those that get damaged answers', () 
     Array.from(code.matchAll(asking), ([, name = '']) => name),
   );
   expect(names.length).toBeGreaterThan(20);
+  // A new one has a line in QUESTIONS of doors/netlink.ts.
   expect(names.filter(name => !(name in QUESTIONS))).toEqual([]);
 });

@@ -7,10 +7,11 @@ import { decodeNatRule, listNftNat, listNftNatChains } from '../../../src/netlin
 import { parseSaved } from '../../../src/netlink/iptables/save.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
+import { listNotedElements } from '../../../src/netlink/nft/noted.ts';
 import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
 import { countRules, listRules } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
-import { listTables } from '../../../src/netlink/nft/table.ts';
+import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
 import { refusalOf } from '../../../src/netlink/refusal.ts';
 import { listAddresses } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
@@ -67,8 +68,10 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   countRules: socket => countRules(socket, table),
   listSets: socket => listSets(socket, table),
   listTables: socket => listTables(socket),
+  listTableNames: socket => listTableNames(socket),
   listElements: socket =>
     listElements(socket, { table, name: 's', key: ['ipv4_addr', 'inet_service'], data: ['ifname'] }),
+  listNotedElements: socket => listNotedElements(socket, () => true),
   findElement: socket => findElement(socket, VERDICTS, ['02:00:00:00:00:01']),
   findElements: socket => findElements(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }]),
   listVerdicts: socket => listElements(socket, VERDICTS),

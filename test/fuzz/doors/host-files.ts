@@ -1,0 +1,125 @@
+// Files of the node that others write: configurations of runtimes, a kubeconfig; and our notes beside executables.
+import fs from 'node:fs';
+import path from 'node:path';
+import fc from 'fast-check';
+import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
+import { findManifest, MANIFEST_NAME } from '../../../src/install/manifest.ts';
+import { listSwaps, placeOf } from '../../../src/install/swap-note.ts';
+import { readCandidates } from '../../../src/runtimes/candidate.ts';
+import { findMismatches, readConfigured } from '../../../src/runtimes/configured.ts';
+import { choose, RUNTIMES } from '../../../src/runtimes/rules.ts';
+import { door } from '../door.ts';
+import { ground } from '../ground.ts';
+import { damagedJsonText, damagedText } from '../mutate.ts';
+import { answersOrComplains } from '../promise.ts';
+import { LIST_TEXTS, LISTS } from '../samples.ts';
+
+const CONTAINERD = `version = 2
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/opt/cni/bin"
+  conf_dir = "/etc/cni/net.d"
+  max_conf_num = 1
+`;
+const CRIO = `[crio.network]
+network_dir = "/etc/cni/net.d/"
+plugin_dirs = ["/opt/cni/bin", '/usr/lib/cni']
+cni_default_network = "podnet"
+`;
+
+/** What an administrator tells containerd, CRI-O and Podman. */
+export const runtimeConfig = door({
+  name: 'configurations of runtimes',
+  weight: 2,
+  arbitrary: fc.tuple(
+    fc.constantFrom('containerd/config.toml', 'crio/crio.conf', 'containers/containers.conf'),
+    damagedText([CONTAINERD, CRIO, '[network]\nnetwork_config_dir = "/a"\ncni_plugin_dirs = []\n']),
+  ),
+  run([name, text]) {
+    const etc = ground().dir('etc');
+    const file = path.join(etc, name);
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.writeFileSync(file, text);
+    findMismatches(readConfigured(etc), '/etc/cni/net.d', '/opt/cni/bin');
+    fs.rmSync(file);
+  },
+});
+
+/** A configuration directory, as runtimes choose from it. */
+export const candidates = door({
+  name: 'directory of lists',
+  weight: 1.5,
+  arbitrary: fc.dictionary(
+    fc.constantFrom('10-a.conflist', '20-b.conf', '30-c.json', '40-d.txt', '.hidden.conflist'),
+    fc.oneof(damagedJsonText(LISTS), damagedText(LIST_TEXTS)),
+    { maxKeys: 3 },
+  ),
+  async run(files) {
+    const dir = ground().dir('candidates');
+    for (const [name, text] of Object.entries(files)) fs.writeFileSync(path.join(dir, name), text);
+    const found = await readCandidates(dir);
+    for (const runtime of RUNTIMES) choose(runtime, found);
+    if (found.length !== Object.keys(files).length) throw new Error(`it sees ${found.length} files`);
+    fs.rmSync(dir, { recursive: true });
+  },
+});
+
+const SWAP = { kept: 'bridge.1', before: 'sha256:a', after: 'sha256:b', from: '/tmp/bridge', time: 't' };
+
+/** What installation and swaps wrote down. */
+export const notes = door({
+  name: 'notes of installation and swaps',
+  weight: 2,
+  arbitrary: damagedJsonText([
+    { catena: '1', executables: { bridge: ['a'] }, configurations: {} },
+    { catena: '1', swaps: [SWAP] },
+  ]),
+  seeds: [
+    // An undone swap would have put a file from anywhere in the place of an executable.
+    JSON.stringify({ catena: '1', swaps: [{ ...SWAP, kept: '../../ESCAPE' }] }),
+  ],
+  run(text) {
+    const bin = ground().dir('notes');
+    const target = path.join(bin, 'bridge');
+    const { dir, note } = placeOf(target);
+    fs.mkdirSync(dir, { recursive: true });
+    fs.writeFileSync(note, text);
+    fs.writeFileSync(path.join(bin, MANIFEST_NAME), text);
+    answersOrComplains(() => findManifest(bin));
+    const swaps = answersOrComplains(() => listSwaps(target)) ?? [];
+    const outside = swaps.find(({ kept }) => path.dirname(path.resolve(dir, kept)) !== dir);
+    if (outside) throw new Error(`it would take back "${outside.kept}"`);
+  },
+});
+
+const KUBECONFIG = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority-data: "YQ=="}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`;
+
+/** Where a cluster is, and as whom it is asked. */
+export const kubeconfig = door({
+  name: 'kubeconfig',
+  weight: 0.3,
+  arbitrary: damagedText([KUBECONFIG]),
+  seeds: [
+    KUBECONFIG.replace('https://127.0.0.1:1', 'nowhere'),
+    KUBECONFIG.replace('"https://127.0.0.1:1"', '7'),
+    // No header can hold it: the timer of a request that was never made ended the process later.
+    KUBECONFIG.replace('token: t', 'token: "a\\nb"'),
+  ],
+  async run(text) {
+    const { openApiServer } = await import('../../../src/delegate/api-server.ts');
+    const file = path.join(ground().dir('kube'), 'config');
+    fs.writeFileSync(file, text);
+    try {
+      await openApiServer({ kubeconfig: file, timeoutMs: 50 }).ask('GET', 'api/v1/pods');
+    } catch (error) {
+      // What is wrong is told in the words of the libraries that read the file and make the request.
+      const codes: readonly number[] = [ErrorCode.invalidConfig, ErrorCode.tryAgainLater];
+      if (!(error instanceof CniError && codes.includes(error.code))) throw error;
+    }
+  },
+});
