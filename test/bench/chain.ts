@@ -1,10 +1,13 @@
 // How long do the verbs of a whole chain take: ours cold and warm, and the reference's as its own runtime runs it?
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, quantile, type Samples, settle, takeTurns, timed } from './measure.ts';
+
+/** Longer than a worker without work is kept. */
+const IDLE_MS = 35_000;
 
 const LINKS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'];
 
@@ -70,13 +73,24 @@ export async function measureWarmGrowth(
       const container = await runner.lab.container();
       contestants.push({
         name: `${size}`,
-        round: async i => ({
-          ADD: await timed(() => runner.run('add', container, portOf(30_000 + i))),
-          DEL: await timed(() => runner.run('del', container)),
-        }),
+        async round(i) {
+          const before = processorMs(runner.daemonPid);
+          const ADD = await timed(() => runner.run('add', container, portOf(30_000 + i)));
+          const between = processorMs(runner.daemonPid);
+          const DEL = await timed(() => runner.run('del', container));
+          const after = processorMs(runner.daemonPid);
+          const [adding, deleting] = [between - before, after - between];
+          return {
+            ...{ ADD, 'ADD, processor time of the daemon': adding },
+            ...{ DEL, 'DEL, processor time of the daemon': deleting },
+          };
+        },
       });
     }
+    for (const one of contestants) await settle(one);
     const samples = await takeTurns(contestants, rounds);
+    // Then those workers are gone that have nothing to do, and the last has given back what calls had left.
+    await Bun.sleep(IDLE_MS);
     for (const { daemonPid } of sides) if (daemonPid) memory.push(proportionalBytes(daemonPid));
     return { samples, memoryBytes: Math.max(...memory) };
   });
@@ -142,9 +156,9 @@ function libcniRun(lab: Lab, chain: Chain, program: string): Runner['run'] {
 async function single(runner: Runner): Promise<Contestant> {
   const { lab, side } = runner;
   // A node is never empty: the bridge exists, and so do the shared rules.
-  await runner.run('add', await lab.container(), portOf(1_000));
+  await runner.run('add', await lab.container(), portOf(20_000));
   const [container, checked] = [await lab.container(), await lab.container()];
-  await runner.run('add', checked, portOf(1_001));
+  await runner.run('add', checked, portOf(20_001));
   return {
     name: side,
     async round(i) {
@@ -177,14 +191,25 @@ async function burst(
   return { medianMs: quantile(times), perSecond: (all.length * 1000) / whole };
 }
 
+/** Time that a process and its children have had a processor, in all their threads (proc(5), schedstat). */
+function processorMs(pid: number | undefined): number {
+  if (pid === undefined) return 0;
+  const own = readdirSync(`/proc/${pid}/task`).reduce((sum, task) => {
+    const [ran = '0'] = readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ');
+    return sum + Number(ran) / 1e6;
+  }, 0);
+  return childrenOf(pid).reduce((sum, child) => sum + processorMs(child), own);
+}
+
+function childrenOf(pid: number): number[] {
+  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
+  return stdout.toString().split('\n').filter(Boolean).map(Number);
+}
+
 /** Proportional set size of a process and its children (proc(5), smaps_rollup). */
 function proportionalBytes(pid: number): number {
-  const children = Bun.spawnSync(['pgrep', '-P', String(pid)])
-    .stdout.toString()
-    .split('\n')
-    .filter(Boolean);
   const own = /^Pss:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1];
-  return Number(own) * 1024 + children.reduce((sum, child) => sum + proportionalBytes(Number(child)), 0);
+  return childrenOf(pid).reduce((sum, child) => sum + proportionalBytes(child), Number(own) * 1024);
 }
 
 function check({ exitCode, stderr }: { exitCode: number; stderr: string }): void {

@@ -55,6 +55,18 @@ export function isMet({ unit, ratio, target }: Row): boolean | undefined {
   return RATES.includes(unit) ? ratio >= target : ratio <= target;
 }
 
+/** How many lines that have a target keep to it, and which do not. */
+export function renderBudgets(rows: readonly Row[]): string {
+  const judged = rows.filter(one => isMet(one) !== undefined);
+  if (judged.length === 0) return '';
+  const missed = judged.filter(one => !isMet(one));
+  const lines = missed.map(({ what, unit, ratio, target = Number.NaN }) => {
+    const bound = RATES.includes(unit) ? 'at least' : 'at most';
+    return `  missed: ${what}: ratio ${ratio.toFixed(2)}, wanted ${bound} ${target}\n`;
+  });
+  return `budgets: ${judged.length - missed.length} of ${judged.length} met\n${lines.join('')}`;
+}
+
 /** The lines as a table for people. */
 export function renderTable(rows: readonly Row[], rounds: number): string {
   const number = (value: number | undefined) =>
