@@ -396,7 +396,11 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<type or index>',
         help: 'the link: its type, or its place in the list from 0; without --to, show what it calls now',
       },
-      to: { type: 'string', placeholder: '<executable>', help: 'what takes its place' },
+      to: {
+        type: 'string',
+        placeholder: '<executable>',
+        help: 'what takes its place: a file, or the directory that has one of its name',
+      },
       undo: { type: 'boolean', help: 'put back what was there before the last swap' },
       'dry-run': DRY_RUN,
       yes: { type: 'boolean', help: 'do not ask; nobody is asked where there is no terminal' },

@@ -6,16 +6,19 @@ const WIDEST = 100;
 
 /** The report as text: links with differences first said what, then those without, then the verdict. */
 export function renderReport(report: CompareReport, first: string, second: string): string {
-  const { network, scenes, links, same } = report;
+  const { network, scenes, links, same, failing } = report;
   const total = links.reduce((sum, { differences }) => sum + differences.length, 0);
-  const verdict = same ? 'SAME' : `DIFFERENT: ${count(total, 'difference')}`;
+  const unseen = failing.map(({ index, link, message }) => {
+    return `NOT COMPARED: ADD of ${index} ${link} fails with both: ${shorten(message)}`;
+  });
   return [
     `network ${network}: ${count(scenes.length, 'scene')}: ${scenes.join(', ')}`,
     `  A  ${first}`,
     `  B  ${second}`,
     ...links.flatMap(renderLink),
     '',
-    verdict,
+    ...unseen,
+    ...(same ? ['SAME'] : total > 0 ? [`DIFFERENT: ${count(total, 'difference')}`] : []),
     '',
   ].join('\n');
 }

@@ -27,7 +27,10 @@ export interface LinkReport {
 /** The outcome of a comparison. */
 export interface CompareReport {
   readonly network: string;
+  /** No difference, of a chain that works. */
   readonly same: boolean;
+  /** Links whose ADD never succeeds, with neither: what fails alike is not compared. */
+  readonly failing: readonly { readonly index: number; readonly link: string; readonly message: string }[];
   readonly scenes: readonly string[];
   readonly links: readonly LinkReport[];
 }
@@ -53,12 +56,27 @@ export function reportOn(
       times: index < 0 ? {} : timesOf(index, scenes),
     };
   });
+  const failing = list.plugins.flatMap(({ type }, index) => {
+    const message = findFailure(index, scenes);
+    return message === undefined ? [] : [{ index, link: type, message }];
+  });
   return {
     network: list.name,
-    same: counted.length === 0,
+    same: counted.length === 0 && failing.length === 0,
+    failing,
     scenes: scenes.map(({ name }) => name),
     links: reports,
   };
+}
+
+/** What ADD of a link says when it fails each time and on both sides. */
+function findFailure(index: number, scenes: readonly PlayedScene[]): string | undefined {
+  const answers = scenes
+    .flatMap(({ first, second }) => [...first.moments, ...second.moments])
+    .filter(moment => moment.index === index && moment.verb === 'ADD')
+    .map(({ answer }) => answer);
+  if (answers.length === 0 || answers.some(({ failed }) => !failed)) return undefined;
+  return answers[0]?.message ?? 'it does not say why';
 }
 
 /** A difference in one line, as patterns see it. */

@@ -1,6 +1,6 @@
 // What does `catena swap` do?
-import { accessSync, constants, realpathSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { accessSync, constants, realpathSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import type { Standing } from '../../chain/check-standing.ts';
 import type { Conflist } from '../../chain/conflist.ts';
 import { listUses } from '../../chain/link-types.ts';
@@ -11,14 +11,7 @@ import { count } from '../../lab/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { withCopy } from '../swap/candidate-copy.ts';
 import { confirm } from '../swap/confirm.ts';
-import {
-  compareBoth,
-  type Examined,
-  examineRules,
-  hasWorked,
-  renderComparison,
-  renderRules,
-} from '../swap/examine.ts';
+import { compareBoth, type Examined, examineRules, renderComparison, renderRules } from '../swap/examine.ts';
 import { conclude, type Outcome, type SwapReport, tell } from '../swap/report.ts';
 import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
 import { checkAll, findWorse, renderBroken, renderStanding } from '../swap/verify.ts';
@@ -58,7 +51,7 @@ async function swap(
 ): Promise<number> {
   const { type, target, digest } = facts;
   const file = findListFile(call, list.name);
-  const candidate = realpathSync(readSwap(list, resolve(call.cwd, to), type).target);
+  const candidate = realpathSync(findIn(readSwap(list, resolve(call.cwd, to), type).target, type));
   const after = findDigest(candidate);
   if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is no executable`);
   const found = { ...facts, candidate };
@@ -72,6 +65,11 @@ async function swap(
     const wanted = { target, candidate: copy, from: candidate, before: digest, after };
     return await swapExamined(call, wanted, { ...found, ...seen }, runtime);
   });
+}
+
+/** A directory stands for what it has of that name. */
+function findIn(path: string, type: string): string {
+  return statSync(path).isDirectory() ? join(path, type) : path;
 }
 
 type Seen = Required<Pick<SwapReport, 'conformance' | 'comparison'>>;
@@ -159,7 +157,7 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
   if (call.on('force')) return {};
   if (!conformance.ok)
     return { obstacle: 'it breaks rules that must be kept; --force takes it all the same' };
-  if (!hasWorked(comparison))
+  if (comparison.failing.length)
     return {
       obstacle: 'the network does not work in namespaces of its own, see catena try; --force swaps unseen',
     };

@@ -61,11 +61,6 @@ export function renderComparison(report: CompareReport, { pluginDirs, type }: Ex
   return renderReport(report, pluginDirs.join(':'), `the candidate for ${type}`);
 }
 
-/** Whether the chain could be seen at work: what fails on both sides fails alike. */
-export function hasWorked({ links }: CompareReport): boolean {
-  return links[0]?.times.ADD !== undefined;
-}
-
 function dirsOf({ pluginDirs }: Examined): string[] {
   return pluginDirs.flatMap(dir => ['--bin-dir', dir]);
 }

@@ -8,9 +8,9 @@ const LIST = parseNetwork(
   JSON.stringify({ cniVersion: '1.0.0', name: 'net', plugins: [{ type: 'bridge' }, { type: 'tuning' }] }),
 );
 
-function record(mtu: string, durationMs: number): SceneRecord {
+function record(mtu: string, durationMs: number, message?: string): SceneRecord {
   const [places, files] = [{ host: { link: { br0: { mtu } } } }, {}];
-  const answer = { failed: false };
+  const answer = message === undefined ? { failed: false } : { failed: true, message };
   const moment = { step: 'ADD', verb: 'ADD', index: 0, answer, durationMs, sight: { places, files } };
   const before = { places: { host: { link: { br0: { mtu: '0' } } } }, files };
   return { namespaces: {}, began: 0, ended: 1, before, moments: [moment] };
@@ -40,6 +40,18 @@ describe('reportOn()', () => {
     expect(reportOn(LIST, played('1400'), [/^ADD: host: link br0, mtu: 1500 \| 1400$/]).same).toBe(true);
     expect(reportOn(LIST, played('1400'), [/txqlen/]).same).toBe(false);
   });
+});
+
+test('what fails with both is not the same', () => {
+  const both = { first: record('1500', 4, 'no such device'), second: record('1500', 8, 'no such device') };
+  const report = reportOn(LIST, [{ name: 'life', ...both }], []);
+  expect(report).toMatchObject({
+    same: false,
+    failing: [{ index: 0, link: 'bridge', message: 'no such device' }],
+  });
+  const text = renderReport(report, '/a', '/b');
+  expect(text).toEndWith('\nNOT COMPARED: ADD of 0 bridge fails with both: no such device\n');
+  expect(reportOn(LIST, [{ name: 'life', ...both, second: record('1500', 8) }], []).failing).toEqual([]);
 });
 
 describe('renderReport()', () => {
