@@ -211,3 +211,38 @@ describeRoot('catena gc', () => {
     );
   });
 });
+
+describeRoot('GC of the delegate runner', () => {
+  test('[1.1.0] leaves what another runner with records of its own attached to a network of the same name', async () => {
+    await withNetworks(async (lab, a, b) => {
+      const delegate = JSON.parse(fs.readFileSync(`${lab.tmp}/podnet.conflist`, 'utf8'));
+      const conf = {
+        cniVersion: '1.1.0',
+        name: 'pods',
+        type: 'catena',
+        binDir: BIN_DIR,
+        delegates: [delegate],
+      };
+      const call = (runtime: Runtime, command: string, container?: Container, more: Row = {}) =>
+        lab.plugin('catena', {
+          command,
+          conf: { ...conf, ...more },
+          env: directories(runtime.dir),
+          ...(container ? { container } : {}),
+        });
+      const [own, theirs] = [await lab.container(), await lab.container()];
+      const added = await call(b, 'ADD', theirs);
+      expect(added).toMatchObject({ exitCode: 0 });
+      expect(await call(a, 'ADD', own)).toMatchObject({ exitCode: 0 });
+      ageLeases(lab, 'podnet');
+      expect(await call(a, 'GC', undefined, { 'cni.dev/valid-attachments': [] })).toMatchObject({
+        exitCode: 0,
+      });
+      expect(await rulesOf(lab)).not.toContain(own.id);
+      const prevResult = { prevResult: added.result };
+      expect(await call(b, 'CHECK', theirs, prevResult)).toMatchObject({ exitCode: 0, stdout: '' });
+      expect(await call(b, 'DEL', theirs, prevResult)).toMatchObject({ exitCode: 0 });
+      expect(ageLeases(lab, 'podnet')).toEqual([]);
+    });
+  });
+});
