@@ -5,7 +5,7 @@ import { findFaults, type SweepReport, sweepVerb } from './sweep.ts';
 import { renderFaults, titleOf } from './table.ts';
 
 /** The short form tries every how manyth point; which ones depends on the day, so that all have their turn. */
-const SHORT_STEP = 60;
+const SHORT_STEP = 30;
 const DAY_MS = 86_400_000;
 
 /** Alone on its host, an attachment makes and takes away what all share; its GC does nothing else than beside another one. */
