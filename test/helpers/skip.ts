@@ -56,7 +56,7 @@ export function requiresReference(...names: string[]): Need {
     : `needs "${REFERENCE_BIN_DIR}/${missing}" (containernetworking-plugins)`;
 }
 
-/** Needs a kernel that can make devices of a kind, such as `vlan`; `extra` are further arguments of `ip link add`. */
+/** Needs a kernel that can make devices of a kind, such as `ifb`; `extra` are further arguments of `ip link add`. */
 export function requiresLinkKind(kind: string, ...extra: string[]): Need {
   const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', ...extra, 'type', kind];
   return probe(`link ${kind}`, argv) ? undefined : `needs a kernel with device kind "${kind}"`;
@@ -66,6 +66,13 @@ export function requiresLinkKind(kind: string, ...extra: string[]): Need {
 export function requiresVlanFiltering(): Need {
   const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', 'type', 'bridge', 'vlan_filtering', '1'];
   return probe('VLAN filtering', argv) ? undefined : 'needs a kernel with VLAN filtering on bridges';
+}
+
+/** Needs a kernel that can make devices for tagged frames. */
+export function requiresVlanDevices(): Need {
+  const script = 'ip link add probe0 type veth && ip link add link probe0 name probe1 type vlan id 7';
+  const works = probe('VLAN devices', ['unshare', '--net', 'sh', '-c', script]);
+  return works ? undefined : 'needs a kernel with devices for VLANs';
 }
 
 const probes = new Map<string, boolean>();

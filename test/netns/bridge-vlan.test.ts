@@ -1,7 +1,7 @@
 // Does the bridge link keep VLANs apart, and what does it say where the kernel cannot?
 import { expect, test } from 'bun:test';
 import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
-import { describeRoot, requiresVlanFiltering } from '../helpers/skip.ts';
+import { describeRoot, requiresVlanDevices, requiresVlanFiltering, testNeeding } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
 
 const KEPT = { ignoreTables: ['inet catena_masquerade'] };
@@ -107,7 +107,7 @@ describeRoot(
       });
     });
 
-    test('[1.1.0] "vlanTrunk" carries tagged frames, untagged ones stay in the default VLAN', async () => {
+    test('[1.1.0] "vlanTrunk" lets tagged frames through, untagged ones stay in the default VLAN', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const vlanTrunk = [{ id: 101 }, { minID: 200, maxID: 210 }];
@@ -119,6 +119,30 @@ describeRoot(
         ]);
       });
     });
+
+    testNeeding(
+      '[1.1.0] tagged frames of a trunk reach the containers of its VLANs, and no others',
+      () =>
+        withHost(async lab => {
+          const [trunk, inside, beyond] = [
+            await lab.container(),
+            await lab.container(),
+            await lab.container(),
+          ];
+          await add(lab, trunk, confOf({ vlanTrunk: [{ minID: 200, maxID: 210 }] }));
+          for (const [container, vlan] of [[inside, 210] as const, [beyond, 211] as const]) {
+            await add(lab, container, confOf({ vlan }));
+            const tagged = ['link', 'eth0', 'name', `tagged${vlan}`, 'type', 'vlan', 'id', `${vlan}`];
+            await lab.ip(trunk, 'link', 'add', ...tagged);
+            await lab.ip(trunk, 'addr', 'add', `10.${vlan}.0.1/24`, 'dev', `tagged${vlan}`);
+            await lab.ip(trunk, 'link', 'set', `tagged${vlan}`, 'up');
+            await lab.ip(container, 'addr', 'add', `10.${vlan}.0.2/24`, 'dev', 'eth0');
+          }
+          expect(await ping(lab, trunk, '10.210.0.2')).toBe(true);
+          expect(await ping(lab, trunk, '10.211.0.2')).toBe(false);
+        }),
+      requiresVlanDevices(),
+    );
 
     test('[1.1.0] "preserveDefaultVlan" leaves the port in the default VLAN as well', async () => {
       await withHost(async lab => {

@@ -219,7 +219,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /^DEL[^/]*\/host\/interface\/(br0\.\d+|veth#\d)$/,
     when: onlyReference,
-    reason: 'the gateway of a VLAN goes with the bridge',
+    reason: 'the gateway of a VLAN goes with the last container in it',
     quirk: 'bridge 25',
     in: 'vlans',
   },
