@@ -4,8 +4,8 @@ import { findFaults, runChurn } from '../soak/churn.ts';
 import { renderChurn } from '../soak/render.ts';
 import type { Section } from './section.ts';
 
-/** About every third request is an ADD: these are 20,000 attachments. */
-const REQUESTS = 60_000;
+/** Two requests in five are ADDs: these are 20,000 attachments. */
+const REQUESTS = 49_000;
 const SHORT_REQUESTS = 150;
 
 /** The full chain through a daemon, as a runtime on a busy node uses it. */

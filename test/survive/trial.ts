@@ -21,6 +21,8 @@ type Recovery = (typeof RECOVERIES)[number];
 /** How long a worker that outlives its runner works on while a recovery waits for it. */
 const OUTLIVE_MS = 150;
 const LATE_NEWS_MS = 200;
+/** A worker that does not end with its runner is let go, so that it can be said. */
+const LET_GO_MS = 10_000;
 
 /**
  * Tries one point on a ground without the attachment, and leaves it so where nothing is wrong.
@@ -72,7 +74,8 @@ async function strike(ground: Ground, point: Point): Promise<Struck> {
   await held.release();
   if (!stops) {
     const finished = await held.finished;
-    await tracer.ended;
+    await Promise.race([tracer.ended, Bun.sleep(LET_GO_MS)]);
+    await tracer.release();
     return { held, finished, tracer };
   }
   // The last reply of a worker may end its runner before anybody hears that it stopped.
