@@ -157,21 +157,21 @@ async function runnerRows(): Promise<Row[]> {
 
 async function burstRows(): Promise<Row[]> {
   const containers = Number(values.containers);
-  const reference = await measureBurst('reference', peer, containers);
+  const bursts = await measureBurst(peer, containers);
   const lines: Row[] = [];
   for (const [side, how, add, del] of [
     ['ours', 'cold', 2, 4],
     ['warm', 'warm', 10, 20],
   ] as const) {
-    const ours = await measureBurst(side, peer, containers);
     for (const [verb, target] of [
       ['ADD', add],
       ['DEL', del],
     ] as const) {
+      const [reference, ours] = [bursts.reference[verb], bursts[side][verb]];
       const what = `burst of 8, ${containers} containers, ${how}: ${verb}`;
       lines.push(
-        row(what, 'ms', reference[verb].medianMs, ours[verb].medianMs),
-        row(what, '1/s', reference[verb].perSecond, ours[verb].perSecond, target),
+        { ...row(what, 'ms', reference.medianMs, ours.medianMs), spread: ours.spread },
+        row(what, '1/s', reference.perSecond, ours.perSecond, target),
       );
     }
   }

@@ -1,5 +1,6 @@
 // Does every attachment end up as its caller was told, when workers and daemon are killed at random?
 
+import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
@@ -12,6 +13,10 @@ export interface ChurnReport {
   /** Requests by verb, and how many of them failed. */
   readonly verbs: Readonly<Record<string, { readonly asked: number; readonly failed: number }>>;
   readonly killed: { readonly workers: number; readonly daemons: number };
+  /** MiB that the daemon and its workers share of memory, at each tenth of the requests. */
+  readonly memoryMb: readonly number[];
+  /** The same when nobody has asked for anything in a while, where nothing was killed. */
+  readonly restingMb?: number;
   /** Attachments that were not as their callers were told. */
   readonly wrong: readonly string[];
   /** What the host holds at the end that it did not hold before. */
@@ -21,7 +26,7 @@ export interface ChurnReport {
 /** How much, and how often something is killed. */
 export interface ChurnPlan {
   readonly requests: number;
-  /** Milliseconds between two kills, on average. */
+  /** Milliseconds between two kills, on average; 0 to kill nothing. */
   readonly killEveryMs: number;
   readonly seed: number;
 }
@@ -30,6 +35,10 @@ const AT_ONCE = 8;
 const CONTAINERS = 16;
 /** What failed is repeated, as runtimes do. */
 const ATTEMPTS = 20;
+/** What a daemon may weigh that has been through a lot and has nothing to do now. */
+const RESTING_LIMIT_MB = 100;
+/** Longer than a worker without work is kept. */
+const REST_MS = 36_000;
 
 /** What the caller knows of an attachment. After a failed DEL it may be either. */
 type Known = 'present' | 'absent' | 'unknown';
@@ -80,9 +89,12 @@ export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<Ch
     const started = performance.now();
     const free = [...containers];
     let left = requests;
+    const memoryMb: number[] = [];
+    const tenth = Math.max(1, Math.ceil(requests / 10));
     await Promise.all(
       Array.from({ length: AT_ONCE }, async () => {
         while (left-- > 0) {
+          if (left % tenth === 0) memoryMb.push(killer.memoryMb());
           const [one] = free.splice(Math.floor(random() * free.length), 1);
           if (one === undefined) continue;
           await step(one);
@@ -91,6 +103,8 @@ export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<Ch
       }),
     );
     const seconds = (performance.now() - started) / 1000;
+    if (killEveryMs === 0) await Bun.sleep(REST_MS);
+    const resting = killEveryMs === 0 ? { restingMb: killer.memoryMb() } : {};
     const killed = await killer.stop();
     for (const [one, state] of known) {
       if (state === 'present') await confirm(one, 'it was there at the end');
@@ -101,6 +115,8 @@ export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<Ch
       seconds,
       verbs,
       killed,
+      memoryMb,
+      ...resting,
       wrong,
       left: leftOver(before, await inventory(lab, containers)),
     };
@@ -108,14 +124,17 @@ export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<Ch
 }
 
 /** What is wrong after a churn, in words; empty when nothing is. */
-export function findFaults({ wrong, left }: ChurnReport): string[] {
+export function findFaults({ wrong, left, restingMb = 0 }: ChurnReport): string[] {
   const leaks = Object.entries(left)
     .filter(([, names]) => names.length > 0)
     .map(([kind, names]) => `${names.length} left, ${kind}: ${names.slice(0, 5).join(', ')}`);
-  return [...wrong, ...leaks];
+  const heavy = restingMb > RESTING_LIMIT_MB;
+  return [...wrong, ...leaks, ...(heavy ? [`daemon and workers keep ${restingMb} MiB when they rest`] : [])];
 }
 
 interface Killer {
+  /** What the daemon of the moment and its workers share of memory. */
+  memoryMb(): number;
   stop(): Promise<{ workers: number; daemons: number }>;
 }
 
@@ -126,7 +145,7 @@ function startKiller(lab: Lab, everyMs: number, random: () => number): Killer {
   let daemon: Daemon | undefined;
   const work = (async () => {
     daemon = await startDaemon(lab);
-    while (!over) {
+    while (!over && everyMs > 0) {
       await Bun.sleep(everyMs * 2 * random());
       if (over) break;
       const workers = childrenOf(daemon.pid);
@@ -142,6 +161,7 @@ function startKiller(lab: Lab, everyMs: number, random: () => number): Killer {
     }
   })();
   return {
+    memoryMb: () => Math.round(proportionalKb(daemon?.pid) / 1024),
     async stop() {
       over = true;
       await work;
@@ -169,6 +189,23 @@ function kill(pid: number): void {
     process.kill(pid, 'SIGKILL');
   } catch {
     // It has ended by itself.
+  }
+}
+
+/** Proportional set size of a process and its children (proc(5), smaps_rollup); 0 when it has ended. */
+function proportionalKb(pid: number | undefined): number {
+  if (pid === undefined) return 0;
+  const file = `/proc/${pid}/smaps_rollup`;
+  const own = fs.existsSync(file) ? /^Pss:\s+(\d+) kB/m.exec(readNow(file))?.[1] : undefined;
+  return childrenOf(pid).reduce((sum, child) => sum + proportionalKb(child), Number(own ?? 0));
+}
+
+/** It may end while it is looked at. */
+function readNow(file: string): string {
+  try {
+    return fs.readFileSync(file, 'utf8');
+  } catch {
+    return '';
   }
 }
 

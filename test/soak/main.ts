@@ -3,6 +3,7 @@
 //   npm run soak                     5,000 attachments of bridge with host-local, then as many of all five links
 //   npm run soak -- --lives 500      fewer
 //   npm run soak -- --churn 10000    requests through a daemon, which is killed now and then, as are its workers
+//   npm run soak -- --churn 10000 --kill-every 0    the same with nothing killed: does the daemon grow?
 
 import { parseArgs } from 'node:util';
 import { requiresRoot } from '../helpers/skip.ts';
@@ -11,7 +12,11 @@ import { render, renderChurn } from './render.ts';
 import { findLeaks, runSoak } from './soak.ts';
 
 const { values } = parseArgs({
-  options: { lives: { type: 'string', default: '5000' }, churn: { type: 'string' } },
+  options: {
+    lives: { type: 'string', default: '5000' },
+    churn: { type: 'string' },
+    'kill-every': { type: 'string', default: '500' },
+  },
 });
 const obstacle = requiresRoot();
 if (obstacle !== undefined) {
@@ -22,7 +27,11 @@ if (obstacle !== undefined) {
 const lives = Number(values.lives);
 let failed = false;
 if (values.churn !== undefined) {
-  const report = await runChurn({ requests: Number(values.churn), killEveryMs: 500, seed: Date.now() });
+  const report = await runChurn({
+    requests: Number(values.churn),
+    killEveryMs: Number(values['kill-every']),
+    seed: Date.now(),
+  });
   process.stdout.write(renderChurn(report));
   process.exit(findFaults(report).length ? 1 : 0);
 }

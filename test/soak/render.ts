@@ -40,6 +40,8 @@ export function renderChurn(report: ChurnReport): string {
     `churn: ${requests} requests, eight at a time, in ${seconds.toFixed(0)} s (${(requests / seconds).toFixed(1)} per second)`,
     ...lines,
     `  killed: ${killed.workers} workers, ${killed.daemons} daemons`,
+    `  memory of daemon and workers, at each tenth: ${report.memoryMb.join(', ')} MiB`,
+    ...(report.restingMb === undefined ? [] : [`  when they rest: ${report.restingMb} MiB`]),
     ...(faults.length
       ? faults.map(fault => `  FAULT ${fault}`)
       : ['  every attachment as its caller was told, nothing left']),
