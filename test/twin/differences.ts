@@ -225,10 +225,10 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /\/interface\/br0\/sysctl\/ipv6\/conf\/accept_ra$/,
-    rows: /^bridge exists/,
+    rows: /^bridge exists|^vlan, (bridge exists|no VLAN on)/,
     when: from('0', '1'),
     reason: 'a bridge of somebody else keeps its settings',
-    in: 'links',
+    in: ['links', 'vlans'],
   },
   {
     path: /^(ADD \(fails\)|DEL)\/host\/interface\/br0\/(link|address|route)\//,
