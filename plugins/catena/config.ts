@@ -155,7 +155,10 @@ export function lenientConf(request: JsonObject): { conf: CatenaConf; problems: 
   const folded = foldKeys(CatenaConf, request) as JsonObject;
   const problems: string[] = [];
   const usable = Object.entries(folded).filter(([key, value]) => {
-    const option = CatenaConf.shape[key as keyof typeof CatenaConf.shape];
+    // A key such as `constructor` is nobody's option.
+    const option = Object.hasOwn(CatenaConf.shape, key)
+      ? CatenaConf.shape[key as keyof typeof CatenaConf.shape]
+      : undefined;
     const parsed = option && z.safeParse(option as z.core.$ZodType, value, { reportInput: true });
     if (parsed && !parsed.success)
       problems.push(`"${key}" ${parsed.error.issues.map(describeIssue).join('; ')}`);

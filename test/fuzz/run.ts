@@ -175,9 +175,12 @@ ip netns add c1
 exec /mnt/bun test/fuzz/child.ts
 `;
 
+/** Process ids of its own as well: a daemon that a door has started goes with it, however it ends. */
+const UNSHARE = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
+
 function startChild(onInput?: (input: string) => void): Child {
   const inUserNamespace = process.getuid?.() === 0 ? [] : ['-U', '-r'];
-  const argv = ['unshare', ...inUserNamespace, '-n', '-m', 'sh', '-c', SETUP, 'sh', ROOT, process.execPath];
+  const argv = ['unshare', ...inUserNamespace, ...UNSHARE, 'sh', '-c', SETUP, 'sh', ROOT, process.execPath];
   const process_ = Bun.spawn(argv, {
     env: { PATH: TEST_PATH, LC_ALL: 'C', CATENA_LOG_LEVEL: 'error' },
     cwd: path.resolve(ROOT),

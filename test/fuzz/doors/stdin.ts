@@ -55,6 +55,11 @@ export const request = door({
 export const noise = door({
   name: 'stdin text',
   weight: 5,
+  // DEL of the runner took them for options.
+  seeds: ['__proto__', 'constructor'].map(key => ({
+    ...{ type: 'catena', command: 'DEL' as const, netns: '/nonexistent/netns' as const },
+    stdin: `{"cniVersion":"1.1.0","name":"x","type":"catena","${key}":"y"}`,
+  })),
   arbitrary: fc.record({
     type: fc.constantFrom(...DEFINITIONS.keys()),
     command: fc.constantFrom('ADD', 'DEL', 'VERSION', 'STATUS'),
