@@ -183,6 +183,9 @@ const DAMAGE: Readonly<Record<string, (file: string) => void>> = {
   },
 };
 
+/** With these, verbs that change nothing are tried as well. */
+const LOOKED_AT = ['halved', 'a directory'];
+
 const FILES: Readonly<Record<string, (id: string) => string>> = {
   record: id => `state/attachments/podnet/${id}:eth0`,
   'cached result': id => `cni/results/podnet-${id}-eth0`,
@@ -219,12 +222,14 @@ describeRoot('with a file that is damaged', () => {
           const file = disk.outside(fileOf(container.id).replace('{lease}', lease));
           if (!fs.existsSync(file)) fs.writeFileSync(file, 'something');
           apply(file);
-          const looks = [
-            ...['list', 'doctor'].map(verb => disk.catena(verb)),
-            disk.catena('check', container),
-            disk.catena('gc', undefined, '--dry-run', '--all'),
-          ];
-          for (const look of await Promise.all(looks)) expectWords(damage, look);
+          if (LOOKED_AT.includes(damage)) {
+            const looks = [
+              ...['list', 'doctor'].map(verb => disk.catena(verb)),
+              disk.catena('check', container),
+              disk.catena('gc', undefined, '--dry-run', '--all'),
+            ];
+            for (const look of await Promise.all(looks)) expectWords(damage, look);
+          }
           const second = await disk.catena('add', other);
           expectWords(damage, second);
           if (second.exitCode === 0) expect(await disk.catena('del', other)).toMatchObject({ exitCode: 0 });
