@@ -87,5 +87,5 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
-export type { AttachmentRecord, LinkOutcome, RecordedError } from './journal/lines.ts';
+export type { AttachmentRecord, LinkOutcome, RecordedError } from './journal/record.ts';
 export { listRecords, type RecordList, readRecord } from './journal/store.ts';

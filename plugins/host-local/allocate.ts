@@ -1,7 +1,6 @@
 // Which free address does an attachment get from each range set?
 import { CniError } from '../../src/cni/errors.ts';
 import { type Ip, offsetIp, renderIp } from '../../src/net/ip.ts';
-import type { Plan } from './plan.ts';
 import { findRange, isGateway, type Range, type RangeSet, rangeContains, renderRangeSet } from './range.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
@@ -26,6 +25,14 @@ export class SetExhausted extends Error {
   }
 }
 
+/** What is asked of the pool. */
+export interface Wanted {
+  /** One address comes from each. */
+  readonly sets: readonly RangeSet[];
+  /** Addresses asked for, in the order of the sources, none twice. */
+  readonly requested: readonly Ip[];
+}
+
 /** One address chosen, and where it comes from. */
 export interface Allocation {
   readonly ip: Ip;
@@ -47,7 +54,7 @@ export interface Leases {
  * one handed out.
  * @throws SetExhausted, or CniError 101 and 102 for addresses asked for
  */
-export function allocate(plan: Pick<Plan, 'sets' | 'requested'>, leases: Leases): Allocation[] {
+export function allocate(plan: Wanted, leases: Leases): Allocation[] {
   const open = [...plan.requested];
   const allocations = plan.sets.map((set, setIndex) => {
     const at = open.findIndex(ip => findRange(set, ip));

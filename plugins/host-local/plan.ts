@@ -6,15 +6,12 @@ import { renderRoutes } from '../../src/cni/routes.ts';
 import { atLeast, type SpecVersion } from '../../src/cni/version.ts';
 import { findCidr, renderCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
-import type { Allocation } from './allocate.ts';
+import type { Allocation, Wanted } from './allocate.ts';
 import type { HostLocalConf } from './config.ts';
 import { findRange, parseRangeSets, type RangeSet } from './range.ts';
 
 /** What is wanted: one address from each set, certain ones if they were asked for, and routes. */
-export interface Plan {
-  readonly sets: readonly RangeSet[];
-  /** Addresses asked for, in the order of the sources, none twice. */
-  readonly requested: readonly Ip[];
+export interface Plan extends Wanted {
   readonly routes: readonly ResultRoute[];
 }
 

@@ -2,9 +2,9 @@
 import { CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { bootId } from '../journal/boot.ts';
-import type { Intent, Line, RecordedError } from '../journal/lines.ts';
 import { settle } from '../journal/marks.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import type { Intent, Line, RecordedError } from '../journal/record.ts';
 import { endRunner, startRunner } from '../journal/runner.ts';
 import { createRecord, dropRecord, type OpenRecord, replaceRecord } from '../journal/store.ts';
 import type { Conflist } from './conflist.ts';

@@ -2,8 +2,8 @@
 
 import { ErrorCode } from '../cni/errors.ts';
 import { holderOf } from '../journal/claim.ts';
-import type { AttachmentRecord } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import type { AttachmentId } from './cache-record.ts';
 import { findCached, findRecord } from './known.ts';
 import { isOfEarlierBoot } from './recover.ts';

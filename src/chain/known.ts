@@ -1,6 +1,6 @@
 // What is known of an attachment: from its record, else from libcni's cache?
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { AttachmentRecord } from '../journal/lines.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
 import { readAttachment } from './result-cache.ts';

@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type Claim, claimRecord } from '../journal/claim.ts';
-import { type AttachmentRecord, lastBegun } from '../journal/lines.ts';
+import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import type { Runner } from '../journal/runner.ts';
 import { dropRecord } from '../journal/store.ts';
 import { findStragglers } from '../journal/stragglers.ts';

@@ -1,8 +1,8 @@
 // What does an ADD find of an earlier one for the same pod, and what becomes of that?
 import { isOfEarlierBoot } from '../chain/recover.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { AttachmentRecord } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { deletePod } from './delete.ts';
 import type { PodKey } from './record.ts';

@@ -5,7 +5,7 @@ import { joinErrors } from '../chain/link-errors.ts';
 import { listAttachments } from '../chain/result-cache.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { holderOf } from '../journal/claim.ts';
-import type { AttachmentRecord } from '../journal/lines.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
 import { listPods, type PodRecord, recall } from './record.ts';

@@ -10,7 +10,7 @@ import type { Attachment } from '../chain/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
-import type { AttachmentRecord } from '../journal/lines.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { Runner } from './runner.ts';

@@ -1,8 +1,8 @@
 // How do processes agree on who takes an attachment down?
 import type { Attachment } from '../cni/attachment.ts';
 import { CniError } from '../cni/errors.ts';
-import type { AttachmentRecord, Intent, Line, RecordedError } from './lines.ts';
 import { markOf } from './marks.ts';
+import type { AttachmentRecord, Intent, Line, RecordedError } from './record.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
 import { dropRecord, markRecord, readRecord, reopenRecord, replaceRecord, unmark } from './store.ts';
 

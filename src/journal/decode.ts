@@ -3,7 +3,7 @@
 // Written by hand: a schema takes 3 ms to get going, which every DEL would pay.
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
-import type { Intent, Line } from './lines.ts';
+import type { Intent, Line } from './record.ts';
 
 /** Version of the layout; a record of another one is reported and left alone. */
 export const RECORD_VERSION = 1;

@@ -10,16 +10,10 @@ import { fileFailure } from '../files/failure.ts';
 import { putOpenFile } from '../files/put-file.ts';
 import { removeFile } from '../files/remove-file.ts';
 import { isCutOff, isMissing, listNames, writeAll } from './files.ts';
-import {
-  type AttachmentRecord,
-  type Intent,
-  type Line,
-  parseRecord,
-  renderIntent,
-  renderLine,
-} from './lines.ts';
+import { parseRecord, renderIntent, renderLine } from './lines.ts';
 import { type Marked, markOf, setMark, settle, takeMark } from './marks.ts';
 import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
+import type { AttachmentRecord, Intent, Line } from './record.ts';
 
 /** A record that lines are added to. */
 export interface OpenRecord {

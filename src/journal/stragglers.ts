@@ -1,6 +1,6 @@
 // Does a link still work for somebody who has died?
 import { readdirSync, readFileSync } from 'node:fs';
-import type { AttachmentRecord } from './lines.ts';
+import type { AttachmentRecord } from './record.ts';
 import { processOf, RUNNER_VARIABLE, WORKER_VARIABLE } from './runner.ts';
 
 /**

@@ -1,7 +1,7 @@
 // What do tests of the journal need?
 import fs from 'node:fs';
 import path from 'node:path';
-import type { Intent } from '../../src/journal/lines.ts';
+import type { Intent } from '../../src/journal/record.ts';
 import { startRunner } from '../../src/journal/runner.ts';
 
 /** An intent as an ADD of this process would write it, and whatever a test wants to be different. */

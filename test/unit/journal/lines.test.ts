@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { CniError } from '../../../src/cni/errors.ts';
-import { type Line, lastBegun, parseRecord, renderIntent, renderLine } from '../../../src/journal/lines.ts';
+import { lastBegun, parseRecord, renderIntent, renderLine } from '../../../src/journal/lines.ts';
+import type { Line } from '../../../src/journal/record.ts';
 import { intentOf } from '../../helpers/journal.ts';
 
 const intent = intentOf();

@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { Line } from '../../../src/journal/lines.ts';
 import { listMarked } from '../../../src/journal/marks.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
+import type { Line } from '../../../src/journal/record.ts';
 import {
   createRecord,
   dropRecord,
