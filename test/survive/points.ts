@@ -34,7 +34,10 @@ export interface Point {
 /** Every point of a verb, from what its processes asked when nothing went wrong. */
 export function findPoints(verb: Verb, calls: Readonly<Partial<Record<Actor, readonly Call[]>>>): Point[] {
   return (['runner', 'worker', 'reaper'] as const).flatMap(actor => {
-    return distinct(calls[actor] ?? []).flatMap(call => pointsOf(verb, actor, call));
+    const all = distinct(calls[actor] ?? []);
+    const asked = all.filter(({ peer }) => peer === 'netlink');
+    const more = new Set(actor === 'runner' ? asked.slice(MAX_OF_RUNNER) : []);
+    return all.filter(call => !more.has(call)).flatMap(call => pointsOf(verb, actor, call));
   });
 }
 
@@ -43,8 +46,12 @@ export function describePoint({ verb, actor, strike, error = '', what }: Point):
   return `${verb.toUpperCase()} ${strike} ${error} at the ${actor}'s ${what.slice(0, 160)}`;
 }
 
-/** What the engine asks for itself, when it likes; and our pipe. */
-const NOT_OURS = /^\/proc\/(self|\d+)\/(statm|maps)$|^\/sys\/|^\/proc\/self\/cgroup|\/gate$|\/dist\/bin$/;
+/** GC looks into every namespace of the machine from the runner; what it asks in the first ones it asks in all. */
+const MAX_OF_RUNNER = 24;
+
+/** What the engine asks for itself, when it likes; our pipe; and namespaces of whoever else is on the machine. */
+const NOT_OURS =
+  /^\/proc\/(self|\d+)\/(statm|maps)$|^\/sys\/|^\/proc\/self\/cgroup|\/gate$|\/dist\/bin$|^\/(var\/)?run\/netns\/(?!\{)|^\/proc\/\d+\/ns\//;
 
 /** Looking at an executable again finds nothing new, nor does reading on at the end of a file. */
 function distinct(calls: readonly Call[]): Call[] {
