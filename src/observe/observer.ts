@@ -44,15 +44,24 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
     dropped: () => ({ ...lost, log: lost.log + open.output.dropped, spans: lost.spans + open.unsent() }),
   });
 
+  // Who asked has the answer first: writing takes as long as a link does.
+  let ended: RequestRecord[] = [];
   const handOver = (record: RequestRecord): void => {
-    const { output, levels, exporter, ring } = open;
     metrics.observe(record);
-    for (const line of linesOf(record, levels)) output.write(line);
-    exporter?.add(spansOf(record));
-    try {
-      ring?.write(record);
-    } catch {
-      lost.traces += 1;
+    if (ended.push(record) === 1) setImmediate(writeEnded);
+  };
+  const writeEnded = (): void => {
+    const { output, levels, exporter, ring } = open;
+    const records = ended;
+    ended = [];
+    for (const record of records) {
+      for (const line of linesOf(record, levels)) output.write(line);
+      exporter?.add(spansOf(record));
+      try {
+        ring?.write(record);
+      } catch {
+        lost.traces += 1;
+      }
     }
   };
   // A link writes what it is asked to, so that nothing is made that is thrown away here.
@@ -62,6 +71,7 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
     return level === undefined ? {} : { CATENA_LOG_LEVEL: level };
   };
   const change = async (next: Omit<ObserverOptions, 'sources'>): Promise<void> => {
+    writeEnded();
     const before = open;
     open = await openPlaces(next);
     await before.close();
@@ -86,11 +96,13 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
       };
     },
     log(level, message, fields = {}) {
+      writeEnded();
       if (LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(open.levels.level))
         open.output.write({ level, message, fields });
     },
     traces(id) {
       const { traceDir } = open;
+      writeEnded();
       if (traceDir === undefined) return undefined;
       return id === undefined ? listTraces(traceDir).records : tryTo(() => findTrace(traceDir, id));
     },
@@ -102,6 +114,7 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
     },
     async close() {
       await changing;
+      writeEnded();
       await open.close();
     },
   };
