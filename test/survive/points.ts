@@ -84,8 +84,8 @@ function pointsOf(verb: Verb, actor: Actor, call: Call): Point[] {
   return [...fails, ...all.map(strike => ({ ...point, strike }))];
 }
 
-/** Names with process ids, of pairs (drawn by lot), and of locks that name a namespace. */
-const OF_ONE_RUN = /\.tmp$|^\/proc\/\d+\/|\/veth[0-9a-f]{8}\/|\/bridge-\d+-/;
+/** Names with process ids, of pairs (drawn by lot), of devices named after the container, and of locks that name a namespace. */
+const OF_ONE_RUN = /\.tmp$|^\/proc\/\d+\/|\/veth[0-9a-f]{8}\/|\/bwp[0-9a-f]{12}\/|\/bridge-\d+-/;
 
 function groupOf(actor: Actor, { syscall, path, peer, line }: Call): Point['group'] | undefined {
   if (peer === 'netlink') return 'kernel';
