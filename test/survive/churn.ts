@@ -5,7 +5,7 @@ import { renderChurn } from '../soak/render.ts';
 import type { Section } from './section.ts';
 
 /** Two requests in five are ADDs: these are 20,000 attachments. */
-const REQUESTS = 49_000;
+const REQUESTS = 49_500;
 const SHORT_REQUESTS = 150;
 
 /** The full chain through a daemon, as a runtime on a busy node uses it. */
@@ -14,7 +14,7 @@ export const churn: Section = {
   counts: 'attachments churned',
   async run({ short }) {
     const requests = short ? SHORT_REQUESTS : REQUESTS;
-    const report = await runChurn({ requests, killEveryMs: short ? 300 : 500, seed: Date.now() });
+    const report = await runChurn({ requests, killEveryMs: short ? 300 : 750, seed: Date.now() });
     const { asked = 0, failed = 0 } = report.verbs.add ?? {};
     return { tried: asked - failed, table: renderChurn(report), wrong: findFaults(report) };
   },

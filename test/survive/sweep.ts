@@ -28,8 +28,8 @@ export interface SweepReport extends SweepPlan {
   readonly seconds: number;
 }
 
-/** Hosts on which points are tried at the same time: one more than cores, since the kernel makes everybody wait. */
-const LANES = 3;
+/** Hosts on which points are tried at the same time: two more than cores, since the kernel makes everybody wait. */
+const LANES = 4;
 
 /**
  * Counts the points of a verb and tries them.
