@@ -36,7 +36,9 @@ export async function tryPoint(whole: Ground, point: Point, turn: number): Promi
   const wrong: (string | undefined)[] = [];
   if (!happened) await outliving?.();
   if (!happened || point.strike === 'fails' || point.strike === 'worker killed') {
-    wrong.push(...(await judgeUnaided(ground, point, finished)));
+    // Names made at random shift the count: what was struck is what strace says, not what was meant.
+    const what = findStruck(tracer) ?? point.what;
+    wrong.push(...(await judgeUnaided(ground, { ...point, what }, finished)));
   } else {
     const kind = RECOVERIES[turn % RECOVERIES.length] as Recovery;
     const recovered = attempt(() => recover(ground, point.verb, kind));
@@ -51,6 +53,11 @@ export async function tryPoint(whole: Ground, point: Point, turn: number): Promi
 /** Whether the fault came to pass. */
 export function happenedIn({ lines }: Tracer): boolean {
   return lines.some(line => /\(INJECTED\)|killed by SIGKILL|stopped by SIGSTOP/.test(line));
+}
+
+/** The request that was refused, as strace wrote it. */
+function findStruck({ lines }: Tracer): string | undefined {
+  return lines.find(line => line.includes('(INJECTED)'));
 }
 
 interface Struck {
