@@ -4,7 +4,7 @@ import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { type Contestant, quantile, type Samples, settle, takeTurns, timed } from './measure.ts';
+import { type Contestant, quantile, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
 
 /** Longer than a worker without work is kept. */
 const IDLE_MS = 35_000;
@@ -55,7 +55,8 @@ export async function measureBurst(
     const warm = contestants.filter(({ runner }) => runner.side === 'warm');
     // A daemon runs for weeks: the code of each of its workers is compiled by then.
     for (let served = 0; served < SETTLED_CONTAINERS; served += containers) {
-      for (const work of [add, del]) await inPortions(warm, work);
+      const before = warm.map(({ runner, all }) => ({ runner, all: all.map(one => renewed(one, served)) }));
+      for (const work of [add, del]) await inPortions(before, work);
     }
     const [ADD, DEL] = [await inPortions(contestants, add), await inPortions(contestants, del)];
     const of = (side: Side) => ({ ADD: summarize(ADD.get(side)), DEL: summarize(DEL.get(side)) });
@@ -79,10 +80,11 @@ export async function measureWarmGrowth(
       contestants.push({
         name: `${size}`,
         async round(i) {
+          const one = renewed(container, i);
           const before = processorMs(runner.daemonPid);
-          const ADD = await timed(() => runner.run('add', container, portOf(30_000 + i)));
+          const ADD = await timed(() => runner.run('add', one, portOf(30_000 + i)));
           const between = processorMs(runner.daemonPid);
-          const DEL = await timed(() => runner.run('del', container));
+          const DEL = await timed(() => runner.run('del', one));
           const after = processorMs(runner.daemonPid);
           const [adding, deleting] = [between - before, after - between];
           return {
@@ -116,7 +118,7 @@ async function withSides<T>(
 ): Promise<T> {
   const [side, ...more] = sides;
   if (side === undefined) return await body([]);
-  return await withHost(async lab => {
+  const withSide = async (lab: Lab): Promise<T> => {
     const chain = prepare(lab, side);
     const daemon = side === 'warm' ? await startDaemon(lab) : undefined;
     const runner: Runner = {
@@ -131,7 +133,8 @@ async function withSides<T>(
     } finally {
       await daemon?.stop();
     }
-  });
+  };
+  return await withHost(withSide, { directly: true });
 }
 
 function prepare(lab: Lab, side: Side): Chain {
@@ -167,10 +170,11 @@ async function single(runner: Runner): Promise<Contestant> {
   return {
     name: side,
     async round(i) {
+      const one = renewed(container, i);
       return {
-        ADD: await timed(() => runner.run('add', container, portOf(i))),
+        ADD: await timed(() => runner.run('add', one, portOf(i))),
         CHECK: await timed(() => runner.run('check', checked)),
-        DEL: await timed(() => runner.run('del', container)),
+        DEL: await timed(() => runner.run('del', one)),
       };
     },
   };

@@ -68,13 +68,14 @@ interface Node {
 async function withNodes<T>(sizes: readonly number[], body: (nodes: Node[]) => Promise<T>): Promise<T> {
   const [size, ...more] = sizes;
   if (size === undefined) return await body([]);
-  return await withHost(async lab => {
+  const withNode = async (lab: Lab): Promise<T> => {
     const container = await lab.container();
     await lab.ip(lab.host, 'link', 'add', 'cni0', 'type', 'bridge');
     await lab.ip(lab.host, 'addr', 'add', '10.96.0.1/16', 'dev', 'cni0');
     await lab.ip(lab.host, 'link', 'set', 'cni0', 'up');
     return await withNodes(more, nodes => body([{ lab, container, size }, ...nodes]));
-  });
+  };
+  return await withHost(withNode, { directly: true });
 }
 
 function addAndDelete(name: string, one: (verb: Verb, i: number) => Promise<unknown>): Contestant {

@@ -3,7 +3,7 @@
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
-import { type Contestant, type Samples, settle, takeTurns, timed } from './measure.ts';
+import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
 
 /** How bridge is configured: as little as possible, and as most clusters have it. */
 export const BRIDGE_CONFIGURATIONS = {
@@ -16,21 +16,24 @@ export function measureBridge(
   configuration: keyof typeof BRIDGE_CONFIGURATIONS,
   rounds: number,
 ): Promise<Samples> {
-  return withHost(lab =>
-    withHost(async served => {
-      const daemon = await startDaemon(served);
-      const warm = await contestant(served, configuration, 'warm', BIN_DIR, 87);
-      const contestants = [
-        await contestant(lab, configuration, 'ours', BIN_DIR, 88),
-        await contestant(lab, configuration, 'reference', REFERENCE_BIN_DIR, 89),
-        warm,
-      ];
-      await settle(warm);
-      const samples = await takeTurns(contestants, rounds);
-      await daemon.stop();
-      return samples;
-    }),
-  );
+  return withHosts(async (lab, served) => {
+    const daemon = await startDaemon(served);
+    const warm = await contestant(served, configuration, 'warm', BIN_DIR, 87);
+    const contestants = [
+      await contestant(lab, configuration, 'ours', BIN_DIR, 88),
+      await contestant(lab, configuration, 'reference', REFERENCE_BIN_DIR, 89),
+      warm,
+    ];
+    await settle(warm);
+    const samples = await takeTurns(contestants, rounds);
+    await daemon.stop();
+    return samples;
+  });
+}
+
+function withHosts<T>(body: (lab: Lab, served: Lab) => Promise<T>): Promise<T> {
+  const options = { directly: true };
+  return withHost(lab => withHost(served => body(lab, served), options), options);
 }
 
 async function contestant(
@@ -55,12 +58,13 @@ async function contestant(
   const container = await lab.container();
   return {
     name,
-    async round() {
+    async round(i) {
+      const one = renewed(container, i);
       let result: unknown;
       const ADD = await timed(async () => {
-        result = await call('ADD', container);
+        result = await call('ADD', one);
       });
-      return { ADD, DEL: await timed(() => call('DEL', container, result)) };
+      return { ADD, DEL: await timed(() => call('DEL', one, result)) };
     },
   };
 }

@@ -1,5 +1,7 @@
 // How are two things timed so that the comparison holds on a noisy machine?
 
+import type { Container } from '../helpers/netns.ts';
+
 /** Durations in milliseconds by what was measured. */
 export type Samples = Map<string, number[]>;
 
@@ -48,6 +50,11 @@ export async function timed(work: () => unknown): Promise<number> {
   const start = performance.now();
   await work();
   return performance.now() - start;
+}
+
+/** The container of a round: its namespace stays, but no runtime gives an id twice. */
+export function renewed(container: Container, round: number): Container {
+  return { ...container, id: `${container.id}-${round}` };
 }
 
 /** The middle one; quartiles come with `at` 0.25 and 0.75. */

@@ -15,10 +15,10 @@ const runtime: Runtime = {
 
 function contestant(name: string, plugins: readonly object[]) {
   const list = parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name, plugins }));
-  const attachment = { containerId: `bench-${name}`, netns, ifname: 'eth0' };
   return {
     name,
-    async round() {
+    async round(i: number) {
+      const attachment = { containerId: `bench-${name}-${i}`, netns, ifname: 'eth0' };
       const times: Record<string, number> = {};
       for (const [verb, call] of Object.entries(VERBS)) {
         times[verb] = await timed(() => call(list, attachment, runtime));

@@ -1,6 +1,7 @@
 // How does a test run another program: to its end, with a deadline, and without a shell?
 
 import os from 'node:os';
+import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { deadline } from './deadline.ts';
 
 /** What a finished program left. A program ended by a signal has 128 plus the signal's number as exit code. */
@@ -17,6 +18,11 @@ export interface RunOptions {
   readonly cwd?: string;
   /** Default 30,000, on a slow machine more. */
   readonly timeoutMs?: number;
+  /**
+   * Path of the network namespace that it is started from, without a program in between: for what is timed. Else put
+   * `nsenter` before it: a thread that Bun starts during the visit would stay in the namespace.
+   */
+  readonly netns?: string;
 }
 
 /** `PATH` for tests: an ordinary user's own often lacks the directories of ip, nft and iptables. */
@@ -25,13 +31,7 @@ export const TEST_PATH = `${process.env.PATH ?? ''}:/usr/local/sbin:/usr/sbin:/s
 /** Runs a program and waits for it; throws only if it cannot start or outlives its deadline. */
 export async function run(argv: readonly string[], options: RunOptions = {}): Promise<Finished> {
   const timeoutMs = options.timeoutMs ?? deadline(30_000);
-  const child = Bun.spawn([...argv], {
-    env: { PATH: TEST_PATH, LC_ALL: 'C', ...options.env },
-    stdin: options.stdin === undefined ? 'ignore' : new TextEncoder().encode(options.stdin),
-    stdout: 'pipe',
-    stderr: 'pipe',
-    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
-  });
+  const child = options.netns === undefined ? spawn(argv, options) : spawnIn(options.netns, argv, options);
   let late = false;
   const timer = setTimeout(() => {
     late = true;
@@ -53,6 +53,28 @@ export async function run(argv: readonly string[], options: RunOptions = {}): Pr
   } finally {
     clearTimeout(timer);
   }
+}
+
+type Child = Bun.Subprocess<'ignore' | Uint8Array, 'pipe', 'pipe'>;
+
+// A child is where the thread is that starts it, and that is the calling one.
+function spawnIn(path: string, argv: readonly string[], options: RunOptions): Child {
+  const netns = openNetns(path);
+  try {
+    return inNetns(netns, () => spawn(argv, options));
+  } finally {
+    closeNetns(netns);
+  }
+}
+
+function spawn(argv: readonly string[], { env, stdin, cwd }: RunOptions): Child {
+  return Bun.spawn([...argv], {
+    env: { PATH: TEST_PATH, LC_ALL: 'C', ...env },
+    stdin: stdin === undefined ? 'ignore' : new TextEncoder().encode(stdin),
+    stdout: 'pipe',
+    stderr: 'pipe',
+    ...(cwd === undefined ? {} : { cwd }),
+  });
 }
 
 /** Like {@link run}, but a non-zero exit code is an error that shows what the program wrote. */

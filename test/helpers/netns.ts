@@ -64,9 +64,15 @@ export interface Lab {
   close(): Promise<void>;
 }
 
+/** How `run` and `plugin` of a lab start programs. */
+export interface LabOptions {
+  /** Without `nsenter` before them ({@link RunOptions.netns}): for the benchmark, which times them. */
+  readonly directly?: boolean;
+}
+
 /** Gives the body a fake host and removes it afterwards, whatever happened. */
-export async function withHost<T>(body: (lab: Lab) => Promise<T>): Promise<T> {
-  const lab = await createLab();
+export async function withHost<T>(body: (lab: Lab) => Promise<T>, options?: LabOptions): Promise<T> {
+  const lab = await createLab(options);
   try {
     return await body(lab);
   } finally {
@@ -94,7 +100,7 @@ export async function closeLabs(): Promise<void> {
 }
 
 /** Makes a fake host; whoever calls this closes it. Prefer {@link withHost} or {@link useLabs}. */
-export async function createLab(): Promise<Lab> {
+export async function createLab({ directly = false }: LabOptions = {}): Promise<Lab> {
   await sweepOnce();
   const tmp = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
   const namespaces = new Set<string>();
@@ -105,6 +111,8 @@ export async function createLab(): Promise<Lab> {
     const { stdout } = await runOk(inside(ns, argv));
     return (stdout.trim() === '' ? [] : JSON.parse(stdout)) as T;
   };
+  const runIn = (ns: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished> =>
+    directly ? run(argv, { ...options, netns: ns.path }) : run(inside(ns, argv), options);
   const lab: Lab = {
     host,
     tmp,
@@ -115,12 +123,15 @@ export async function createLab(): Promise<Lab> {
     async outside() {
       return connectOutside(host, await addNamespace(namespaces, 'o'));
     },
-    run: (ns, argv, options) => run(inside(ns, argv), options),
+    run: runIn,
     ip: (ns, ...args) => json(ns, ['ip', '-j', '-d', ...args]),
     tc: (ns, ...args) => json(ns, ['tc', '-j', '-d', ...args]),
     nft: async <T>(ns: Namespace, ...args: string[]) => nftRows(await json(ns, ['nft', '-j', ...args])) as T,
     sysctl: (ns, key, value) => sysctl(ns, key, value),
-    plugin: (name, call) => runPlugin(host, name, { ...call, env: { ...directories(tmp), ...call.env } }),
+    plugin: (name, { env, ...call }) => {
+      const start = (argv: readonly string[], options: RunOptions) => runIn(host, argv, options);
+      return runPlugin(start, name, { ...call, env: { ...directories(tmp), ...env } });
+    },
     start: (ns, argv) => {
       const child = Bun.spawn(inside(ns, argv), {
         stdin: 'ignore',

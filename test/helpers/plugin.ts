@@ -1,7 +1,7 @@
 // How does a test call a link the way a runtime does?
 
 import path from 'node:path';
-import { run, TEST_PATH } from './command.ts';
+import { type Finished, type RunOptions, TEST_PATH } from './command.ts';
 
 /** Where our executables are after a build. */
 export const BIN_DIR = path.resolve(import.meta.dir, '../../dist/bin');
@@ -39,17 +39,21 @@ export interface PluginReply {
   readonly stderr: string;
 }
 
-/** Runs a link inside the fake host; see `lab.plugin`. */
+/**
+ * Runs a link; see `lab.plugin`.
+ * @param start runs a program inside the fake host
+ */
 export async function runPlugin(
-  host: { path: string },
+  start: (argv: readonly string[], options: RunOptions) => Promise<Finished>,
   name: string,
   call: PluginCall,
 ): Promise<PluginReply> {
   const binDir = call.binDir ?? BIN_DIR;
-  const { exitCode, stdout, stderr } = await run(
-    ['nsenter', `--net=${host.path}`, '--', path.join(binDir, name)],
-    { env: environment(call, binDir), stdin: request(call), timeoutMs: call.timeoutMs ?? 30_000 },
-  );
+  const { exitCode, stdout, stderr } = await start([path.join(binDir, name)], {
+    env: environment(call, binDir),
+    stdin: request(call),
+    timeoutMs: call.timeoutMs ?? 30_000,
+  });
   const reply = parse(stdout);
   if (reply === undefined) return { exitCode, stdout, stderr };
   return exitCode === 0

@@ -49,6 +49,23 @@ describeRoot(
       expect(fs.existsSync(`/proc/${pid}/exe`)).toBe(false);
     });
 
+    test('withHost() starts programs inside the namespace without a program in between', async () => {
+      const script = ['sh', '-c', 'readlink /proc/self/ns/net; cat /proc/$PPID/comm; cat'];
+      const own = (place: string) => fs.readlinkSync(`/proc/${place}/ns/net`);
+      const before = own('thread-self');
+      await withHost(
+        async lab => {
+          const { ino } = fs.statSync(lab.host.path);
+          const { stdout } = await lab.run(lab.host, script, { stdin: 'said' });
+          const [namespace, parent, said] = stdout.split('\n');
+          expect([namespace, said]).toEqual([`net:[${ino}]`, 'said']);
+          expect(parent).toBe(fs.readFileSync('/proc/self/comm', 'utf8').trim());
+        },
+        { directly: true },
+      );
+      expect([own('thread-self'), own('self')]).toEqual([before, before]);
+    });
+
     test('sweepLeftovers() removes what a dead process left', async () => {
       const dead = Bun.spawnSync(['true']).pid;
       Bun.spawnSync(['ip', 'netns', 'add', `cat-${dead}-1h`]);
