@@ -2,8 +2,7 @@
 import { CniError, describeError, ErrorCode } from '../../src/cni/errors.ts';
 import { type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
-import { type Call, definePlugin } from '../../src/plugin/define.ts';
-import type { Delegate } from '../../src/plugin/delegate.ts';
+import { type Call, type Delegate, definePlugin } from '../../src/plugin/define.ts';
 import { tryAll } from '../../src/plugin/try-all.ts';
 import { DEFAULT_DATA_DIR, DEFAULT_SUBNET_FILE, FlannelConf, validateFlannelConf } from './config.ts';
 import { planDelegate } from './plan.ts';

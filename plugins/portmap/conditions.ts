@@ -3,7 +3,12 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Expression } from '../../src/netlink/nft/expr.ts';
 import { canonicalMatch, parseMatch } from '../../src/netlink/nft/match/parse.ts';
 import { MatchError } from '../../src/netlink/nft/match/words.ts';
-import type { PortmapConf } from './config.ts';
+
+/** What the configuration says of them: words as the packet filter has them. */
+export interface ConditionWords {
+  readonly conditionsV4?: readonly string[] | undefined;
+  readonly conditionsV6?: readonly string[] | undefined;
+}
 
 /** Conditions of one IP version in nf_tables. */
 export interface Conditions {
@@ -23,7 +28,7 @@ const HANDLE_DIGITS = 15;
  * The conditions of the configuration, as far as there are any, for nf_tables.
  * @throws CniError 7 saying what is not understood
  */
-export function parseConditions(conf: PortmapConf): Conditions[] {
+export function parseConditions(conf: ConditionWords): Conditions[] {
   return ([4, 6] as const).flatMap(family => {
     const words = wordsOf(conf, family);
     return words.length ? parse(family, words) : [];
@@ -36,7 +41,7 @@ export function conditionHandle(family: 4 | 6, words: string): string {
 }
 
 /** The words as configured; an empty first one means that there are none. */
-export function wordsOf({ conditionsV4, conditionsV6 }: PortmapConf, family: 4 | 6): readonly string[] {
+export function wordsOf({ conditionsV4, conditionsV6 }: ConditionWords, family: 4 | 6): readonly string[] {
   const words = (family === 4 ? conditionsV4 : conditionsV6) ?? [];
   return words[0] ? words : [];
 }

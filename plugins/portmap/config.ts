@@ -5,7 +5,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { decode } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { conditionHandle, parseConditions, wordsOf } from './conditions.ts';
-import type { Means } from './elements.ts';
+import type { Backend, Means } from './elements.ts';
 import type { IptablesOptions } from './iptables-rules.ts';
 
 /** The reference's choice, which other users of marks know about. */
@@ -38,9 +38,6 @@ export const PortmapConf = z.extend(PluginConfig, {
   ),
 });
 export type PortmapConf = z.output<typeof PortmapConf>;
-
-/** Packet filters that can map ports. */
-export type Backend = 'nftables' | 'iptables';
 
 /**
  * The packet filter of the configuration: the one it names, or the one that its options belong to.

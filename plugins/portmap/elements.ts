@@ -8,7 +8,6 @@ import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
 import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
-import type { Backend } from './config.ts';
 import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.ts';
 import { conditionalSets, SETS } from './sets.ts';
 import { SNAT_ALL, snatChain } from './skeleton.ts';
@@ -30,6 +29,9 @@ export interface Owner extends FilterOwner {
   /** Absent where the note is all that is known, and does not tell. */
   readonly attachment?: Attachment | undefined;
 }
+
+/** Packet filters that can map ports. */
+export type Backend = 'nftables' | 'iptables';
 
 /** Which packet filter forwards, and the handle of the conditions under which it does; empty without. */
 export interface Way {

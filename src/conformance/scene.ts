@@ -3,12 +3,19 @@ import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, renderResult } from '../cni/result.ts';
 import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
 import { createLink, findLink, removeLink } from '../netlink/rtnl/link.ts';
-import type { Reply } from '../testing/call.ts';
+import type { CallOptions, Reply, Verb } from '../testing/call.ts';
 import type { TestHost } from '../testing/host.ts';
 import { diffKernelStates, type KernelState } from '../testing/state.ts';
-import type { Exam } from './exam.ts';
 import { makePod, type Pod } from './pod.ts';
-import { confOf } from './subject.ts';
+import { confOf, type Subject } from './subject.ts';
+
+/** What a scene needs of the examination that it belongs to. */
+export interface Examiner {
+  readonly subject: Subject;
+  readonly version: SpecVersion;
+  /** Any call on any host; `alongside`: other calls run at the same time. */
+  call(host: TestHost, verb: Verb, options: CallOptions, alongside?: boolean): Promise<Reply>;
+}
 
 /** What differs from an ordinary call for a pod. */
 export interface Asking {
@@ -30,9 +37,9 @@ const STEP_MS = 10;
 /** One host, and the pods on it. */
 export class Scene {
   readonly host: TestHost;
-  readonly exam: Exam;
+  readonly exam: Examiner;
 
-  constructor(exam: Exam, host: TestHost) {
+  constructor(exam: Examiner, host: TestHost) {
     this.exam = exam;
     this.host = host;
   }

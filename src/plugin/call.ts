@@ -18,8 +18,8 @@ import {
   openOwnNetns,
   sameNetns,
 } from '../sys/netns.ts';
-import type { Call, Done } from './define.ts';
-import { type Delegate, findDelegate } from './delegate.ts';
+import type { Call, Delegate, Done } from './define.ts';
+import { findDelegate } from './delegate.ts';
 import type { CallSibling, Workplace } from './invocation.ts';
 
 /** What is known about an invocation before any kernel call. */

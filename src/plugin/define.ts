@@ -10,7 +10,6 @@ import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Netns } from '../sys/netns.ts';
-import type { Delegate } from './delegate.ts';
 
 /** A verb that reports nothing but failure. */
 export type Done = void | Promise<void>;
@@ -88,6 +87,15 @@ export interface Call<Conf = unknown> {
    * @throws CniError when not found
    */
   delegate(type: string, request?: JsonObject): Delegate;
+}
+
+/** A plugin that another one runs with its own request (SPEC "Plugin Delegation"). */
+export interface Delegate {
+  add(): Promise<Result>;
+  check(): Promise<void>;
+  del(): Promise<void>;
+  gc(): Promise<void>;
+  status(): Promise<void>;
 }
 
 /** Names the parts of a link; returns its argument with the types tied together. */

@@ -5,22 +5,14 @@ import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
-import { parseResult, type Result } from '../cni/result.ts';
+import { parseResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
+import type { Delegate } from './define.ts';
 import { startForeign } from './foreign.ts';
 import type { CallSibling } from './invocation.ts';
 
 /** Shorter than the runner's deadline for a link, so that the link still gets to say what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
-
-/** A plugin that another one runs with its own request (SPEC "Plugin Delegation"). */
-export interface Delegate {
-  add(): Promise<Result>;
-  check(): Promise<void>;
-  del(): Promise<void>;
-  gc(): Promise<void>;
-  status(): Promise<void>;
-}
 
 /** Whose request a delegate gets. */
 export interface Delegator {

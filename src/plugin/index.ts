@@ -24,7 +24,13 @@ export { Errno } from '../sys/errno.ts';
 export { inNetns, type Netns } from '../sys/netns.ts';
 export { ensureSysctl, findSysctl, readSysctl, writeSysctl } from '../sys/sysctl.ts';
 export { confirm } from './confirm.ts';
-export { type Call, type Done, definePlugin, nothingToDo, type PluginDefinition } from './define.ts';
-export type { Delegate } from './delegate.ts';
+export {
+  type Call,
+  type Delegate,
+  type Done,
+  definePlugin,
+  nothingToDo,
+  type PluginDefinition,
+} from './define.ts';
 export { runPlugin } from './run.ts';
 export { tryAll } from './try-all.ts';

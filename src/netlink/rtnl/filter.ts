@@ -7,7 +7,7 @@ import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
-import { egressRedirect, redirectTarget } from './tc/mirred.ts';
+import { egressRedirect, redirectTarget } from './tc/redirect.ts';
 import { TC_H_INGRESS_FILTERS, tcHandle, tcmsg } from './tc/tcmsg.ts';
 import {
   MATCH_ALL,
