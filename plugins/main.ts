@@ -1,14 +1,16 @@
 #!/usr/bin/env bun
 // Which of our executables was called? One binary, many names.
-import { basename } from 'node:path';
+//
+// What is imported here is part of every start, of those too that only hand their call to a daemon: nothing of Node's, and
+// nothing large. Everything else is loaded when it is known to be needed.
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR, runDir } from '../src/cni/directories.ts';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
-import { askDaemon } from '../src/daemon/client.ts';
-import { DAEMON_COMMANDS, DAEMON_VERBS, findSocket, SERVED_VARIABLE } from '../src/daemon/protocol.ts';
+import { askDaemon, findDoor, mayListen } from '../src/daemon/client.ts';
+import { DAEMON_COMMANDS, DAEMON_VERBS, SERVED_VARIABLE } from '../src/daemon/protocol.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
-import { readStdin, writeAll } from '../src/plugin/stdio.ts';
-import { FAULT_VARIABLE } from '../src/sys/fault.ts';
+import { readInput, textOf, writeOut } from '../src/plugin/early-stdio.ts';
+import { FAULT_VARIABLE } from '../src/sys/fault-variable.ts';
 import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import type { RunnerSurroundings } from './catena/runner.ts';
@@ -62,7 +64,7 @@ if (Object.hasOwn(PLUGINS, name)) await runAsLink(name as PluginName);
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
 const runsChain = DAEMON_COMMANDS.includes(args[0] ?? '');
-if (runsChain && mayHaveDaemon()) await tryDaemon({ args });
+if (runsChain && mayHaveDaemon()) await tryDaemon(async () => ({ args }));
 const workers = runsChain ? await startEarly() : undefined;
 const { runMain } = await import('../src/cli/main.ts');
 process.exit(
@@ -74,7 +76,7 @@ function calledAs(argv0: string, argv: string[]): { name: string; args: string[]
   const [flag, as, ...rest] = argv;
   return flag === '--as' && as !== undefined
     ? { name: as, args: rest }
-    : { name: basename(argv0), args: argv };
+    : { name: argv0.slice(argv0.lastIndexOf('/') + 1), args: argv };
 }
 
 async function loadRunner(surroundings?: RunnerSurroundings): Promise<PluginDefinition> {
@@ -104,14 +106,16 @@ async function runAsRunner(): Promise<never> {
 /** Has the daemon make this call of a plugin. @returns whether it may have made it, where it gave no answer */
 async function tryDaemonAsPlugin(link?: PluginName): Promise<boolean> {
   if (!mayHaveDaemon() || isOfThisProcess(process.env.CNI_NETNS)) return false;
-  let stdin: string;
-  try {
-    stdin = readStdin();
-  } catch {
-    // Reported where the call is made.
-    return false;
-  }
-  return tryDaemon({ args: [], stdin, ...(link ? { link } : {}) });
+  const input = readInput();
+  const begun = await tryDaemon(async () => {
+    const bytes = await input;
+    const stdin = bytes && textOf(bytes);
+    return stdin === undefined ? undefined : { args: [], stdin, ...(link ? { link } : {}) };
+  });
+  const bytes = await input;
+  // What cannot be used, or not be read at all, is reported where the call is made.
+  if (bytes !== undefined) (await import('../src/plugin/stdio.ts')).keepStdin(bytes);
+  return begun;
 }
 
 /** A path that leads elsewhere for every process that follows it. */
@@ -130,7 +134,7 @@ async function startEarly(): Promise<WorkerSource | undefined> {
 
 function mayHaveDaemon(): boolean {
   const { [SERVED_VARIABLE]: served, [FAULT_VARIABLE]: fault } = process.env;
-  return !served && !fault && findSocket(runDir()) !== undefined;
+  return !served && !fault && mayListen(runDir());
 }
 
 /** What names this request to the daemon and, should its answer be lost, to the record. */
@@ -143,11 +147,15 @@ function requestKey(): string {
  * Ends this process with what the daemon made of the call.
  * @returns where there is none that would do it: whether it may have begun all the same
  */
-async function tryDaemon(call: { args: string[]; stdin?: string; link?: string }): Promise<boolean> {
-  const answer = await askDaemon(runDir(), { ...call, key: requestKey(), env: process.env });
+async function tryDaemon(
+  prepare: () => Promise<{ args: string[]; stdin?: string; link?: string } | undefined>,
+): Promise<boolean> {
+  const [door, call] = await Promise.all([findDoor(runDir()), prepare()]);
+  if (door === undefined || call === undefined) return false;
+  const answer = await askDaemon(door, { ...call, key: requestKey(), env: process.env });
   if (answer === 'declined' || answer === 'lost') return answer === 'lost';
-  if (answer.stdout) writeAll(1, answer.stdout);
-  if (answer.stderr) writeAll(2, answer.stderr);
+  if (answer.stdout) await writeOut(Bun.stdout, answer.stdout);
+  if (answer.stderr) await writeOut(Bun.stderr, answer.stderr);
   process.exit(answer.exitCode);
 }
 

@@ -1,6 +1,6 @@
 // What do a client and the daemon say to each other?
-import { lstatSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+//
+// It is part of every start of a link, so nothing of Node's is imported here (see client.ts).
 
 /** The socket below the run directory; whoever may open it may configure the node's network. */
 export const SOCKET_NAME = 'catena.sock';
@@ -49,32 +49,7 @@ export interface Place {
   readonly mount: string;
 }
 
-/** The place of this process. */
-export function ownPlace(): Place {
-  return {
-    executable: identityOf('/proc/self/exe'),
-    network: identityOf('/proc/self/ns/net'),
-    mount: identityOf('/proc/self/ns/mnt'),
-  };
-}
-
 /** Where the daemon of a run directory listens. */
 export function socketPathOf(runDir: string): string {
-  return join(runDir, SOCKET_NAME);
-}
-
-/**
- * The daemon's socket, if one is there that nobody else made: who answers gets our environment and may answer for us.
- * What root made is root's to answer.
- */
-export function findSocket(runDir: string): string | undefined {
-  const path = socketPathOf(runDir);
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (!found?.isSocket()) return undefined;
-  return found.uid === 0 || found.uid === process.geteuid?.() ? path : undefined;
-}
-
-function identityOf(path: string): string {
-  const { dev, ino } = statSync(path, { bigint: true });
-  return `${dev}:${ino}`;
+  return `${runDir}/${SOCKET_NAME}`;
 }

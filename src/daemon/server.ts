@@ -4,7 +4,8 @@ import { basename, dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
 import { sweepGivenUp } from '../files/unfinished.ts';
 import { commandOf, parseRunRequest, toResponse } from './api.ts';
-import { ownPlace, RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
+import { ownPlace } from './place.ts';
+import { RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
 
 /** What the server stands in front of. */
 export interface Backend {
@@ -50,9 +51,13 @@ export interface Server {
  * Listens on a unix socket that only its owner may open. The name appears when the socket listens already, in place of
  * an earlier daemon's: no client meets a socket without a daemon behind it while one is replaced by another.
  */
-export function startServer(socketPath: string, backend: Backend, limits = SERVER_LIMITS): Server {
+export async function startServer(
+  socketPath: string,
+  backend: Backend,
+  limits = SERVER_LIMITS,
+): Promise<Server> {
   mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
-  const place = ownPlace();
+  const place = await ownPlace();
   const gate = new Gate(limits);
   // Of daemons that were killed at this very point.
   const beside = `${basename(socketPath)}.`;

@@ -1,46 +1,39 @@
 // How do requests come in and replies go out without the process streams?
 //
-// It is part of what every start loads, so it imports nothing of ours.
+// It is part of what every start loads, so it imports nearly nothing of ours.
 import { readSync, writeSync } from 'node:fs';
+import { REQUEST_LIMIT_BYTES, textOf } from './early-stdio.ts';
 
-/** A network configuration is kilobytes; whoever sends more than this is not a runtime. */
-const REQUEST_LIMIT_BYTES = 16 << 20;
+let kept: Uint8Array | undefined;
 
-let kept: { readonly text: string } | { readonly error: unknown } | undefined;
+/** Remembers what has been read of standard input already. */
+export function keepStdin(bytes: Uint8Array): void {
+  kept = bytes;
+}
 
 /**
- * Everything on standard input, however often it is asked for. `process.stdin` alone would cost as much as the rest of a
- * link's start.
+ * Everything on standard input. `process.stdin` alone would cost as much as the rest of a link's start.
  * @throws Error that says what kept it from being read
  */
 export function readStdin(): string {
-  if (kept === undefined) {
-    try {
-      kept = { text: readToEnd() };
-    } catch (error) {
-      kept = { error };
-    }
-  }
-  if ('error' in kept) throw kept.error;
-  return kept.text;
+  kept ??= readToEnd();
+  const text = textOf(kept);
+  if (text !== undefined) return text;
+  throw new Error(
+    `Cannot read network configuration: standard input is longer than ${REQUEST_LIMIT_BYTES} bytes`,
+  );
 }
 
-function readToEnd(): string {
+function readToEnd(): Uint8Array {
   const chunks: Uint8Array[] = [];
-  let total = 0;
-  for (;;) {
+  for (let total = 0; total <= REQUEST_LIMIT_BYTES; ) {
     const chunk = new Uint8Array(1 << 16);
     const length = readChunk(chunk);
     if (length === 0) break;
     total += length;
-    if (total > REQUEST_LIMIT_BYTES) {
-      throw new Error(
-        `Cannot read network configuration: standard input is longer than ${REQUEST_LIMIT_BYTES} bytes`,
-      );
-    }
     chunks.push(chunk.subarray(0, length));
   }
-  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(chunks));
+  return Buffer.concat(chunks);
 }
 
 /** Writes a whole text to a descriptor, however small the pipe. */

@@ -1,6 +1,7 @@
 // Which request to the kernel is to fail, so that somebody can see what a link does then?
 import { writeSync } from 'node:fs';
 import { Errno } from './errno.ts';
+import { FAULT_VARIABLE } from './fault-variable.ts';
 
 /**
  * Asked before each request to the kernel, in the order in which they are made.
@@ -8,12 +9,6 @@ import { Errno } from './errno.ts';
  * @returns the number of the error with which it is to fail instead; undefined lets it pass
  */
 export type FaultPlan = (what: string) => number | undefined;
-
-/**
- * Variable that makes a link's own executable fail at one request: `CATENA_FAULT=kernel:3` is the third. It can do no
- * more than the kernel itself does every day, which is to say no: so it is honoured everywhere, by root too.
- */
-export const FAULT_VARIABLE = 'CATENA_FAULT';
 
 /** How an executable says on standard error that the fault has happened. */
 export const FAULT_NOTE = /^catena: request (\d+) to the kernel was made to fail: (.*)$/m;

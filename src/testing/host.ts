@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { FAULT_VARIABLE } from '../sys/fault.ts';
+import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
 import {
   type CallOptions,
   environmentOf,

@@ -265,6 +265,22 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
+  test('what every start loads needs nothing of Node and no package', () => {
+    const eager = new Map(
+      product.map(file => [
+        withoutExtension(file),
+        file.imports.filter(found => !found.dynamic && !found.typeOnly),
+      ]),
+    );
+    const targets = new Map(
+      [...eager].map(([file, found]) => [file, found.flatMap(({ target = [] }) => target)] as const),
+    );
+    const wrong = ['plugins/main', ...reached('plugins/main', targets)].filter(file =>
+      eager.get(file)?.some(({ target }) => target === undefined),
+    );
+    expect(wrong).toEqual([]);
+  });
+
   test('the library and all that it reaches need nothing of Bun', () => {
     const portable = product.filter(file =>
       ['src/net', 'src/cni', 'src/files', 'src/journal', 'src/chain', 'src/delegate', 'src/index'].includes(

@@ -71,7 +71,7 @@ export async function run(call: CommandCall): Promise<number> {
     { runAsPlugin: callPlugin, runLink: watchedCalls(observer, linkCallsTo(pool)) },
     readingsOf(observer),
   );
-  server = startServer(socket, backend, settings.server);
+  server = await startServer(socket, backend, settings.server);
   const unwatch = follow(call, config, base, async next => {
     const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
     if (observed) await observer.change(next.observer);

@@ -4,7 +4,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { commandOf } from '../../../src/daemon/api.ts';
 import { decode, encode } from '../../../src/daemon/grpc/schema.ts';
-import { ownPlace } from '../../../src/daemon/protocol.ts';
+import { ownPlace } from '../../../src/daemon/place.ts';
 import { type Server, startServer } from '../../../src/daemon/server.ts';
 import { LineSplitter } from '../../../src/worker/protocol.ts';
 import { door } from '../door.ts';
@@ -117,13 +117,13 @@ export const socketBytes = door({
   weight: 1,
   arbitrary: fc.oneof(
     damagedBytes(REQUESTS),
-    damagedJsonText([{ place: ownPlace(), args: ['status', 'podnet'], cwd: '/', env: {}, key: 'k' }]).map(
-      post,
-    ),
+    damagedJsonText([
+      { place: await ownPlace(), args: ['status', 'podnet'], cwd: '/', env: {}, key: 'k' },
+    ]).map(post),
   ),
   async run(bytes) {
     const socket = path.join(ground().dir('server'), 'catena.sock');
-    server ??= startServer(socket, {
+    server ??= await startServer(socket, {
       run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
       answer: async request =>
         new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,

@@ -3,11 +3,13 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { askDaemon } from '../../../src/daemon/client.ts';
+import { askDaemon, type Door, findDoor, mayListen } from '../../../src/daemon/client.ts';
 import { socketPathOf } from '../../../src/daemon/protocol.ts';
 
 const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(runDir, { recursive: true }));
+
+const door = async (): Promise<Door> => (await findDoor(runDir)) as Door;
 
 const reply = { exitCode: 0, stdout: '{}', stderr: '' };
 
@@ -23,10 +25,27 @@ test.each([
   async (_, answer, expected) => {
     const server = Bun.serve({ unix: socketPathOf(runDir), fetch: answer });
     try {
-      expect(await askDaemon(runDir, { args: ['list'], env: {}, key: 'k' })).toEqual(expected);
+      expect(await askDaemon(await door(), { args: ['list'], env: {}, key: 'k' })).toEqual(expected);
     } finally {
       await server.stop(true);
       fs.rmSync(socketPathOf(runDir), { force: true });
     }
   },
 );
+
+test('mayListen() and findDoor() tell a socket from nothing, and findDoor() from anything else', async () => {
+  expect(mayListen(runDir)).toBe(false);
+  expect(await findDoor(runDir)).toBeUndefined();
+  fs.writeFileSync(socketPathOf(runDir), '');
+  expect(mayListen(runDir)).toBe(true);
+  expect(await findDoor(runDir)).toBeUndefined();
+  fs.rmSync(socketPathOf(runDir));
+  const server = Bun.serve({ unix: socketPathOf(runDir), fetch: () => new Response() });
+  try {
+    expect(mayListen(runDir)).toBe(true);
+    expect((await findDoor(runDir))?.socket).toBe(socketPathOf(runDir));
+  } finally {
+    await server.stop(true);
+    fs.rmSync(socketPathOf(runDir), { force: true });
+  }
+});

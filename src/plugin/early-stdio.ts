@@ -1,0 +1,38 @@
+// How are the standard streams used by a process that has loaded nothing yet?
+//
+// By what Bun has itself: a client of the daemon ends before `node:fs` would have been loaded (see daemon/client.ts).
+
+/** A network configuration is kilobytes; whoever sends more than this is not a runtime. */
+export const REQUEST_LIMIT_BYTES = 16 << 20;
+
+/**
+ * Standard input, to its end or to where it is too long.
+ * @returns undefined when it cannot be read: whoever tries next tells why
+ */
+export async function readInput(): Promise<Uint8Array | undefined> {
+  const chunks: Uint8Array[] = [];
+  let total = 0;
+  try {
+    for await (const chunk of Bun.stdin.stream()) {
+      chunks.push(chunk);
+      total += chunk.length;
+      if (total > REQUEST_LIMIT_BYTES) break;
+    }
+  } catch {
+    return undefined;
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Text of what was read; undefined when it is too long. */
+export function textOf(bytes: Uint8Array): string | undefined {
+  if (bytes.length > REQUEST_LIMIT_BYTES) return undefined;
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+}
+
+/** Writes a whole text, however slowly it is taken. */
+export async function writeOut(stream: typeof Bun.stdout, text: string): Promise<void> {
+  const sink = stream.writer();
+  sink.write(text);
+  await sink.end();
+}
