@@ -11,6 +11,8 @@ export interface Import {
   readonly specifier: string;
   readonly target: string | undefined;
   readonly dynamic: boolean;
+  /** It is gone when the program runs. */
+  readonly typeOnly: boolean;
 }
 
 /** One TypeScript file; `code` is its text with comments blanked, so that examples in comments do not count. */
@@ -45,11 +47,12 @@ export function listFiles(folder: string): string[] {
 export function parseSource(file: string, text: string): SourceFile {
   const code = withoutComments(text);
   const found: Import[] = [];
-  const add = (specifier: string | undefined, dynamic: boolean): void => {
-    if (specifier !== undefined) found.push({ specifier, target: resolve(file, specifier), dynamic });
+  const add = (specifier: string | undefined, dynamic: boolean, typeOnly = false): void => {
+    if (specifier !== undefined)
+      found.push({ specifier, target: resolve(file, specifier), dynamic, typeOnly });
   };
-  const statement = /^[ \t]*(?:import|export)\s+(?:type\s+)?(?:[\w$*{}\s,]+?\sfrom\s*)?(['"])([^'"\n]+)\1/gm;
-  for (const match of code.matchAll(statement)) add(match[2], false);
+  const statement = /^[ \t]*(?:import|export)\s+(type\s+)?(?:[\w$*{}\s,]+?\sfrom\s*)?(['"])([^'"\n]+)\2/gm;
+  for (const match of code.matchAll(statement)) add(match[3], false, match[1] !== undefined);
   for (const match of code.matchAll(/\bimport\s*\(\s*(?:(['"])([^'"\n]+)\1)?/g)) add(match[2] ?? '', true);
   for (const match of code.matchAll(/\brequire\s*\(\s*(['"])([^'"\n]+)\1/g)) add(match[2], true);
   return { path: file, text, code, lines: text.trimEnd().split('\n').length, imports: found };
