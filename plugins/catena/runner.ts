@@ -87,6 +87,7 @@ export async function prepareRunner<T>(
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
       ...(cluster && {
+        claims: cluster,
         fetchAnnotations: async pod => (await loadClusterPod()).fetchAnnotations(cluster, pod),
         publish: async (pod, status) => (await loadClusterPod()).publishStatus(cluster, pod, status),
       }),

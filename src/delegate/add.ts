@@ -7,6 +7,7 @@ import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
 import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
+import { type PodClaims, readClaims } from './claims.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
 import { clearTheWay } from './earlier.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
@@ -27,13 +28,15 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const { options } = runner;
   refuseUnready(options, ErrorCode.tryAgainLater);
   const annotations = (await runner.fetchAnnotations?.(pod)) ?? annotationsOf(pod);
-  const networks = await planNetworks(options, pod, listWanted(options, pod, annotations));
+  const claims = await readClaims(runner, pod, listWanted(options, pod, annotations));
+  const networks = await planNetworks(options, pod, claims.wanted);
+  claims.refuseForeign(networks);
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
   await clearTheWay(runner, key);
   refuseTaken(runner, networks);
-  return attachAll(runner, pod, networks, defaults, beginPod(runner, key, networks));
+  return attachAll(runner, pod, { networks, claims, defaults }, beginPod(runner, key, networks));
 }
 
 /**
@@ -56,15 +59,21 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
 /** Every namespace has one from the start. */
 const LOOPBACK = 'lo';
 
+/** What is to be attached. */
+interface Plan {
+  readonly networks: readonly PlannedNetwork[];
+  readonly claims: PodClaims;
+  readonly defaults: DefaultRoutes;
+}
+
 async function attachAll(
   runner: Runner,
   pod: Pod,
-  networks: readonly PlannedNetwork[],
-  defaults: DefaultRoutes,
+  { networks, claims, defaults }: Plan,
   record: AddRecord,
 ): Promise<JsonObject> {
   const status: NetworkStatus[] = [];
-  let first: JsonObject | undefined;
+  const results: JsonObject[] = [];
   /** Networks that DEL must be run for, should anything fail from here on. */
   let standing = 0;
   let reached = 0;
@@ -79,10 +88,11 @@ async function attachAll(
       standing = index + 1;
       refuseUnheeded(network, given);
       const result = await settleRoutes(runner, network, index, defaults, given);
-      first ??= result;
+      results.push(result);
       status.push(statusOf(network, result, index === 0));
       record.link(index, { ...status[index] });
     }
+    await claims.fill(networks, results);
     await runner.publish?.(pod, status);
     isPublished = true;
     record.done();
@@ -91,11 +101,12 @@ async function attachAll(
     const { label, attachment } = networks[reached] as PlannedNetwork;
     const fields = { delegate: label, delegate_ifname: attachment.ifname };
     runner.warn('ADD failed; what it attached is removed', fields);
+    await claims.empty();
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
     await takeBack(runner, networks.slice(0, standing), record);
     throw error;
   }
-  return first as JsonObject;
+  return results[0] as JsonObject;
 }
 
 /** Gives the default route to whom it belongs; the record that CHECK and DEL go by says the same. */

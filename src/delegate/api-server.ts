@@ -18,8 +18,16 @@ export interface ClusterAccess {
 
 /** An API server. Every call throws CniError 11 when it cannot be reached or is busy, 999 when it refuses. */
 export interface ApiServer {
-  /** The object in the answer; undefined when there is none of that name. */
-  ask(method: 'GET' | 'PATCH', path: string, body?: JsonObject): Promise<JsonObject | undefined>;
+  /**
+   * The object in the answer; undefined when there is none of that name.
+   * @param expected statuses for which the answer is undefined; 404 unless given
+   */
+  ask(
+    method: 'GET' | 'PATCH',
+    path: string,
+    body?: JsonObject,
+    expected?: readonly number[],
+  ): Promise<JsonObject | undefined>;
   /**
    * Reads the lines of an answer that has no end, until the server ends it, the signal fires, or nothing has come for a while.
    * @returns the status: 200, or 410 when what was asked for is too long ago
@@ -72,7 +80,7 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
     return { url, options: { ...options, headers }, timeoutMs };
   };
   return {
-    ask: async (method, path, body) => converse(await prepare(method, path), body),
+    ask: async (method, path, body, expected) => converse(await prepare(method, path), body, expected),
     listen: async (path, listener) => overhear(await prepare('GET', path), listener),
   };
 }
@@ -88,7 +96,11 @@ interface Prepared {
   readonly timeoutMs: number;
 }
 
-async function converse(prepared: Prepared, body: JsonObject | undefined): Promise<JsonObject | undefined> {
+async function converse(
+  prepared: Prepared,
+  body: JsonObject | undefined,
+  expected: readonly number[] = [404],
+): Promise<JsonObject | undefined> {
   const { url, options } = prepared;
   const text = body && JSON.stringify(body);
   const headers = {
@@ -101,7 +113,7 @@ async function converse(prepared: Prepared, body: JsonObject | undefined): Promi
   const { status, answer } = await reached.catch(cause => {
     throw unreachable(prepared, cause);
   });
-  if (status === 404) return undefined;
+  if (expected.includes(status)) return undefined;
   const object = parse(answer);
   if (status >= 200 && status < 300 && object) return object;
   throw refused(status, object, describe(options, url));

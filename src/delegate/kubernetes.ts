@@ -1,4 +1,4 @@
-// What does the Kubernetes API say of definitions and pods, and how is it told what a pod got?
+// What does the Kubernetes API say of definitions, pods and claims, and how is it told what a pod got?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { ApiServer, ClusterAccess } from './api-server.ts';
@@ -9,6 +9,19 @@ import type { NetworkStatus } from './network-status.ts';
 export interface KubernetesPod {
   readonly uid: string;
   readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** A claim of addresses that outlives pods. */
+export interface IpamClaim {
+  readonly namespace: string;
+  readonly name: string;
+  /** The network that it is for. */
+  readonly network: string;
+  /** Addresses that it holds; none before its first pod. */
+  readonly ips: readonly string[];
+  /** Addresses that its maker would like it to hold. */
+  readonly requested: readonly string[];
+  readonly version: string;
 }
 
 /** A cluster. Every call throws CniError 11 when it cannot be reached or is busy. */
@@ -22,13 +35,32 @@ export interface Cluster {
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
   /** Writes the annotation, or takes it away; nothing else of the pod is touched. */
   setStatus(namespace: string, name: string, status: readonly NetworkStatus[] | undefined): Promise<void>;
+  /** Undefined when there is none. */
+  findClaim(namespace: string, name: string): Promise<IpamClaim | undefined>;
+  /**
+   * Writes addresses into a claim; nothing else of it is touched.
+   * @param pod who has them
+   * @returns the claim as it is by then
+   * @throws CniError 11 also when somebody has changed the claim since it was read, 7 when it is gone
+   */
+  fillClaim(claim: IpamClaim, ips: readonly string[], pod: string): Promise<IpamClaim>;
 }
+
+/** The part of a cluster that keeps claims. */
+export type ClaimStore = Pick<Cluster, 'findClaim' | 'fillClaim'>;
 
 const STATUS_ANNOTATION = 'k8s.v1.cni.cncf.io/network-status';
 
 /** Where definitions are. */
 export const DEFINITIONS = 'network-attachment-definitions';
 export const DEFINITIONS_API = 'apis/k8s.cni.cncf.io/v1';
+
+const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
+const CLAIMS = 'ipamclaims';
+
+/** HTTP: there is no such thing, and the object is not what its kind allows. */
+const NOT_FOUND = 404;
+const UNPROCESSABLE = 422;
 
 /**
  * The cluster that is configured; nothing is asked yet.
@@ -61,7 +93,62 @@ export function clusterAt(server: ApiServer): Cluster {
         `Cannot write network status of pod "${namespace}/${name}": there is no such pod`,
       );
     },
+    async findClaim(namespace, name) {
+      const found = await server.ask('GET', claimPath({ namespace, name }));
+      return found && claimOf(found, { namespace, name });
+    },
+    fillClaim: (claim, ips, pod) => fillClaim(server, claim, ips, pod),
   };
+}
+
+async function fillClaim(
+  server: ApiServer,
+  claim: IpamClaim,
+  ips: readonly string[],
+  pod: string,
+): Promise<IpamClaim> {
+  const path = claimPath(claim);
+  // The version makes the server refuse what would overwrite another pod's addresses.
+  const patch = (status: JsonObject): JsonObject => ({
+    metadata: { resourceVersion: claim.version },
+    status,
+  });
+  const filled =
+    (await server.ask('PATCH', `${path}/status`, patch({ ips }), [NOT_FOUND, UNPROCESSABLE])) ??
+    // Some versions of the kind want to know the pod, where others would have an object.
+    (await server.ask('PATCH', `${path}/status`, patch({ ips, ownerPod: pod }), [NOT_FOUND])) ??
+    // And a kind may have been made without the subresource.
+    (await server.ask('PATCH', path, patch({ ips })));
+  if (filled) return claimOf(filled, claim);
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot fill IPAMClaim "${claim.namespace}/${claim.name}": there is no such claim any more`,
+  );
+}
+
+function claimOf(
+  { metadata, spec, status }: JsonObject,
+  { namespace, name }: { readonly namespace: string; readonly name: string },
+): IpamClaim {
+  const { network, ipRequests } = isObject(spec) ? spec : {};
+  const { ips } = isObject(status) ? status : {};
+  const { resourceVersion } = isObject(metadata) ? metadata : {};
+  return {
+    namespace,
+    name,
+    network: textOf(network),
+    ips: textsOf(ips),
+    requested: textsOf(ipRequests),
+    version: textOf(resourceVersion),
+  };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+function textsOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.map(String) : [];
 }
 
 /** What matters of a pod. */
@@ -74,6 +161,10 @@ export function podOf({ metadata }: JsonObject): KubernetesPod {
       texts.filter((one): one is [string, string] => typeof one[1] === 'string'),
     ),
   };
+}
+
+function claimPath({ namespace, name }: { readonly namespace: string; readonly name: string }): string {
+  return `${CLAIMS_API}/namespaces/${enc(namespace)}/${CLAIMS}/${enc(name)}`;
 }
 
 function podPath(namespace: string, name: string): string {

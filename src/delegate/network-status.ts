@@ -1,8 +1,8 @@
 // How is it told which networks a pod got? (Multi-network specification 1.3, section 5)
 import { isObject, type JsonObject } from '../cni/json.ts';
-import { parseResult, type ResultDns, type ResultInterface } from '../cni/result.ts';
+import { parseResult, type ResultDns, type ResultInterface, type ResultIp } from '../cni/result.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
-import { findCidr } from '../net/cidr.ts';
+import { type Cidr, findCidr, renderCidr } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
 import type { PlannedNetwork } from './plan.ts';
 
@@ -35,12 +35,7 @@ export function statusOf(
   const { interfaces = [], ips = [], routes = [], dns = {} } = parseResult(result, CURRENT_VERSION);
   const index = indexOfInterface(interfaces, attachment);
   const own = interfaces[index];
-  const addresses = ips
-    .filter(
-      ip => ip.interface === undefined || ip.interface < 0 || ip.interface === index || own === undefined,
-    )
-    .flatMap(({ address }) => findCidr(address) ?? [])
-    .map(({ ip }) => renderIp(ip));
+  const addresses = ownAddresses(ips, index, own).map(({ ip }) => renderIp(ip));
   const gateway = routes.flatMap(({ dst, gw }) => (gw && findCidr(dst)?.prefix === 0 ? [gw] : []));
   const name = own?.name ?? (addresses.length ? attachment.ifname : undefined);
   return {
@@ -54,6 +49,25 @@ export function statusOf(
     ...(gateway.length ? { gateway } : {}),
     ...deviceInfoOf(own),
   };
+}
+
+/** Addresses of the interface in the container, with prefix length. */
+export function addressesOf(attachment: PlannedNetwork['attachment'], result: JsonObject): readonly string[] {
+  const { interfaces = [], ips = [] } = parseResult(result, CURRENT_VERSION);
+  const index = indexOfInterface(interfaces, attachment);
+  return ownAddresses(ips, index, interfaces[index]).map(renderCidr);
+}
+
+function ownAddresses(
+  ips: readonly ResultIp[],
+  index: number,
+  own: ResultInterface | undefined,
+): readonly Cidr[] {
+  return ips
+    .filter(
+      ip => ip.interface === undefined || ip.interface < 0 || ip.interface === index || own === undefined,
+    )
+    .flatMap(({ address }) => findCidr(address) ?? []);
 }
 
 /** The attachment's own interface, else the only one in the container, else the last one there. */

@@ -5,6 +5,7 @@ import type { Runtime } from '../chain/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { ContainerRoutes } from './default-route.ts';
+import type { ClaimStore } from './kubernetes.ts';
 import type { NetworkStatus } from './network-status.ts';
 import type { Pod, RunnerOptions } from './options.ts';
 
@@ -30,6 +31,8 @@ export interface Runner {
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, where the runtime does not pass them. */
   readonly fetchAnnotations?: (pod: Pod) => Promise<Readonly<Record<string, string>> | undefined>;
+  /** Claims of addresses, where there is a cluster that has them. */
+  readonly claims?: () => Promise<ClaimStore>;
   /** Tells the world which networks a pod got, or that it has none; a failure makes ADD fail. */
   readonly publish?: (pod: Pod, status: readonly NetworkStatus[] | undefined) => Promise<void>;
 }

@@ -48,7 +48,7 @@ export const NetworkSelection = z.looseObject({
   'cni-args': optionalObject,
   /** Device to use; goes into the configuration as `deviceID` and `pciBusID`, and is the capability `deviceID`. */
   deviceID: optionalText,
-  /** Claim of addresses; not supported. */
+  /** Name of an IPAMClaim in the pod's namespace: the network gives the addresses that are in it, or those it gives get in. */
   'ipam-claim-reference': optionalText,
   /** What the runtime offers (`runtimeConfig`) reaches this network: true for the default network, else false. */
   runtimeConfig: optionalFlag,
@@ -69,10 +69,14 @@ export interface Selection {
   readonly cniArgs: JsonObject | undefined;
   readonly deviceId: string | undefined;
   readonly getsRuntimeConfig: boolean | undefined;
+  /** Name of the IPAMClaim whose addresses the network is to give. */
+  readonly claim: string | undefined;
 }
 
 /** A label of DNS. */
 const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+/** Name of an object of Kubernetes. */
+const OBJECT_NAME = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
 /** Name of an object of Kubernetes, or of a network on disk, which may be more. */
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
@@ -106,6 +110,7 @@ export function parseSelection(value: unknown, what: string, from: 'pod' | 'conf
     cniArgs: known['cni-args'],
     deviceId: known.deviceID || undefined,
     getsRuntimeConfig: known.runtimeConfig,
+    claim: known['ipam-claim-reference'] || undefined,
   };
 }
 
@@ -136,6 +141,7 @@ const NOTHING_ASKED = {
   cniArgs: undefined,
   deviceId: undefined,
   getsRuntimeConfig: undefined,
+  claim: undefined,
 } as const;
 
 function findProblem(
@@ -150,15 +156,21 @@ function findProblem(
     ? undefined
     : findNameProblem(known.namespace || undefined, known.name ?? '');
   if (nameProblem) return nameProblem;
-  if (known['ipam-claim-reference']) {
-    return `"ipam-claim-reference" ${JSON.stringify(known['ipam-claim-reference'])} is not supported`;
-  }
+  const claimProblem = findClaimProblem(known);
+  if (claimProblem) return claimProblem;
   const { ingressRate, ingressBurst, egressRate, egressBurst } = known.bandwidth ?? {};
   if ((ingressBurst && !ingressRate) || (egressBurst && !egressRate)) {
     return `"bandwidth" has a burst without its rate, found ${JSON.stringify(known.bandwidth)}`;
   }
   const ifnameProblem = ifname && findIfnameProblem(ifname);
   return ifnameProblem ? `interface name ${JSON.stringify(ifname)}: ${ifnameProblem}` : undefined;
+}
+
+function findClaimProblem({ 'ipam-claim-reference': claim, ips }: NetworkSelection): string | undefined {
+  if (!claim) return undefined;
+  const what = `"ipam-claim-reference" ${JSON.stringify(claim)}`;
+  if (!OBJECT_NAME.test(claim)) return `${what} is no name of an object of Kubernetes`;
+  return ips?.length ? `${what} and "ips" both say which addresses are wanted` : undefined;
 }
 
 function capabilityArgsOf(known: NetworkSelection): JsonObject {

@@ -81,6 +81,9 @@ export function watchCluster(
       return known && known.uid === uid ? known : direct.findPod(namespace, name);
     },
     setStatus: direct.setStatus,
+    // Few pods have one, and addresses must not be those of yesterday.
+    findClaim: direct.findClaim,
+    fillClaim: direct.fillClaim,
     get isFresh() {
       return definitions.isFresh;
     },

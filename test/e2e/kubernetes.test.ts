@@ -23,6 +23,8 @@ interface Node {
     more?: Row,
     args?: string,
   ): Promise<{ exitCode: number; reply: Row; order: string[] }>;
+  /** What the last call of a link had. */
+  last(): { args: string; runtimeConfig: Row };
   /** The link of a network that reports an interface with that address. */
   link(label: string, ifname: string, address: string): Row;
 }
@@ -32,15 +34,15 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
     const container = await lab.container();
     const api = await startApiServer(lab.tmp);
     const log = `${lab.tmp}/calls`;
-    const order = () =>
-      fs.existsSync(log)
-        ? fs
-            .readFileSync(log, 'utf8')
-            .trim()
-            .split('\n')
-            .map(line => JSON.parse(line))
-            .map(({ command, request }) => `${command} ${request.label}`)
-        : [];
+    const calls = () => {
+      const lines = fs.existsSync(log) ? fs.readFileSync(log, 'utf8').trim().split('\n') : [];
+      return lines.map(line => JSON.parse(line));
+    };
+    const order = () => calls().map(({ command, request }) => `${command} ${request.label}`);
+    const last: Node['last'] = () => {
+      const { env, request } = calls().at(-1);
+      return { args: env.CNI_ARGS, runtimeConfig: request.runtimeConfig };
+    };
     const link: Node['link'] = (label, ifname, address) => {
       const interfaces = [{ name: ifname, sandbox: container.path }];
       const result = { cniVersion: '1.1.0', interfaces, ips: [{ address, interface: 0 }] };
@@ -73,7 +75,7 @@ function withNode(body: (node: Node) => Promise<void>): Promise<void> {
       return { exitCode, reply: JSON.parse(stdout || '{}'), order: order() };
     };
     try {
-      await body({ lab, api, container, call, link });
+      await body({ lab, api, container, call, last, link });
     } finally {
       await api.close();
     }
@@ -184,6 +186,34 @@ describeRoot(
           expect(await call('DEL')).toMatchObject({ exitCode: 0 });
           await until(() => fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('is not watched'));
         });
+      });
+    });
+
+    test('a claim has the network asked for the addresses that it holds, by a daemon as well', async () => {
+      await withNode(async node => {
+        const { api, call, link } = node;
+        const lan = [{ name: 'lan', interface: 'lan0', 'ipam-claim-reference': 'vm' }];
+        api.addPod('ns', 'web', { annotations: { [NETWORKS]: JSON.stringify(lan) } });
+        api.addDefinition('ns', 'lan', {
+          ...link('lan', 'lan0', '10.2.0.2/24'),
+          capabilities: { ips: true },
+        });
+        api.addClaim('ns', 'vm', { spec: { network: 'lan', interface: 'lan0' } });
+        expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+        expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+        expect(api.claimed('ns', 'vm')).toEqual(['10.2.0.2/24']);
+
+        api.addClaim('ns', 'vm', { status: { ips: ['10.2.0.9/24'] } });
+        await withDaemon(node, async () => {
+          expect(await call('ADD')).toMatchObject({ exitCode: 0 });
+          const { args, runtimeConfig } = node.last();
+          expect({ args, runtimeConfig }).toEqual({
+            args: expect.stringContaining('IP=10.2.0.9/24'),
+            runtimeConfig: { ips: ['10.2.0.9/24'] },
+          });
+          expect(await call('DEL')).toMatchObject({ exitCode: 0 });
+        });
+        expect(api.claimed('ns', 'vm')).toEqual(['10.2.0.9/24']);
       });
     });
 

@@ -31,6 +31,12 @@ export interface ApiServer {
   /** Makes one, or changes it. */
   addDefinition(namespace: string, name: string, config: object | string): void;
   removeDefinition(namespace: string, name: string): void;
+  /** Makes an IPAMClaim, or changes it. */
+  addClaim(namespace: string, name: string, claim: { readonly spec?: Row; readonly status?: Row }): void;
+  /** The addresses that a claim holds by now. */
+  claimed(namespace: string, name: string): Row;
+  /** What the kind of claims is like: whether its status is a subresource, and fields that a status must have. */
+  readonly claimKind: { hasStatus: boolean; required: readonly string[] };
   /** What a pod's annotations are by now. */
   annotations(namespace: string, name: string): Row;
   /** From now on every request is answered like this: with a status, or, when `hang`, never. */
@@ -47,6 +53,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   const objects = new Map<string, Row>();
   const collections = makeCollections(objects);
   const requests: ApiRequest[] = [];
+  const claimKind: ApiServer['claimKind'] = { hasStatus: true, required: ['ips'] };
   let how: number | 'hang' | undefined;
   const server = https.createServer({ cert: read('server.crt'), key: read('server.key') }, (asked, reply) => {
     let body = '';
@@ -69,10 +76,24 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   function respond(forced: number | undefined, token: string, method: string, url: string, body: string) {
     if (token !== TOKEN) return failure(401, 'Unauthorized');
     if (forced !== undefined) return failure(forced, `forced ${forced}`);
-    const object = objects.get(url.replace(/\/status$/, ''));
-    if (object === undefined) return failure(404, `"${url}" not found`);
-    if (method === 'PATCH') merge(object, JSON.parse(body));
-    return { status: 200, object };
+    const at = url.replace(/\/status$/, '');
+    const object = objects.get(at);
+    const isClaim = at.includes('/ipamclaims/');
+    if (object === undefined || (isClaim && at !== url && !claimKind.hasStatus)) {
+      return failure(404, `"${url}" not found`);
+    }
+    if (method !== 'PATCH') return { status: 200, object };
+    const patch = JSON.parse(body);
+    const { resourceVersion } = patch.metadata ?? {};
+    if (resourceVersion !== undefined && resourceVersion !== object.metadata.resourceVersion) {
+      return failure(409, 'the object has been modified; please apply your changes to the latest version');
+    }
+    const changed = structuredClone(object);
+    merge(changed, patch);
+    const missing = claimKind.required.find(key => isClaim && changed.status?.[key] === undefined);
+    if (missing) return failure(422, `status.${missing}: Required value`);
+    collections.put(at, changed);
+    return { status: 200, object: changed };
   }
 
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
@@ -98,6 +119,13 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
       });
     },
     removeDefinition: (namespace, name) => collections.remove(definitionPath(namespace, name)),
+    addClaim(namespace, name, claim) {
+      const metadata = { name, namespace };
+      const object = { apiVersion: 'k8s.cni.cncf.io/v1alpha1', kind: 'IPAMClaim', metadata, ...claim };
+      collections.put(claimPath(namespace, name), object);
+    },
+    claimed: (namespace, name) => objects.get(claimPath(namespace, name))?.status?.ips,
+    claimKind,
     annotations: (namespace, name) =>
       objects.get(`/api/v1/namespaces/${namespace}/pods/${name}`)?.metadata.annotations ?? {},
     answer(next) {
@@ -113,6 +141,10 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
 
 function definitionPath(namespace: string, name: string): string {
   return `/apis/k8s.cni.cncf.io/v1/namespaces/${namespace}/network-attachment-definitions/${name}`;
+}
+
+function claimPath(namespace: string, name: string): string {
+  return `/apis/k8s.cni.cncf.io/v1alpha1/namespaces/${namespace}/ipamclaims/${name}`;
 }
 
 function failure(status: number, message: string) {

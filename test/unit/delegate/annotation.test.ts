@@ -56,7 +56,8 @@ describe('parseSelections()', () => {
     ['[{"name":"a","portMappings":[{"hostPort":80,"containerPort":65536}]}]', 'must be at most 65535'],
     ['[{"name":"a","bandwidth":{"ingressBurst":5}}]', 'has a burst without its rate'],
     ['[{"name":"a","default-route":["gateway"]}]', '"default-route[0]" must be an address'],
-    ['[{"name":"a","ipam-claim-reference":"claim"}]', '"ipam-claim-reference" "claim" is not supported'],
+    ['[{"name":"a","ipam-claim-reference":"a/b"}]', '"ipam-claim-reference" "a/b" is no name of an object'],
+    ['[{"name":"a","ipam-claim-reference":"b","ips":["10.0.0.2"]}]', '"b" and "ips" both say'],
   ])('%j is refused: %s', (text, problem) => {
     expect(() => parse(text)).toThrow(problem);
   });
@@ -100,6 +101,10 @@ describe('parseSelections()', () => {
       cniArgs: { hint: 1 },
       deviceId: '0000:01:00.0',
       getsRuntimeConfig: undefined,
+      claim: undefined,
     });
+    expect(parse('[{"name":"a","ipam-claim-reference":"vm-1.lan"}]')).toEqual([
+      expect.objectContaining({ name: 'a', claim: 'vm-1.lan' }),
+    ]);
   });
 });

@@ -1,0 +1,138 @@
+// How does a pod get the addresses that one before it had? (Multi-network specification 1.3, IPAMClaim)
+//
+// A claim lives longer than its pods. What is in it is asked of the network; what is not in it yet is written there once the
+// pod has it. DEL changes nothing: that is what a claim is for.
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { JsonObject } from '../cni/json.ts';
+import type { LogFields } from '../log.ts';
+import { findCidr } from '../net/cidr.ts';
+import { findIp } from '../net/ip.ts';
+import type { ClaimStore, IpamClaim } from './kubernetes.ts';
+import { addressesOf } from './network-status.ts';
+import { argOf, namespaceOf, type Pod } from './options.ts';
+import type { PlannedNetwork } from './plan.ts';
+import type { Wanted } from './wanted.ts';
+
+/** What it takes of a runner to heed claims. */
+export interface ClaimReader {
+  /** Absent where no cluster is configured. */
+  readonly claims?: () => Promise<ClaimStore>;
+  warn(message: string, fields?: LogFields): void;
+}
+
+/** Claims of one pod. */
+export interface PodClaims {
+  /** What is wanted, with the addresses that claims hold. */
+  readonly wanted: readonly Wanted[];
+  /**
+   * Refuses a claim that is for another network.
+   * @throws CniError 7
+   */
+  refuseForeign(networks: readonly PlannedNetwork[]): void;
+  /**
+   * Writes addresses into the claims that hold none.
+   * @param results by network
+   * @throws CniError 7 when a network has given none, 11 when the cluster cannot be reached or somebody was faster
+   */
+  fill(networks: readonly PlannedNetwork[], results: readonly JsonObject[]): Promise<void>;
+  /** Takes what was written out again: the pod does not have it. Never throws. */
+  empty(): Promise<void>;
+}
+
+/**
+ * Reads the claims that a pod names.
+ * @throws CniError 7 when one cannot be used, or there is no cluster that could know it; 11 when it is not there yet or
+ *   the cluster cannot be reached
+ */
+export async function readClaims(
+  runner: ClaimReader,
+  pod: Pod,
+  wanted: readonly Wanted[],
+): Promise<PodClaims> {
+  const claims: (IpamClaim | undefined)[] = [];
+  for (const { selection } of wanted) {
+    const claim = selection.claim === undefined ? undefined : await findClaim(runner, pod, selection.claim);
+    if (claim && claims.some(other => other?.name === claim.name)) {
+      throw unusable(claim, 'two networks of the pod name it');
+    }
+    claims.push(claim);
+  }
+  const filled: IpamClaim[] = [];
+  const write = async (claim: IpamClaim, ips: readonly string[]): Promise<IpamClaim> => {
+    const store = await storeOf(runner, claim.name);
+    return store.fillClaim(claim, ips, argOf(pod, 'K8S_POD_NAME') ?? '');
+  };
+  return {
+    wanted: wanted.map((one, i) => askFor(one, claims[i])),
+    refuseForeign(networks) {
+      for (const [i, claim] of claims.entries()) refuseForeign(claim, networks[i] as PlannedNetwork);
+    },
+    async fill(networks, results) {
+      for (const [i, claim] of claims.entries()) {
+        if (!claim || claim.ips.length) continue;
+        const { label, attachment } = networks[i] as PlannedNetwork;
+        const ips = addressesOf(attachment, results[i] as JsonObject);
+        if (!ips.length) throw unusable(claim, `network "${label}" has given no address that it could hold`);
+        filled.push(await write(claim, ips));
+      }
+    },
+    async empty() {
+      for (const claim of filled) {
+        await write(claim, []).catch(error =>
+          runner.warn('a claim keeps addresses that its pod does not have', { error: String(error) }),
+        );
+      }
+    },
+  };
+}
+
+async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<IpamClaim> {
+  const store = await storeOf(runner, name);
+  const namespace = namespaceOf(pod);
+  if (namespace === undefined) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use IPAMClaim "${name}": the container is no pod, CNI_ARGS have no K8S_POD_NAMESPACE`,
+    );
+  }
+  const claim = await store.findClaim(namespace, name);
+  if (claim === undefined) {
+    // Who makes the pod makes the claim, and may be about to.
+    throw new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot use IPAMClaim "${namespace}/${name}": the cluster does not have it`,
+    );
+  }
+  const wrong = askedBy(claim).find(text => !findIp(text) && !findCidr(text));
+  if (wrong === undefined) return claim;
+  throw unusable(claim, `it holds ${JSON.stringify(wrong)}, which is no address`);
+}
+
+/** Passing a claim by would give the pod an address that another one has by its next start. */
+async function storeOf({ claims }: ClaimReader, name: string): Promise<ClaimStore> {
+  if (claims) return claims();
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use IPAMClaim "${name}": no cluster is configured; set "kubeconfig"`,
+  );
+}
+
+function askedBy({ ips, requested }: IpamClaim): readonly string[] {
+  return ips.length ? ips : requested;
+}
+
+function askFor(wanted: Wanted, claim: IpamClaim | undefined): Wanted {
+  const ips = claim ? askedBy(claim) : [];
+  if (!ips.length) return wanted;
+  const { selection } = wanted;
+  return { ...wanted, selection: { ...selection, capabilityArgs: { ...selection.capabilityArgs, ips } } };
+}
+
+function refuseForeign(claim: IpamClaim | undefined, { label, list, selection }: PlannedNetwork): void {
+  if (!claim?.network || [label, list.name, selection.name].includes(claim.network)) return;
+  throw unusable(claim, `it is for network "${claim.network}", not "${label}"`);
+}
+
+function unusable({ namespace, name }: IpamClaim, problem: string): CniError {
+  return new CniError(ErrorCode.invalidConfig, `Cannot use IPAMClaim "${namespace}/${name}": ${problem}`);
+}

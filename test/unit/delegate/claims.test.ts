@@ -1,0 +1,163 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import type { JsonObject } from '../../../src/cni/json.ts';
+import { addPod } from '../../../src/delegate/add.ts';
+import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';
+import { makePod, makeRunner } from '../../helpers/delegates.ts';
+import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
+import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+import { describeNeeding, requires } from '../../helpers/skip.ts';
+
+const POD = makePod({ args: 'K8S_POD_NAMESPACE=ns;K8S_POD_NAME=web' });
+
+describeNeeding(
+  'a claim of addresses',
+  () => {
+    let dir: string;
+    let api: ApiServer;
+    let cluster: Cluster;
+    let chain: NoopChain;
+    beforeAll(async () => {
+      dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-claims-'));
+      api = await startApiServer(dir);
+      cluster = await openCluster({ kubeconfig: api.kubeconfig, timeoutMs: 10_000 });
+    });
+    beforeEach(() => {
+      chain = makeNoopChain();
+    });
+    afterEach(() => {
+      chain.dispose();
+      api.answer(undefined);
+      api.objects.clear();
+      Object.assign(api.claimKind, { hasStatus: true, required: ['ips'] });
+    });
+    afterAll(async () => {
+      await api.close();
+      fs.rmSync(dir, { recursive: true });
+    });
+
+    /** A network whose link reports the address, and says which claim its pod names. */
+    const network = (name: string, ifname: string, addresses: readonly string[], claim?: string) => {
+      const result = {
+        cniVersion: '1.1.0',
+        interfaces: [{ name: `veth-${ifname}` }, { name: ifname, sandbox: '/proc/self/ns/net' }],
+        ips: addresses.map(address => ({ address, interface: 1 })),
+      };
+      const more = { capabilities: { ips: true } };
+      const config = {
+        cniVersion: '1.1.0',
+        name,
+        plugins: [chain.noop(name, { ReportResult: result }, more)],
+      };
+      return { name, config, ...(claim === undefined ? {} : { 'ipam-claim-reference': claim }) };
+    };
+    const runnerOf = (networks: JsonObject[], more = {}) =>
+      makeRunner(chain, { delegates: networks }, { claims: async () => cluster, ...more });
+    const asked = () => chain.calls().map(({ env, request }) => [env.CNI_ARGS, request.runtimeConfig]);
+
+    test('that holds none gets what the network has given', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan', interface: 'net1' } });
+      const lan = network('lan', 'net1', ['10.2.0.5/24', 'fd02::5/64'], 'web');
+      await addPod(runnerOf([network('main', 'eth0', ['10.1.0.2/24']), lan]), POD);
+      expect(api.claimed('ns', 'web')).toEqual(['10.2.0.5/24', 'fd02::5/64']);
+      const { method, path: at, contentType } = api.requests.at(-1) ?? {};
+      expect({ method, at, contentType }).toEqual({
+        method: 'PATCH',
+        at: '/apis/k8s.cni.cncf.io/v1alpha1/namespaces/ns/ipamclaims/web/status',
+        contentType: 'application/merge-patch+json',
+      });
+    });
+
+    test('that holds addresses has the network asked for them, and stays as it is', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan' }, status: { ips: ['10.2.0.5/24'] } });
+      await addPod(runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]), POD);
+      expect(asked()).toEqual([[expect.stringContaining('IP=10.2.0.5/24'), { ips: ['10.2.0.5/24'] }]]);
+      expect(api.requests.at(-1)?.method).toBe('GET');
+    });
+
+    test('that holds none, and whose maker wants some, gets those', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan', ipRequests: ['10.2.0.9/24'] } });
+      await addPod(runnerOf([network('lan', 'eth0', ['10.2.0.9/24'], 'web')]), POD);
+      expect(asked()).toEqual([[expect.any(String), { ips: ['10.2.0.9/24'] }]]);
+      expect(api.claimed('ns', 'web')).toEqual(['10.2.0.9/24']);
+    });
+
+    test.each([
+      ['has no subresource', { hasStatus: false }],
+      ['wants to know the pod', { required: ['ips', 'ownerPod'] }],
+    ])('of a kind that %s is filled as well', async (_, kind) => {
+      Object.assign(api.claimKind, kind);
+      api.addClaim('ns', 'web', { spec: { network: 'lan' } });
+      await addPod(runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]), POD);
+      expect(api.claimed('ns', 'web')).toEqual(['10.2.0.5/24']);
+    });
+
+    test('that cannot be filled fails the ADD, which leaves nothing', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan' } });
+      const runner = runnerOf([network('main', 'eth0', []), network('lan', 'net1', ['10.2.0.5/24'], 'web')], {
+        claims: async () => ({ ...cluster, findClaim: faster }),
+      });
+      // Another pod fills it in between.
+      async function faster(namespace: string, name: string) {
+        const claim = await cluster.findClaim(namespace, name);
+        api.addClaim(namespace, name, { spec: { network: 'lan' }, status: { ips: ['10.2.0.7/24'] } });
+        return claim;
+      }
+      await expect(addPod(runner, POD)).rejects.toMatchObject({
+        code: 11,
+        message: expect.stringContaining('has been modified'),
+      });
+      expect(chain.order()).toEqual(['ADD main', 'ADD lan', 'DEL lan', 'DEL main']);
+      expect(api.claimed('ns', 'web')).toEqual(['10.2.0.7/24']);
+    });
+
+    test('that was filled by an ADD that then failed is emptied again', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan' } });
+      const publish = async () => {
+        throw new Error('no API server');
+      };
+      const runner = runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')], { publish });
+      await expect(addPod(runner, POD)).rejects.toThrow('no API server');
+      expect(api.claimed('ns', 'web')).toEqual([]);
+    });
+
+    test.each<[string, { spec?: object; status?: object } | undefined, number, string]>([
+      ['is not there', undefined, 11, 'Cannot use IPAMClaim "ns/web": the cluster does not have it'],
+      ['is for another network', { spec: { network: 'wan' } }, 7, 'it is for network "wan", not "lan"'],
+      ['holds no address', { status: { ips: ['x'] } }, 7, 'it holds "x", which is no address'],
+    ])('that %s fails the ADD before anything is touched', async (_, claim, code, problem) => {
+      if (claim) api.addClaim('ns', 'web', claim);
+      const runner = runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]);
+      await expect(addPod(runner, POD)).rejects.toMatchObject({
+        code,
+        message: expect.stringContaining(problem),
+      });
+      expect(chain.order()).toEqual([]);
+    });
+
+    test('of a network that gives no address fails the ADD', async () => {
+      api.addClaim('ns', 'web', { spec: { network: 'lan' } });
+      const runner = runnerOf([network('lan', 'eth0', [], 'web')]);
+      await expect(addPod(runner, POD)).rejects.toThrow('network "lan" has given no address');
+      expect(chain.order()).toEqual(['ADD lan', 'DEL lan']);
+    });
+
+    test('cannot be that of two networks, nor of a container that is no pod', async () => {
+      api.addClaim('ns', 'web', {});
+      const two = [network('lan', 'eth0', [], 'web'), network('wan', 'net1', [], 'web')];
+      await expect(addPod(runnerOf(two), POD)).rejects.toThrow('two networks of the pod name it');
+      await expect(addPod(runnerOf(two), makePod())).rejects.toThrow('the container is no pod');
+    });
+
+    test('is not passed by where no cluster is configured', async () => {
+      const runner = runnerOf([network('lan', 'eth0', [], 'web')], { claims: undefined });
+      await expect(addPod(runner, POD)).rejects.toMatchObject({
+        code: 7,
+        message: 'Cannot use IPAMClaim "web": no cluster is configured; set "kubeconfig"',
+      });
+    });
+  },
+  requires('openssl'),
+);
