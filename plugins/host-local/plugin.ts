@@ -6,8 +6,8 @@ import type { ResultDns } from '../../src/cni/result.ts';
 import { listLeases } from '../../src/ipam/lease-files.ts';
 import {
   DEFAULT_DATA_DIR,
-  ensureStore,
   type LeaseStore,
+  type StoreOptions,
   storeExists,
   withStore,
 } from '../../src/ipam/lease-store.ts';
@@ -37,8 +37,7 @@ export const hostLocal = definePlugin({
     const plan = planAllocation(conf, call.args, call.version);
     const dns = findDns(conf);
     const [place, owner] = [placeOf(call), ownerOf(call)];
-    ensureStore(place.dir);
-    const allocations = inStore(call, store => {
+    const allocations = inStore(call, { create: true }, store => {
       refuseSecondLease(store, owner, plan.sets);
       const chosen = choose(plan, store, place);
       store.reserve(chosen, owner);
@@ -51,7 +50,7 @@ export const hostLocal = definePlugin({
   check(call) {
     const sets = planSets(readConf(call), call.version);
     const [{ dir }, owner] = [placeOf(call), ownerOf(call)];
-    const leased = storeExists(dir) ? inStore(call, store => store.findLeasesOf(owner)) : [];
+    const leased = storeExists(dir) ? inStore(call, {}, store => store.findLeasesOf(owner)) : [];
     if (leased.length === 0) throw new Error(`Cannot find a lease of ${renderAttachment(owner)} in "${dir}"`);
     const wrong = findUnleased(sets, call.prevResult?.ips ?? [], leased);
     if (wrong.length) {
@@ -64,9 +63,8 @@ export const hostLocal = definePlugin({
 
   repair(call) {
     const sets = planSets(readConf(call), call.version);
-    const [place, owner] = [placeOf(call), ownerOf(call)];
-    ensureStore(place.dir);
-    inStore(call, store => {
+    const owner = ownerOf(call);
+    inStore(call, { create: true }, store => {
       const missing = findUnleased(sets, call.prevResult?.ips ?? [], store.findLeasesOf(owner));
       // One that somebody else holds by now stays his, and CHECK says so.
       store.reserve(
@@ -82,14 +80,14 @@ export const hostLocal = definePlugin({
   del(call) {
     const owner = ownerOf(call);
     if (!storeExists(placeOf(call).dir)) return;
-    inStore(call, store => store.release(store.findLeasesOf(owner)));
+    inStore(call, {}, store => store.release(store.findLeasesOf(owner)));
   },
 
   gc(call) {
     const { validAttachments } = call;
     const { dir } = placeOf(call);
     if (validAttachments === undefined || !storeExists(dir)) return;
-    inStore(call, store => {
+    inStore(call, {}, store => {
       store.meetAll();
       store.release(findOrphans(store, listLeases(dir), validAttachments));
     });
@@ -101,16 +99,22 @@ export const hostLocal = definePlugin({
     const place = placeOf(call);
     refuseReadOnly(place.dir);
     findDns(conf);
-    if (storeExists(place.dir))
-      asUnavailable(() => inStore(call, store => judge(call, sets, store), STATUS_DEADLINE_MS));
+    if (storeExists(place.dir)) {
+      const options = { deadlineMs: STATUS_DEADLINE_MS };
+      asUnavailable(() => inStore(call, options, store => judge(call, sets, store)));
+    }
   },
 });
 
 /** Works on the network's leases, and tells of those that an earlier boot left. */
-function inStore<T>(call: Call<LeaseConf>, work: (store: LeaseStore) => T, deadlineMs?: number): T {
+function inStore<T>(
+  call: Call<LeaseConf>,
+  options: Omit<StoreOptions, 'reclaim'>,
+  work: (store: LeaseStore) => T,
+): T {
   const { dir } = placeOf(call);
   const reclaim = call.conf.ipam.reclaimAfterReboot ?? true;
-  return withStore(dir, { reclaim, ...(deadlineMs ? { deadlineMs } : {}) }, store => {
+  return withStore(dir, { reclaim, ...options }, store => {
     const outcome = work(store);
     if (store.reclaimed) call.log.info(`Took back ${store.reclaimed} leases of an earlier boot in "${dir}"`);
     return outcome;
@@ -162,7 +166,7 @@ function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly Range
 /** Between ADD and its failure someone else may have got the address: only a lease that still names us goes. */
 function releaseOwn(call: Call<LeaseConf>, owner: Owner, allocations: readonly Allocation[]): void {
   const addresses = allocations.map(({ ip }) => renderIp(ip));
-  inStore(call, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));
+  inStore(call, {}, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));
 }
 
 function readConf({ request, network }: Call): HostLocalConf {

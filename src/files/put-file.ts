@@ -83,8 +83,11 @@ export function writeNewFile(path: string, content: string | Uint8Array, sync = 
   }
 }
 
-/** A leftover of a crash may have other names by now: it is taken away, never written to. */
-function writeOverLeftover(path: string, content: string | Uint8Array, sync: boolean): number {
+/**
+ * Like {@link writeNewFile}, for a name that a crash may have left a file under. Such a leftover may have other names by now:
+ * it is taken away, never written to.
+ */
+export function writeOverLeftover(path: string, content: string | Uint8Array, sync = false): number {
   try {
     return writeNewFile(path, content, sync);
   } catch (error) {

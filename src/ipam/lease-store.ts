@@ -1,13 +1,12 @@
 // How are leases kept on disk, next to a reference plugin that keeps its own in the same place?
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
-import { removeFile } from '../files/remove-file.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf } from './boot-note.ts';
-import { createLease, readLease, readPointer, writePointer } from './lease-files.ts';
+import { createLease, readLease, readPointer, removeLease, writePointer } from './lease-files.ts';
 import { OwnFilesKeeper } from './own-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 
@@ -28,6 +27,8 @@ export interface StoreOptions {
   readonly reclaim: boolean;
   /** Longest wait for whoever holds the lock; 30 seconds unless given. */
   readonly deadlineMs?: number;
+  /** Make the directory when there is none. */
+  readonly create?: boolean;
 }
 
 /**
@@ -47,17 +48,12 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
         store.save();
         return outcome;
       },
-      0o750,
+      { mode: 0o750, ...(options.create ? { directoryMode: 0o755 } : {}) },
     );
   } catch (cause) {
     if (entered || isOfFileSystem(cause)) throw inWords(cause, dir);
     throw new CniError(ErrorCode.tryAgainLater, (cause as Error).message, { cause });
   }
-}
-
-/** Creates the directory of a network's leases. Same as: `mkdir -p` */
-export function ensureStore(dir: string): void {
-  mkdirSync(dir, { recursive: true, mode: 0o755 });
 }
 
 /** True when anything was ever leased here. */
@@ -72,6 +68,8 @@ export function storeExists(dir: string): boolean {
 export class LeaseStore {
   readonly #dir: string;
   readonly #own: OwnFilesKeeper;
+  /** What the pointers say that were asked for: under the lock nobody else moves them. */
+  readonly #pointers = new Map<number, string | undefined>();
 
   constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
@@ -103,8 +101,13 @@ export class LeaseStore {
   }
 
   findLastReserved(setIndex: number): Ip | undefined {
-    const text = readPointer(this.#dir, setIndex);
+    const text = this.#pointerOf(setIndex);
     return text === undefined ? undefined : findIp(text);
+  }
+
+  #pointerOf(setIndex: number): string | undefined {
+    if (!this.#pointers.has(setIndex)) this.#pointers.set(setIndex, readPointer(this.#dir, setIndex));
+    return this.#pointers.get(setIndex);
   }
 
   /** Addresses leased to the attachment; leases from before interface names were kept count when there are no others. */
@@ -164,27 +167,31 @@ export class LeaseStore {
   reserve(leases: readonly NewLease[], owner: Owner): void {
     const { index, taken } = this.#own.open();
     const done: Ip[] = [];
-    const pointers = new Map(leases.map(({ setIndex }) => [setIndex, readPointer(this.#dir, setIndex)]));
+    const pointers = leases.map(({ setIndex }) => [setIndex, this.#pointerOf(setIndex)] as const);
     this.#own.noteChange();
     try {
+      index.add(leases.map(({ ip }) => [renderIp(ip), owner]));
       for (const { ip } of leases) {
-        const address = renderIp(ip);
-        index.add([[address, owner]]);
-        createLease(this.#dir, address, renderOwner(owner));
+        createLease(this.#dir, renderIp(ip), renderOwner(owner));
         taken.set(ip);
         done.push(ip);
       }
-      for (const { ip, setIndex } of leases) writePointer(this.#dir, setIndex, renderIp(ip));
+      for (const { ip, setIndex } of leases) this.#movePointer(setIndex, renderIp(ip));
     } catch (cause) {
       for (const ip of done) {
         rmSync(join(this.#dir, renderIp(ip)), { force: true });
         taken.clear(ip);
       }
       for (const [setIndex, text] of pointers) {
-        if (readPointer(this.#dir, setIndex) !== text) writePointer(this.#dir, setIndex, text);
+        if (readPointer(this.#dir, setIndex) !== text) this.#movePointer(setIndex, text);
       }
       throw cause;
     }
+  }
+
+  #movePointer(setIndex: number, text: string | undefined): void {
+    this.#pointers.delete(setIndex);
+    writePointer(this.#dir, setIndex, text);
   }
 
   /**
@@ -197,7 +204,7 @@ export class LeaseStore {
     this.#own.noteChange();
     const problems = addresses.flatMap(address => {
       try {
-        removeFile(join(this.#dir, address), 'lease');
+        removeLease(this.#dir, address);
         const ip = findIp(address);
         if (ip) taken.clear(ip);
         return [];

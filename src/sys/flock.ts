@@ -1,5 +1,6 @@
 // How do processes take turns on a file?
-import { closeSync, fstatSync, openSync } from 'node:fs';
+import { closeSync, fstatSync, mkdirSync, openSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { Errno } from './errno.ts';
 import { errno, libc, SystemError } from './libc.ts';
 import { findFlockHolder } from './lock-holder.ts';
@@ -9,14 +10,22 @@ const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
 
+/** How a lock's file is made when it is missing. */
+export interface LockFile {
+  /** Permissions of the file; for all to read unless given. */
+  readonly mode?: number;
+  /** Permissions of the directories that it lies in; without them, those have to be there. */
+  readonly directoryMode?: number;
+}
+
 /**
  * Runs a function while holding the exclusive flock(2) of a file, creating the file when it is missing. The lock goes
  * with the descriptor, so a process that dies never leaves one behind.
  * @param deadlineMs longest wait for another holder
  * @throws Error naming the file and the holder when the wait is over
  */
-export function withFlock<T>(path: string, deadlineMs: number, work: () => T, mode = 0o644): T {
-  const fd = openLock(path, mode);
+export function withFlock<T>(path: string, deadlineMs: number, work: () => T, file: LockFile = {}): T {
+  const fd = openLock(path, file);
   try {
     lock(fd, path, deadlineMs);
     return work();
@@ -38,13 +47,16 @@ export function withOpenFlock<T>(fd: number, path: string, deadlineMs: number, w
   }
 }
 
-/** Where nothing can be written, a lock that is there can still be held. */
-function openLock(path: string, mode: number): number {
+function openLock(path: string, { mode = 0o644, directoryMode }: LockFile): number {
   try {
     return openSync(path, 'a+', mode);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EROFS') throw error;
-    return openSync(path, 'r');
+    const { code } = error as NodeJS.ErrnoException;
+    // Where nothing can be written, a lock that is there can still be held.
+    if (code === 'EROFS') return openSync(path, 'r');
+    if (code !== 'ENOENT' || directoryMode === undefined) throw error;
+    mkdirSync(dirname(path), { recursive: true, mode: directoryMode });
+    return openSync(path, 'a+', mode);
   }
 }
 

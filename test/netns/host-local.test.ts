@@ -184,7 +184,7 @@ describeRoot('host-local', () => {
     [
       'a lease directory that is a file',
       { subnet: '10.1.0.0/24', dataDir: '/etc/hostname' },
-      999,
+      5,
       '/etc/hostname',
     ],
   ];

@@ -1,5 +1,4 @@
 // Who may change what several containers share: the bridge, and the gateways on it?
-import { mkdirSync } from 'node:fs';
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { withFlock } from '../../../src/sys/flock.ts';
@@ -14,20 +13,18 @@ const LOCK_DEADLINE_MS = 20_000;
  * @throws CniError 11 when the lock cannot be had in time
  */
 export function withBridgeLock<T>(name: string, step: () => T): T {
-  const dir = runDir();
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
   const own = openOwnNetns();
   closeNetns(own);
   let entered = false;
   try {
     return withFlock(
-      `${dir}/bridge-${own.ino}-${name}.lock`,
+      `${runDir()}/bridge-${own.ino}-${name}.lock`,
       LOCK_DEADLINE_MS,
       () => {
         entered = true;
         return step();
       },
-      0o600,
+      { mode: 0o600, directoryMode: 0o700 },
     );
   } catch (cause) {
     if (entered) throw cause;

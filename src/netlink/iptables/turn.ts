@@ -1,5 +1,4 @@
 // How do our own changes of iptables' rules wait for each other?
-import { mkdirSync } from 'node:fs';
 import { withFlock } from '../../sys/flock.ts';
 import { closeNetns, openOwnNetns } from '../../sys/netns.ts';
 
@@ -13,8 +12,8 @@ const LOCK_DEADLINE_MS = 30_000;
  * @throws Error naming the holder when the wait is over
  */
 export function inTurn<T>(dir: string, link: string, work: () => T): T {
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
   const own = openOwnNetns();
   closeNetns(own);
-  return withFlock(`${dir}/${link}-${own.ino}.lock`, LOCK_DEADLINE_MS, work, 0o600);
+  const file = { mode: 0o600, directoryMode: 0o700 };
+  return withFlock(`${dir}/${link}-${own.ino}.lock`, LOCK_DEADLINE_MS, work, file);
 }

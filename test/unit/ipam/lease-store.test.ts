@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import {
   existsSync,
+  linkSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -8,6 +10,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -92,12 +95,61 @@ describe('LeaseStore.reserve()', () => {
     expect(free()).toBe('10.0.0.2');
   });
 
+  test('goes on where a crash left a half-written lease', () => {
+    put('.catena-lease', 'hal');
+    locked(store => store.reserve([give('10.0.0.2')], OWNER));
+    expect(contents()['10.0.0.2']).toBe('cid\r\neth0');
+    expect(existsSync(join(dir, '.catena-lease'))).toBe(false);
+  });
+
   test('leaves a lease alone to which a crash left the unfinished name linked', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     Bun.spawnSync(['ln', join(dir, '10.0.0.2'), join(dir, '.catena-lease')]);
     locked(store => store.reserve([give('10.0.0.3', 0)], { containerId: 'second', ifname: 'eth0' }));
     expect(contents()['10.0.0.2']).toBe('cid\r\neth0');
     expect(existsSync(join(dir, '.catena-lease'))).toBe(false);
+  });
+});
+
+describe('LeaseStore.reserve(), the pointer', () => {
+  const pointer = (): string => join(dir, 'last_reserved_ip.0');
+  const moveTo = (text: string): void => locked(store => store.reserve([give(text)], OWNER));
+
+  test('is written in place, whatever length the text had', () => {
+    const texts = ['10.0.0.2', '10.0.0.123', 'fd00::2', '1.1.1.1', 'fd00:aaaa:bbbb:cccc:dddd:eeee:ffff:1'];
+    put('last_reserved_ip.0', 'garbage\n'.repeat(1000));
+    const { ino } = statSync(pointer());
+    for (const text of texts) {
+      moveTo(text);
+      expect([statSync(pointer()).ino, readFileSync(pointer(), 'utf8')]).toEqual([ino, text]);
+    }
+  });
+
+  test('is written anew where the reference was killed before it was made, and after it was emptied', () => {
+    moveTo('10.0.0.2');
+    put('last_reserved_ip.0', '');
+    moveTo('10.0.0.3');
+    expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.3');
+    rmSync(pointer());
+    moveTo('10.0.0.4');
+    expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.4');
+  });
+
+  test.each(['symbolic', 'hard'])('is never written through a %s link: that goes', kind => {
+    moveTo('10.0.0.2');
+    rmSync(pointer());
+    const lease = join(dir, '10.0.0.2');
+    (kind === 'hard' ? linkSync : symlinkSync)(lease, pointer());
+    moveTo('10.0.0.3');
+    expect(readFileSync(lease, 'utf8')).toBe('cid\r\neth0');
+    expect(lstatSync(pointer())).toMatchObject({ nlink: 1, mode: 0o100600 });
+    expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.3');
+  });
+
+  test('does not wait where it is a pipe that nobody reads', () => {
+    Bun.spawnSync(['mkfifo', pointer()]);
+    moveTo('10.0.0.2');
+    expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.2');
   });
 });
 
@@ -294,6 +346,13 @@ describe('LeaseStore, leases of an earlier boot', () => {
 describe('withStore()', () => {
   test('answers "try again later" when the lock cannot be opened', () => {
     expect(() => withStore('/nonexistent/leases', { reclaim: true }, () => 0)).toThrow();
+  });
+
+  test('makes the directory only when asked to', () => {
+    const deep = join(dir, 'networks/podnet');
+    expect(() => withStore(deep, { reclaim: true }, () => 0)).toThrow(expect.objectContaining({ code: 5 }));
+    expect(withStore(deep, { reclaim: true, create: true }, () => 7)).toBe(7);
+    expect(statSync(deep).mode & 0o777).toBe(0o755 & ~process.umask());
   });
 
   test('does not wait for ever', () => {

@@ -26,10 +26,19 @@ describe('withFlock()', () => {
 
   test('creates the file with the mode asked for and leaves its content alone', () => {
     const other = path.join(dir, 'other');
-    withFlock(other, 0, () => fs.writeFileSync(other, 'kept'), 0o600);
+    withFlock(other, 0, () => fs.writeFileSync(other, 'kept'), { mode: 0o600 });
     withFlock(other, 0, () => undefined);
     expect(fs.statSync(other).mode & 0o777).toBe(0o600);
     expect(fs.readFileSync(other, 'utf8')).toBe('kept');
+  });
+
+  test('makes the directories that the file lies in only when asked to', () => {
+    const deep = path.join(dir, 'a/b/lock');
+    expect(() => withFlock(deep, 0, () => 1)).toThrow('ENOENT');
+    expect(withFlock(deep, 0, () => 1, { directoryMode: 0o700 })).toBe(1);
+    expect(fs.statSync(path.join(dir, 'a')).mode & 0o777).toBe(0o700);
+    expect(withFlock(deep, 0, () => 2, { directoryMode: 0o755 })).toBe(2);
+    expect(fs.statSync(path.join(dir, 'a')).mode & 0o777).toBe(0o700);
   });
 
   test('gives up on another holder, naming the file and the holder', () => {
