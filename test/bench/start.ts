@@ -11,23 +11,30 @@ export const REFERENCE_NAMES = PLUGIN_NAMES.filter(name => name !== 'flannel');
 
 /** Times VERSION of every link; `empty` is an empty program compiled like ours. */
 export async function measureStart(rounds: number): Promise<Samples> {
-  const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
-  try {
-    const empty = await compileEmptyProgram(dir);
+  return await withEmptyProgram(empty => {
     const contestants = [
-      contestant('empty', [empty]),
+      versionOf('empty', [empty]),
       ...REFERENCE_NAMES.flatMap(name => [
-        contestant(`ours ${name}`, [join(BIN_DIR, name)]),
-        contestant(`reference ${name}`, [join(REFERENCE_BIN_DIR, name)]),
+        versionOf(`ours ${name}`, [join(BIN_DIR, name)]),
+        versionOf(`reference ${name}`, [join(REFERENCE_BIN_DIR, name)]),
       ]),
     ];
-    return await takeTurns(contestants, rounds);
+    return takeTurns(contestants, rounds);
+  });
+}
+
+/** Gives the body an empty program that was compiled like ours. */
+export async function withEmptyProgram<T>(body: (program: string) => Promise<T>): Promise<T> {
+  const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
+  try {
+    return await body(await compileEmptyProgram(dir));
   } finally {
     rmSync(dir, { recursive: true });
   }
 }
 
-function contestant(name: string, argv: string[]): Contestant {
+/** Times a program that is asked for VERSION. */
+export function versionOf(name: string, argv: string[]): Contestant {
   const env = {
     PATH: process.env.PATH ?? '',
     CNI_COMMAND: 'VERSION',

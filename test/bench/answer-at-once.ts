@@ -1,0 +1,40 @@
+// Who stands in the daemon's place when only its client is to be measured?
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { type RunReply, type RunRequest, socketPathOf } from '../../src/daemon/protocol.ts';
+import { directories, type Lab } from '../helpers/netns.ts';
+
+/** As long as what the chain's ADD prints. */
+const RESULT = {
+  cniVersion: '1.0.0',
+  interfaces: [
+    { name: 'br0', mac: '02:00:00:00:00:01' },
+    { name: 'veth00000000', mac: '02:00:00:00:00:02' },
+    { name: 'eth0', mac: '02:00:00:00:00:03', sandbox: '/run/netns/none' },
+    { name: 'bwp000000000000', mac: '02:00:00:00:00:04' },
+  ],
+  ips: [
+    { address: '10.88.0.2/16', gateway: '10.88.0.1', interface: 2 },
+    { address: 'fd88::2/64', gateway: 'fd88::1', interface: 2 },
+  ],
+  routes: [
+    { dst: '0.0.0.0/0', gw: '10.88.0.1' },
+    { dst: '::/0', gw: 'fd88::1' },
+  ],
+};
+
+/** Answers every command of a fake host as a daemon does that takes no time: nothing is attached or deleted. */
+export function answerAtOnce(lab: Lab): { stop(): Promise<void> } {
+  const { CATENA_RUN_DIR = '' } = directories(lab.tmp);
+  const unix = socketPathOf(CATENA_RUN_DIR);
+  mkdirSync(dirname(unix), { recursive: true, mode: 0o700 });
+  return Bun.serve({
+    unix,
+    async fetch(request) {
+      const { args } = (await request.json()) as RunRequest;
+      const stdout = args[0] === 'add' ? `${JSON.stringify(RESULT, null, 2)}\n` : '';
+      const reply: RunReply = { exitCode: 0, stdout, stderr: '' };
+      return Response.json(reply);
+    },
+  });
+}

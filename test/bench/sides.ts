@@ -1,0 +1,113 @@
+// Whose chain runs, in which way, each in a fake host of its own?
+import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { answerAtOnce } from './answer-at-once.ts';
+import { type Contestant, renewed, timed } from './measure.ts';
+
+/** The executables of the chain. */
+export const LINKS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'] as const;
+
+/**
+ * Whose chain runs, and how: the reference's; ours without a daemon; the same, keeping a trace of each request; ours with
+ * a daemon; our client alone, with somebody in the daemon's place who answers at once and does nothing.
+ */
+export type Side = 'reference' | 'ours' | 'traced' | 'warm' | 'answered';
+
+/** What measuring needs to know beyond the side: who runs the reference's chain. */
+export interface Peer {
+  /** A program that runs it with libcni; our runner does without. */
+  readonly libcni: string | undefined;
+}
+
+/** A chain in a fake host of its own, and how one verb of it is run. */
+export interface Runner {
+  readonly side: Side;
+  readonly lab: Lab;
+  readonly daemonPid?: number;
+  run(verb: 'add' | 'check' | 'del', container: Container, cap?: object): Promise<void>;
+}
+
+/** Gives the body chains in fake hosts, one for each side, and removes all of it afterwards. */
+export async function withSides<T>(
+  sides: readonly Side[],
+  peer: Peer,
+  body: (runners: Runner[]) => Promise<T>,
+): Promise<T> {
+  const [side, ...more] = sides;
+  if (side === undefined) return await body([]);
+  const withSide = async (lab: Lab): Promise<T> => {
+    const chain = prepare(lab, side);
+    const daemon = side === 'warm' ? await startDaemon(lab) : undefined;
+    const answering = side === 'answered' ? answerAtOnce(lab) : undefined;
+    const runner: Runner = {
+      side,
+      lab,
+      ...(daemon ? { daemonPid: daemon.pid } : {}),
+      run:
+        side === 'reference' && peer.libcni ? libcniRun(lab, chain, peer.libcni) : ownRun(lab, chain, side),
+    };
+    try {
+      return await withSides(more, peer, runners => body([runner, ...runners]));
+    } finally {
+      await daemon?.stop();
+      await answering?.stop();
+    }
+  };
+  return await withHost(withSide, { directly: true });
+}
+
+function prepare(lab: Lab, side: Side): Chain {
+  const list = fullChain(lab, { cniVersion: '1.0.0', rate: 800_000_000 });
+  list.name = side;
+  return writeChain(lab, list);
+}
+
+function ownRun(lab: Lab, chain: Chain, side: Side): Runner['run'] {
+  const binDir = side === 'reference' ? mixedBinDir(lab, REFERENCE_BIN_DIR, ...LINKS) : BIN_DIR;
+  const args = side === 'traced' ? ['--trace'] : [];
+  return async (verb, container, cap) => {
+    check(await chain.run(verb, container, { binDir, args, ...(cap ? { cap } : {}) }));
+  };
+}
+
+function libcniRun(lab: Lab, chain: Chain, program: string): Runner['run'] {
+  const file = `${lab.tmp}/${chain.name}.conflist`;
+  return async (verb, container, cap) => {
+    const argv = [program, verb, file, container.path, container.id, `${lab.tmp}/cni`];
+    const env = { CNI_PATH: REFERENCE_BIN_DIR, PATH: process.env.PATH ?? '' };
+    check(
+      await lab.run(lab.host, [...argv, ...(cap ? [JSON.stringify(cap)] : [])], { env, timeoutMs: 60_000 }),
+    );
+  };
+}
+
+/** One attachment at a time on a node that is not empty: ADD and DEL of one, CHECK of another. */
+export async function single(runner: Runner): Promise<Contestant> {
+  const { lab, side } = runner;
+  // The bridge exists, and so do the shared rules.
+  await runner.run('add', await lab.container(), portOf(20_000));
+  const [container, checked] = [await lab.container(), await lab.container()];
+  await runner.run('add', checked, portOf(20_001));
+  return {
+    name: side,
+    async round(i) {
+      const one = renewed(container, i);
+      return {
+        ADD: await timed(() => runner.run('add', one, portOf(i))),
+        CHECK: await timed(() => runner.run('check', checked)),
+        DEL: await timed(() => runner.run('del', one)),
+      };
+    },
+  };
+}
+
+/** A mapping of a port of its own for each number. */
+export function portOf(i: number): object {
+  return { portMappings: [{ hostPort: 10_000 + i, containerPort: 80, protocol: 'tcp' }] };
+}
+
+function check({ exitCode, stderr }: { exitCode: number; stderr: string }): void {
+  if (exitCode !== 0) throw new Error(`the chain failed with ${exitCode}: ${stderr}`);
+}
