@@ -5,7 +5,7 @@ import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/dir
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { describeIssue, foldKeys, type JsonObject, memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
-import { optionalObject, optionalText, optionalTexts } from '../../src/cni/schema-parts.ts';
+import { optionalFlag, optionalObject, optionalText, optionalTexts } from '../../src/cni/schema-parts.ts';
 import type { SpecVersion } from '../../src/cni/version.ts';
 import { parseSelections } from '../../src/delegate/annotation.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
@@ -17,6 +17,8 @@ import {
   selectByConfig,
 } from '../../src/delegate/selection.ts';
 import { findIfnameProblem } from '../../src/net/ifname.ts';
+
+const optionalCount = z.optional(z.int().check(z.minimum(0)));
 
 /**
  * Options of a `"type": "catena"` entry. The README's table repeats these descriptions. Those that say "Multus:" are
@@ -77,6 +79,19 @@ export const CatenaConf = z.extend(PluginConfig, {
   logLevel: optionalText,
   /** File to which log lines are appended. */
   logFile: optionalText,
+  /** When the log file makes way, and what is kept of those before it: `maxSize` (100 MiB), `maxBackups` (5 files, 0 for all), `maxAge` (5 days, 0 for ever), and `compress` (true), which a daemon does. */
+  logOptions: z.optional(
+    z.looseObject({
+      /** MiB after which the log file makes way. */
+      maxSize: optionalCount,
+      /** Files that are kept besides the current one; 0 for all. */
+      maxBackups: optionalCount,
+      /** Days that they are kept; 0 for ever. */
+      maxAge: optionalCount,
+      /** Whether they are packed with gzip. */
+      compress: optionalFlag,
+    }),
+  ),
   /** Log lines go to standard error as well, when there is a file. */
   logToStderr: z._default(z.boolean(), true),
   /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */

@@ -1,7 +1,6 @@
 // What does a call of the runner give its verbs to work with?
-import { appendFileSync, writeSync } from 'node:fs';
 import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { Deadlines, LinkEvent } from '../../src/chain/runtime.ts';
+import type { Deadlines } from '../../src/chain/runtime.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { ClusterAccess } from '../../src/delegate/api-server.ts';
@@ -10,13 +9,13 @@ import type { Cluster } from '../../src/delegate/kubernetes.ts';
 import type { RunnerOptions } from '../../src/delegate/options.ts';
 import type { PodKey } from '../../src/delegate/record.ts';
 import type { Runner } from '../../src/delegate/runner.ts';
-import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
-import { maskText } from '../../src/observe/secrets.ts';
+import type { Log } from '../../src/log.ts';
 import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { startForeign } from '../../src/plugin/foreign.ts';
 import { findTakenName } from '../../src/sys/interface.ts';
 import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
+import { boundLogFile, fieldsOf, logOf, writeTraceLine } from './call-log.ts';
 import {
   binDirsOf,
   CatenaConf,
@@ -50,7 +49,7 @@ export interface RunnerSurroundings {
 /** Does the work with a runner, and writes down what it had to tell. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers = ownWorker(), signal, watch, deadlines, openCluster }: RunnerSurroundings,
+  { workers, signal, watch, deadlines, openCluster }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
@@ -73,7 +72,7 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        ...runThrough(workers, { startOther: startForeign }),
+        ...runThrough(workers ?? ownWorker(), { startOther: startForeign }),
         signal: interrupt.signal,
         ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
       },
@@ -101,6 +100,8 @@ export async function prepareRunner<T>(
     signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
+    // Who brings workers stays.
+    await boundLogFile(conf, workers !== undefined);
   }
 }
 
@@ -183,70 +184,3 @@ function confOf({ env, request, network }: Call<PluginConfig>): { conf: CatenaCo
 
 /** What ends an ADD before its time takes it back. */
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
-
-/** Names of multus's levels that are not ours. */
-const FOREIGN_LEVELS: Readonly<Record<string, LogLevel>> = { panic: 'error', verbose: 'info' };
-
-/** The call's own log, unless the configuration says otherwise. */
-function logOf(
-  { env, args, log, network }: Call<PluginConfig>,
-  { logFile, logLevel, logToStderr }: CatenaConf,
-): Log {
-  if (!logFile && !logLevel) return log;
-  const level = LOG_LEVELS.find(known => known === logLevel) ?? FOREIGN_LEVELS[logLevel ?? ''];
-  const arg = (key: string) => args.findLast(([name]) => name === key)?.[1];
-  const fields = {
-    network,
-    command: env.command,
-    container_id: env.containerId || undefined,
-    ifname: env.ifname || undefined,
-    netns: env.netns || undefined,
-    pod_namespace: arg('K8S_POD_NAMESPACE'),
-    pod_name: arg('K8S_POD_NAME'),
-  };
-  return createLog(level, fields, logFile ? text => writeLog(logFile, logToStderr, text) : undefined);
-}
-
-/** A full disk costs the line, not the container its network. */
-function writeTraceLine(file: string, event: LinkEvent, log: Log): void {
-  try {
-    appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`, { mode: 0o600 });
-  } catch (cause) {
-    log.warn(`Cannot write trace file "${file}": ${(cause as Error).message}`);
-  }
-}
-
-function writeLog(file: string, alsoStderr: boolean, text: string): void {
-  if (alsoStderr) writeStderr(text);
-  try {
-    appendFileSync(file, text, { mode: 0o600 });
-  } catch (cause) {
-    if (!alsoStderr) writeStderr(text);
-    writeStderr(`Cannot write log "${file}": ${(cause as Error).message}\n`);
-  }
-}
-
-function writeStderr(text: string): void {
-  writeSync(2, text);
-}
-
-function fieldsOf({ network, link, index, verb, durationMs, error }: LinkEvent): Record<string, unknown> {
-  return {
-    delegate: network,
-    link,
-    link_index: index,
-    command: verb,
-    duration_ms: Math.round(durationMs * 10) / 10,
-    ...(error
-      ? {
-          code: error.code,
-          error: maskText(error.message),
-          details: maskText(error.details ?? '') || undefined,
-        }
-      : {}),
-  };
-}
-
-function traceOf({ span, executable, ...event }: LinkEvent): Record<string, unknown> {
-  return { time: new Date().toISOString(), ...fieldsOf({ executable, ...event }), executable, ...span };
-}

@@ -104,6 +104,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/cni',
       'src/net',
       'src/observe/watcher',
+      'src/observe/log-backups',
       'src/sys/interface',
     ],
   ],
@@ -158,7 +159,7 @@ const MAY_LOAD_LAZILY = [
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
   // ... and who moves default routes among several networks.
-  'plugins/catena/runner',
+  ...['plugins/catena/runner', 'plugins/catena/call-log', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
   // Devices are deleted by few links, and by those on DEL only.
   'src/plugin/call',
