@@ -4,7 +4,7 @@ import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLinks, type Link } from '../../src/netlink/rtnl/link.ts';
 import { requireLinkKind, requireQdiscKind } from '../../src/netlink/rtnl/supported.ts';
-import { readTicksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
+import { ticksPerUs } from '../../src/netlink/rtnl/tc/psched.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { BandwidthConf, ignoresRuntime, isUnlimited, type Limits, limitsOf } from './config.ts';
@@ -118,7 +118,7 @@ function requirePrevResult({ prevResult }: Call): Result {
 }
 
 function planFor(veth: Link, limits: Limits): Shaping {
-  return planShaping(limits, { mtu: veth.mtu, ticksPerUs: readTicksPerUs() });
+  return planShaping(limits, { mtu: veth.mtu, ticksPerUs: ticksPerUs() });
 }
 
 function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {

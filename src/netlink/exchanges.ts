@@ -34,7 +34,7 @@ export function listenToExchanges(next: Listener | undefined): void {
  * Does the work, which is one exchange with the kernel, and tells of it.
  * @param family of the exchange, or the number of its protocol
  * @param asked what is asked for, in words
- * @param work may report a refusal that it does not throw
+ * @param work may report a refusal that it does not throw, or the number of it
  */
 export function exchange<T>(
   family: string | number,
@@ -70,6 +70,7 @@ function describe(all: readonly string[]): string {
 }
 
 function nameOf(refusal: unknown): string {
+  if (typeof refusal === 'number') return errnoName(refusal);
   if (refusal instanceof NetlinkError) return errnoName(refusal.errno);
   return refusal instanceof Error ? refusal.message : String(refusal);
 }

@@ -3,6 +3,7 @@ import { faultAt } from '../sys/fault.ts';
 import { attrs } from './codec/attrs.ts';
 import { str, u32 } from './codec/fields.ts';
 import { type Envelope, NLM_F_ACK_TLVS, NLM_F_CAPPED, nlmsgerr, nlmsghdr } from './codec/message.ts';
+import { readS32 } from './codec/reader.ts';
 import { align4 } from './codec/writer.ts';
 import { NetlinkError } from './errors.ts';
 
@@ -12,20 +13,41 @@ const ackAttrs = attrs('ack', {
   offset: [2, u32],
 });
 
+/**
+ * A no of the kernel. Most are counted on, as answers to questions: so it is no error before somebody throws it, which
+ * costs more than the question.
+ */
+export class Refusal {
+  readonly #asked: { readonly op: string };
+  readonly #words: string | undefined;
+  /** The kernel's number, positive. */
+  readonly errno: number;
+
+  constructor(asked: { readonly op: string }, errno: number, words?: string) {
+    this.#asked = asked;
+    this.#words = words;
+    this.errno = errno;
+  }
+
+  toError(): NetlinkError {
+    return new NetlinkError(this.#asked.op, this.errno, this.#words);
+  }
+}
+
 /** The refusal in an acknowledgement, or undefined when it says yes. */
-export function refusalOf(message: Envelope, op: string): NetlinkError | undefined {
+export function refusalOf(message: Envelope, asked: { readonly op: string }): Refusal | undefined {
+  if (message.body.length >= 4 && readS32(message.body, 0) === 0) return undefined;
   const { error, request } = nlmsgerr.decode(message.body);
-  if (error === 0) return undefined;
   let words: string | undefined;
   if (message.flags & NLM_F_ACK_TLVS) {
     const echoed = message.flags & NLM_F_CAPPED ? 0 : align4(request.length - nlmsghdr.size);
     words = ackAttrs.decode(message.body.subarray(nlmsgerr.size + echoed), {}).msg;
   }
-  return new NetlinkError(op, -error, words);
+  return new Refusal(asked, -error, words);
 }
 
 /** The refusal that a test has planned for a request, if any. */
-export function plannedRefusal(op: string): NetlinkError | undefined {
-  const fault = faultAt(op);
-  return fault === undefined ? undefined : new NetlinkError(op, fault);
+export function plannedRefusal(asked: { readonly op: string }): Refusal | undefined {
+  const fault = faultAt(() => asked.op);
+  return fault === undefined ? undefined : new Refusal(asked, fault);
 }

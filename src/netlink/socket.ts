@@ -2,10 +2,9 @@
 import { closeSync } from 'node:fs';
 import { closeLater } from '../sys/close-later.ts';
 import { Errno } from '../sys/errno.ts';
-import { checked, errno, libc, ptr, SystemError } from '../sys/libc.ts';
+import { checked, libc, ptr } from '../sys/libc.ts';
 import {
   type Envelope,
-  eachMessage,
   encodeMessages,
   NLM_F_ACK,
   NLM_F_DUMP,
@@ -14,28 +13,21 @@ import {
   NLM_F_REQUEST,
   NLMSG_DONE,
   NLMSG_ERROR,
-  nlmsgerr,
 } from './codec/message.ts';
+import { readS32 } from './codec/reader.ts';
 import { NetlinkError } from './errors.ts';
 import { exchange } from './exchanges.ts';
 import { openNetlink } from './open.ts';
-import { plannedRefusal, refusalOf } from './refusal.ts';
+import { receiveMessages } from './receive.ts';
+import { plannedRefusal, Refusal, refusalOf } from './refusal.ts';
 import { traceMessages } from './trace.ts';
 
 /** linux/netlink.h, protocols */
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-/** sys/socket.h */
-const MSG_DONTWAIT = 0x40;
-
-/** The kernel fills a dump message by message up to this size at most. */
-const RECEIVE_BYTES = 1 << 18;
 /** A dump is torn when the table changed meanwhile; a busy node does that often, but not forever. */
 const DUMP_ATTEMPTS = 20;
-
-/** More messages than any dump comes in. */
-const MAX_UNREAD = 100_000;
 
 /** Acknowledgements wait in the receive buffer until all requests were executed: it must hold them. */
 const MAX_AT_ONCE = 100;
@@ -50,7 +42,14 @@ export interface Request {
   readonly type: number;
   readonly flags?: number;
   readonly body: Uint8Array;
+  /** A question, to which the kernel always sends one message or a refusal: no acknowledgement is asked for besides. */
+  readonly isQuestion?: boolean;
 }
+
+/** What stops a transaction without a change of its own. */
+const COMMIT = { op: 'commit' };
+
+type Answer = readonly Uint8Array[] | Refusal;
 
 /** What became of one of several requests: the bodies that came before its acknowledgement, or the refusal. */
 export type Outcome = readonly Uint8Array[] | NetlinkError;
@@ -84,43 +83,53 @@ export class NetlinkSocket {
    * after all were answered, so nothing stays unread.
    */
   requestAll(requests: readonly Request[]): Uint8Array[] {
-    const outcomes = this.attemptAll(requests);
-    for (const outcome of outcomes) if (outcome instanceof NetlinkError) throw outcome;
+    const outcomes = this.#tryAll(requests);
+    for (const outcome of outcomes) if (outcome instanceof Refusal) throw outcome.toError();
     return (outcomes as Uint8Array[][]).flat();
   }
 
   /**
-   * Like {@link requestAll}, but a refusal is an outcome like others: for questions of which some have no answer, and
-   * removals of what may be gone.
+   * Like {@link requestAll}, but a refusal is an outcome like others: for removals of what may be gone.
    * @returns outcomes in the order of the requests
    */
   attemptAll(requests: readonly Request[]): Outcome[] {
-    const outcomes: (Outcome | undefined)[] = requests.map(({ op }) => plannedRefusal(op));
-    // What was planned to be refused is not sent; the others are executed all the same, since they are independent.
-    const sent = requests.map((_, i) => i).filter(i => outcomes[i] === undefined);
-    for (let at = 0; at < sent.length; at += MAX_AT_ONCE) {
-      const indexes = sent.slice(at, at + MAX_AT_ONCE);
-      const answers = this.#exchange(indexes.flatMap(i => requests[i] ?? []));
-      for (const [n, i] of indexes.entries()) outcomes[i] = answers[n];
-    }
-    return outcomes.map(outcome => outcome ?? []);
+    return this.#tryAll(requests).map(one => (one instanceof Refusal ? one.toError() : one));
   }
 
   /**
-   * Sends the messages as one nf_tables transaction: all take effect or none does. Only the messages between the first
-   * and the last (batch begin and end) are acknowledged. Without the last, the kernel checks them and applies nothing.
+   * Asks for one object.
+   * @param absent refusals that mean that there is none; most questions are asked to hear that
+   * @returns body of the answer
+   * @throws NetlinkError of any other refusal
+   */
+  find(question: Request, absent: readonly number[]): Uint8Array | undefined {
+    return this.findAll([question], absent)[0];
+  }
+
+  /** Like {@link find} for several questions at once, in their order. */
+  findAll(questions: readonly Request[], absent: readonly number[]): (Uint8Array | undefined)[] {
+    return this.#tryAll(questions).map(outcome => {
+      if (!(outcome instanceof Refusal)) return outcome[0];
+      if (absent.includes(outcome.errno)) return undefined;
+      throw outcome.toError();
+    });
+  }
+
+  /**
+   * Sends the messages as one nf_tables transaction: all take effect or none does. Batch begin and end are not
+   * acknowledged. Without the end, the kernel checks the messages and applies nothing.
    * @throws NetlinkError of the first message that the kernel refused
    */
   transaction(begin: Request, requests: readonly Request[], end?: Request): Uint8Array[] {
     this.#failIfPlanned(requests[0] ?? begin);
     const first = this.#envelope(begin, NLM_F_REQUEST);
-    const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
+    const envelopes = this.#envelopes(requests);
     const last = end ? [this.#envelope(end, NLM_F_REQUEST)] : [];
     this.#hasDeleted ||= end !== undefined && requests.some(({ type }) => deletesInNft(type));
     return exchange(this.#protocol, requests, () => {
       this.#send([first, ...envelopes, ...last]);
       const { outcomes, refusal } = this.#collectAnswers(envelopes, requests, first.seq);
-      if (refusal) throw refusal;
+      if (refusal) throw refusal.toError();
       return (outcomes as Uint8Array[][]).flat();
     });
   }
@@ -150,18 +159,42 @@ export class NetlinkSocket {
     }
   }
 
-  #failIfPlanned({ op }: Request): void {
-    const refusal = plannedRefusal(op);
-    if (refusal) throw refusal;
+  #failIfPlanned(request: Request): void {
+    const refusal = plannedRefusal(request);
+    if (refusal) throw refusal.toError();
   }
 
-  #exchange(requests: readonly Request[]): Outcome[] {
-    const envelopes = requests.map(request => this.#envelope(request, NLM_F_REQUEST | NLM_F_ACK));
+  #tryAll(requests: readonly Request[]): Answer[] {
+    const outcomes: (Answer | undefined)[] = requests.map(plannedRefusal);
+    // What was planned to be refused is not sent; the others are executed all the same, since they are independent.
+    const sent = requests.map((_, i) => i).filter(i => outcomes[i] === undefined);
+    for (let at = 0; at < sent.length; at += MAX_AT_ONCE) {
+      const indexes = sent.slice(at, at + MAX_AT_ONCE);
+      const answers = this.#exchange(indexes.flatMap(i => requests[i] ?? []));
+      for (const [n, i] of indexes.entries()) outcomes[i] = answers[n];
+    }
+    return outcomes.map(outcome => outcome ?? []);
+  }
+
+  #exchange(requests: readonly Request[]): Answer[] {
+    const envelopes = this.#envelopes(requests);
     return exchange(this.#protocol, requests, refuse => {
       this.#send(envelopes);
       const { outcomes, refusal } = this.#collectAnswers(envelopes, requests);
-      if (refusal) refuse(refusal);
+      if (refusal) refuse(refusal.errno);
       return outcomes;
+    });
+  }
+
+  /**
+   * The kernel goes through them in order, and always says when it refuses: that the last was done tells that all were.
+   * Each acknowledgement would have to be fetched by itself.
+   */
+  #envelopes(requests: readonly Request[]): Envelope[] {
+    const last = requests.length - 1;
+    return requests.map((request, i) => {
+      const isAcknowledged = i === last && !request.isQuestion;
+      return this.#envelope(request, isAcknowledged ? NLM_F_REQUEST | NLM_F_ACK : NLM_F_REQUEST);
     });
   }
 
@@ -184,32 +217,34 @@ export class NetlinkSocket {
     envelopes: readonly Envelope[],
     requests: readonly Request[],
     opening?: number,
-  ): { outcomes: Outcome[]; refusal: NetlinkError | undefined } {
+  ): { outcomes: Answer[]; refusal: Refusal | undefined } {
     const bodies: Uint8Array[][] = requests.map(() => []);
-    const outcomes: Outcome[] = [...bodies];
-    const pending = new Map(envelopes.map(({ seq }, i) => [seq, i]));
-    const last = envelopes.at(-1)?.seq;
-    let refusal: NetlinkError | undefined;
-    while (pending.size) {
-      for (const message of this.#receive()) {
-        const i = pending.get(message.seq);
-        if (i === undefined) {
+    const outcomes: Answer[] = [...bodies];
+    const first = envelopes[0]?.seq ?? 0;
+    const last = requests.length - 1;
+    let refusal: Refusal | undefined;
+    for (let isOver = last < 0; !isOver; ) {
+      for (const message of receiveMessages(this.#fd, this.#protocol)) {
+        const i = message.seq - first;
+        const request = requests[i];
+        if (request === undefined) {
           // nf_tables reports what stops a whole transaction against the message that opens it.
-          const early = message.type === NLMSG_ERROR && message.seq === opening;
-          if (early && nlmsgerr.decode(message.body).error !== 0)
-            throw refusalOf(message, requests[0]?.op ?? 'commit');
+          const stopped =
+            message.type === NLMSG_ERROR &&
+            message.seq === opening &&
+            refusalOf(message, requests[0] ?? COMMIT);
+          if (stopped) throw stopped.toError();
           continue;
         }
-        if (message.type !== NLMSG_ERROR) {
-          bodies[i]?.push(message.body.slice());
-          continue;
+        if (message.type === NLMSG_ERROR) {
+          const no = refusalOf(message, request);
+          if (no) outcomes[i] = no;
+          refusal ??= no;
+          isOver ||= i === last;
+        } else {
+          bodies[i]?.push(message.body);
+          isOver ||= i === last && request.isQuestion === true;
         }
-        const no = refusalOf(message, requests[i]?.op ?? 'talk to the kernel');
-        if (no) outcomes[i] = no;
-        refusal ??= no;
-        pending.delete(message.seq);
-        // A refused transaction may leave later messages unanswered once the last has been.
-        if (refusal && message.seq === last) pending.clear();
       }
     }
     return { outcomes, refusal };
@@ -219,49 +254,25 @@ export class NetlinkSocket {
     const bodies: Uint8Array[] = [];
     let torn = false;
     for (;;) {
-      for (const message of this.#receive()) {
+      for (const message of receiveMessages(this.#fd, this.#protocol)) {
         if (message.seq !== envelope.seq) continue;
         if (message.flags & NLM_F_DUMP_INTR) torn = true;
         if (message.type === NLMSG_ERROR) {
-          const refusal = refusalOf(message, request.op);
+          const refusal = refusalOf(message, request);
           if (refusal?.errno === Errno.EINTR) return { bodies, torn: true };
-          if (refusal) throw refusal;
+          if (refusal) throw refusal.toError();
           return { bodies, torn };
         }
         if (message.type === NLMSG_DONE) {
           // A dump that fails half way says so in its last message.
-          const problem =
-            message.body.length >= 4
-              ? -new DataView(message.body.buffer, message.body.byteOffset).getInt32(0, true)
-              : 0;
+          const problem = message.body.length >= 4 ? -readS32(message.body, 0) : 0;
           if (problem === Errno.EINTR) return { bodies, torn: true };
           if (problem > 0) throw new NetlinkError(request.op, problem);
           return { bodies, torn };
         }
-        bodies.push(message.body.slice());
+        bodies.push(message.body);
         if (!(message.flags & NLM_F_MULTI)) return { bodies, torn };
       }
-    }
-  }
-
-  #receive(): Envelope[] {
-    const received = Number(libc().recv(this.#fd, ptr(receiveBuffer()), RECEIVE_BYTES, 0));
-    if (received < 0) {
-      const problem = errno();
-      if (problem === Errno.EINTR) return [];
-      this.#drain();
-      throw new SystemError('receive an answer from the kernel', problem);
-    }
-    const messages = Array.from(eachMessage(receiveBuffer().subarray(0, received)));
-    traceMessages('recv', this.#protocol, messages);
-    return messages;
-  }
-
-  /** Nobody waits for the rest of an answer any more; a dump that nobody reads to its end keeps the kernel from another. */
-  #drain(): void {
-    for (let left = MAX_UNREAD; left > 0; left--) {
-      const received = Number(libc().recv(this.#fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG_DONTWAIT));
-      if (received < 0 && errno() === Errno.EAGAIN) return;
     }
   }
 }
@@ -269,12 +280,4 @@ export class NetlinkSocket {
 /** What nf_tables deletes it clears away after a grace period, for which the last close of a socket waits. */
 function deletesInNft(type: number): boolean {
   return NFT_DELETIONS.includes(type & 0xff);
-}
-
-let shared: Uint8Array | undefined;
-
-/** One buffer for all sockets: calls are synchronous, and what outlives them is copied. */
-function receiveBuffer(): Uint8Array {
-  shared ??= new Uint8Array(RECEIVE_BYTES);
-  return shared;
 }

@@ -9,15 +9,7 @@ import type { SpecVersion } from '../cni/version.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import {
-  closeNetns,
-  findNetns,
-  inNetns,
-  type Netns,
-  openNetns,
-  openOwnNetns,
-  sameNetns,
-} from '../sys/netns.ts';
+import { closeNetns, findNetns, inNetns, type Netns, openNetns, ownNetns, sameNetns } from '../sys/netns.ts';
 import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
 import type { CallSibling, Workplace } from './invocation.ts';
@@ -168,10 +160,7 @@ export class LiveCall implements Call<never> {
     if (use === 'unused' || command === 'GC' || command === 'STATUS') return;
     const netns = command === 'DEL' ? this.findContainerNetns() : this.containerNetns;
     if (netns === undefined || netnsOverride) return;
-    const own = openOwnNetns();
-    const same = sameNetns(own, netns);
-    closeNetns(own);
-    if (!same) return;
+    if (!sameNetns(ownNetns(), netns)) return;
     throw new CniError(
       ErrorCode.invalidNetns,
       `Cannot use "${netns.path}" as network namespace of the container: it is the one this plugin runs in`,

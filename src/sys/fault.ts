@@ -16,13 +16,16 @@ export const FAULT_NOTE = /^catena: request (\d+) to the kernel was made to fail
 let plan: FaultPlan | undefined;
 let environmentRead = false;
 
-/** The error number with which this request is to fail; undefined nearly always. */
-export function faultAt(what: string): number | undefined {
+/**
+ * The error number with which this request is to fail; undefined nearly always.
+ * @param what the request in words, put together only when somebody wants to know
+ */
+export function faultAt(what: () => string): number | undefined {
   if (!environmentRead) {
     environmentRead = true;
     plan ??= planFrom(process.env[FAULT_VARIABLE]);
   }
-  return plan?.(what);
+  return plan?.(what());
 }
 
 /** Puts a plan in force for this process; undefined ends it. */

@@ -13,12 +13,16 @@ const MNT_DETACH = 2;
 /** Where a thread's own namespace is found; `/proc/self` would be the main thread's. */
 const OWN_NETNS = '/proc/thread-self/ns/net';
 
-/** An open network namespace. Device and inode identify it: two paths may lead to the same one. */
-export interface Netns {
-  readonly path: string;
-  readonly fd: number;
+/** Device and inode identify a namespace: two paths may lead to the same one. */
+export interface NetnsId {
   readonly dev: number;
   readonly ino: number;
+}
+
+/** An open network namespace. */
+export interface Netns extends NetnsId {
+  readonly path: string;
+  readonly fd: number;
 }
 
 /** A value that is not a promise: a visit must be over when the function returns. */
@@ -53,9 +57,14 @@ export function findNetns(path: string): Netns | undefined {
   }
 }
 
-/** The namespace of the calling thread. */
+/** The namespace of the calling thread, for whoever needs a descriptor of it. */
 export function openOwnNetns(): Netns {
   return openNetns(OWN_NETNS);
+}
+
+/** Which namespace the calling thread is in. */
+export function ownNetns(): NetnsId {
+  return whereabouts();
 }
 
 /** Gives the descriptor back. */
@@ -64,7 +73,7 @@ export function closeNetns(netns: Netns): void {
 }
 
 /** True when both are the same namespace, whatever their paths. */
-export function sameNetns(a: Netns, b: Netns): boolean {
+export function sameNetns(a: NetnsId, b: NetnsId): boolean {
   return a.dev === b.dev && a.ino === b.ino;
 }
 
@@ -74,16 +83,13 @@ export function sameNetns(a: Netns, b: Netns): boolean {
  * Same as: `ip netns exec …` / `nsenter --net=…`
  */
 export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise<T> {
-  const own = openOwnNetns();
+  const before = whereabouts();
+  move(netns);
+  here = netns;
   try {
-    enter(netns);
-    try {
-      return visit();
-    } finally {
-      comeBack(own);
-    }
+    return visit();
   } finally {
-    closeNetns(own);
+    comeBack(before);
   }
 }
 
@@ -93,20 +99,16 @@ export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise
  */
 export function createNetnsAt(path: string): void {
   closeSync(openSync(path, 'wx', 0o600));
-  const own = openOwnNetns();
+  const before = whereabouts();
+  checked(libc().unshare(CLONE_NEWNET), () => 'create a network namespace');
   try {
-    checked(libc().unshare(CLONE_NEWNET), () => 'create a network namespace');
-    try {
-      const [from, to, none] = [cString(OWN_NETNS), cString(path), cString('none')];
-      checked(
-        libc().mount(ptr(from), ptr(to), ptr(none), MS_BIND, null),
-        () => `mount network namespace on "${path}"`,
-      );
-    } finally {
-      comeBack(own);
-    }
+    const [from, to, none] = [cString(OWN_NETNS), cString(path), cString('none')];
+    checked(
+      libc().mount(ptr(from), ptr(to), ptr(none), MS_BIND, null),
+      () => `mount network namespace on "${path}"`,
+    );
   } finally {
-    closeNetns(own);
+    comeBack(before);
   }
 }
 
@@ -118,11 +120,31 @@ export function unmountNetns(path: string): void {
 
 /** Enters the namespace for good: for processes that live in one. */
 export function enter(netns: Netns): void {
+  move(netns);
+  // A descriptor of the one that was left would keep it alive.
+  if (home) closeNetns(home);
+  home = undefined;
+  here = undefined;
+}
+
+/** The namespace that the thread lives in, open as long as it does: it is needed for every way back. */
+let home: Netns | undefined;
+
+/** The one that it is in at the moment: the other while it visits one. */
+let here: Netns | undefined;
+
+function whereabouts(): Netns {
+  home ??= openOwnNetns();
+  here ??= home;
+  return here;
+}
+
+function move(netns: Netns): void {
   checked(libc().setns(netns.fd, CLONE_NEWNET), () => `enter network namespace "${netns.path}"`);
 }
 
 /** A thread left in the wrong namespace would program the wrong machine: better no process than that one. */
-function comeBack(own: Netns): void {
-  if (libc().setns(own.fd, CLONE_NEWNET) === 0) return;
-  process.abort();
+function comeBack(before: Netns): void {
+  if (libc().setns(before.fd, CLONE_NEWNET) !== 0) process.abort();
+  here = before;
 }

@@ -33,7 +33,7 @@ export function findSysctl(path: string): string | undefined {
 
 /** Sets a parameter. Same as: `sysctl -w` */
 export function writeSysctl(path: string, value: string): void {
-  const fault = faultAt(`set sysctl "${path}"`);
+  const fault = faultAt(() => `set sysctl "${path}"`);
   if (fault !== undefined) {
     throw new Error(`Cannot set sysctl "${path}" to "${value}": ${renderErrno(fault)}`);
   }

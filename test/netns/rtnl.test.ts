@@ -37,7 +37,16 @@ import { requireLinkChanges, requireLinkKind, requireQdiscKind } from '../../src
 import { TC_H_INGRESS, TC_H_ROOT, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
 import { matchSubnet } from '../../src/netlink/rtnl/tc/u32.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../../src/netlink/socket.ts';
-import { closeNetns, inNetns, openNetns, openOwnNetns, sameNetns } from '../../src/sys/netns.ts';
+import {
+  closeNetns,
+  enter,
+  inNetns,
+  type Netns,
+  openNetns,
+  openOwnNetns,
+  ownNetns,
+  sameNetns,
+} from '../../src/sys/netns.ts';
 import { type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
 
@@ -468,6 +477,24 @@ describe('namespaces', () => {
         const after = openOwnNetns();
         expect(sameNetns(after, own)).toBe(true);
         for (const netns of [own, there, after]) closeNetns(netns);
+      });
+    });
+
+    test('comes back from a visit within a visit, and lives where it was moved to', async () => {
+      await withHost(async lab => {
+        const [own, there] = [openOwnNetns(), openNetns(lab.host.path)];
+        const inner = openNetns((await lab.container()).path);
+        const isAt = (netns: Netns) => {
+          const inside = openOwnNetns();
+          closeNetns(inside);
+          return sameNetns(inside, netns) && sameNetns(ownNetns(), netns);
+        };
+        const seen = inNetns(there, () => [isAt(there), inNetns(inner, () => isAt(inner)), isAt(there)]);
+        enter(there);
+        const moved = [isAt(there), inNetns(inner, () => isAt(inner)), isAt(there)];
+        enter(own);
+        expect([...seen, ...moved, isAt(own)]).toEqual(Array(7).fill(true));
+        for (const netns of [own, there, inner]) closeNetns(netns);
       });
     });
 

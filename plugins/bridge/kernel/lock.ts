@@ -2,7 +2,7 @@
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { withFlock } from '../../../src/sys/flock.ts';
-import { closeNetns, openOwnNetns } from '../../../src/sys/netns.ts';
+import { ownNetns } from '../../../src/sys/netns.ts';
 
 /** Holders do a few kernel requests; the longest, removing a bridge, waits for grace periods. */
 const LOCK_DEADLINE_MS = 20_000;
@@ -13,12 +13,10 @@ const LOCK_DEADLINE_MS = 20_000;
  * @throws CniError 11 when the lock cannot be had in time
  */
 export function withBridgeLock<T>(name: string, step: () => T): T {
-  const own = openOwnNetns();
-  closeNetns(own);
   let entered = false;
   try {
     return withFlock(
-      `${runDir()}/bridge-${own.ino}-${name}.lock`,
+      `${runDir()}/bridge-${ownNetns().ino}-${name}.lock`,
       LOCK_DEADLINE_MS,
       () => {
         entered = true;

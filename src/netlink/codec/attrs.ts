@@ -1,5 +1,6 @@
 // How is a set of attributes described once and then read and written?
-import type { Field } from './fields.ts';
+import { decodePart, type Field } from './fields.ts';
+import { readU16 } from './reader.ts';
 import { align4, type Writer } from './writer.ts';
 
 /** linux/netlink.h */
@@ -39,7 +40,8 @@ export function attrs<const T extends Table>(name: string, table: T): AttrSet<At
   return {
     nested: true,
     encode(writer, values) {
-      for (const [key, value] of Object.entries(values)) {
+      for (const key of Object.keys(values)) {
+        const value = (values as Record<string, unknown>)[key];
         if (value === undefined || key === 'unknown') continue;
         const row = table[key];
         if (row === undefined) throw new Error(`Cannot encode ${name}: it has no attribute "${key}"`);
@@ -49,17 +51,8 @@ export function attrs<const T extends Table>(name: string, table: T): AttrSet<At
         encodeAttribute(writer, raw.type, RAW, raw.bytes, values);
       }
     },
-    decode(bytes) {
-      const values: Record<string, unknown> = {};
-      const unknown: RawAttribute[] = [];
-      for (const attribute of eachAttribute(bytes, name)) {
-        const row = byType.get(attribute.type);
-        if (row === undefined) unknown.push({ type: attribute.type, bytes: attribute.bytes.slice() });
-        else values[row.key] = decodeAttribute(row.field, attribute.bytes, values, `${name}.${row.key}`);
-      }
-      if (unknown.length) values.unknown = unknown;
-      return values as AttrsOf<T>;
-    },
+    decode: bytes => decodeSet(name, byType, bytes, 0, bytes.length) as AttrsOf<T>,
+    decodeAt: (bytes, from, to) => decodeSet(name, byType, bytes, from, to) as AttrsOf<T>,
   };
 }
 
@@ -75,11 +68,8 @@ export function listOf<V>(
         encodeAttribute(writer, numbered ? i + 1 : (type ?? 1), element, value, {});
       }
     },
-    decode(bytes) {
-      return Array.from(eachAttribute(bytes, 'list'), ({ bytes: own }) =>
-        decodeAttribute(element, own, {}, 'list'),
-      );
-    },
+    decode: bytes => decodeList(element, bytes, 0, bytes.length),
+    decodeAt: (bytes, from, to) => decodeList(element, bytes, from, to),
   };
 }
 
@@ -104,11 +94,20 @@ export function byKind<const T extends Readonly<Record<string, Field<unknown>>>>
         throw new Error(`Cannot encode payload: its kind is not in ${Object.keys(kinds)}`);
       layout.encode(writer, value, siblings);
     },
-    decode(bytes, siblings) {
-      const layout = layoutFor(siblings);
-      return (layout ? layout.decode(bytes, siblings) : bytes.slice()) as ValuesOf<T[keyof T]> | Uint8Array;
-    },
+    decode: (bytes, siblings) => decodeAs(layoutFor(siblings), bytes, 0, bytes.length, siblings),
+    decodeAt: (bytes, from, to, siblings) => decodeAs(layoutFor(siblings), bytes, from, to, siblings),
   };
+
+  function decodeAs(
+    layout: Field<unknown> | undefined,
+    bytes: Uint8Array,
+    from: number,
+    to: number,
+    siblings: object,
+  ): ValuesOf<T[keyof T]> | Uint8Array {
+    const value = layout ? decodePart(layout, bytes, from, to, siblings) : bytes.slice(from, to);
+    return value as ValuesOf<T[keyof T]> | Uint8Array;
+  }
 }
 
 const RAW: Field<Uint8Array> = {
@@ -125,25 +124,73 @@ function encodeAttribute<V>(writer: Writer, type: number, field: Field<V>, value
   writer.pad();
 }
 
-function* eachAttribute(bytes: Uint8Array, name: string): Generator<RawAttribute> {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  for (let at = 0; at < bytes.length; ) {
-    const length = bytes.length - at < NLA_HDRLEN ? 0 : view.getUint16(at, true);
-    if (length < NLA_HDRLEN || at + length > bytes.length) {
-      throw new Error(
-        `Cannot decode ${name}: attribute at byte ${at} claims ${length} of ${bytes.length - at} bytes`,
-      );
+type Rows = ReadonlyMap<number, { readonly key: string; readonly field: Field<unknown> }>;
+
+function decodeSet(name: string, rows: Rows, bytes: Uint8Array, from: number, to: number): object {
+  const values: Record<string, unknown> = {};
+  let unknown: number[] | undefined;
+  for (let at = from; at < to; ) {
+    const end = at + lengthAt(name, bytes, at, from, to);
+    const type = readU16(bytes, at + 2) & NLA_TYPE_MASK;
+    const row = rows.get(type);
+    if (row === undefined) {
+      unknown ??= [];
+      unknown.push(type, at + NLA_HDRLEN, end);
+    } else {
+      values[row.key] = decodeAttribute(row.field, bytes, at + NLA_HDRLEN, end, values, name, row.key);
     }
-    const type = view.getUint16(at + 2, true) & NLA_TYPE_MASK;
-    yield { type, bytes: bytes.subarray(at + NLA_HDRLEN, at + length) };
-    at += align4(length);
+    at += align4(end - at);
   }
+  if (unknown !== undefined) keepUnknown(values, bytes, unknown);
+  return values;
 }
 
-function decodeAttribute<V>(field: Field<V>, bytes: Uint8Array, siblings: object, where: string): V {
+function decodeList<V>(element: Field<V>, bytes: Uint8Array, from: number, to: number): V[] {
+  const values: V[] = [];
+  for (let at = from; at < to; ) {
+    const end = at + lengthAt('list', bytes, at, from, to);
+    values.push(decodeAttribute(element, bytes, at + NLA_HDRLEN, end, {}, 'list'));
+    at += align4(end - at);
+  }
+  return values;
+}
+
+/** Length of the attribute at a place, with its header and without its padding. */
+function lengthAt(name: string, bytes: Uint8Array, at: number, from: number, to: number): number {
+  const length = to - at < NLA_HDRLEN ? 0 : readU16(bytes, at);
+  if (length >= NLA_HDRLEN && at + length <= to) return length;
+  throw new Error(
+    `Cannot decode ${name}: attribute at byte ${at - from} claims ${length} of ${to - at} bytes`,
+  );
+}
+
+/** A link alone has forty attributes that hardly anybody asks for: they are taken out of the bytes then. */
+function keepUnknown(values: object, bytes: Uint8Array, places: readonly number[]): void {
+  let found: RawAttribute[] | undefined;
+  const get = (): RawAttribute[] => {
+    if (found) return found;
+    found = [];
+    for (let i = 0; i < places.length; i += 3) {
+      found.push({ type: places[i] ?? 0, bytes: bytes.slice(places[i + 1], places[i + 2]) });
+    }
+    return found;
+  };
+  Object.defineProperty(values, 'unknown', { enumerable: true, configurable: true, get });
+}
+
+function decodeAttribute<V>(
+  field: Field<V>,
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+  siblings: object,
+  name: string,
+  key?: string,
+): V {
   try {
-    return field.decode(bytes, siblings);
+    return decodePart(field, bytes, from, to, siblings);
   } catch (cause) {
+    const where = key === undefined ? name : `${name}.${key}`;
     throw new Error(`Cannot decode ${where}: ${(cause as Error).message}`, { cause });
   }
 }

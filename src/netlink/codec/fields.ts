@@ -1,6 +1,7 @@
 // Which kinds of values do attributes and structs hold, and how wide and in which byte order are they?
 import { type Ip, ipFromBytes, ipToBytes } from '../../net/ip.ts';
 import { parseMac, renderMac } from '../../net/mac.ts';
+import { readS32, readS32be, readU16, readU16be, readU32, readU32be, readU64, readU64be } from './reader.ts';
 import type { Writer } from './writer.ts';
 
 /** A kind of value. `siblings` are the other values of the same set: a payload's layout may depend on them. */
@@ -9,6 +10,21 @@ export interface Field<T> {
   readonly nested?: boolean;
   encode(writer: Writer, value: T, siblings: object): void;
   decode(bytes: Uint8Array, siblings: object): T;
+  /** {@link decode} of a part of the bytes, for what comes so often that a view of the part would be felt. */
+  decodeAt?(bytes: Uint8Array, from: number, to: number, siblings: object): T;
+}
+
+/** Decodes a part of the bytes. */
+export function decodePart<T>(
+  field: Field<T>,
+  bytes: Uint8Array,
+  from: number,
+  to: number,
+  siblings: object,
+): T {
+  return field.decodeAt
+    ? field.decodeAt(bytes, from, to, siblings)
+    : field.decode(bytes.subarray(from, to), siblings);
 }
 
 /** A kind of value with a fixed size in bytes: what a C struct is made of. */
@@ -19,73 +35,39 @@ export interface FixedField<T> extends Field<T> {
 export const u8: FixedField<number> = fixed(
   1,
   (w, v) => w.u8(v),
-  view => view.getUint8(0),
+  (bytes, at) => bytes[at] ?? 0,
 );
 
-export const u16: FixedField<number> = fixed(
-  2,
-  (w, v) => w.u16(v),
-  view => view.getUint16(0, true),
-);
+export const u16: FixedField<number> = fixed(2, (w, v) => w.u16(v), readU16);
 
 export const s16: FixedField<number> = fixed(
   2,
   (w, v) => w.u16(v & 0xffff),
-  view => view.getInt16(0, true),
+  (bytes, at) => (readU16(bytes, at) << 16) >> 16,
 );
 
-export const u32: FixedField<number> = fixed(
-  4,
-  (w, v) => w.u32(v),
-  view => view.getUint32(0, true),
-);
+export const u32: FixedField<number> = fixed(4, (w, v) => w.u32(v), readU32);
 
-export const s32: FixedField<number> = fixed(
-  4,
-  (w, v) => w.u32(v >>> 0),
-  view => view.getInt32(0, true),
-);
+export const s32: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0), readS32);
 
-export const u64: FixedField<bigint> = fixed(
-  8,
-  (w, v) => w.u64(v),
-  view => view.getBigUint64(0, true),
-);
+export const u64: FixedField<bigint> = fixed(8, (w, v) => w.u64(v), readU64);
 
-export const u16be: FixedField<number> = fixed(
-  2,
-  (w, v) => w.u16(v, true),
-  view => view.getUint16(0, false),
-);
+export const u16be: FixedField<number> = fixed(2, (w, v) => w.u16(v, true), readU16be);
 
-export const u32be: FixedField<number> = fixed(
-  4,
-  (w, v) => w.u32(v, true),
-  view => view.getUint32(0, false),
-);
+export const u32be: FixedField<number> = fixed(4, (w, v) => w.u32(v, true), readU32be);
 
-export const s32be: FixedField<number> = fixed(
-  4,
-  (w, v) => w.u32(v >>> 0, true),
-  view => view.getInt32(0, false),
-);
+export const s32be: FixedField<number> = fixed(4, (w, v) => w.u32(v >>> 0, true), readS32be);
 
-export const u64be: FixedField<bigint> = fixed(
-  8,
-  (w, v) => w.u64(v, true),
-  view => view.getBigUint64(0, false),
-);
+export const u64be: FixedField<bigint> = fixed(8, (w, v) => w.u64(v, true), readU64be);
 
 /** Text with a terminating zero (NLA_NUL_STRING). */
 export const str: Field<string> = {
   encode(writer, value) {
-    writer.bytes(new TextEncoder().encode(value));
+    writer.bytes(encoder.encode(value));
     writer.u8(0);
   },
-  decode(bytes) {
-    const end = bytes.indexOf(0);
-    return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));
-  },
+  decode: value => textIn(value, 0, value.length),
+  decodeAt: textIn,
 };
 
 /** Bytes as they are. */
@@ -115,14 +97,31 @@ export const ip: Field<Ip> = {
 function fixed<T>(
   size: number,
   encode: (writer: Writer, value: T) => void,
-  read: (view: DataView) => T,
+  read: (bytes: Uint8Array, at: number) => T,
 ): FixedField<T> {
-  return {
-    size,
-    encode,
-    decode(value) {
-      if (value.length < size) throw new Error(`expected ${size} bytes, found ${value.length}`);
-      return read(new DataView(value.buffer, value.byteOffset, value.byteLength));
-    },
+  const decodeAt = (value: Uint8Array, from: number, to: number): T => {
+    if (to - from < size) throw new Error(`expected ${size} bytes, found ${to - from}`);
+    return read(value, from);
   };
+  return { size, encode, decode: value => decodeAt(value, 0, value.length), decodeAt };
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** The text up to a zero. Nearly all is ASCII, and short. */
+function textIn(value: Uint8Array, from: number, to: number): string {
+  let text = '';
+  for (let at = from; at < to; at++) {
+    const byte = value[at] ?? 0;
+    if (byte === 0) break;
+    if (byte > 127) return decodeUtf8(value.subarray(from, to));
+    text += String.fromCharCode(byte);
+  }
+  return text;
+}
+
+function decodeUtf8(value: Uint8Array): string {
+  const end = value.indexOf(0);
+  return decoder.decode(end < 0 ? value : value.subarray(0, end));
 }

@@ -1,6 +1,7 @@
 // What does a whole netlink message look like: envelope, fixed header, attributes?
 import type { AttrSet } from './attrs.ts';
-import { s32, u16, u32 } from './fields.ts';
+import { decodePart, s32, u16, u32 } from './fields.ts';
+import { readU16, readU32 } from './reader.ts';
 import { type Struct, struct } from './struct.ts';
 import { align4, Writer } from './writer.ts';
 
@@ -55,43 +56,59 @@ export interface Layout<H, A> {
 export function layout<H extends object, A extends object>(header: Struct<H>, set: AttrSet<A>): Layout<H, A> {
   return {
     encode(values, attributes) {
-      const writer = new Writer();
-      header.encode(writer, values);
-      writer.pad();
-      set.encode(writer, attributes, attributes);
-      return writer.finish();
+      scratch.clear();
+      header.encode(scratch, values);
+      scratch.pad();
+      set.encode(scratch, attributes, attributes);
+      return scratch.take();
     },
     decode(body) {
+      const end = body.length;
       return {
         header: header.decode(body),
-        attrs: set.decode(body.subarray(Math.min(align4(header.size), body.length)), {}),
+        attrs: decodePart(set, body, Math.min(align4(header.size), end), end, {}),
       };
     },
   };
 }
 
-/** Puts messages into one buffer, each behind its envelope and padded. */
+/** One for all: whatever is encoded is finished before the next thing is begun. */
+const scratch = new Writer();
+
+/** Puts messages into one buffer, each behind its envelope and padded. The bytes are valid until the next call. */
 export function encodeMessages(messages: readonly Envelope[]): Uint8Array {
-  const writer = new Writer();
+  sending.clear();
   for (const { type, flags, seq, body } of messages) {
-    nlmsghdr.encode(writer, { length: nlmsghdr.size + body.length, type, flags, seq, pid: 0 });
-    writer.bytes(body);
-    writer.pad();
+    sending.u32(nlmsghdr.size + body.length);
+    sending.u16(type);
+    sending.u16(flags);
+    sending.u32(seq);
+    sending.u32(0);
+    sending.bytes(body);
+    sending.pad();
   }
-  return writer.finish();
+  return sending.finish();
 }
 
-/** Takes a buffer of messages apart. The bodies are views: copy what must outlive the buffer. */
-export function* eachMessage(buffer: Uint8Array): Generator<Envelope> {
-  for (let at = 0; at < buffer.length; ) {
-    const header = nlmsghdr.decode(buffer.subarray(at));
-    if (header.length < nlmsghdr.size || at + header.length > buffer.length) {
-      throw new Error(
-        `Cannot decode message at byte ${at}: it claims ${header.length} of ${buffer.length - at} bytes`,
-      );
-    }
-    const { type, flags, seq } = header;
-    yield { type, flags, seq, body: buffer.subarray(at + nlmsghdr.size, at + header.length) };
-    at += align4(header.length);
+const sending = new Writer();
+
+/** Takes a buffer of messages apart, up to a length. The bodies are copies, which outlive the buffer. */
+export function decodeMessages(buffer: Uint8Array, end = buffer.length): Envelope[] {
+  const messages: Envelope[] = [];
+  for (let at = 0; at < end; ) {
+    const left = end - at;
+    if (left < nlmsghdr.size)
+      throw new Error(`Cannot decode message at byte ${at}: ${left} bytes are no header`);
+    const length = readU32(buffer, at);
+    if (length < nlmsghdr.size || length > left)
+      throw new Error(`Cannot decode message at byte ${at}: it claims ${length} of ${left} bytes`);
+    messages.push({
+      type: readU16(buffer, at + 4),
+      flags: readU16(buffer, at + 6),
+      seq: readU32(buffer, at + 8),
+      body: buffer.slice(at + nlmsghdr.size, at + length),
+    });
+    at += align4(length);
   }
+  return messages;
 }

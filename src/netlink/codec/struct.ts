@@ -1,5 +1,5 @@
 // How is a fixed C struct described once and then read and written?
-import type { FixedField } from './fields.ts';
+import { decodePart, type FixedField } from './fields.ts';
 import type { Writer } from './writer.ts';
 
 type Layout = readonly (readonly [name: string, field: FixedField<unknown>])[];
@@ -11,6 +11,7 @@ export interface Struct<V> {
   readonly zero: V;
   encode(writer: Writer, value: Partial<V>, siblings?: object): void;
   decode(bytes: Uint8Array, siblings?: object): V;
+  decodeAt(bytes: Uint8Array, from: number, to: number): V;
 }
 
 /** Every field of the layout but those named `_…`, which are padding. */
@@ -28,24 +29,26 @@ type ValuesOf<L extends Layout> = {
  */
 export function struct<const L extends Layout>(name: string, layout: L): Struct<ValuesOf<L>> {
   const size = layout.reduce((sum, [, field]) => sum + field.size, 0);
-  const decode = (bytes: Uint8Array): ValuesOf<L> => {
-    if (bytes.length < size) throw new Error(`struct ${name}: expected ${size} bytes, found ${bytes.length}`);
+  const decodeAt = (bytes: Uint8Array, from: number, to: number): ValuesOf<L> => {
+    if (to - from < size) throw new Error(`struct ${name}: expected ${size} bytes, found ${to - from}`);
     const values: Record<string, unknown> = {};
-    let at = 0;
+    let at = from;
     for (const [key, field] of layout) {
-      if (!key.startsWith('_')) values[key] = field.decode(bytes.subarray(at, at + field.size), values);
+      if (!key.startsWith('_')) values[key] = decodePart(field, bytes, at, at + field.size, values);
       at += field.size;
     }
     return values as ValuesOf<L>;
   };
+  const decode = (bytes: Uint8Array): ValuesOf<L> => decodeAt(bytes, 0, bytes.length);
   return {
     size,
     zero: decode(new Uint8Array(size)),
     decode,
+    decodeAt,
     encode(writer: Writer, value: Partial<ValuesOf<L>>) {
       const given: Record<string, unknown> = value;
       for (const [key, field] of layout) {
-        if (given[key] === undefined) writer.bytes(new Uint8Array(field.size));
+        if (given[key] === undefined) writer.zeros(field.size);
         else field.encode(writer, given[key], given);
       }
     },

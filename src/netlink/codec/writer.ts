@@ -8,7 +8,6 @@ export function align4(length: number): number {
 /** A growing byte buffer in host byte order (little endian on every machine we build for), with lengths patched in. */
 export class Writer {
   #bytes = new Uint8Array(512);
-  #view = new DataView(this.#bytes.buffer);
   #length = 0;
 
   get length(): number {
@@ -20,24 +19,38 @@ export class Writer {
     return this.#bytes.subarray(0, this.#length);
   }
 
+  /** A copy of the bytes written so far; the writer begins anew. */
+  take(): Uint8Array {
+    const bytes = this.#bytes.slice(0, this.#length);
+    this.#length = 0;
+    return bytes;
+  }
+
+  /** Forgets what was written. */
+  clear(): void {
+    this.#length = 0;
+  }
+
   u8(value: number): void {
     const at = this.#grow(1);
-    this.#view.setUint8(at, value);
+    this.#bytes[at] = value;
   }
 
   u16(value: number, bigEndian = false): void {
     const at = this.#grow(2);
-    this.#view.setUint16(at, value, !bigEndian);
+    this.#putU16(at, value, bigEndian);
   }
 
   u32(value: number, bigEndian = false): void {
     const at = this.#grow(4);
-    this.#view.setUint32(at, value, !bigEndian);
+    this.#putU32(at, value, bigEndian);
   }
 
   u64(value: bigint, bigEndian = false): void {
     const at = this.#grow(8);
-    this.#view.setBigUint64(at, value, !bigEndian);
+    const [low, high] = [Number(value & 0xffffffffn), Number((value >> 32n) & 0xffffffffn)];
+    this.#putU32(at, bigEndian ? high : low, bigEndian);
+    this.#putU32(at + 4, bigEndian ? low : high, bigEndian);
   }
 
   bytes(value: Uint8Array): void {
@@ -45,22 +58,37 @@ export class Writer {
     this.#bytes.set(value, at);
   }
 
+  zeros(count: number): void {
+    const at = this.#grow(count);
+    this.#bytes.fill(0, at, at + count);
+  }
+
   /** Zero bytes up to the next multiple of four. */
   pad(): void {
-    this.#grow(align4(this.#length) - this.#length);
+    for (let left = align4(this.#length) - this.#length; left > 0; left--) this.u8(0);
   }
 
   /** Overwrites a length field that was left open. */
   patchU16(at: number, value: number): void {
-    this.#view.setUint16(at, value, true);
+    this.#putU16(at, value, false);
   }
 
   /** Overwrites a length field that was left open. */
   patchU32(at: number, value: number): void {
-    this.#view.setUint32(at, value, true);
+    this.#putU32(at, value, false);
   }
 
-  /** Makes room and says where. It may put a new view in place of the old: take `#view` afterwards. */
+  #putU16(at: number, value: number, bigEndian: boolean): void {
+    this.#bytes[at] = bigEndian ? value >>> 8 : value;
+    this.#bytes[at + 1] = bigEndian ? value : value >>> 8;
+  }
+
+  #putU32(at: number, value: number, bigEndian: boolean): void {
+    this.#putU16(at, bigEndian ? value >>> 16 : value, bigEndian);
+    this.#putU16(at + 2, bigEndian ? value : value >>> 16, bigEndian);
+  }
+
+  /** Makes room and says where. It may put other bytes in place of the old: take `#bytes` afterwards. */
   #grow(by: number): number {
     const at = this.#length;
     this.#length += by;
@@ -68,7 +96,6 @@ export class Writer {
       const bigger = new Uint8Array(Math.max(this.#bytes.length * 2, this.#length));
       bigger.set(this.#bytes.subarray(0, at));
       this.#bytes = bigger;
-      this.#view = new DataView(bigger.buffer);
     }
     return at;
   }

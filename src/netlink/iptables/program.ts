@@ -33,7 +33,7 @@ export function isInstalled(name: string): boolean {
  * @throws Error with the words of the program, or when it does not end
  */
 export function runProgram(action: string, argv: readonly string[], input = ''): string {
-  const fault = faultAt(action);
+  const fault = faultAt(() => action);
   if (fault !== undefined) throw new Error(`Cannot ${action}: ${renderErrno(fault)}`);
   return exchange('iptables', [{ op: action }], () => runToEnd(action, argv, input));
 }

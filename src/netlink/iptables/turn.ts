@@ -1,6 +1,6 @@
 // How do our own changes of iptables' rules wait for each other?
 import { withFlock } from '../../sys/flock.ts';
-import { closeNetns, openOwnNetns } from '../../sys/netns.ts';
+import { ownNetns } from '../../sys/netns.ts';
 
 /** Longest wait for others of ours; the programs themselves wait for everybody else. */
 const LOCK_DEADLINE_MS = 30_000;
@@ -12,8 +12,6 @@ const LOCK_DEADLINE_MS = 30_000;
  * @throws Error naming the holder when the wait is over
  */
 export function inTurn<T>(dir: string, link: string, work: () => T): T {
-  const own = openOwnNetns();
-  closeNetns(own);
   const file = { mode: 0o600, directoryMode: 0o700 };
-  return withFlock(`${dir}/${link}-${own.ino}.lock`, LOCK_DEADLINE_MS, work, file);
+  return withFlock(`${dir}/${link}-${ownNetns().ino}.lock`, LOCK_DEADLINE_MS, work, file);
 }

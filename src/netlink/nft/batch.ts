@@ -53,6 +53,6 @@ export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void
 /** Number of the rule set's current generation: it grows with every transaction of anybody. */
 function readGeneration(socket: NetlinkSocket): number {
   const request = nftRequest('read the rule set generation', NftMsg.GETGEN, generationMessage, 'inet', {});
-  const [body] = socket.request(request);
+  const body = socket.find({ ...request, isQuestion: true }, []);
   return body ? (generationMessage.decode(body).attrs.id ?? 0) : 0;
 }

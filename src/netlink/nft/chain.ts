@@ -2,7 +2,6 @@
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { s32be, str, u32be, u64be } from '../codec/fields.ts';
-import { tolerating } from '../errors.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
@@ -73,7 +72,7 @@ export function deleteChain(table: Table, name: string): Request {
 export function hasChain(socket: NetlinkSocket, table: Table, name: string): boolean {
   const op = `find chain "${name}" of table ${renderTable(table)}`;
   const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, { table: table.name, name });
-  return tolerating([Errno.ENOENT], () => socket.request(request)) !== undefined;
+  return socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]) !== undefined;
 }
 
 /** Chains of the table, none when there is no such table. Same as: `nft list chains <family>` */

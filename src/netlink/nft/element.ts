@@ -3,7 +3,7 @@ import { Errno } from '../../sys/errno.ts';
 import { attrs, listOf } from '../codec/attrs.ts';
 import { str, u32be } from '../codec/fields.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
-import { isNetlinkError, tolerating } from '../errors.ts';
+import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { data, type Verdict } from './data.ts';
 import { decodeFields, encodeFields, type FieldValue, renderFields } from './datatype.ts';
@@ -89,8 +89,7 @@ export function findElement(
   set: NftSet,
   key: readonly FieldValue[],
 ): Element | undefined {
-  const [body] = tolerating([Errno.ENOENT], () => socket.request(question(set, key))) ?? [];
-  return body && decodeElements(set, body)[0];
+  return findElements(socket, [{ set, key }])[0];
 }
 
 /** Like {@link findElement} for many keys at once, in their order: the kernel is asked in one go. */
@@ -98,12 +97,10 @@ export function findElements(
   socket: NetlinkSocket,
   places: readonly { readonly set: NftSet; readonly key: readonly FieldValue[] }[],
 ): (Element | undefined)[] {
-  const outcomes = socket.attemptAll(places.map(({ set, key }) => question(set, key)));
+  const questions = places.map(({ set, key }) => question(set, key));
+  const bodies = socket.findAll(questions, [Errno.ENOENT]);
   return places.map(({ set }, i) => {
-    const outcome = outcomes[i] ?? [];
-    if (isNetlinkError(outcome, Errno.ENOENT)) return undefined;
-    if (outcome instanceof Error) throw outcome;
-    const [body] = outcome;
+    const body = bodies[i];
     return body && decodeElements(set, body)[0];
   });
 }
@@ -118,9 +115,17 @@ export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
 }
 
 function question(set: NftSet, key: readonly FieldValue[]): Request {
-  const op = `find ${renderFields(key)} in ${renderSet(set)}`;
   const values = { table: set.table.name, set: set.name, elements: [encodeElement(set, { key })] };
-  return nftRequest(op, NftMsg.GETSETELEM, elementMessage, set.table.family, values);
+  const { type, body } = nftRequest('', NftMsg.GETSETELEM, elementMessage, set.table.family, values);
+  // Dozens are asked at once, and the words are for the few that fail.
+  return {
+    get op() {
+      return `find ${renderFields(key)} in ${renderSet(set)}`;
+    },
+    type,
+    body,
+    isQuestion: true,
+  };
 }
 
 function encodeElement(set: NftSet, element: Element) {

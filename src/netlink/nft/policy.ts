@@ -1,6 +1,5 @@
 // What happens to packets that no rule of a foreign chain decided about?
 import { Errno } from '../../sys/errno.ts';
-import { tolerating } from '../errors.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { chainMessage, HOOK } from './chain.ts';
@@ -49,7 +48,7 @@ function findChain(socket: NetlinkSocket, { table, chain }: ChainPlace) {
   const op = `find chain "${chain}" of table ${renderTable(table)}`;
   const values = { table: table.name, name: chain };
   const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, values);
-  const [body] = tolerating([Errno.ENOENT], () => socket.request(request)) ?? [];
+  const body = socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]);
   return body && chainMessage.decode(body).attrs;
 }
 

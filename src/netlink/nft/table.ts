@@ -2,7 +2,6 @@
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { str, u32be, u64be } from '../codec/fields.ts';
-import { tolerating } from '../errors.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
@@ -39,7 +38,7 @@ export function deleteTable(table: Table): Request {
 export function hasTable(socket: NetlinkSocket, table: Table): boolean {
   const op = `find table ${renderTable(table)}`;
   const request = nftRequest(op, NftMsg.GETTABLE, tableMessage, table.family, { name: table.name });
-  return tolerating([Errno.ENOENT], () => socket.request(request)) !== undefined;
+  return socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]) !== undefined;
 }
 
 /** Which of many tables exist: one question, however many are asked about. Same as: `nft list tables` */

@@ -77,21 +77,12 @@ export interface LinkChange {
  */
 export function findLink(socket: NetlinkSocket, which: string | number): Link | undefined {
   if (typeof which === 'string' && Buffer.byteLength(which) > IFNAME_MAX_BYTES) return undefined;
-  try {
-    return getLink(socket, which);
-  } catch (thrown) {
-    if (isNetlinkError(thrown, Errno.ENODEV)) return undefined;
-    throw thrown;
-  }
+  return findLinks(socket, [which])[0];
 }
 
 /** Several at once, each as {@link findLink} finds it. */
 export function findLinks(socket: NetlinkSocket, which: readonly (string | number)[]): (Link | undefined)[] {
-  return socket.attemptAll(which.map(linkQuestion)).map(outcome => {
-    if (!(outcome instanceof NetlinkError)) return outcome[0] && decodeLink(outcome[0]);
-    if (outcome.errno === Errno.ENODEV) return undefined;
-    throw outcome;
-  });
+  return socket.findAll(which.map(linkQuestion), [Errno.ENODEV]).map(body => body && decodeLink(body));
 }
 
 /** Like {@link findLink}, but throws a NetlinkError with ENODEV when there is none. */
@@ -224,7 +215,7 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
 }
 
 function linkQuestion(which: string | number): Request {
-  return { op: `find ${wordsFor(which)}`, type: RTM_GETLINK, body: bodyFor(which) };
+  return { op: `find ${wordsFor(which)}`, type: RTM_GETLINK, body: bodyFor(which), isQuestion: true };
 }
 
 function wordsFor(which: string | number): string {

@@ -32,6 +32,7 @@ export const netnsIdMessage = traced(
  */
 export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
   const body = netnsIdMessage.encode({}, { fd: netnsFd });
-  const [reply] = socket.request({ op: 'find the id of a network namespace', type: RTM_GETNSID, body });
+  const question = { op: 'find the id of a network namespace', type: RTM_GETNSID, body, isQuestion: true };
+  const reply = socket.find(question, []);
   return (reply && netnsIdMessage.decode(reply).attrs.nsid) ?? -1;
 }

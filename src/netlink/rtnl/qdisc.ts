@@ -3,7 +3,7 @@ import { Errno } from '../../sys/errno.ts';
 import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
-import { NetlinkError, tolerating } from '../errors.ts';
+import { tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { bfifoFromOptions, bfifoToOptions } from './tc/fifo.ts';
@@ -87,12 +87,8 @@ export function findQdiscs(socket: NetlinkSocket, places: readonly QdiscPlace[])
     flags: NLM_F_ECHO,
     body: qdiscMessage.encode({ index, parent: typeof at === 'number' ? at : PARENTS[at] }, {}),
   }));
-  return socket.attemptAll(questions).map(outcome => {
-    if (outcome instanceof NetlinkError) {
-      if ([Errno.ENOENT, Errno.ENODEV].some(errno => errno === outcome.errno)) return undefined;
-      throw outcome;
-    }
-    const qdisc = outcome[0] && decodeQdisc(outcome[0]);
+  return socket.findAll(questions, [Errno.ENOENT, Errno.ENODEV]).map(body => {
+    const qdisc = body && decodeQdisc(body);
     return qdisc?.handle ? qdisc : undefined;
   });
 }

@@ -1,6 +1,5 @@
 // Where would the kernel send a packet to an address?
 import { IP_BITS, type Ip, renderIp } from '../../net/ip.ts';
-import { isNetlinkError } from '../errors.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { addressFamily } from './family.ts';
 import { routeMessage } from './route.ts';
@@ -26,13 +25,8 @@ export function findWay(socket: NetlinkSocket, address: Ip): Way | undefined {
     { family: addressFamily(address), dstLength: IP_BITS[address.family] },
     { dst: address },
   );
-  try {
-    const [reply] = socket.request({ op, type: RTM_GETROUTE, body });
-    if (reply === undefined) return undefined;
-    const { header, attrs } = routeMessage.decode(reply);
-    return { local: header.type === RTN_LOCAL, oif: attrs.oif ?? 0 };
-  } catch (thrown) {
-    if (isNetlinkError(thrown, ...UNREACHABLE)) return undefined;
-    throw thrown;
-  }
+  const reply = socket.find({ op, type: RTM_GETROUTE, body, isQuestion: true }, UNREACHABLE);
+  if (reply === undefined) return undefined;
+  const { header, attrs } = routeMessage.decode(reply);
+  return { local: header.type === RTN_LOCAL, oif: attrs.oif ?? 0 };
 }

@@ -1,6 +1,6 @@
 // What the kernel answers: messages, attributes of every table of ours, elements, rules of others.
 import fc from 'fast-check';
-import { eachMessage } from '../../../src/netlink/codec/message.ts';
+import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
 import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
 import { decodeNatRule, listNftNat, listNftNatChains } from '../../../src/netlink/iptables/nft.ts';
@@ -102,9 +102,9 @@ export const messages = door({
   arbitrary: fc.tuple(damagedBytes(MESSAGES), fc.constantFrom(0, 12)),
   run([buffer, protocol]) {
     answersOrComplains(() => {
-      for (const message of eachMessage(buffer)) {
+      for (const message of decodeMessages(buffer)) {
         answersOrComplains(() => renderMessage('recv', protocol, message));
-        answersOrComplains(() => refusalOf(message, 'do something'));
+        answersOrComplains(() => refusalOf(message, { op: 'do something' }));
       }
     });
   },

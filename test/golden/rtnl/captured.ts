@@ -1,7 +1,7 @@
 // How are captured messages written down in a test, and how does a test see what an operation sends?
 import {
+  decodeMessages,
   type Envelope,
-  eachMessage,
   encodeMessages,
   NLM_F_ACK,
   NLM_F_REQUEST,
@@ -22,7 +22,7 @@ export function bytesOf(listing: string): Uint8Array {
 
 /** The one message of a listing. */
 export function messageOf(listing: string): Envelope {
-  const [message, ...more] = eachMessage(bytesOf(listing));
+  const [message, ...more] = decodeMessages(bytesOf(listing));
   if (message === undefined || more.length) throw new Error('Cannot read listing: expected one message');
   return message;
 }
@@ -53,9 +53,19 @@ export function answering<T>(
     request: (request: Request) => answer(request),
     requestAll: (requests: readonly Request[]) => requests.flatMap(answer),
     attemptAll: (requests: readonly Request[]) => requests.map(request => attempt(() => answer(request))),
+    find: (request: Request, absent: readonly number[]) => findIn(() => answer(request), absent),
+    findAll: (requests: readonly Request[], absent: readonly number[]) =>
+      requests.map(request => findIn(() => answer(request), absent)),
     dump: (request: Request) => answer(request),
   };
   return operation(socket as unknown as NetlinkSocket);
+}
+
+function findIn(request: () => readonly Uint8Array[], absent: readonly number[]): Uint8Array | undefined {
+  const outcome = attempt(request);
+  if (!(outcome instanceof NetlinkError)) return outcome[0];
+  if (absent.includes(outcome.errno)) return undefined;
+  throw outcome;
 }
 
 function attempt(request: () => Outcome): Outcome {

@@ -69,6 +69,26 @@ describe('NetlinkSocket', () => {
     expect(socket.attemptAll([])).toEqual([]);
   });
 
+  test('find() and findAll() have nothing for the refusals that mean so, and throw the others', () => {
+    const all = [
+      ask('nosuchlink'),
+      { ...ask('lo'), isQuestion: true },
+      { ...ask('nosuchlink'), isQuestion: true },
+    ];
+    expect(socket.findAll(all, [Errno.ENODEV]).map(body => body !== undefined)).toEqual([false, true, false]);
+    expect(() => socket.findAll(all, [])).toThrow('Cannot find link "nosuchlink": no such device (ENODEV)');
+    expect(socket.find({ ...ask('lo'), isQuestion: true }, [])).toBeDefined();
+    // Nothing is left unread that the next question would get.
+    expect(socket.find(ask('nosuchlink'), [Errno.ENODEV])).toBeUndefined();
+  });
+
+  test('requestAll() tells which of several was refused, wherever it stands', () => {
+    for (let at = 0; at < 4; at++) {
+      const all = Array.from({ length: 4 }, (_, i) => ask(i === at ? `none${i}` : 'lo'));
+      expect(() => socket.requestAll(all)).toThrow(`Cannot find link "none${at}"`);
+    }
+  });
+
   test('dump() throws what the kernel refuses', () => {
     const strange = { op: 'dump nothing', type: 0x7f0, body: new Uint8Array(16) };
     try {

@@ -1,7 +1,7 @@
 // Can a person read what went over the wire?
 import { describe, expect, test } from 'bun:test';
 import { parseIp } from '../../../src/net/ip.ts';
-import { type Envelope, eachMessage, encodeMessages } from '../../../src/netlink/codec/message.ts';
+import { decodeMessages, type Envelope, encodeMessages } from '../../../src/netlink/codec/message.ts';
 import { addElements } from '../../../src/netlink/nft/element.ts';
 import { batchBegin } from '../../../src/netlink/nft/message.ts';
 import { linkMessage } from '../../../src/netlink/rtnl/link-attrs.ts';
@@ -110,7 +110,7 @@ describe('renderMessage()', () => {
 
 /** The message as it comes out of a receive buffer. */
 function received(type: number, body: Uint8Array): Envelope {
-  const [message] = eachMessage(encodeMessages([{ type, flags: 0, seq: 1, body }]));
+  const [message] = decodeMessages(encodeMessages([{ type, flags: 0, seq: 1, body }]));
   if (message === undefined) throw new Error('Cannot read message back');
   return message;
 }

@@ -4,7 +4,7 @@ import { FAULT_NOTE } from '../../../src/sys/fault.ts';
 
 const PROGRAM = `
   import { faultAt } from '${import.meta.dir}/../../../src/sys/fault.ts';
-  console.log(JSON.stringify(['one', 'two', 'three'].map(what => faultAt(what) ?? 0)));
+  console.log(JSON.stringify(['one', 'two', 'three'].map(what => faultAt(() => what) ?? 0)));
 `;
 
 function runWith(fault: string | undefined) {

@@ -1,6 +1,13 @@
 // Is a network namespace told from other files, and found again by identity? Entering one is tested in test/netns.
 import { describe, expect, test } from 'bun:test';
-import { closeNetns, findNetns, openNetns, openOwnNetns, sameNetns } from '../../../src/sys/netns.ts';
+import {
+  closeNetns,
+  findNetns,
+  openNetns,
+  openOwnNetns,
+  ownNetns,
+  sameNetns,
+} from '../../../src/sys/netns.ts';
 
 describe('openNetns()', () => {
   test('opens one namespace through several paths', () => {
@@ -24,6 +31,12 @@ describe('openNetns()', () => {
       'Cannot open network namespace "/nonexistent/ns": no such object (ENOENT)',
     );
   });
+});
+
+test('ownNetns() tells where the thread is', () => {
+  const own = openOwnNetns();
+  expect(sameNetns(ownNetns(), own)).toBe(true);
+  closeNetns(own);
 });
 
 test('findNetns() has nothing for paths that are empty, gone or something else', () => {

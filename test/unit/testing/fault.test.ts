@@ -4,7 +4,7 @@ import { Errno } from '../../../src/sys/errno.ts';
 import { faultAt } from '../../../src/sys/fault.ts';
 import { faultIn, listKernelRequests, withFaults } from '../../../src/testing/fault.ts';
 
-const ask = (...names: string[]) => names.map(name => faultAt(name));
+const ask = (...names: string[]) => names.map(name => faultAt(() => name));
 
 test('withFaults() makes the wanted request fail, and no other', async () => {
   const { value, fault, requests } = await withFaults(2, () => ask('one', 'two', 'three'));

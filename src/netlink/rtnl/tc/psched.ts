@@ -4,7 +4,15 @@ import { readFileSync } from 'node:fs';
 /** Ticks of 64 ns: what every kernel since 2.6.31 counts in. */
 const USUAL_TICKS_PER_US = 1000 / 64;
 
-/** Ticks per microsecond on this kernel. Same as: what `tc` computes from /proc/net/psched */
+/** Ticks per microsecond on this kernel, read once. Same as: what `tc` computes from /proc/net/psched */
+export function ticksPerUs(): number {
+  known ??= readTicksPerUs();
+  return known;
+}
+
+let known: number | undefined;
+
+/** Like {@link ticksPerUs}, from a file. */
 export function readTicksPerUs(path = '/proc/net/psched'): number {
   let text: string;
   try {

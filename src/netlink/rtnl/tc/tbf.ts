@@ -29,7 +29,7 @@ type TbfOptions = ReturnType<typeof tbfOptions.decode>;
 export interface Tbf {
   /** Bytes per second. */
   readonly rateBytes: number;
-  /** Size of the bucket as the time it takes to fill it, in ticks of the packet scheduler; see {@link readTicksPerUs}. */
+  /** Size of the bucket as the time it takes to fill it, in ticks of the packet scheduler; see {@link ticksPerUs}. */
   readonly bufferTicks: number;
   /** Bytes that may wait, those that the bucket covers included; more are dropped. */
   readonly limitBytes: number;

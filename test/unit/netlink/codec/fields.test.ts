@@ -54,6 +54,11 @@ describe('str', () => {
     expect(fields.str.decode(Uint8Array.of(97, 0, 98, 0), {})).toBe('a');
     expect(fields.str.decode(new Uint8Array(), {})).toBe('');
   });
+
+  test('may hold more than ASCII', () => {
+    const bytes = [...new TextEncoder().encode('a\u00e9\u{1f600}'), 0, 98];
+    expect(fields.str.decode(Uint8Array.from(bytes), {})).toBe('a\u00e9\u{1f600}');
+  });
 });
 
 test('mac goes there and back', () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { attrs } from '../../../../src/netlink/codec/attrs.ts';
 import { u8, u16 } from '../../../../src/netlink/codec/fields.ts';
 import {
-  eachMessage,
+  decodeMessages,
   encodeMessages,
   layout,
   nlmsgerr,
@@ -29,19 +29,25 @@ describe('encodeMessages()', () => {
       ...[17, 0, 0, 0, 16, 0, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0],
       ...[16, 0, 0, 0, 16, 0, 5, 0, 2, 0, 0, 0, 0, 0, 0, 0],
     ]);
-    expect(Array.from(eachMessage(bytes))).toEqual([message(1, 7), message(2)]);
+    expect(decodeMessages(bytes)).toEqual([message(1, 7), message(2)]);
   });
 });
 
-describe('eachMessage()', () => {
+describe('decodeMessages()', () => {
   test('refuses a message that claims more than there is, or less than its header', () => {
     const bytes = encodeMessages([message(1, 7)]).slice();
     bytes[0] = 99;
-    expect(() => Array.from(eachMessage(bytes))).toThrow(
-      'Cannot decode message at byte 0: it claims 99 of 20 bytes',
-    );
+    expect(() => decodeMessages(bytes)).toThrow('Cannot decode message at byte 0: it claims 99 of 20 bytes');
     bytes[0] = 8;
-    expect(() => Array.from(eachMessage(bytes))).toThrow('it claims 8 of 20 bytes');
+    expect(() => decodeMessages(bytes)).toThrow('it claims 8 of 20 bytes');
+    expect(() => decodeMessages(new Uint8Array(15))).toThrow('15 bytes are no header');
+  });
+
+  test('takes what fills the buffer up to a length, in copies', () => {
+    const bytes = encodeMessages([message(1, 7), message(2)]).slice();
+    const [only, ...more] = decodeMessages(bytes, 20);
+    bytes.fill(0);
+    expect([only, more]).toEqual([message(1, 7), []]);
   });
 });
 

@@ -32,3 +32,16 @@ test('Writer patches lengths that were left open', () => {
   writer.patchU32(2, 0x03040506);
   expect([...writer.finish()]).toEqual([2, 1, 6, 5, 4, 3]);
 });
+
+test('Writer begins anew after take(), without traces of what was there', () => {
+  const writer = new Writer();
+  writer.u32(0xffffffff);
+  const first = writer.take();
+  writer.u8(1);
+  writer.pad();
+  writer.zeros(2);
+  expect([...first]).toEqual([255, 255, 255, 255]);
+  expect([...writer.finish()]).toEqual([1, 0, 0, 0, 0, 0]);
+  writer.clear();
+  expect(writer.length).toBe(0);
+});

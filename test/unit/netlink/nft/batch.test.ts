@@ -54,10 +54,10 @@ function fakeKernel(...refusals: number[]) {
     generations: [] as number[],
     read: 6,
     socket: {
-      request(request: Request) {
+      find(request: Request) {
         expect(request.type).toBe(nftType(16));
         kernel.read += 1;
-        return [Uint8Array.of(0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, kernel.read)];
+        return Uint8Array.of(0, 0, 0, 0, 8, 0, 1, 0, 0, 0, 0, kernel.read);
       },
       transaction(begin: Request) {
         kernel.transactions += 1;
