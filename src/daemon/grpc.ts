@@ -1,4 +1,21 @@
 // How do clients of coil's service reach us? (gRPC on a unix socket of its own)
+//
+// grpc-js serves it, which measured better than Connect. `Add` with a handler that does nothing, both compiled like our
+// executable, on a unix socket, for a grpc-js client on Node 20; medians of four runs of 500 calls each in turns, two cores,
+// November 2026 (grpc-js 1.14.7 | connect-node 2.1.2 with protobuf-es 2.17.0; Bun 1.4.5):
+//
+//   one call at a time                     0.77 ms   | 1.04 ms
+//   eight at a time, each                  1.84 ms   | 3.55 ms
+//   calls per second, eight at a time      4,030     | 2,070
+//   memory at rest (an empty program: 23)  43 MiB    | 39 MiB
+//   after 5,000 calls, and 3 s later       59, 59    | 71, 57 MiB
+//   added to the executable                4.2 MB    | 3.3 MB
+//   loaded in                              12.6 ms   | 8.8 ms
+//   CNIError in the status                 arrives   | arrives
+//   message of a failure                   as it is  | with "%3A" for ":", which this client leaves there
+//   health, reflection                     packages  | none (connect-es #797, #507)
+//
+// Ours of health and reflection are made by hand: they share the schemas of `grpc/`.
 import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
