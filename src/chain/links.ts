@@ -17,6 +17,11 @@ import { findTraceParent, type LinkSpan, startSpan, traceEnv } from './trace-con
 /** The links of a list, called for one verb in one order. */
 export interface Links<Reply> {
   /**
+   * Says what the links will be asked, where that depends on no reply: what is sure to be served in the order in which it
+   * was sent goes out at once, so that nobody waits for the runner between two links.
+   */
+  foretell(requestFor: (index: number) => JsonObject): void;
+  /**
    * Calls one link and returns what `read` makes of its standard output.
    * @throws CniError with the link's name, index and how its process ended
    */
@@ -48,12 +53,13 @@ export function openLinks<Reply>(
   read: ReadReply<Reply>,
   attachment?: Attachment,
 ): Links<Reply> {
-  const { isOwn = isOwnExecutable, signal, exec, noted, envOf } = runtime;
+  const { isOwn = isOwnExecutable, signal, exec, noted, envOf, inOrder = false } = runtime;
   const start = runtime.start ?? (exec ? startThrough(exec) : startPlugin);
   const deadlineMs = deadlineOf(runtime, verb);
   const env = linkEnv(verb, runtime, attachment);
   const parent = findTraceParent(env);
   const ahead = new Map<number, Started>();
+  let foretold: ((index: number) => JsonObject) | undefined;
 
   const launch = (path: string): Started => {
     const span = parent && startSpan(parent);
@@ -63,18 +69,29 @@ export function openLinks<Reply>(
   };
   const startAhead = (index: number | undefined) => {
     // Whatever stands in for our processes decides itself when a link starts.
-    if (index === undefined || (exec && !runtime.start)) return;
+    if (index === undefined || ahead.has(index) || (exec && !runtime.start)) return;
     const path = findOwn(list.plugins[index], runtime, isOwn);
     if (path !== undefined) ahead.set(index, launch(path));
+  };
+  /** All of ours that follow without another's in between. */
+  const sendAhead = (index: number): void => {
+    for (const next of order.slice(order.indexOf(index) + 1)) {
+      startAhead(next);
+      const started = ahead.get(next);
+      if (started === undefined || foretold === undefined) return;
+      started.outcome ??= started.running.send(JSON.stringify(foretold(next)));
+    }
   };
 
   const callOne = async (index: number, request: JsonObject): Promise<Reply> => {
     const { type } = list.plugins[index] as PluginEntry;
     const link: LinkFailure = { network: list.name, link: type, index, verb };
     if (signal?.aborted) throw interrupted(link);
+    const isAhead = ahead.has(index);
     const started = ahead.get(index) ?? launch(findFor(link, runtime));
     ahead.delete(index);
-    const sent = started.running.send(JSON.stringify(request));
+    const sent = started.outcome ?? started.running.send(JSON.stringify(request));
+    if (inOrder && foretold && (isAhead || isOwn(started.path))) sendAhead(index);
     // In the next turn: starting a process takes milliseconds, which the request must not wait for in our buffer.
     const next = setImmediate(() => startAhead(order[order.indexOf(index) + 1]));
     const outcome = await sent;
@@ -83,6 +100,9 @@ export function openLinks<Reply>(
   };
 
   return {
+    foretell(requestFor) {
+      foretold = requestFor;
+    },
     async call(index, request) {
       if (index !== order.at(-1) || !runtime.finish) return callOne(index, request);
       const [reply] = await Promise.allSettled([callOne(index, request)]);
@@ -132,6 +152,8 @@ interface Started {
   readonly running: PluginProcess;
   readonly path: string;
   readonly span: LinkSpan | undefined;
+  /** Where its request was sent ahead of its turn. */
+  outcome?: Promise<ExecOutcome>;
 }
 
 function findFor(link: LinkFailure, runtime: Runtime): string {

@@ -1,4 +1,5 @@
 // How do ADD, CHECK, DEL and STATUS run over the links of a list?
+import type { PluginEntry } from '../cni/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
@@ -176,11 +177,14 @@ async function callInOrder(
   verb: 'CHECK' | 'STATUS',
   runtime: Runtime,
   attachment: Attachment | undefined,
-  requestFor: (entry: Conflist['plugins'][number]) => JsonObject,
+  requestFor: (entry: PluginEntry) => JsonObject,
 ): Promise<void> {
-  const links = openLinks(list, verb, runtime, [...list.plugins.keys()], IGNORED, attachment);
+  const order = [...list.plugins.keys()];
+  const links = openLinks(list, verb, runtime, order, IGNORED, attachment);
+  const requestOf = (index: number): JsonObject => requestFor(list.plugins[index] as PluginEntry);
+  links.foretell(requestOf);
   try {
-    for (const [index, entry] of list.plugins.entries()) await links.call(index, requestFor(entry));
+    for (const index of order) await links.call(index, requestOf(index));
   } finally {
     links.close();
   }

@@ -98,6 +98,8 @@ export interface Runtime {
   readonly find?: (type: string, dirs: readonly string[]) => string;
   /** How a link is started, a step below `exec`: it may be started before its request is there. */
   readonly start?: StartPlugin;
+  /** What `start` makes of our own executables serves one request after the other, in the order in which they were sent. */
+  readonly inOrder?: boolean;
   /**
    * Called after the last link of a verb, for what links served by `start` may have put off until then. What it returns
    * counts like a link's outcome; undefined when there was nothing.

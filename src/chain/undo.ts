@@ -1,4 +1,5 @@
 // How are links undone: all of a list for DEL, those that ran for a failed ADD?
+import type { PluginEntry } from '../cni/conflist.ts';
 import { CniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
@@ -26,13 +27,11 @@ export async function undoLinks(
     : undefined;
   const order = [...list.plugins.keys()].slice(0, last + 1).reverse();
   const links = openLinks(list, 'DEL', runtime, order, IGNORED, attachment);
+  const requestFor = (index: number): JsonObject =>
+    buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs });
+  links.foretell(requestFor);
   const errors: unknown[] = [];
-  for (const index of order) {
-    const entry = list.plugins[index];
-    if (entry === undefined) continue;
-    const request = buildRequest(list, entry, { prevResult, capabilityArgs });
-    await links.call(index, request).catch(error => errors.push(error));
-  }
+  for (const index of order) await links.call(index, requestFor(index)).catch(error => errors.push(error));
   links.close();
   return errors;
 }

@@ -26,7 +26,14 @@ export interface WorkerSource {
 }
 
 /** The part of a runtime that one run of a chain has its own links served by. */
-export type OwnLinks = Required<Pick<Runtime, 'start' | 'finish'>>;
+export type OwnLinks = Required<Pick<Runtime, 'start' | 'finish' | 'inOrder'>>;
+
+/** A worker that a chain has to itself while some of its calls wait for their answers. */
+interface Held {
+  readonly worker: Promise<WorkerProcess>;
+  waiting: number;
+  release(): void;
+}
 
 /** Chains so far; a worker belongs to one process. */
 let chains = 0;
@@ -40,12 +47,42 @@ export function serveThrough(source: WorkerSource, cwd?: string): OwnLinks {
   const waiting = new Map<WorkerProcess, readonly number[]>();
   let last: Invocation | undefined;
   let lost = false;
+  let held: Held | undefined;
   const keep = (worker: WorkerProcess, { removals }: WorkerOutcome): void => {
     if (removals) waiting.set(worker, removals);
     // With a worker that had to be ended goes what earlier links had put off.
     lost ||= !worker.usable && waiting.delete(worker);
   };
+  const hold = (invocation: Invocation): Held => {
+    const [given, done] = [Promise.withResolvers<WorkerProcess>(), Promise.withResolvers<void>()];
+    const work = (worker: WorkerProcess): Promise<void> => {
+      given.resolve(worker);
+      return done.promise;
+    };
+    source.use(invocation, work).catch(given.reject);
+    return { worker: given.promise, waiting: 0, release: done.resolve };
+  };
+  /** What comes while a worker serves this chain goes to the same: one after the other. */
+  const useInOrder = async (
+    invocation: Invocation,
+    ask: (worker: WorkerProcess) => Promise<WorkerOutcome>,
+  ): Promise<WorkerOutcome> => {
+    held ??= hold(invocation);
+    const own = held;
+    own.waiting += 1;
+    let isOfUse = true;
+    try {
+      const outcome = await ask(await own.worker);
+      isOfUse = !outcome.unread;
+      return outcome;
+    } finally {
+      own.waiting -= 1;
+      if (own.waiting === 0) own.release();
+      if (held === own && (own.waiting === 0 || !isOfUse)) held = undefined;
+    }
+  };
   return {
+    inOrder: true,
     start(invocation) {
       last = invocation;
       source.prepare?.(invocation);
@@ -59,8 +96,8 @@ export function serveThrough(source: WorkerSource, cwd?: string): OwnLinks {
             return outcome;
           };
           for (let attempt = 1; ; attempt++) {
-            const { removals: _, unread, ...outcome } = await source.use(invocation, ask);
-            if (!unread || attempt === ATTEMPTS) return outcome;
+            const { removals: _, unread, ...outcome } = await useInOrder(invocation, ask);
+            if (!unread || attempt === ATTEMPTS || invocation.signal?.aborted) return outcome;
           }
         },
         discard() {},

@@ -22,15 +22,28 @@ export type WorkerOutcome = ExecOutcome &
     readonly unread?: boolean;
   };
 
-/** A running worker; it answers one request at a time. It ends with its standard input. */
+/** A request that waits for its answer. */
+interface Asked {
+  readonly limits: Limits;
+  readonly request: WorkerRequest;
+  readonly resolve: (outcome: WorkerOutcome) => void;
+  /** When it was its turn; it has its time from then on. */
+  started: number;
+  release(): void;
+}
+
+/**
+ * A running worker; it answers one request after the other, and may be asked the next before. It ends with its standard
+ * input.
+ */
 export class WorkerProcess {
   readonly #child: Bun.Subprocess<'pipe', 'pipe', 'pipe'> | undefined;
   readonly #spawnError: string = '';
-  #answer: ((reply: WorkerReply | undefined) => void) | undefined;
+  /** What was asked and not answered yet; the worker is at the first. */
+  readonly #asked: Asked[] = [];
   #stderr = '';
   #ended: ExecOutcome['ended'];
   #over = false;
-  #turn: Promise<unknown> = Promise.resolve();
   readonly #chains = new Set<string>();
 
   /**
@@ -71,50 +84,70 @@ export class WorkerProcess {
    * ended.
    */
   ask(limits: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
-    const turn = this.#turn.then(() => this.#askNow(limits, request));
-    this.#turn = turn;
-    return turn;
+    const child = this.#child;
+    const nothing = { stdout: '', stderr: '', durationMs: 0 };
+    if (child === undefined) return Promise.resolve({ ...nothing, spawnError: this.#spawnError });
+    if (!this.#send(child, request)) {
+      return this.#endOf(child).then(how => ({ ...how, unread: true, durationMs: 0 }));
+    }
+    const { promise, resolve } = Promise.withResolvers<WorkerOutcome>();
+    this.#asked.push({ limits, request, resolve, started: performance.now(), release() {} });
+    if (this.#asked.length === 1) this.#begin();
+    return promise;
   }
 
-  async #askNow({ deadlineMs, signal }: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
-    const started = performance.now();
-    const child = this.#child;
-    if (child === undefined) return { stdout: '', stderr: '', spawnError: this.#spawnError, durationMs: 0 };
+  /** It is the turn of what was asked first. */
+  #begin(): void {
+    const [first] = this.#asked;
+    if (first === undefined) return;
+    const { deadlineMs, signal } = first.limits;
     this.#stderr = '';
+    first.started = performance.now();
     const deadline = setTimeout(() => this.#end('deadline'), Math.max(deadlineMs, 0));
     const interrupt = (): void => this.#end('interrupt');
+    if (signal?.aborted) interrupt();
     signal?.addEventListener('abort', interrupt);
-    const sent = this.#send(child, request);
-    const reply = sent ? await sent : undefined;
-    clearTimeout(deadline);
-    signal?.removeEventListener('abort', interrupt);
-    const durationMs = performance.now() - started;
-    if (reply === undefined) {
-      return { ...(await this.#endOf(child)), ...(sent ? {} : { unread: true }), durationMs };
-    }
-    if ('call' in request && reply.removals) this.#chains.add(request.call.chain);
-    if ('finish' in request) this.#chains.delete(request.finish);
-    return { ...reply, stderr: this.#stderr + reply.stderr, durationMs };
+    first.release = () => {
+      clearTimeout(deadline);
+      signal?.removeEventListener('abort', interrupt);
+    };
   }
 
-  /** @returns a promise of the answer, or of nothing when the worker ends; undefined when it has ended already */
-  #send(
-    child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>,
-    request: WorkerRequest,
-  ): Promise<WorkerReply | undefined> | undefined {
-    if (this.#over) return undefined;
-    const answer = new Promise<WorkerReply | undefined>(resolve => {
-      this.#answer = resolve;
-    });
+  #settle(reply: WorkerReply): void {
+    const first = this.#asked.shift();
+    if (first === undefined) return;
+    const { request, resolve, started, release } = first;
+    release();
+    const durationMs = performance.now() - started;
+    if ('call' in request && reply.removals) this.#chains.add(request.call.chain);
+    if ('finish' in request) this.#chains.delete(request.finish);
+    resolve({ ...reply, stderr: this.#stderr + reply.stderr, durationMs });
+    this.#begin();
+  }
+
+  /** No more answers will come. It works in order: all but the first of what was asked it has not begun. */
+  async #settleAll(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<void> {
+    const [first, ...others] = this.#asked.splice(0);
+    const how = await this.#endOf(child);
+    if (first) {
+      first.release();
+      first.resolve({ ...how, durationMs: performance.now() - first.started });
+    }
+    for (const { resolve } of others) resolve({ ...how, unread: true, durationMs: 0 });
+  }
+
+  /** @returns false when it has ended already */
+  #send(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>, request: WorkerRequest): boolean {
+    if (this.#over) return false;
     try {
       child.stdin.write(toLine(request));
       // A request longer than the pipe goes out bit by bit; whether all of it was read, the answer tells.
       Promise.resolve(child.stdin.flush()).catch(() => {});
+      return true;
     } catch {
       this.#over = true;
-      return undefined;
+      return false;
     }
-    return answer;
   }
 
   /** How a worker that gave no answer has ended. */
@@ -131,10 +164,10 @@ export class WorkerProcess {
   async #readReplies(stdout: ReadableStream<Uint8Array>): Promise<void> {
     const lines = new LineSplitter();
     for await (const chunk of stdout) {
-      for (const line of lines.push(chunk)) this.#answer?.(JSON.parse(line) as WorkerReply);
+      for (const line of lines.push(chunk)) this.#settle(JSON.parse(line) as WorkerReply);
     }
     this.#over = true;
-    this.#answer?.(undefined);
+    if (this.#child) await this.#settleAll(this.#child);
   }
 
   async #readErrors(stderr: ReadableStream<Uint8Array>): Promise<void> {

@@ -58,6 +58,17 @@ describe('openLinks()', () => {
     ]);
   });
 
+  test('sends what is foretold at once where it is served in order, up to a foreign one', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail']);
+    const links = openLinks(LIST, 'CHECK', { ...runtime, inOrder: true }, [0, 1, 2], IGNORED);
+    links.foretell(index => ({ index }));
+    for (const index of [0, 1, 2]) await links.call(index, { index });
+    expect(journal).toEqual([
+      ...['start noop', 'send noop', 'start fail', 'send fail', 'done noop', 'done fail'],
+      ...['start hang', 'send hang', 'done hang'],
+    ]);
+  });
+
   test('discards what was started ahead of a failure', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail', 'hang'], { noop: { exitCode: 1 } });
     const links = openLinks(LIST, 'ADD', runtime, [0, 1, 2], IGNORED);
