@@ -33,6 +33,8 @@ export interface ChurnPlan {
 
 const AT_ONCE = 8;
 const CONTAINERS = 16;
+/** How often what is asked of an attachment that is there is a CHECK, not the DEL. */
+const CHECK_SHARE = 0.15;
 /** What failed is repeated, as runtimes do. */
 const ATTEMPTS = 20;
 /** What a daemon may weigh that has been through a lot and has nothing to do now. */
@@ -78,7 +80,7 @@ export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<Ch
       const state = known.get(one);
       if (state === 'absent') {
         known.set(one, (await run('add', one)) ? 'present' : 'absent');
-      } else if (state === 'present' && random() < 0.3) {
+      } else if (state === 'present' && random() < CHECK_SHARE) {
         await confirm(one, 'ADD had succeeded');
       } else {
         known.set(one, (await run('del', one)) ? 'absent' : 'unknown');
@@ -195,8 +197,7 @@ function kill(pid: number): void {
 /** Proportional set size of a process and its children (proc(5), smaps_rollup); 0 when it has ended. */
 function proportionalKb(pid: number | undefined): number {
   if (pid === undefined) return 0;
-  const file = `/proc/${pid}/smaps_rollup`;
-  const own = fs.existsSync(file) ? /^Pss:\s+(\d+) kB/m.exec(readNow(file))?.[1] : undefined;
+  const own = /^Pss:\s+(\d+) kB/m.exec(readNow(`/proc/${pid}/smaps_rollup`))?.[1];
   return childrenOf(pid).reduce((sum, child) => sum + proportionalKb(child), Number(own ?? 0));
 }
 
@@ -209,9 +210,9 @@ function readNow(file: string): string {
   }
 }
 
+/** Of its first thread, which starts them all. */
 function childrenOf(pid: number): number[] {
-  const { stdout } = Bun.spawnSync(['pgrep', '-P', String(pid)]);
-  return stdout.toString().split('\n').filter(Boolean).map(Number);
+  return readNow(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean).map(Number);
 }
 
 /** Numbers from 0 to 1 that a seed determines (mulberry32). */
