@@ -30,6 +30,8 @@ const UNFINISHED_INDEX = '.catena-owners.new';
 const DAY_MS = 86_400_000;
 /** An index that grew by this much and doubled since it was made holds mostly what is gone. */
 const SLACK_BYTES = 64 * 1024;
+/** An index of up to this size is read whole, with its first line: nearly every call goes on to ask for candidates. */
+const READ_AT_ONCE_BYTES = 128 * 1024;
 
 /** First line of the file, always as long as this one. After a crash of the machine nothing in the file can be relied on. */
 interface Header {
@@ -63,8 +65,8 @@ export class OwnerIndex {
   private constructor(
     dir: string,
     isCurrent: boolean,
-    { stampMs, madeBytes, swept, complete }: Omit<Header, 'bootId'>,
-    text?: Buffer,
+    { stampMs, madeBytes, swept, complete }: Header,
+    { text, isOnDisk }: { readonly text?: Buffer | undefined; readonly isOnDisk: boolean },
   ) {
     this.#dir = dir;
     this.isCurrent = isCurrent;
@@ -72,16 +74,17 @@ export class OwnerIndex {
     this.#madeBytes = madeBytes;
     this.swept = swept;
     this.complete = complete;
-    this.#isOnDisk = text === undefined;
+    this.#isOnDisk = isOnDisk;
     this.#text = text;
   }
 
   /** The index, if there is one of this boot. Ask before changing the directory oneself. */
   static find(dir: string): OwnerIndex | undefined {
-    const header = readHeader(dir);
+    const { header, text } = read(dir) ?? {};
     if (header === undefined || header.bootId !== thisBoot().bootId) return undefined;
     const { mtimeNs } = statSync(dir, { bigint: true });
-    return new OwnerIndex(dir, mtimeNs === BigInt(header.stampMs) * 1_000_000n, header);
+    const isCurrent = mtimeNs === BigInt(header.stampMs) * 1_000_000n;
+    return new OwnerIndex(dir, isCurrent, header, { text, isOnDisk: true });
   }
 
   /** A new index of all leases; {@link save} makes it valid. */
@@ -100,9 +103,9 @@ export class OwnerIndex {
     } catch {
       // A full disk must not keep a lease from being given back. What lies there knows nothing of notes to come.
       removeFile(join(dir, INDEX));
-      return new OwnerIndex(dir, true, header, Buffer.from(text));
+      return new OwnerIndex(dir, true, header, { text: Buffer.from(text), isOnDisk: false });
     }
-    return new OwnerIndex(dir, true, header);
+    return new OwnerIndex(dir, true, header, { isOnDisk: true });
   }
 
   /** Most of it is of leases that are gone: one made anew is smaller. */
@@ -123,8 +126,9 @@ export class OwnerIndex {
 
   /** Lists leases, on disk at once; do this before they get the note of this boot. */
   add(leases: readonly (readonly [address: string, owner: Owner])[]): void {
-    const lines = leases.map(([address, owner]) => renderLine(address, owner)).join('');
-    if (lines === '') return;
+    if (leases.length === 0) return;
+    // A line of its own first: whoever was killed here before may have left half of one.
+    const lines = ['\n', ...leases.map(([address, owner]) => renderLine(address, owner))].join('');
     if (!this.#isOnDisk) {
       this.#text = Buffer.concat([this.#text ?? Buffer.alloc(0), Buffer.from(lines)]);
       return;
@@ -165,23 +169,33 @@ export class OwnerIndex {
   }
 }
 
+interface Opening {
+  readonly header: Header;
+  /** All of the file, the first line included, where that is not much. */
+  readonly text: Buffer | undefined;
+}
+
 /** Undefined as well for a file that has been cut. */
-function readHeader(dir: string): Header | undefined {
-  const bytes = Buffer.alloc(HEADER_BYTES);
-  let size: number;
+function read(dir: string): Opening | undefined {
   try {
     const fd = openSync(join(dir, INDEX), 'r');
     try {
-      readSync(fd, bytes, 0, bytes.length, 0);
-      size = fstatSync(fd).size;
+      const { size } = fstatSync(fd);
+      const isShort = size <= READ_AT_ONCE_BYTES;
+      const bytes = Buffer.alloc(isShort ? size : HEADER_BYTES);
+      if (readSync(fd, bytes, 0, bytes.length, 0) < bytes.length) return undefined;
+      const header = parseHeader(bytes.toString('latin1', 0, HEADER_BYTES), size);
+      return header && { header, text: isShort ? bytes : undefined };
     } finally {
       closeSync(fd);
     }
   } catch {
     return undefined;
   }
-  const [, bootId, ...found] =
-    /^catena-owners 5 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(bytes.toString('latin1')) ?? [];
+}
+
+function parseHeader(line: string, size: number): Header | undefined {
+  const [, bootId, ...found] = /^catena-owners 5 (\S+) +(\d+) (\d+) (\d+) ([01]) ([01])\n$/.exec(line) ?? [];
   const [stampMs = 0, madeBytes = 0, savedBytes = 0, swept, complete] = found.map(Number);
   if (bootId === undefined || size < savedBytes) return undefined;
   return { bootId, stampMs, madeBytes, savedBytes, swept: swept === 1, complete: complete === 1 };

@@ -17,6 +17,11 @@ const BITS_BYTES = 32;
 const RECORD_BYTES = KEY_BYTES + BITS_BYTES;
 /** More changed ones than these are written at one go, with all others. */
 const FEW_BLOCKS = 8;
+/** As much as the kernel writes in one piece: what lies within is not worth a second call. */
+const PAGE_BYTES = 4096;
+
+/** An address of IPv6 but for its last byte, and that byte: two digits, or one or two that are a group of their own. */
+const LAST_BYTE = /^([\da-f:]+:[\da-f]{0,2}?)([\da-f]{1,2})$/;
 
 /** The first record is none: it says how long the file is, so that one that was cut is not taken for one of fewer leases. */
 function renderHeader(length: number): Buffer {
@@ -33,6 +38,8 @@ export class TakenMap {
   /** The same for IPv4 by the number of the block: there may be all of a /16 to look up. */
   readonly #placesOfIpv4 = new Map<number, number>();
   readonly #changed = new Set<number>();
+  /** Keys of blocks by the text that addresses of IPv6 begin with, which takes long to read. */
+  readonly #keysOfIpv6 = new Map<string, string | undefined>();
   /** Without room on the disk it is in here alone. */
   #isOnDisk = true;
   #bytes: Buffer;
@@ -127,9 +134,27 @@ export class TakenMap {
       const place = this.#placesOfIpv4.get(Math.floor(number / 256));
       return place !== undefined && this.#has(place, number % 256);
     }
-    const ip = findIp(address);
-    const place = ip && this.#places.get(keyOf(ip));
-    return ip !== undefined && place !== undefined && this.#has(place, Number(ip.value & 0xffn));
+    const [, head, last] = LAST_BYTE.exec(address) ?? [];
+    if (head === undefined || last === undefined) {
+      const ip = findIp(address);
+      return ip !== undefined && this.#hasBit(keyOf(ip), Number(ip.value & 0xffn));
+    }
+    const key = this.#keyOfBlock(head, address);
+    return key !== undefined && this.#hasBit(key, Number.parseInt(last, 16));
+  }
+
+  /** An attachment that came and went a hundred times asks for as many addresses, nearly all of one block. */
+  #keyOfBlock(head: string, address: string): string | undefined {
+    if (!this.#keysOfIpv6.has(head)) {
+      const ip = findIp(address);
+      this.#keysOfIpv6.set(head, ip && keyOf(ip));
+    }
+    return this.#keysOfIpv6.get(head);
+  }
+
+  #hasBit(key: string, bit: number): boolean {
+    const place = this.#places.get(key);
+    return place !== undefined && this.#has(place, bit);
   }
 
   /** Notes that the address is taken. */
@@ -154,17 +179,26 @@ export class TakenMap {
     renderHeader(this.#length).copy(this.#bytes);
     const fd = openSync(join(this.#dir, FILE), 'r+');
     try {
-      if (this.#changed.size > FEW_BLOCKS) writeSync(fd, this.#bytes, 0, this.#length, 0);
-      else for (const start of [...this.#starts(), 0]) writeSync(fd, this.#bytes, start, RECORD_BYTES, start);
+      for (const [from, to] of this.#stretches()) {
+        const written = writeSync(fd, this.#bytes, from, to - from, from);
+        if (written < to - from)
+          throw new Error(`Cannot write "${FILE}": the disk took ${written} bytes of ${to - from}`);
+      }
       this.#changed.clear();
     } finally {
       closeSync(fd);
     }
   }
 
-  /** Where the records of changed blocks start. */
-  #starts(): number[] {
-    return Array.from(this.#changed, place => place - KEY_BYTES);
+  /**
+   * What is to be written, in this order. The first record says how long the file is: it goes last or along with all that is
+   * new, because a file of another length is none. What of it is old after a crash is of no harm: the index has no stamp yet.
+   */
+  #stretches(): [from: number, to: number][] {
+    const places = [...this.#changed];
+    const end = places.reduce((last, place) => Math.max(last, place), 0) + BITS_BYTES;
+    if (places.length > FEW_BLOCKS || end <= PAGE_BYTES) return [[0, end]];
+    return [...places.map(place => place - KEY_BYTES), 0].map(from => [from, from + RECORD_BYTES]);
   }
 
   #setAndTell(ip: Ip, before: Uint8Array): boolean {

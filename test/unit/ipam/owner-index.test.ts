@@ -1,5 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Owner } from '../../../src/ipam/owner.ts';
@@ -98,6 +106,36 @@ describe('OwnerIndex.findCandidates()', () => {
     expect(index?.findCandidates(TWO)).toEqual(['10.0.0.9']);
     expect(OwnerIndex.find(dir)?.findCandidates(TWO)).toEqual(['10.0.0.9']);
     expect(OwnerIndex.find(dir)?.findCandidates(ONE)).toEqual(['10.0.0.2']);
+  });
+});
+
+describe('OwnerIndex.add()', () => {
+  test('adds whole lines, also after half of one that a killed process left', () => {
+    made(['10.0.0.2', ONE]);
+    appendFileSync(join(dir, '.catena-owners'), '10.0.0.3\tki');
+    const index = OwnerIndex.find(dir);
+    index?.add([
+      ['10.0.0.4', TWO],
+      ['fd00::4', TWO],
+    ]);
+    index?.add([['10.0.0.5', TWO]]);
+    const found = [index, OwnerIndex.find(dir)].map(one => one?.findCandidates(TWO));
+    expect(found).toEqual(Array(2).fill(['10.0.0.4', 'fd00::4', '10.0.0.5']));
+    expect(index?.findCandidates(ONE)).toEqual(['10.0.0.2']);
+  });
+
+  test('adds to one that is too large to be read at once', () => {
+    const many = Array.from({ length: 9000 }, (_, i): [string, Owner] => [
+      `10.0.${i >> 8}.${i & 255}`,
+      { containerId: `many${i}`, ifname: 'eth0' },
+    ]);
+    made(...many, ['fd00::1', ONE]);
+    expect(statSync(join(dir, '.catena-owners')).size).toBeGreaterThan(200_000);
+    const index = OwnerIndex.find(dir);
+    expect(index?.findCandidates(ONE)).toEqual(['fd00::1']);
+    index?.add([['fd00::2', ONE]]);
+    expect(index?.findCandidates(ONE)).toEqual(['fd00::1', 'fd00::2']);
+    expect(index?.findCandidates({ containerId: 'many4711', ifname: 'eth0' })).toEqual(['10.0.18.103']);
   });
 });
 

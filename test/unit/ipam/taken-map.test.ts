@@ -85,6 +85,68 @@ describe('TakenMap.update()', () => {
   });
 });
 
+describe('TakenMap.has()', () => {
+  test('tells neighbours apart, however their last group is written', () => {
+    const taken = [
+      'fd00::',
+      'fd00::4',
+      'fd00::1f',
+      'fd00::104',
+      'fd00::1004',
+      'fd00::f104',
+      'fd00:0:0:1::',
+      '::1',
+    ];
+    const map = make(taken.map(parseIp));
+    for (let i = 0; i < 0x1_0000; i += 4) {
+      const address = renderIp(offsetIp(parseIp('fd00::'), BigInt(i)));
+      expect([address, map.has(address)]).toEqual([address, taken.includes(address)]);
+    }
+    for (const address of taken) expect([address, map.has(address)]).toEqual([address, true]);
+    for (const address of ['fd00::2:4', 'fd00:0:0:1::4', 'fd01::4', '::', '::11', '::4'])
+      expect([address, map.has(address)]).toEqual([address, false]);
+  });
+
+  test('knows blocks that came after the first question, and what is no address', () => {
+    const map = make(['10.0.0.4', '1::102:304'].map(parseIp));
+    expect(map.has('fd00::4')).toBe(false);
+    map.set(parseIp('fd00::5'));
+    expect(['fd00::5', '::ffff:a00:4', '1::1.2.3.4'].map(text => map.has(text))).toEqual([true, true, true]);
+    for (const text of ['fd00::5g', '::fd00::5', 'd00::12345', '1:2:05', ':5', '5', '', 'lock'])
+      expect([text, map.has(text)]).toEqual([text, false]);
+  });
+});
+
+describe('TakenMap.save()', () => {
+  test('writes what has changed, a few blocks or many, near the beginning or far from it', () => {
+    make(row('10.0.0.0', 256 * 200));
+    const changes = [
+      [0],
+      [3, 7],
+      [150],
+      [2, 199],
+      [160, 170, 180],
+      Array.from({ length: 60 }, (_, i) => 3 * i),
+    ];
+    const free: string[] = [];
+    for (const blocks of changes) {
+      const map = TakenMap.find(dir);
+      for (const block of blocks) {
+        map?.clear(parseIp(`10.0.${block}.77`));
+        free.push(`10.0.${block}.77`);
+      }
+      map?.set(parseIp(`10.9.${blocks.length}.1`));
+      map?.save();
+      const found = TakenMap.find(dir);
+      for (let block = 0; block < 200; block++) {
+        const address = `10.0.${block}.77`;
+        expect([address, found?.has(address)]).toEqual([address, !free.includes(address)]);
+      }
+      expect(found?.has(`10.9.${blocks.length}.1`)).toBe(true);
+    }
+  });
+});
+
 describe('TakenMap.find()', () => {
   test('finds nothing where none is, and 48 bytes per block, and for itself, where one is', () => {
     expect(TakenMap.find(dir)).toBeUndefined();
