@@ -494,6 +494,20 @@ export const COMMANDS: readonly Command[] = [
         placeholder: '<what>',
         help: 'print a systemd unit, a daemonset or a containerfile instead',
       },
+      'with-account': {
+        type: 'boolean',
+        help: "give the printed daemonset an account of the cluster's API, for delegates and their status",
+      },
+      account: {
+        type: 'string',
+        placeholder: '<dir>',
+        help: "a pod's account, for a kubeconfig in catena.d beside the list",
+      },
+      'account-on-host': {
+        type: 'string',
+        placeholder: '<dir>',
+        help: 'the same directory as the host sees it (the same path)',
+      },
       etc: ETC_DIR,
     },
     load: () => import('./commands/install.ts'),

@@ -74,7 +74,9 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
       // Every time: tokens are exchanged while we run.
       await config.applyToHTTPSOptions(options);
     } catch (cause) {
-      throw unusable(kubeconfig, (cause as Error).message, cause);
+      // A token that is in a file goes and comes with the pod whose it is.
+      const code = (cause as NodeJS.ErrnoException).code === 'ENOENT' ? ErrorCode.tryAgainLater : undefined;
+      throw unusable(kubeconfig, (cause as Error).message, cause, code);
     }
     const headers = { ...options.headers, accept: 'application/json' };
     return { url, options: { ...options, headers }, timeoutMs };
@@ -256,7 +258,12 @@ function parse(text: string): JsonObject | undefined {
   }
 }
 
-function unusable(kubeconfig: string | undefined, problem: string, cause?: unknown): CniError {
+function unusable(
+  kubeconfig: string | undefined,
+  problem: string,
+  cause?: unknown,
+  code: number = ErrorCode.invalidConfig,
+): CniError {
   const what = kubeconfig === undefined ? 'the account of this pod' : `kubeconfig "${kubeconfig}"`;
-  return new CniError(ErrorCode.invalidConfig, `Cannot use ${what}: ${problem}`, { cause });
+  return new CniError(code, `Cannot use ${what}: ${problem}`, { cause });
 }

@@ -16,11 +16,11 @@ import {
 
 /** Everything an installation does to files; between any two steps the machine may lose power. */
 export interface Files {
-  makeDir(path: string): void;
+  makeDir(path: string, mode?: number): void;
   /** A copy of an executable, on disk when this returns. */
   copy(source: string, target: string): void;
   /** A new file, on disk when this returns. */
-  write(target: string, text: string): void;
+  write(target: string, text: string, mode?: number): void;
   /** A second name. @throws where the file system has none */
   link(source: string, target: string): void;
   /** The one step that others can see: the target is the old file, and then the new one. */
@@ -35,16 +35,16 @@ export interface Files {
 
 /** The file system of this machine. */
 export const REAL_FILES: Files = {
-  makeDir(path) {
-    mkdirSync(path, { recursive: true, mode: 0o755 });
+  makeDir(path, mode = 0o755) {
+    mkdirSync(path, { recursive: true, mode });
   },
   copy(source, target) {
     copyFileSync(source, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
     chmodSync(target, 0o755);
     syncPath(target);
   },
-  write(target, text) {
-    const fd = openSync(target, 'wx', 0o644);
+  write(target, text, mode = 0o644) {
+    const fd = openSync(target, 'wx', mode);
     try {
       writeSync(fd, text);
       fsyncSync(fd);

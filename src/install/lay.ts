@@ -3,6 +3,7 @@ import { closeSync, openSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { withOpenFlock } from '../sys/flock.ts';
 import { type Files, REAL_FILES } from './files.ts';
+import { layKubeconfig } from './kubeconfig.ts';
 import { type Manifest, writeManifest } from './manifest.ts';
 import { REPLACED, UNFINISHED } from './names.ts';
 import { type InstallPlan, planInstall, type Step, type Wanted } from './plan.ts';
@@ -61,6 +62,8 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
     files.remove(fresh);
     files.sync(binDir);
   }
+  if (written.some(({ place }) => place === 'account'))
+    layKubeconfig(confDir, wanted.kubeconfig ?? '', files);
   for (const step of written.filter(({ place }) => place === 'conf'))
     put(step, files, target => files.write(target, conf?.text ?? ''));
   for (const { path, action } of steps) if (action === 'retire') files.remove(path);
@@ -110,6 +113,7 @@ function noteOf({ steps, digests, before }: InstallPlan, version: string): Manif
   const executables: Record<string, string[]> = { ...before?.executables };
   const configurations: Record<string, string[]> = { ...before?.configurations };
   for (const step of steps) {
+    if (step.place === 'account') continue;
     const [list, digest] =
       step.place === 'bin' ? [executables, digests.source] : [configurations, digests.conf];
     if (isOurs(step) && digest !== undefined) list[step.name] = [digest];

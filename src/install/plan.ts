@@ -1,6 +1,7 @@
 // What is to be done so that our files lie where they should, and nobody else's are lost?
 import { join } from 'node:path';
 import { digestOfText, type Found, Inspector } from './identity.ts';
+import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
 import { findManifest, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
 
@@ -13,13 +14,15 @@ export interface Wanted {
   readonly confDir: string;
   /** The configuration, if there is one to install. */
   readonly conf?: { readonly name: string; readonly text: string };
+  /** The text of a kubeconfig beside the lists, if there is one to install. */
+  readonly kubeconfig?: string;
   /** Replace files of others; each stays beside ours under another name. */
   readonly force: boolean;
 }
 
 /** What happens to one file. */
 export interface Step {
-  readonly place: 'bin' | 'conf';
+  readonly place: 'bin' | 'conf' | 'account';
   readonly name: string;
   readonly path: string;
   /** `keep`: somebody else's, left alone. `retire`: ours of before, which has another name now. */
@@ -52,6 +55,7 @@ export function planInstall(wanted: Wanted): InstallPlan {
     const at = { place: 'bin', name, path: join(binDir, name) } as const;
     return { ...at, ...(scattered ? { action: 'update' as const } : judged) };
   });
+  if (wanted.kubeconfig !== undefined) steps.push(kubeconfigStep(confDir, wanted.kubeconfig));
   const digest = conf && digestOfText(conf.text);
   if (conf !== undefined) {
     const path = join(confDir, conf.name);
@@ -65,6 +69,14 @@ export function planInstall(wanted: Wanted): InstallPlan {
     digests: { source: executable.digest, ...(digest === undefined ? {} : { conf: digest }) },
     before,
   };
+}
+
+function kubeconfigStep(confDir: string, text: string): Step {
+  const at = { place: 'account', name: 'catena.d/kubeconfig', path: kubeconfigIn(confDir) } as const;
+  const found = judgeKubeconfig(confDir, text);
+  if (found === 'foreign') return { ...at, action: 'keep', why: "it is somebody else's; remove it by hand" };
+  const action = { absent: 'create', same: 'same', ours: 'update' } as const;
+  return { ...at, action: action[found] };
 }
 
 function judge(

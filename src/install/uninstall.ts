@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Files, REAL_FILES } from './files.ts';
 import { Inspector } from './identity.ts';
+import { judgeKubeconfig, kubeconfigIn, removeKubeconfig } from './kubeconfig.ts';
 import { sweep, takeTurn } from './lay.ts';
 import { findManifest, MANIFEST_NAME, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
@@ -30,7 +31,12 @@ export function planUninstall({ binDir, confDir, source, names }: Installed): Un
   const manifest = findManifest(binDir) ?? byContent(inspector, binDir, source, names);
   const judge = (dir: string, list: Manifest['executables']) =>
     Object.entries(list).flatMap(([name, digests]) => judgeFile(join(dir, name), digests, inspector));
-  return [...judge(confDir, manifest.configurations), ...judge(binDir, manifest.executables)];
+  const account = judgeKubeconfig(confDir, undefined) === 'ours' ? [kubeconfigIn(confDir)] : [];
+  return [
+    ...judge(confDir, manifest.configurations),
+    ...account.map(path => ({ path, action: 'remove' as const })),
+    ...judge(binDir, manifest.executables),
+  ];
 }
 
 /** Removes what {@link planUninstall} says; ended at any point, it can be repeated. @returns what has been done */
@@ -41,6 +47,7 @@ export function uninstall(installed: Installed, files: Files = REAL_FILES): Unin
     const steps = planUninstall(installed);
     for (const { path, action } of steps) {
       if (action === 'restore') files.rename(`${path}${REPLACED}`, path);
+      else if (action === 'remove' && path === kubeconfigIn(confDir)) removeKubeconfig(confDir, files);
       else if (action === 'remove') files.remove(path);
     }
     for (const dir of [confDir, binDir]) {

@@ -47,6 +47,37 @@ test('catena install lays down every link and the list, and tells that another o
   expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
 });
 
+test('catena install --account leaves a kubeconfig beside the list, and uninstall takes it back', async () => {
+  const account = join(root, 'account');
+  fs.mkdirSync(account);
+  for (const name of ['ca.crt', 'token']) fs.writeFileSync(join(account, name), name);
+  const env = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
+  const install = () =>
+    run(
+      [
+        ...[
+          `${BIN_DIR}/catena`,
+          'install',
+          '--bin-dir',
+          join(root, 'bin'),
+          '--conf-dir',
+          join(root, 'net.d'),
+        ],
+        ...['--account', account, '--account-on-host', '/var/lib/kubelet/account'],
+      ],
+      { env },
+    );
+  const { exitCode, stdout, stderr } = await install();
+  expect([exitCode, stderr]).toEqual([0, '']);
+  expect(stdout).toContain('create   catena.d/kubeconfig');
+  expect(fs.readFileSync(join(root, 'net.d/catena.d/kubeconfig'), 'utf8')).toContain(
+    '"/var/lib/kubelet/account/token"',
+  );
+  expect((await install()).stdout).toContain('same     catena.d/kubeconfig');
+  expect((await catena('uninstall')).exitCode).toBe(0);
+  expect([names('bin'), names('net.d')]).toEqual([[], ['05-lo.conflist']]);
+});
+
 test('catena install --as-default wins, says why, and uninstall takes all of it back', async () => {
   const installed = await catena('install', LIST, '--as-default', '--json');
   expect(installed.exitCode).toBe(0);

@@ -23,6 +23,8 @@ export interface ApiServer {
   readonly kubeconfig: string;
   readonly url: string;
   readonly requests: ApiRequest[];
+  /** The token that it takes; a test may exchange it. */
+  token: string;
   /** Objects by path. */
   readonly objects: Map<string, Row>;
   /** Lists and watches. */
@@ -54,6 +56,7 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   const collections = makeCollections(objects);
   const requests: ApiRequest[] = [];
   const claimKind: ApiServer['claimKind'] = { hasStatus: true, required: ['ips'] };
+  let token = TOKEN;
   let how: number | 'hang' | undefined;
   const server = https.createServer({ cert: read('server.crt'), key: read('server.key') }, (asked, reply) => {
     let body = '';
@@ -62,19 +65,19 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
     });
     asked.on('end', () => {
       const { method = '', url = '', headers } = asked;
-      const token = (headers.authorization ?? '').replace('Bearer ', '');
-      requests.push({ method, path: url, token, contentType: headers['content-type'] ?? '', body });
+      const given = (headers.authorization ?? '').replace('Bearer ', '');
+      requests.push({ method, path: url, token: given, contentType: headers['content-type'] ?? '', body });
       if (how === 'hang') return;
       const at = new URL(url, 'https://api');
-      if (how === undefined && token === TOKEN && collections.serve(at, reply)) return;
-      const { status, object } = respond(how, token, method, url, body);
+      if (how === undefined && given === token && collections.serve(at, reply)) return;
+      const { status, object } = respond(how, given, method, url, body);
       reply.writeHead(status, { 'content-type': 'application/json' });
       reply.end(JSON.stringify(object));
     });
   });
 
-  function respond(forced: number | undefined, token: string, method: string, url: string, body: string) {
-    if (token !== TOKEN) return failure(401, 'Unauthorized');
+  function respond(forced: number | undefined, given: string, method: string, url: string, body: string) {
+    if (given !== token) return failure(401, 'Unauthorized');
     if (forced !== undefined) return failure(forced, `forced ${forced}`);
     const at = url.replace(/\/status$/, '');
     const object = objects.get(at);
@@ -103,6 +106,12 @@ export async function startApiServer(dir: string): Promise<ApiServer> {
   return {
     kubeconfig,
     url,
+    get token() {
+      return token;
+    },
+    set token(next) {
+      token = next;
+    },
     requests,
     objects,
     collections,

@@ -3,10 +3,11 @@ import { basename, dirname, resolve } from 'node:path';
 import { loadFile } from '../../chain/load.ts';
 import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
+import { renderKubeconfig } from '../../install/kubeconfig.ts';
 import { install } from '../../install/lay.ts';
 import { findManifest } from '../../install/manifest.ts';
 import { nameFirst, nameUsually } from '../../install/names.ts';
-import { type InstallPlan, planInstall, type Wanted } from '../../install/plan.ts';
+import { type InstallPlan, planInstall, type Step, type Wanted } from '../../install/plan.ts';
 import { PRINTABLE, type Printable, printFor } from '../../install/print.ts';
 import { readCandidates } from '../../runtimes/candidate.ts';
 import { findMismatches, readConfigured } from '../../runtimes/configured.ts';
@@ -59,9 +60,17 @@ async function readWanted(call: CommandCall) {
     ...places,
     names: links.length ? links : names,
     force: call.on('force'),
+    ...kubeconfigOf(call),
     ...(list && named ? { conf: { name: named.name, text: ending(list.source) } } : {}),
   };
   return { wanted, pluginDirs, reason: named?.reason };
+}
+
+/** The account of the pod that this runs in, for programs of the host. */
+function kubeconfigOf(call: CommandCall): { readonly kubeconfig?: string } {
+  const [dir, onHost = dir] = [call.text('account'), call.text('account-on-host')];
+  if (dir === undefined || onHost === undefined) return {};
+  return { kubeconfig: renderKubeconfig({ dir, onHost }, call.env) };
 }
 
 async function nameOf(
@@ -96,7 +105,7 @@ function render(
   asDefault: boolean,
 ): string {
   const { binDir, confDir, conf } = wanted;
-  const rows = (place: 'bin' | 'conf') =>
+  const rows = (place: Step['place']) =>
     steps
       .filter(step => step.place === place)
       .map(({ name, action, why }) => `  ${action.padEnd(7)}  ${name}${why ? `: ${why}` : ''}`);
@@ -107,7 +116,7 @@ function render(
   return [
     binDir,
     ...rows('bin'),
-    ...(conf ? [confDir, ...rows('conf')] : []),
+    ...(conf || wanted.kubeconfig ? [confDir, ...rows('account'), ...rows('conf')] : []),
     ...(reason ? [reason] : []),
     ...shown,
     ...(hint ? ['--as-default gives the list a name that sorts first; catena networks --why shows all'] : []),
@@ -127,6 +136,7 @@ function print(call: CommandCall, what: string): number {
       confDir: resolve(confDirOf(call)),
       version: TOOL_VERSION,
       asDefault: call.on('as-default'),
+      withAccount: call.on('with-account'),
       ...(list ? { list: { name: list.name, text: ending(list.source) } } : {}),
       home: dirname(process.execPath),
     }),

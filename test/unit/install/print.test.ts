@@ -8,6 +8,7 @@ const OPTIONS = {
   confDir: '/etc/cni/net.d',
   version: '1.2.3',
   asDefault: true,
+  withAccount: false,
   home: '/srv/catena',
 };
 const TEXT = '{\n  "cniVersion": "1.0.0",\n  "name": "net",\n  "plugins": [{ "type": "ptp" }]\n}\n';
@@ -48,6 +49,43 @@ test('the DaemonSet mounts both directories of the host and installs the list', 
   expect(set.spec.template.metadata.labels).toEqual(set.spec.selector.matchLabels);
 });
 
+test('the DaemonSet has an account when it is to have one, which may do what the runner does and no more', () => {
+  const objects = yaml({ list: LIST, withAccount: true });
+  const of = (kind: string) => objects.find(object => object.kind === kind);
+  expect(objects.map(({ kind }) => kind)).toEqual([
+    ...['ConfigMap', 'ServiceAccount', 'ClusterRole', 'ClusterRoleBinding', 'DaemonSet'],
+  ]);
+  const rules = of('ClusterRole').rules.flatMap(
+    ({ resources, verbs }: { resources: string[]; verbs: string[] }) =>
+      resources.map(resource => `${resource}: ${verbs.join(' ')}`),
+  );
+  expect(rules).toEqual([
+    'pods: get list watch',
+    'pods/status: patch',
+    'network-attachment-definitions: get list watch',
+    'ipamclaims: get',
+    'ipamclaims/status: patch',
+  ]);
+  const { name, namespace } = of('ServiceAccount').metadata;
+  expect(of('ClusterRoleBinding').subjects).toEqual([{ kind: 'ServiceAccount', name, namespace }]);
+  const pod = of('DaemonSet').spec.template.spec;
+  expect(pod.serviceAccountName).toBe(name);
+  const [install] = pod.initContainers;
+  const [dir, onHost] = ['--account', '--account-on-host'].map(
+    option => install.args[install.args.indexOf(option) + 1],
+  );
+  const mount = install.volumeMounts.find(({ mountPath }: { mountPath: string }) => mountPath === dir);
+  // Where the kubelet has it.
+  expect(onHost).toBe(
+    `/var/lib/kubelet/pods/$(${install.env[0].name})/volumes/kubernetes.io~projected/${mount.name}`,
+  );
+  const volume = pod.volumes.find((one: { name: string }) => one.name === mount.name);
+  expect(volume.projected.sources.map((source: object) => Object.keys(source)[0])).toEqual([
+    'serviceAccountToken',
+    'configMap',
+  ]);
+});
+
 test('the DaemonSet keeps the daemon among the mounts of the host, whose runtimes call it', () => {
   const [set] = yaml({});
   const { containers, hostNetwork, hostPID } = set.spec.template.spec;
@@ -58,7 +96,7 @@ test('the DaemonSet keeps the daemon among the mounts of the host, whose runtime
   expect(containers[0].securityContext).toEqual({ privileged: true });
 });
 
-test.each([[{ list: LIST }], [{ asDefault: false }]])(
+test.each([[{ list: LIST }], [{ asDefault: false }], [{ list: LIST, withAccount: true }]])(
   'Kubernetes knows every field of the DaemonSet',
   options => {
     const problems = yaml(options).flatMap(object => findShapeProblems(object, `V1${object.kind}`));
