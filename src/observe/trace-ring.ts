@@ -30,6 +30,7 @@ export class TraceRing {
   readonly #limits: RingLimits;
   /** Sizes by name, the oldest first. */
   #sizes = new Map<string, number>();
+  #bytes = 0;
   #untilLook = 0;
 
   constructor(dir: string, limits: RingLimits = RING_LIMITS) {
@@ -46,6 +47,7 @@ export class TraceRing {
     const name = `${record.id}.json`;
     putFile(join(this.#dir, name), text);
     this.#sizes.set(name, Buffer.byteLength(text));
+    this.#bytes += Buffer.byteLength(text);
     if (this.#untilLook === 0) this.#look();
     this.#untilLook -= 1;
     this.#prune();
@@ -57,18 +59,18 @@ export class TraceRing {
       return [name, statSync(join(this.#dir, name), { throwIfNoEntry: false })?.size ?? 0] as const;
     });
     this.#sizes = new Map(sizes);
+    this.#bytes = sizes.reduce((sum, [, size]) => sum + size, 0);
     this.#untilLook = WRITES_BETWEEN_LOOKS;
   }
 
   #prune(): void {
-    let bytes = [...this.#sizes.values()].reduce((sum, size) => sum + size, 0);
     for (const [name, size] of this.#sizes) {
       // The youngest stays, however large.
       if (this.#sizes.size <= 1) return;
-      if (this.#sizes.size <= this.#limits.maxRecords && bytes <= this.#limits.maxBytes) return;
+      if (this.#sizes.size <= this.#limits.maxRecords && this.#bytes <= this.#limits.maxBytes) return;
       rmSync(join(this.#dir, name), { force: true });
       this.#sizes.delete(name);
-      bytes -= size;
+      this.#bytes -= size;
     }
   }
 }
