@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'bun:test';
 import path from 'node:path';
+import { listenSctp, requiresSctp } from '../helpers/association.ts';
 import { type Lab, type Namespace, useLabs } from '../helpers/netns.ts';
 import type { PluginReply } from '../helpers/plugin.ts';
 import {
@@ -136,6 +137,37 @@ describeRoot(
         },
         requires('nft'),
       );
+
+      for (const shown of [true, false]) {
+        testNeeding(
+          `SCTP associations reach the pod from everywhere, where the packet filter sees bridged packets: ${shown}`,
+          async () => {
+            const scene = await podsOnBridge(createLab);
+            const { lab, pod } = scene;
+            await showBridged(lab, shown);
+            if (shown) await setHairpin(lab);
+            const mapping = { hostPort: 8080, containerPort: 80, protocol: 'sctp' };
+            expect(await call(lab, 'ADD', pod, backend, [mapping])).toMatchObject({ exitCode: 0 });
+            for (const family of FAMILIES) {
+              const server = listenSctp(pod, pod[family], 80);
+              const ways = waysTo(scene, family);
+              const seen: unknown[] = [];
+              for (const { name, from, address } of ways) {
+                seen.push([name, await server.peerSeen(from, address, 8080)]);
+              }
+              expect([family, seen]).toEqual([family, ways.map(({ name, peer }) => [name, peer])]);
+              server.close();
+            }
+            expect(await call(lab, 'CHECK', pod, backend, [mapping])).toMatchObject({ exitCode: 0 });
+            await call(lab, 'DEL', pod, backend, [mapping]);
+            const server = listenSctp(pod, pod.v4, 80);
+            const [first] = waysTo(scene, 'v4');
+            if (first) expect(await server.peerSeen(first.from, first.address, 8080, 700)).toBe(undefined);
+            server.close();
+          },
+          requiresSctp(),
+        );
+      }
     });
   },
   requires('ip', 'nft', 'iptables', 'ip6tables'),
