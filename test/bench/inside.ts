@@ -3,8 +3,9 @@ import type { LinkRecord, RequestRecord } from '../../src/observe/record.ts';
 import { listTraces } from '../../src/observe/trace-ring.ts';
 import { directories, type Lab } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
+import { until } from '../helpers/until.ts';
 import { CHAIN_TARGETS, CHAIN_VERBS, type ChainVerb } from './chain.ts';
-import { quantile, type Samples, settle, takeTurns } from './measure.ts';
+import { differences, quantile, type Samples, settle, takeTurns, WARMUP_ROUNDS } from './measure.ts';
 import { type Row, row } from './row.ts';
 import { LINKS, type Peer, single, withSides } from './sides.ts';
 import { versionOf, withEmptyProgram } from './start.ts';
@@ -45,15 +46,19 @@ export async function measureInside(peer: Peer, rounds: number): Promise<Profile
       for (const one of chains) if (one.name === 'warm') await settle(one);
       const starts = LINKS.map(link => versionOf(`start of ${link}`, [`${REFERENCE_BIN_DIR}/${link}`]));
       const samples = await takeTurns([...chains, ...starts, versionOf('empty', [empty])], rounds);
-      const tracesOf = (side: string) =>
-        runners.flatMap(runner => (runner.side === side ? readTraces(runner.lab) : []));
-      const traces = { cold: tracesOf('traced'), warm: tracesOf('warm') };
-      return (['cold', 'warm'] as const).flatMap(how =>
-        CHAIN_VERBS.map(verb => {
-          const records = traces[how].filter(record => record.verb === verb).slice(-rounds);
-          return profileOf(how, verb, samples, records);
-        }),
-      );
+      const profiles: Profile[] = [];
+      for (const [how, side] of [
+        ['cold', 'traced'],
+        ['warm', 'warm'],
+      ] as const) {
+        const lab = runners.find(runner => runner.side === side)?.lab;
+        const traces = lab ? await readTraces(lab, rounds + WARMUP_ROUNDS - 1) : [];
+        for (const verb of CHAIN_VERBS) {
+          const records = traces.filter(record => record.verb === verb).slice(-rounds);
+          profiles.push(profileOf(how, verb, samples, records));
+        }
+      }
+      return profiles;
     }),
   );
 }
@@ -79,9 +84,15 @@ export function profileRows(profiles: readonly Profile[]): Row[] {
   });
 }
 
-/** The oldest first. */
-function readTraces({ tmp }: Lab): RequestRecord[] {
-  return listTraces(`${directories(tmp).CATENA_RUN_DIR}/traces`).records;
+/** The oldest first, when the last round's is there: a daemon answers before it writes. */
+async function readTraces({ tmp }: Lab, lastRound: number): Promise<RequestRecord[]> {
+  let records: RequestRecord[] = [];
+  await until(() => {
+    records = listTraces(`${directories(tmp).CATENA_RUN_DIR}/traces`).records;
+    const { verb, containerId } = records.at(-1) ?? {};
+    return verb === 'DEL' && containerId?.endsWith(`-${lastRound}`) === true;
+  });
+  return records;
 }
 
 function profileOf(
@@ -90,14 +101,14 @@ function profileOf(
   samples: Samples,
   records: readonly RequestRecord[],
 ): Profile {
-  if (records.length === 0)
-    throw new Error(`Cannot tell what ${how} ${verb} is made of: there are no traces`);
   const whole = (side: string, part: string = verb) => quantile(samples.get(`${side} ${part}`));
   const median = (of: (record: RequestRecord) => number) => quantile(records.map(of));
   const ours = whole(how === 'cold' ? 'ours' : 'warm');
-  const request = median(({ durationMs }) => durationMs);
-  const start = how === 'cold' ? ours - request : whole('answered');
-  const way = how === 'cold' ? {} : { way: ours - start - request };
+  // Round by round: what the machine did meanwhile has met both.
+  const traced = samples.get(`${how === 'cold' ? 'traced' : 'warm'} ${verb}`);
+  const around = quantile(differences(traced, records.map(msOf)));
+  const start = how === 'cold' ? around - tracingMs(samples) : whole('answered');
+  const way = how === 'cold' ? {} : { way: around - start };
   const linkNames = [...new Set(records.flatMap(({ links }) => links.map(({ link }) => link)))];
   const parts: [string, number][] = [
     ['runner', median(record => record.durationMs - sum(callsIn(record), msOf))],
@@ -114,6 +125,12 @@ function profileOf(
     referenceStarts: LINKS.reduce((all, link) => all + whole(`start of ${link}`, 'VERSION'), 0),
     kernel: median(record => sum(callsIn(record), inKernel)),
   };
+}
+
+/** What it costs a process of its own to keep a trace, which is no part of the start. */
+function tracingMs(samples: Samples): number {
+  const of = (side: string, verb: string) => samples.get(`${side} ${verb}`);
+  return quantile(CHAIN_VERBS.flatMap(verb => differences(of('traced', verb), of('ours', verb))));
 }
 
 /** A call of a link, or what links had put off. */

@@ -11,6 +11,9 @@ export interface Contestant {
   round(i: number): Promise<Readonly<Record<string, number>>>;
 }
 
+/** Rounds before those that count. */
+export const WARMUP_ROUNDS = 2;
+
 /**
  * Lets the contestants take turns, so that drift of the machine meets all of them alike; the first rounds only warm up.
  * @returns samples under `<contestant> <part>`
@@ -18,7 +21,7 @@ export interface Contestant {
 export async function takeTurns(
   contestants: readonly Contestant[],
   rounds: number,
-  warmup = 2,
+  warmup = WARMUP_ROUNDS,
 ): Promise<Samples> {
   const samples: Samples = new Map();
   for (let i = 0; i < rounds + warmup; i++) {
@@ -55,6 +58,14 @@ export async function timed(work: () => unknown): Promise<number> {
 /** The container of a round: its namespace stays, but no runtime gives an id twice. */
 export function renewed(container: Container, round: number): Container {
   return { ...container, id: `${container.id}-${round}` };
+}
+
+/** What each round of one took longer than the same round of another: what the machine did meanwhile goes out. */
+export function differences(longer: readonly number[] = [], shorter: readonly number[] = []): number[] {
+  return longer.flatMap((ms, i) => {
+    const less = shorter[i];
+    return less === undefined ? [] : [ms - less];
+  });
 }
 
 /** The middle one; quartiles come with `at` 0.25 and 0.75. */

@@ -71,6 +71,8 @@ export function renderBudgets(rows: readonly Row[]): string {
 export function renderTable(rows: readonly Row[], rounds: number): string {
   const number = (value: number | undefined) =>
     (value === undefined || Number.isNaN(value) ? '-' : value.toFixed(2)).padStart(10);
+  const title = `medians, taking turns, ${cpus().length} cores, rounds: ${rounds}`;
+  if (rows.length === 0) return `${title}\n`;
   const width = Math.max(...rows.map(({ what }) => what.length));
   const lines = rows.map(one => {
     const { what, unit, reference, ours, ratio, target, spread } = one;
@@ -82,5 +84,5 @@ export function renderTable(rows: readonly Row[], rounds: number): string {
   });
   const heads = ['reference', 'ours', 'ratio', 'target'].map(head => head.padStart(10)).join('');
   const head = `${''.padEnd(width + 5)}${heads}${''.padEnd(9)}middle half of ours`;
-  return [`medians, taking turns, ${cpus().length} cores, rounds: ${rounds}`, head, ...lines, ''].join('\n');
+  return [title, head, ...lines, ''].join('\n');
 }
