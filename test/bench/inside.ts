@@ -106,9 +106,9 @@ function profileOf(
   const ours = whole(how === 'cold' ? 'ours' : 'warm');
   // Round by round: what the machine did meanwhile has met both.
   const traced = samples.get(`${how === 'cold' ? 'traced' : 'warm'} ${verb}`);
-  const around = quantile(differences(traced, records.map(msOf)));
-  const start = how === 'cold' ? around - tracingMs(samples) : whole('answered');
-  const way = how === 'cold' ? {} : { way: around - start };
+  const around = differences(traced, records.map(msOf));
+  const start = how === 'cold' ? quantile(around) - tracingMs(samples) : whole('answered');
+  const way = how === 'cold' ? {} : { way: quantile(differences(around, samples.get(`answered ${verb}`))) };
   const linkNames = [...new Set(records.flatMap(({ links }) => links.map(({ link }) => link)))];
   const parts: [string, number][] = [
     ['runner', median(record => record.durationMs - sum(callsIn(record), msOf))],
