@@ -182,7 +182,7 @@ function read(dir: string): Opening | undefined {
     try {
       const { size } = fstatSync(fd);
       const isShort = size <= READ_AT_ONCE_BYTES;
-      const bytes = Buffer.alloc(isShort ? size : HEADER_BYTES);
+      const bytes = Buffer.allocUnsafe(isShort ? size : HEADER_BYTES);
       if (readSync(fd, bytes, 0, bytes.length, 0) < bytes.length) return undefined;
       const header = parseHeader(bytes.toString('latin1', 0, HEADER_BYTES), size);
       return header && { header, text: isShort ? bytes : undefined };
