@@ -1,8 +1,9 @@
 // Which interface on the host carries an attachment's traffic?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
-import { findLink, type Link } from '../../src/netlink/rtnl/link.ts';
-import { netnsIdOf } from '../../src/netlink/rtnl/netns-id.ts';
+import { askAll } from '../../src/netlink/ask.ts';
+import { findLink, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
+import { netnsIdQuestion } from '../../src/netlink/rtnl/netns-id.ts';
 import type { Call } from '../../src/plugin/define.ts';
 
 /**
@@ -47,9 +48,12 @@ export function findHostVeths(call: Call): Link[] {
 
 /** The other end, if it is on the host: an index means something only in its own namespace. */
 function findPeer(call: Call, link: Link): Link | undefined {
-  const peer = link.peer > 0 ? findLink(call.host, link.peer) : undefined;
+  if (link.peer <= 0) return undefined;
+  const [peer, netnsId] = askAll(call.host, [
+    linkQuestion(link.peer),
+    netnsIdQuestion(call.containerNetns.fd),
+  ]);
   if (peer?.kind !== 'veth' || peer.peer !== link.index) return undefined;
-  const netnsId = netnsIdOf(call.host, call.containerNetns.fd);
   return (peer.attrs.linkNetnsId ?? -1) === netnsId ? peer : undefined;
 }
 

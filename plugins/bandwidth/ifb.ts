@@ -32,9 +32,12 @@ export function ifbNamesOf({ network, containerId, ifname }: Attachment): readon
 
 /** The attachment's devices; one that names another attachment is left alone. */
 export function findIfbs(host: NetlinkSocket, attachment: Attachment): Link[] {
-  return findLinks(host, ifbNamesOf(attachment)).flatMap(link =>
-    link && isOwn(link, attachment) ? [link] : [],
-  );
+  return ownAmong(findLinks(host, ifbNamesOf(attachment)), attachment);
+}
+
+/** Those of the devices that are the attachment's. */
+export function ownAmong(links: readonly (Link | undefined)[], attachment: Attachment): Link[] {
+  return links.flatMap(link => (link && isOwn(link, attachment) ? [link] : []));
 }
 
 /** Devices with names as bandwidth gives them. */
@@ -57,11 +60,16 @@ export interface Ifb {
 
 /**
  * The attachment's device, up and with the given MTU once the settings are sent; made if there is none.
+ * @param present what there is of the names that it may have
  * Same as: `ip link add bwp… mtu <mtu> txqueuelen 1000 type ifb`, `ip link set bwp… up alias catena:…`
  */
-export function ensureIfb(host: NetlinkSocket, attachment: Attachment, mtu: number): Ifb {
+export function ensureIfb(
+  host: NetlinkSocket,
+  attachment: Attachment,
+  mtu: number,
+  present: readonly (Link | undefined)[],
+): Ifb {
   const names = ifbNamesOf(attachment);
-  const present = findLinks(host, names);
   for (const [i, name] of names.entries()) {
     // Somebody may be faster with the same name: then it is theirs.
     const made = present[i]

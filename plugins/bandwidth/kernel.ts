@@ -1,11 +1,12 @@
 // How do the planned limits get onto the host's devices, and what became of them?
 import type { Attachment } from '../../src/cni/attachment.ts';
+import { askAll } from '../../src/netlink/ask.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
-import type { Link } from '../../src/netlink/rtnl/link.ts';
+import { type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
 import { IFF_UP } from '../../src/netlink/rtnl/link-header.ts';
-import { findQdisc, findQdiscs, QDISC_GONE } from '../../src/netlink/rtnl/qdisc.ts';
+import { findQdisc, QDISC_GONE, qdiscQuestion } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
-import { ensureIfb, findIfbs } from './ifb.ts';
+import { ensureIfb, ifbNamesOf, ownAmong } from './ifb.ts';
 import type { Shaping } from './plan.ts';
 import { findQueueDifference, queueRemovals, queueRequests } from './queue.ts';
 import { findRedirectDifference, redirectRemovals, redirectRequests } from './redirect.ts';
@@ -26,16 +27,16 @@ export function applyShaping(
   attachment: Attachment,
   { ingress, egress }: Shaping,
 ): Detour {
-  const [root, hook] = lookAt(host, veth);
+  const { root, hook, ifbs: present } = lookAt(host, veth, attachment);
   // Refusals come before anything is touched.
   const towards = ingress ? queueRequests(host, veth, root, ingress) : queueRemovals(host, root);
   if (!egress) {
-    const ifbs = findIfbs(host, attachment);
+    const ifbs = ownAmong(present, attachment);
     host.requestAll(towards);
     removeAll(host, redirectRemovals(host, veth, hook, ifbs));
     return { unused: ifbs };
   }
-  const { link: ifb, isNew, settings } = ensureIfb(host, attachment, veth.mtu);
+  const { link: ifb, isNew, settings } = ensureIfb(host, attachment, veth.mtu, present);
   const held = isNew ? undefined : findQdisc(host, ifb.index, 'root');
   host.requestAll([
     ...towards,
@@ -53,10 +54,10 @@ export function verifyShaping(
   attachment: Attachment,
   { ingress, egress }: Shaping,
 ): void {
-  const [root, hook] = lookAt(host, veth);
+  const { root, hook, ifbs } = lookAt(host, veth, attachment);
   if (ingress) refuseIf('ingress', veth, findQueueDifference(host, root, ingress));
   if (!egress) return;
-  const [ifb] = findIfbs(host, attachment);
+  const [ifb] = ownAmong(ifbs, attachment);
   if (ifb === undefined) throw differs('egress', veth, 'its IFB device is gone');
   if (!(ifb.flags & IFF_UP)) refuseIf('egress', ifb, 'the device is down');
   refuseIf('egress', ifb, findQueueDifference(host, findQdisc(host, ifb.index, 'root'), egress));
@@ -69,18 +70,22 @@ export function verifyShaping(
  */
 export function removeShaping(host: NetlinkSocket, veths: readonly Link[], ifbs: readonly Link[]): void {
   const removals = veths.flatMap(veth => {
-    const [root, hook] = lookAt(host, veth);
+    const [root, hook] = askAll(host, hooksOf(veth));
     return [...queueRemovals(host, root), ...redirectRemovals(host, veth, hook, ifbs)];
   });
   removeAll(host, removals);
 }
 
-/** What is at the root and at the ingress hook of a device. */
-function lookAt(host: NetlinkSocket, { index }: Link) {
-  return findQdiscs(host, [
-    { index, at: 'root' },
-    { index, at: 'ingress' },
-  ]);
+/** What is at the root and at the ingress hook of a device, and by the names of the attachment's own devices. */
+function lookAt(host: NetlinkSocket, veth: Link, attachment: Attachment) {
+  const [first, second] = ifbNamesOf(attachment);
+  const questions = [...hooksOf(veth), linkQuestion(first), linkQuestion(second)] as const;
+  const [root, hook, ...ifbs] = askAll(host, questions);
+  return { root, hook, ifbs };
+}
+
+function hooksOf({ index }: Link) {
+  return [qdiscQuestion({ index, at: 'root' }), qdiscQuestion({ index, at: 'ingress' })] as const;
 }
 
 /** What is gone by now is fine. */

@@ -4,7 +4,7 @@ import { attachmentOf } from '../../src/attach/owner.ts';
 import type { Stage } from '../../src/attach/ready.ts';
 import { createPair, type Pair } from '../../src/attach/veth.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
-import { getLink, type Link, removeLink, setBridgePort, setLink } from '../../src/netlink/rtnl/link.ts';
+import { getLink, type Link, removeLink, setLink } from '../../src/netlink/rtnl/link.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { Errno } from '../../src/sys/errno.ts';
 import { trySysctl } from '../../src/sys/sysctl.ts';
@@ -95,15 +95,15 @@ function connect(
 
 function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefined): Pair {
   const { conf, host } = call;
+  const port = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
   const pair = createPair(host, call.container, call.containerNetns, {
     owner: attachmentOf(call),
     master: bridge.index,
+    port: port.hairpin || port.isolated ? port : undefined,
     mtu: conf.mtu,
     mac,
   });
   call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
-  const flags = { hairpin: conf.hairpinMode, isolated: conf.portIsolation };
-  if (flags.hairpin || flags.isolated) setBridgePort(host, pair.host.index, flags);
   const vlans = planVlans(conf);
   if (vlans) setPortVlans(host, conf, pair.host, vlans);
   return pair;

@@ -1,7 +1,8 @@
 // How does the container's interface get its addresses?
 import type { Cidr } from '../net/cidr.ts';
-import { addAddress } from '../netlink/rtnl/addr.ts';
-import { type Link, setLink } from '../netlink/rtnl/link.ts';
+import { addAddressRequest } from '../netlink/rtnl/addr.ts';
+import { type Link, setLinkRequest } from '../netlink/rtnl/link.ts';
+import type { Request } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { inNetns } from '../sys/netns.ts';
 import { findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
@@ -20,13 +21,9 @@ export function configureContainer(
   { ips, routes }: ContainerAddressing,
   detectDuplicates: boolean,
 ): void {
-  addressContainer(
-    call,
-    link,
-    ips.map(({ cidr }) => cidr),
-    detectDuplicates,
-  );
-  addRoutes(call.container, link, routes);
+  const cidrs = ips.map(({ cidr }) => cidr);
+  prepare(call, link, cidrs, detectDuplicates);
+  addRoutes(call.container, link, routes, addressing(link, cidrs, detectDuplicates));
 }
 
 /**
@@ -39,7 +36,13 @@ export function addressContainer(
   cidrs: readonly Cidr[],
   detectDuplicates: boolean,
 ): void {
-  const { container, containerNetns: netns } = call;
+  prepare(call, link, cidrs, detectDuplicates);
+  call.container.requestAll(addressing(link, cidrs, detectDuplicates));
+}
+
+/** What the kernel has to know of the interface before it has addresses. */
+function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): void {
+  const { containerNetns: netns } = call;
   inNetns(netns, () => writeSysctls(link.name, detectDuplicates));
   if (cidrs.some(({ ip }) => ip.family === 6)) {
     const loopback = inNetns(netns, () => findSysctl(LOOPBACK_SWITCH));
@@ -49,8 +52,13 @@ export function addressContainer(
     }
     inNetns(netns, () => enableIpv6(link.name));
   }
-  for (const cidr of cidrs) addAddress(container, link.index, cidr, { nodad: !detectDuplicates });
-  setLink(container, link.index, { up: true });
+}
+
+function addressing({ index }: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): Request[] {
+  return [
+    ...cidrs.map(cidr => addAddressRequest(index, cidr, { nodad: !detectDuplicates })),
+    setLinkRequest(index, { up: true }),
+  ];
 }
 
 function writeSysctls(ifname: string, detectDuplicates: boolean): void {

@@ -1,7 +1,7 @@
 // Which fixed rules make masquerading work, so that an attachment only adds elements?
 import { type Cidr, netmaskOf, parseCidr } from '../net/cidr.ts';
 import { ipToBytes } from '../net/ip.ts';
-import { addChain, type BaseChain, listChains, NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
+import { addChain, type BaseChain, NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
 import { goto, NFT_RETURN } from '../netlink/nft/data.ts';
 import { maskRegister } from '../netlink/nft/expr/bitwise.ts';
 import { decide } from '../netlink/nft/expr/immediate.ts';
@@ -9,7 +9,7 @@ import { followVerdict, isInSet } from '../netlink/nft/expr/lookup.ts';
 import { masquerade } from '../netlink/nft/expr/nat.ts';
 import type { Expression } from '../netlink/nft/expr.ts';
 import type { Table } from '../netlink/nft/message.ts';
-import { addRule, flushChain, listRules } from '../netlink/nft/rule.ts';
+import { addRule, countRules, flushChain } from '../netlink/nft/rule.ts';
 import { addSet, type NftSet } from '../netlink/nft/set.ts';
 import { loadAddress, matchAddress, matchFamily, REG } from '../netlink/nft/statements.ts';
 import { addTable } from '../netlink/nft/table.ts';
@@ -45,7 +45,7 @@ export function verdictFor({ ip, prefix }: Cidr): ReturnType<typeof goto> {
  */
 export function skeletonChanges(socket: NetlinkSocket, cidrs: readonly Cidr[]): Request[] {
   const chains = wantedChains(cidrs);
-  const present = findRuleCounts(socket);
+  const present = countRules(socket, TABLE);
   const damaged = chains.filter(chain => present.get(chain.name) !== chain.rules.length);
   if (damaged.length === 0) return [];
   return [
@@ -104,10 +104,4 @@ function subnetRules(cidr: Cidr): Expression[][] {
 
 function chainName(family: 4 | 6, prefix: number): string {
   return `masq${family}_${prefix}`;
-}
-
-function findRuleCounts(socket: NetlinkSocket): Map<string, number> {
-  const counts = new Map(listChains(socket, TABLE).map(({ name }) => [name, 0]));
-  for (const { chain } of listRules(socket, TABLE)) counts.set(chain, (counts.get(chain) ?? 0) + 1);
-  return counts;
 }

@@ -6,7 +6,6 @@ import {
   addElements,
   deleteElements,
   type Element,
-  findElement,
   findElements,
   listElements,
 } from '../netlink/nft/element.ts';
@@ -33,8 +32,9 @@ export function ensureMasquerade(socket: NetlinkSocket, owner: Attachment, cidrs
   commitAfterReading(socket, () => {
     const missing: Placed[] = [];
     const stale: Request[] = [];
-    for (const placed of wanted) {
-      const found = findElement(socket, placed.set, placed.element.key);
+    const present = findElements(socket, placesOf(wanted));
+    for (const [i, placed] of wanted.entries()) {
+      const found = present[i];
       if (found && isSame(found, placed.element)) continue;
       if (found) stale.push(...deleteElements(placed.set, [found.key]));
       missing.push(placed);
@@ -55,19 +55,14 @@ export function removeMasquerade(
   known: readonly Cidr[] = [],
 ): void {
   const note = noteOf(owner);
-  const wanted = elementsFor(owner, known);
-  const places = wanted.map(({ set, element: { key } }) => ({ set, key }));
-  const found = findElements(socket, places).filter(element => element?.comment === note);
-  if (found.length === 0 || found.length < wanted.length) {
-    removeElements(socket, comment => comment === note);
-    return;
-  }
-  commitAfterReading(socket, () => {
-    const present = findElements(socket, places);
-    return places.flatMap(({ set, key }, i) =>
-      present[i]?.comment === note ? deleteElements(set, [key]) : [],
-    );
-  });
+  const places = placesOf(elementsFor(owner, known));
+  let isKnown = places.length > 0;
+  const removeKnown = (): Request[] => {
+    isKnown = findElements(socket, places).every(element => element?.comment === note);
+    return isKnown ? places.flatMap(({ set, key }) => deleteElements(set, [key])) : [];
+  };
+  if (isKnown) commitAfterReading(socket, removeKnown);
+  if (!isKnown) removeElements(socket, comment => comment === note);
 }
 
 /** Ends the masquerading of a network's attachments that are not valid any more. */
@@ -82,12 +77,10 @@ export function removeStaleMasquerade(
 
 /** @throws Error naming what is missing of the attachment's masquerading, or of the rules behind it */
 export function checkMasquerade(socket: NetlinkSocket, owner: Attachment, cidrs: readonly Cidr[]): void {
-  for (const { set, element } of elementsFor(owner, cidrs)) {
-    confirm(
-      `masquerading: owner of an element in ${set.name}`,
-      element.comment,
-      findElement(socket, set, element.key)?.comment,
-    );
+  const wanted = elementsFor(owner, cidrs);
+  const present = findElements(socket, placesOf(wanted));
+  for (const [i, { set, element }] of wanted.entries()) {
+    confirm(`masquerading: owner of an element in ${set.name}`, element.comment, present[i]?.comment);
   }
   const missing = skeletonChanges(socket, cidrs).map(({ op }) => op);
   confirm('masquerading: changes that its rules need', [], missing);
@@ -102,6 +95,10 @@ function elementsFor(owner: Attachment, cidrs: readonly Cidr[]): Placed[] {
       { set: PODS[ip.family], element: { key: [ip], data: verdictFor(cidr), comment } },
     ];
   });
+}
+
+function placesOf(wanted: readonly Placed[]) {
+  return wanted.map(({ set, element: { key } }) => ({ set, key }));
 }
 
 function removeElements(socket: NetlinkSocket, isGone: (comment: string | undefined) => boolean): void {

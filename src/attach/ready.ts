@@ -9,7 +9,7 @@
 
 import type { Log } from '../log.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
-import { getLink, type Link } from '../netlink/rtnl/link.ts';
+import { findLinks, getLink, type Link } from '../netlink/rtnl/link.ts';
 import { OPERSTATES } from '../netlink/rtnl/link-header.ts';
 import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
 import { findWay } from '../netlink/rtnl/route-lookup.ts';
@@ -18,6 +18,9 @@ import type { NetlinkSocket } from '../netlink/socket.ts';
 /** The work waits for others that change devices, which may take tens of milliseconds each. */
 const READY_DEADLINE_MS = 1_000;
 const POLL_MS = 1;
+/** Most waits are for a work item that takes less than a timer. */
+const SHORT_POLLS = 10;
+const SHORT_POLL_MS = 0.1;
 
 /** linux/if_bridge.h */
 const BR_STATE_DISABLED = 0;
@@ -39,12 +42,14 @@ export interface Stage {
  */
 export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<void> {
   const giveUpAt = performance.now() + READY_DEADLINE_MS;
+  const links = lookAtLinks(stages);
   // Addresses last: the work for them goes on meanwhile.
   for (const look of [lookAtLink, lookAtAddresses]) {
-    for (const stage of stages) {
-      let seen = look(stage);
-      while (seen.problem && performance.now() < giveUpAt) {
-        await Bun.sleep(POLL_MS);
+    for (const [i, stage] of stages.entries()) {
+      let seen = look(stage, links[i]);
+      for (let polls = 0; seen.problem && performance.now() < giveUpAt; polls++) {
+        if (polls < SHORT_POLLS) Atomics.wait(nothing, 0, 0, SHORT_POLL_MS);
+        else await Bun.sleep(POLL_MS);
         seen = look(stage);
       }
       if (seen.problem) {
@@ -58,6 +63,9 @@ export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<
   }
 }
 
+/** What nobody wakes: a pause that is over sooner than any timer. */
+const nothing = new Int32Array(new SharedArrayBuffer(4));
+
 /** What is still missing at a stage. */
 interface Seen {
   readonly problem?: string | undefined;
@@ -65,8 +73,22 @@ interface Seen {
   readonly isListening?: boolean;
 }
 
-function lookAtLink({ socket, link }: Stage): Seen {
-  const seen = getLink(socket, link.index);
+/** Those that one socket knows are asked for at once. */
+function lookAtLinks(stages: readonly Stage[]): readonly (Link | undefined)[] {
+  const bySocket = new Map<NetlinkSocket, Stage[]>();
+  for (const stage of stages) bySocket.set(stage.socket, [...(bySocket.get(stage.socket) ?? []), stage]);
+  const seen = new Map<Stage, Link | undefined>();
+  for (const [socket, own] of bySocket) {
+    const links = findLinks(
+      socket,
+      own.map(({ link }) => link.index),
+    );
+    for (const [i, stage] of own.entries()) seen.set(stage, links[i]);
+  }
+  return stages.map(stage => seen.get(stage));
+}
+
+function lookAtLink({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
   if (state !== 'up' && state !== 'unknown') return { problem: `it is "${state}"` };
   const portState = portStateOf(seen) ?? BR_STATE_FORWARDING;
@@ -74,18 +96,24 @@ function lookAtLink({ socket, link }: Stage): Seen {
   return { isListening: portState !== BR_STATE_FORWARDING };
 }
 
-function lookAtAddresses({ socket, link, ips }: Stage): Seen {
+function lookAtAddresses({ socket, link, ips }: Stage, seen?: Link): Seen {
   const asked = ips.filter(({ family }) => family === 6);
   if (asked.length === 0) return {};
   const groups = listIpv6Groups(socket, link.index);
-  // Routes of a VRF are in a table of its own.
-  const hasRoutes = getLink(socket, link.index).master === 0;
-  const strange = asked.find(ip => {
-    // Another interface may have the address as well, and a route for it: hosts have one gateway at many pairs.
-    const isHeard = groups.some(group => sameIp(group, solicitedNodeOf(ip)));
-    return !isHeard || (hasRoutes && !findWay(socket, ip)?.local);
-  });
+  // Another interface may have the address as well, and a route for it: hosts have one gateway at many pairs.
+  const unheard = asked.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
+  const strange = unheard ?? findUnled(socket, link, asked, seen);
   return { problem: strange && `it does not answer for ${renderIp(strange)}` };
+}
+
+/** An address that packets are not led to as the host's own. Routes of a VRF are in a table of its own. */
+function findUnled(
+  socket: NetlinkSocket,
+  { index }: Stage['link'],
+  ips: readonly Ip[],
+  { master } = getLink(socket, index),
+): Ip | undefined {
+  return master === 0 ? ips.find(ip => !findWay(socket, ip)?.local) : undefined;
 }
 
 function solicitedNodeOf({ value }: Ip): Ip {

@@ -1,10 +1,10 @@
 // How do the planned routes of an interface get into the kernel, and are they still there?
 import { networkOf, renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
-import { isNetlinkError } from '../netlink/errors.ts';
+import { NetlinkError } from '../netlink/errors.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { addRoute, listRoutes, prependRoute, type Route } from '../netlink/rtnl/route.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { addRouteRequest, listRoutes, prependRoute, type Route } from '../netlink/rtnl/route.ts';
+import type { NetlinkSocket, Request } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import { Errno } from '../sys/errno.ts';
 import type { PlannedRoute } from './addressing.ts';
@@ -15,18 +15,32 @@ const RT_TABLE_MAIN = 254;
 /**
  * Adds the routes, out by the interface; those that exist are fine. A route to the same place by another interface stays,
  * and this one comes before it, as with the reference.
+ * @param first what has to be done before, sent together with them
  */
-export function addRoutes(socket: NetlinkSocket, { index }: Link, routes: readonly PlannedRoute[]): void {
-  for (const route of mergeWays(routes, index)) {
-    try {
-      addRoute(socket, route);
-    } catch (thrown) {
-      if (!isNetlinkError(thrown, Errno.EEXIST)) throw thrown;
-      // The kernel has made the subnet's own route already, and IPAM may list one twice.
-      const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
-      if (!isMade) prependRoute(socket, route);
-    }
+export function addRoutes(
+  socket: NetlinkSocket,
+  { index }: Pick<Link, 'index'>,
+  routes: readonly PlannedRoute[],
+  first: readonly Request[] = [],
+): void {
+  const merged = mergeWays(routes, index);
+  const outcomes = socket.attemptAll([...first, ...merged.map(addRouteRequest)]);
+  let mended = false;
+  for (const [i, outcome] of outcomes.entries()) {
+    if (!(outcome instanceof NetlinkError)) continue;
+    const route = merged[i - first.length];
+    // A route may lead through one before it that was not there yet.
+    if (!route || !(mended || outcome.errno === Errno.EEXIST)) throw outcome;
+    if (outcome.errno === Errno.EEXIST) comeBefore(socket, index, route);
+    else addRoutes(socket, { index }, [route]);
+    mended = true;
   }
+}
+
+/** The kernel has made the subnet's own route already, and IPAM may list one twice. */
+function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
+  const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
+  if (!isMade) prependRoute(socket, route);
 }
 
 /** @throws Error naming the first route that the interface lacks, in whatever table */

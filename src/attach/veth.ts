@@ -1,15 +1,16 @@
 // How does the pair of interfaces between host and container come to be, and how is it found again?
 import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isNetlinkError } from '../netlink/errors.ts';
+import { NetlinkError } from '../netlink/errors.ts';
 import {
-  createLink,
+  bridgePortRequest,
   findLink,
   getLink,
   type Link,
   listLinks,
+  makeLink,
   removeLink,
-  setLink,
+  setLinkRequest,
 } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
@@ -33,6 +34,8 @@ export interface PairPlan {
   readonly owner: Attachment;
   /** Index of the bridge that the host end is a port of; none leaves it alone. */
   readonly master?: number;
+  /** Switches of the host end as a port. */
+  readonly port?: { readonly hairpin?: boolean; readonly isolated?: boolean } | undefined;
   /** Bytes; 0 for the kernel's default. */
   readonly mtu: number;
   readonly mac?: string | undefined;
@@ -50,17 +53,19 @@ export function createPair(
   plan: PairPlan,
 ): Pair {
   const { owner, master } = plan;
-  const name = createNamedPair(host, container, netns, plan);
+  const link = createNamedPair(host, container, netns, plan);
   try {
-    const link = getLink(host, name);
-    setLink(host, link.index, { up: true, alias: aliasOf(owner) });
+    host.requestAll([
+      setLinkRequest(link.index, { up: true, alias: aliasOf(owner) }),
+      ...(plan.port ? [bridgePortRequest(link.index, plan.port)] : []),
+    ]);
     return {
       host: master === undefined ? link : { ...link, master },
       container: getLink(container, owner.ifname),
     };
   } catch (thrown) {
     // The caller does not know of the pair yet.
-    removeLink(host, name);
+    removeLink(host, link.index);
     throw thrown;
   }
 }
@@ -132,25 +137,18 @@ function findReportedEnds({ host, prevResult }: Call): Link[] {
   });
 }
 
-function createNamedPair(
-  host: NetlinkSocket,
-  container: NetlinkSocket,
-  netns: Netns,
-  plan: PairPlan,
-): string {
+function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: Netns, plan: PairPlan): Link {
   const { owner, master, mac } = plan;
   const mtu = plan.mtu || undefined;
   for (let attempt = 1; ; attempt++) {
     const name = `veth${Buffer.from(crypto.getRandomValues(new Uint8Array(4))).toString('hex')}`;
-    try {
-      const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
-      createLink(host, { name, kind: 'veth', master, mtu, peer });
-      return name;
-    } catch (thrown) {
-      if (!isNetlinkError(thrown, Errno.EEXIST) || attempt === NAME_ATTEMPTS) throw thrown;
-      // Either name may be taken; only the host's is ours to change.
-      if (findLink(container, owner.ifname)) throw interfaceExists(owner.ifname, netns, thrown);
-    }
+    const peer = { name: owner.ifname, netnsFd: netns.fd, mac, mtu };
+    const link = makeLink(host, { name, kind: 'veth', master, mtu, peer });
+    if (link) return link;
+    const taken = new NetlinkError(`create link "${name}" of kind veth`, Errno.EEXIST);
+    // Either name may be taken; only the host's is ours to change.
+    if (findLink(container, owner.ifname)) throw interfaceExists(owner.ifname, netns, taken);
+    if (attempt === NAME_ATTEMPTS) throw taken;
   }
 }
 

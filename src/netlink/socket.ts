@@ -44,6 +44,8 @@ export interface Request {
   readonly body: Uint8Array;
   /** A question, to which the kernel always sends one message or a refusal: no acknowledgement is asked for besides. */
   readonly isQuestion?: boolean;
+  /** Refusals that are an answer: there is no such thing. */
+  readonly absent?: readonly number[];
 }
 
 /** What stops a transaction without a change of its own. */
@@ -106,11 +108,11 @@ export class NetlinkSocket {
     return this.findAll([question], absent)[0];
   }
 
-  /** Like {@link find} for several questions at once, in their order. */
-  findAll(questions: readonly Request[], absent: readonly number[]): (Uint8Array | undefined)[] {
-    return this.#tryAll(questions).map(outcome => {
+  /** Like {@link find} for several questions at once, in their order; each may have refusals of its own. */
+  findAll(questions: readonly Request[], absent: readonly number[] = []): (Uint8Array | undefined)[] {
+    return this.#tryAll(questions).map((outcome, i) => {
       if (!(outcome instanceof Refusal)) return outcome[0];
-      if (absent.includes(outcome.errno)) return undefined;
+      if ((questions[i]?.absent ?? absent).includes(outcome.errno)) return undefined;
       throw outcome.toError();
     });
   }

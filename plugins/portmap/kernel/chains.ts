@@ -3,7 +3,7 @@ import type { Attachment } from '../../../src/cni/attachment.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { natTable } from '../../../src/netlink/iptables/nft.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
-import { findElement } from '../../../src/netlink/nft/element.ts';
+import { findElement, findElements } from '../../../src/netlink/nft/element.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Entry, Means, Owner } from '../elements.ts';
 import { type ChainOwner, chainKey, dnatChain, soleOwner } from '../reference-names.ts';
@@ -36,10 +36,10 @@ export function chainOwnerOf(socket: NetlinkSocket, { note }: Owner, attachment:
 export function chainsOf(socket: NetlinkSocket, { attachment, note }: Owner): ChainOwner[] {
   if (attachment === undefined) return [];
   const [shared, sole] = [attachment, soleOwner(attachment)];
-  const holder = findElement(socket, CHAINS, [chainKey(shared)]);
+  const places = [shared, sole].map(one => ({ set: CHAINS, key: [chainKey(one)] }));
+  const [holder, own] = findElements(socket, places);
   const isShared = holder === undefined || holder.comment === note;
-  const hasSole = findElement(socket, CHAINS, [chainKey(sole)])?.comment === note;
-  return [...(isShared ? [shared] : []), ...(hasSole ? [sole] : [])];
+  return [...(isShared ? [shared] : []), ...(own?.comment === note ? [sole] : [])];
 }
 
 /** Whether iptables forwards anything for the attachment, in whichever packet filter. */

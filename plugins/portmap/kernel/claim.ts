@@ -3,7 +3,7 @@ import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import { addElements, type Element, findElement, findElements } from '../../../src/netlink/nft/element.ts';
+import { addElements, type Element, findElements } from '../../../src/netlink/nft/element.ts';
 import { hasSkeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
@@ -114,9 +114,8 @@ function hasIptables(come: readonly Claim[], removal: Removal | undefined): bool
 
 /** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */
 function findFormerOwners(socket: NetlinkSocket, plans: readonly FamilyPlan[], owner: Owner): Owner[] {
-  const notes = plans.flatMap(
-    ({ family, pod }) => findElement(socket, SETS[family].pods, [pod.ip])?.comment ?? [],
-  );
+  const places = plans.map(({ family, pod }) => ({ set: SETS[family].pods, key: [pod.ip] }));
+  const notes = findElements(socket, places).flatMap(element => element?.comment ?? []);
   return [...new Set(notes)].filter(note => note !== owner.note).map(ownerOfNote);
 }
 
@@ -142,19 +141,20 @@ function findHolders(
   const shared: Place[] = [];
   const isGone = (note: string | undefined) =>
     note !== undefined && (ghosts.has(note) || outdated.some(one => one.note === note));
-  for (const family of [4, 6] as const) {
+  const rivals = ([4, 6] as const).flatMap(family => {
     const own = claims.filter(claim => claim.family === family);
     const hostIps = own.some(({ ip }) => ip === undefined) ? listHostIps(socket, family) : [];
-    const rivals = own.flatMap(claim => rivalsOf(claim, hostIps).map(rival => ({ claim, rival })));
-    const places = rivals.map(({ rival }) => takenPlace(rival));
-    for (const [i, holder] of findElements(socket, places).entries()) {
-      const [pair, place] = [rivals[i], places[i]];
-      if (!holder || !pair || !place || isGone(holder.comment)) continue;
-      const ghost = pair.rival.backend === 'iptables' ? ghostOf(socket, family, holder) : undefined;
-      if (ghost) ghosts.set(ghost.note, ghost);
-      else if (isSameContainer(holder.comment, owner)) shared.push(place);
-      else refuse(pair.claim, pair.rival, holder);
-    }
+    return own.flatMap(claim => rivalsOf(claim, hostIps).map(rival => ({ claim, rival })));
+  });
+  const places = rivals.map(({ rival }) => takenPlace(rival));
+  for (const [i, holder] of findElements(socket, places).entries()) {
+    const [pair, place] = [rivals[i], places[i]];
+    if (!holder || !pair || !place || isGone(holder.comment)) continue;
+    const { backend, family } = pair.rival;
+    const ghost = backend === 'iptables' ? ghostOf(socket, family, holder) : undefined;
+    if (ghost) ghosts.set(ghost.note, ghost);
+    else if (isSameContainer(holder.comment, owner)) shared.push(place);
+    else refuse(pair.claim, pair.rival, holder);
   }
   return { ghosts: [...ghosts.values()], shared };
 }

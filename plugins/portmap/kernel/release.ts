@@ -5,7 +5,6 @@ import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import {
   deleteElements,
   type Element,
-  findElement,
   findElements,
   listElements,
 } from '../../../src/netlink/nft/element.ts';
@@ -66,19 +65,31 @@ export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
   return { changes: deletions(present), claims, freed: present };
 }
 
-/** The claims of an attachment: they are numbered, so that each is found at constant cost. */
+/**
+ * The claims of an attachment: they are numbered, so that each is found at constant cost. The first of each family is asked
+ * for together with the means, then as many more as there were already.
+ */
 export function findClaims(socket: NetlinkSocket, owner: Owner): Claim[] {
-  return ([4, 6] as const).flatMap(family => {
-    const elements: Element[] = [];
-    for (;;) {
-      const element = findElement(socket, SETS[family].claims, [owner.handle, elements.length]);
-      if (element === undefined || element.comment !== owner.note) break;
-      elements.push(element);
-    }
-    if (elements.length === 0) return [];
-    const way = decodeWay(findElement(socket, SETS[family].means, [owner.handle]));
-    return elements.map(element => decodeClaim(family, element, way));
-  });
+  const found = { 4: [] as Element[], 6: [] as Element[] };
+  const means: { 4?: Element | undefined; 6?: Element | undefined } = {};
+  let open: (4 | 6)[] = [4, 6];
+  for (let from = 0; open.length; from = from * 2 || 1) {
+    const numbers = Array.from({ length: from || 1 }, (_, i) => from + i);
+    const claims = open.flatMap(family => numbers.map(number => ({ family, key: [owner.handle, number] })));
+    const asked = claims.map(({ family, key }) => ({ set: SETS[family].claims, key }));
+    const ways = from ? [] : open.map(family => ({ set: SETS[family].means, key: [owner.handle] }));
+    const elements = findElements(socket, [...asked, ...ways]);
+    if (from === 0) [means[4], means[6]] = elements.slice(asked.length);
+    open = open.filter(family => {
+      const own = elements.slice(0, asked.length).filter((_, i) => claims[i]?.family === family);
+      const end = own.findIndex(element => element?.comment !== owner.note);
+      found[family].push(...own.slice(0, end < 0 ? own.length : end).flatMap(element => element ?? []));
+      return end < 0;
+    });
+  }
+  return ([4, 6] as const).flatMap(family =>
+    found[family].map(element => decodeClaim(family, element, decodeWay(means[family]))),
+  );
 }
 
 /** The attachments of the network that something is there of, and that are not among the valid ones. Looks at every claim. */

@@ -1,6 +1,6 @@
 // Is everything that ADD made still in the kernel?
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import { findElement } from '../../../src/netlink/nft/element.ts';
+import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
 import { renderTable } from '../../../src/netlink/nft/message.ts';
 import type { NftSet } from '../../../src/netlink/nft/set.ts';
 import { skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
@@ -31,17 +31,17 @@ const MOST_LISTED = 5;
 export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: Wanted): void {
   const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
   const claims = plans.flatMap(plan => planClaims(plan, means));
+  const entries = plans.flatMap(plan => planElements(plan, owner, means));
+  const counted = claims.flatMap(claim => [...countedPlaces(claim), ...askedPlaces(claim)]);
+  const places = entries.map(({ set, element: { key } }) => ({ set, key }));
+  const found = findElements(socket, [...places, ...counted]);
   const problems = [
     ...skeletonProblems(socket, skeleton),
     ...conditions
       .filter(one => !isAsked(socket, one))
       .map(({ family, text }) => `rules of chain "${askingChain(family)}" for "${text}" are not ours`),
-    ...plans
-      .flatMap(plan => planElements(plan, owner, means))
-      .flatMap(entry => elementProblem(socket, entry, owner)),
-    ...claims
-      .flatMap(claim => [...countedPlaces(claim), ...askedPlaces(claim)])
-      .flatMap(place => countProblem(socket, place)),
+    ...entries.flatMap((entry, i) => elementProblem(entry, found[i], owner)),
+    ...counted.flatMap((place, i) => countProblem(place, found[entries.length + i])),
   ];
   if (problems.length === 0) return;
   const more = problems.length > MOST_LISTED ? ` and ${problems.length - MOST_LISTED} more` : '';
@@ -50,8 +50,7 @@ export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditi
   );
 }
 
-function elementProblem(socket: NetlinkSocket, { set, element }: Entry, owner: Owner): string[] {
-  const found = findElement(socket, set, element.key);
+function elementProblem({ set, element }: Entry, found: Element | undefined, owner: Owner): string[] {
   const name = `{ ${renderFields(element.key)} } of "${set.name}"`;
   if (found === undefined) return [`${name} is missing`];
   // The first network of a container keeps the ports that were passed to all of them.
@@ -76,6 +75,6 @@ function askedPlaces({ family, protocol, port, backend, condition }: Claim): Pla
 }
 
 /** The count itself is everybody's business: only that there is one matters here. */
-function countProblem(socket: NetlinkSocket, { set, key }: Place): string[] {
-  return findElement(socket, set, key) ? [] : [`{ ${renderFields(key)} } of "${set.name}" is missing`];
+function countProblem({ set, key }: Place, found: Element | undefined): string[] {
+  return found ? [] : [`{ ${renderFields(key)} } of "${set.name}" is missing`];
 }

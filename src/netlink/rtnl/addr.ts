@@ -7,7 +7,7 @@ import { ip, str, u8, u32 } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { addressFamily } from './family.ts';
 
@@ -85,13 +85,21 @@ export function addAddress(
   cidr: Cidr,
   options: { nodad?: boolean } = {},
 ): void {
-  const flags = options.nodad && cidr.ip.family === 6 ? IFA_F_NODAD : 0;
-  request(socket, plainAddress(index, cidr, flags));
+  socket.request(addAddressRequest(index, cidr, options));
+}
+
+/** {@link addAddress}, to be sent with others. */
+export function addAddressRequest(
+  index: number,
+  cidr: Cidr,
+  { nodad = false }: { nodad?: boolean } = {},
+): Request {
+  return additionOf(plainAddress(index, cidr, nodad && cidr.ip.family === 6 ? IFA_F_NODAD : 0));
 }
 
 /** Puts an address that was listed back where it was; one that is there already is EEXIST. */
 export function restoreAddress(socket: NetlinkSocket, address: Address): void {
-  request(socket, { ...address, flags: address.flags & IFA_F_NODAD });
+  socket.request(additionOf({ ...address, flags: address.flags & IFA_F_NODAD }));
 }
 
 /** Takes an address off an interface; one that is gone is fine. Same as: `ip addr del <cidr> dev <link>` */
@@ -108,10 +116,10 @@ function plainAddress(index: number, cidr: Cidr, flags: number): Address {
   return { index, cidr, flags, scope: RT_SCOPE_UNIVERSE, broadcast };
 }
 
-function request(socket: NetlinkSocket, address: Address): void {
+function additionOf(address: Address): Request {
   const op = `add address ${renderCidr(address.cidr)} to link with index ${address.index}`;
   const body = encodeAddress(address);
-  socket.request({ op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_EXCL, body });
+  return { op, type: RTM_NEWADDR, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
 function encodeAddress({ index, cidr, flags, scope, broadcast, label }: Address): Uint8Array {

@@ -1,6 +1,7 @@
 // How are network devices found, made, changed and removed?
 import { IFNAME_MAX_BYTES } from '../../net/ifname.ts';
 import { Errno } from '../../sys/errno.ts';
+import { askAll, type Question } from '../ask.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { isNetlinkError, NetlinkError, tolerating } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
@@ -82,15 +83,14 @@ export function findLink(socket: NetlinkSocket, which: string | number): Link | 
 
 /** Several at once, each as {@link findLink} finds it. */
 export function findLinks(socket: NetlinkSocket, which: readonly (string | number)[]): (Link | undefined)[] {
-  return socket.findAll(which.map(linkQuestion), [Errno.ENODEV]).map(body => body && decodeLink(body));
+  return askAll(socket, which.map(linkQuestion));
 }
 
 /** Like {@link findLink}, but throws a NetlinkError with ENODEV when there is none. */
 export function getLink(socket: NetlinkSocket, which: string | number): Link {
-  const question = linkQuestion(which);
-  const [reply] = socket.request(question);
-  if (reply === undefined) throw new NetlinkError(question.op, Errno.ENODEV);
-  return decodeLink(reply);
+  const [link] = askAll(socket, [{ ...linkQuestion(which), absent: [] }]);
+  if (link === undefined) throw new NetlinkError(`find ${wordsFor(which)}`, Errno.ENODEV);
+  return link;
 }
 
 /** All links of the namespace. Same as: `ip -d link show` */
@@ -113,10 +113,12 @@ export function createLink(socket: NetlinkSocket, link: NewLink): void {
 export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined {
   const [made, found] = socket.attemptAll([newLinkRequest(link), linkQuestion(link.name)]);
   if (isNetlinkError(made, Errno.EEXIST)) return undefined;
-  for (const outcome of [made, found]) if (outcome instanceof NetlinkError) throw outcome;
-  const [body] = found as Uint8Array[];
-  if (body === undefined) throw new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
-  return decodeLink(body);
+  if (made instanceof NetlinkError) throw made;
+  const [body] = found instanceof NetlinkError ? [] : (found ?? []);
+  if (body !== undefined) return decodeLink(body);
+  // The caller does not know of it.
+  removeLink(socket, link.name);
+  throw found instanceof NetlinkError ? found : new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
 }
 
 function newLinkRequest(link: NewLink): Request {
@@ -177,10 +179,15 @@ export function setBridgePort(
   index: number,
   port: { hairpin?: boolean; isolated?: boolean },
 ): void {
+  socket.request(bridgePortRequest(index, port));
+}
+
+/** {@link setBridgePort}, to be sent with others. */
+export function bridgePortRequest(index: number, port: { hairpin?: boolean; isolated?: boolean }): Request {
   const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
   const protinfo = defined({ hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) });
   const body = linkMessage.encode({ family: AF_BRIDGE, index }, { protinfo });
-  socket.request({ op: `set bridge port flags of link with index ${index}`, type: RTM_SETLINK, body });
+  return { op: `set bridge port flags of link with index ${index}`, type: RTM_SETLINK, body };
 }
 
 /** Removes a link; one that is gone is fine. Same as: `ip link del` */
@@ -214,8 +221,16 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
   tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
 }
 
-function linkQuestion(which: string | number): Request {
-  return { op: `find ${wordsFor(which)}`, type: RTM_GETLINK, body: bodyFor(which), isQuestion: true };
+/** {@link findLink}, to be asked with others. */
+export function linkQuestion(which: string | number): Question<Link> {
+  return {
+    op: `find ${wordsFor(which)}`,
+    type: RTM_GETLINK,
+    body: bodyFor(which),
+    isQuestion: true,
+    absent: [Errno.ENODEV],
+    read: decodeLink,
+  };
 }
 
 function wordsFor(which: string | number): string {

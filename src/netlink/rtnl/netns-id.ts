@@ -1,4 +1,5 @@
 // Which id does one namespace have for another?
+import { askAll, type Question } from '../ask.ts';
 import { attrs } from '../codec/attrs.ts';
 import { s32, u8, u32 } from '../codec/fields.ts';
 import { layout } from '../codec/message.ts';
@@ -8,6 +9,8 @@ import { traced } from '../trace.ts';
 
 /** linux/rtnetlink.h */
 const RTM_GETNSID = 90;
+/** linux/net_namespace.h, NETNSA_NSID_NOT_ASSIGNED */
+const NO_ID = -1;
 
 /** linux/rtnetlink.h: struct rtgenmsg { unsigned char rtgen_family; } */
 export const rtgenmsg = struct('rtgenmsg', [['family', u8]]);
@@ -31,8 +34,18 @@ export const netnsIdMessage = traced(
  * Same as: `ip netns list-id`
  */
 export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
-  const body = netnsIdMessage.encode({}, { fd: netnsFd });
-  const question = { op: 'find the id of a network namespace', type: RTM_GETNSID, body, isQuestion: true };
-  const reply = socket.find(question, []);
-  return (reply && netnsIdMessage.decode(reply).attrs.nsid) ?? -1;
+  const [id = NO_ID] = askAll(socket, [netnsIdQuestion(netnsFd)]);
+  return id;
+}
+
+/** {@link netnsIdOf}, to be asked with others. */
+export function netnsIdQuestion(netnsFd: number): Question<number> {
+  return {
+    op: 'find the id of a network namespace',
+    type: RTM_GETNSID,
+    body: netnsIdMessage.encode({}, { fd: netnsFd }),
+    isQuestion: true,
+    absent: [],
+    read: body => netnsIdMessage.decode(body).attrs.nsid ?? NO_ID,
+  };
 }

@@ -1,5 +1,6 @@
 // How are queueing disciplines put on devices, read and taken off?
 import { Errno } from '../../sys/errno.ts';
+import { askAll, type Question } from '../ask.ts';
 import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
@@ -80,17 +81,23 @@ export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | numbe
 
 /** Several at once, each as {@link findQdisc} finds it. */
 export function findQdiscs(socket: NetlinkSocket, places: readonly QdiscPlace[]): (Qdisc | undefined)[] {
-  const questions = places.map(({ index, at }) => ({
+  return askAll(socket, places.map(qdiscQuestion));
+}
+
+/** {@link findQdisc}, to be asked with others. */
+export function qdiscQuestion({ index, at }: QdiscPlace): Question<Qdisc> {
+  return {
     op: `find ${typeof at === 'number' ? renderTcHandle(at) : at} qdisc of link with index ${index}`,
     type: RTM_GETQDISC,
-    // The answer is a notification, and the asker gets it only as an echo.
+    // The answer is a notification, and the asker gets it only as an echo; of some qdiscs there is none.
     flags: NLM_F_ECHO,
     body: qdiscMessage.encode({ index, parent: typeof at === 'number' ? at : PARENTS[at] }, {}),
-  }));
-  return socket.findAll(questions, [Errno.ENOENT, Errno.ENODEV]).map(body => {
-    const qdisc = body && decodeQdisc(body);
-    return qdisc?.handle ? qdisc : undefined;
-  });
+    absent: [Errno.ENOENT, Errno.ENODEV],
+    read(body) {
+      const qdisc = decodeQdisc(body);
+      return qdisc.handle ? qdisc : undefined;
+    },
+  };
 }
 
 /**

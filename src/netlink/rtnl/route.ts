@@ -6,7 +6,7 @@ import { ip, u8, u32 } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
-import type { NetlinkSocket } from '../socket.ts';
+import type { NetlinkSocket, Request } from '../socket.ts';
 import { traced } from '../trace.ts';
 import { AF_INET, addressFamily } from './family.ts';
 import { type Nexthop, nexthops } from './nexthop.ts';
@@ -88,8 +88,13 @@ export interface Route {
  * Same as: `ip route add <dst> [via <gateway>] dev <oif> [src <source>] [table <table>] [metric <priority>]`
  */
 export function addRoute(socket: NetlinkSocket, route: Route): void {
+  socket.request(addRouteRequest(route));
+}
+
+/** {@link addRoute}, to be sent with others. */
+export function addRouteRequest(route: Route): Request {
   const flags = NLM_F_CREATE | NLM_F_EXCL;
-  socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
+  return { op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) };
 }
 
 /** Adds a route before those that have the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */

@@ -54,8 +54,8 @@ export function answering<T>(
     requestAll: (requests: readonly Request[]) => requests.flatMap(answer),
     attemptAll: (requests: readonly Request[]) => requests.map(request => attempt(() => answer(request))),
     find: (request: Request, absent: readonly number[]) => findIn(() => answer(request), absent),
-    findAll: (requests: readonly Request[], absent: readonly number[]) =>
-      requests.map(request => findIn(() => answer(request), absent)),
+    findAll: (requests: readonly Request[], absent: readonly number[] = []) =>
+      requests.map(request => findIn(() => answer(request), request.absent ?? absent)),
     dump: (request: Request) => answer(request),
   };
   return operation(socket as unknown as NetlinkSocket);
