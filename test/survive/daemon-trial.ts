@@ -7,25 +7,27 @@ import { type Ground, prepareVerb, succeed, type Verb } from './ground.ts';
 import { judgeUnaided, judgeWhole, viewFor } from './judge.ts';
 import { findPoints, type Point } from './points.ts';
 import { attachTracer, type Tracer } from './strace.ts';
-import { happenedIn, type Outcome } from './trial.ts';
+import { happenedIn, LATE_NEWS_MS, type Outcome } from './trial.ts';
 import { hasEnded } from './victims.ts';
 
 /** A ground whose commands are run by a daemon that has one worker for links, and one that deletes devices. */
 export interface Served {
   readonly ground: Ground;
+  /** What it runs when it is struck. */
+  readonly verb: Verb;
   daemon: Daemon;
 }
 
-/** Starts the daemon; it has served an attachment already. */
-export async function serve(ground: Ground): Promise<Served> {
-  const served = { ground, daemon: await startOne(ground) };
+/** Starts the daemon; it has served an attachment already, and the verb. */
+export async function serve(ground: Ground, verb: Verb): Promise<Served> {
+  const served = { ground, verb, daemon: await startOne(ground) };
   await warmUp(served);
   return served;
 }
 
 /** Every point of a verb in the daemon's processes: there they fail or are killed one by one. */
-export async function countDaemonPoints(served: Served, verb: Verb): Promise<Point[]> {
-  const { ground } = served;
+export async function countDaemonPoints(served: Served): Promise<Point[]> {
+  const { ground, verb } = served;
   await prepareVerb(ground, verb);
   const pids = processesOf(served);
   const tracers = new Map<Actor, Tracer>();
@@ -60,6 +62,8 @@ export async function tryDaemonPoint(served: Served, point: Point): Promise<Outc
   const what = error ? `error=${error}` : 'signal=KILL';
   const tracer = await attachTracer(pid, { syscalls: syscall, ...only, inject: { what, nth } });
   const finished = await ground.run(point.verb);
+  // The client may have its answer before anybody hears who died.
+  if (strike !== 'fails' && !happenedIn(tracer)) await Promise.race([tracer.ended, Bun.sleep(LATE_NEWS_MS)]);
   await tracer.release();
   const happened = happenedIn(tracer);
   if (happened && strike === 'runner killed') {
@@ -80,11 +84,15 @@ function startOne({ lab }: Ground): Promise<Daemon> {
   return startDaemon(lab, '--workers', '1');
 }
 
-/** After a DEL the process that deletes devices is there. */
-async function warmUp({ ground }: Served): Promise<void> {
+/**
+ * After a DEL the process that deletes devices is there. What a process reads once, such as which boot this is, it has read
+ * with the first call of the verb: a request that comes once is no point, since it would not come again.
+ */
+async function warmUp({ ground, verb }: Served): Promise<void> {
   ground.rewindRange();
   await succeed(ground, 'add');
   await succeed(ground, 'del');
+  if (verb === 'gc') await succeed(ground, 'gc');
 }
 
 /** Its children in the order in which it started them. */

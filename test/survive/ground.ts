@@ -5,7 +5,7 @@ import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Finished, runOk } from '../helpers/command.ts';
 import { type Container, createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
-import { readState, type State, settledState } from './state.ts';
+import { type State, settledState, stateReader } from './state.ts';
 
 /** The verbs that faults strike. */
 export type Verb = 'add' | 'del' | 'gc';
@@ -107,7 +107,7 @@ async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
   return {
     lab,
     busy,
-    state: () => readState(lab, busy ? [own, other, neighbour] : [own, other], busy),
+    state: stateReader(lab, busy ? [own, other, neighbour] : [own, other], busy),
     run(verb, whose = 'own') {
       if (verb === 'repair') {
         const argv = [`${BIN_DIR}/catena`, 'repair', '--bin-dir', BIN_DIR, '--json'];

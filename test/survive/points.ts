@@ -36,8 +36,10 @@ export function findPoints(verb: Verb, calls: Readonly<Partial<Record<Actor, rea
   return (['runner', 'worker', 'reaper'] as const).flatMap(actor => {
     const all = distinct(calls[actor] ?? []);
     const asked = all.filter(({ peer }) => peer === 'netlink');
-    const more = new Set(actor === 'runner' ? asked.slice(MAX_OF_RUNNER) : []);
-    return all.filter(call => !more.has(call)).flatMap(call => pointsOf(verb, actor, call));
+    const entered = all.filter(({ path }) => path === NETNS_OF_THREAD);
+    const more = [...asked.slice(MAX_ASKED), ...entered.slice(MAX_ENTERED)];
+    const repeated = new Set(actor === 'runner' ? more : []);
+    return all.filter(call => !repeated.has(call)).flatMap(call => pointsOf(verb, actor, call));
   });
 }
 
@@ -47,7 +49,12 @@ export function describePoint({ verb, actor, strike, error = '', what }: Point):
 }
 
 /** GC looks into every namespace of the machine from the runner; what it asks in the first ones it asks in all. */
-const MAX_OF_RUNNER = 24;
+const MAX_ASKED = 24;
+const MAX_ENTERED = 6;
+/** How a thread finds back to its namespace. */
+const NETNS_OF_THREAD = '/proc/thread-self/ns/net';
+/** What is called and who calls: executables of ours. */
+const EXECUTABLE = /\/dist\/bin\/|^\/proc\/self\/exe$/;
 
 /** What the engine asks for itself, when it likes; our pipe; and namespaces of whoever else is on the machine. */
 const NOT_OURS =
@@ -60,7 +67,7 @@ function distinct(calls: readonly Call[]): Call[] {
     if (call.path !== undefined && NOT_OURS.test(call.path)) return false;
     if (/^(read|pread64|getdents64)$/.test(call.syscall) && / = 0$/.test(call.line)) return false;
     if (/MSG_PEEK/.test(call.line)) return false;
-    if (call.changes || !call.path?.includes('/dist/bin/')) return true;
+    if (call.changes || call.path === undefined || !EXECUTABLE.test(call.path)) return true;
     if (seen.has(call.path)) return false;
     seen.add(call.path);
     return true;

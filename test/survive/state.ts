@@ -1,22 +1,36 @@
 // What is there, in the kernel and on disk, that an attachment may have made?
 
 import fs from 'node:fs';
+import { dumpKernelState } from '../helpers/dump.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import type { Container, Lab, Row } from '../helpers/netns.ts';
+import { type Exec, standIn } from './standing.ts';
 
 /** Everything that attachments may change: a line for each thing. */
 export type State = readonly string[];
 
 /**
- * Reads it.
+ * Reads it each time that it is called.
  * @param whole whether the fixed tables count as well; without other attachments they may or may not be there
  */
-export async function readState(lab: Lab, containers: readonly Container[], whole: boolean): Promise<State> {
-  const [own] = containers;
-  const places = [lab.host, ...containers];
+export function stateReader(
+  lab: Lab,
+  containers: readonly Container[],
+  whole: boolean,
+): () => Promise<State> {
+  const places = [lab.host, ...containers].map(standIn);
+  return () => readState(lab, places, containers, whole);
+}
+
+async function readState(
+  lab: Lab,
+  places: readonly Exec[],
+  [own]: readonly Container[],
+  whole: boolean,
+): Promise<State> {
   const kernel = await Promise.all(
-    places.map(async (ns, i) => {
-      const dump = await lab.dump(ns);
+    places.map(async (exec, i) => {
+      const dump = await dumpKernelState(exec);
       const nft = whole ? dump.nft : dump.nft.flatMap(withoutTables);
       const lines = Object.entries({ ...dump, nft }).flatMap(([kind, rows]) =>
         rows.map((row: Row) => `${kind} ${JSON.stringify(row)}`),

@@ -1,5 +1,7 @@
 // How does a trial watch what one process asks of the kernel, and interfere with one of these requests?
 
+import { readLines } from './lines.ts';
+
 /** One process that is watched: its first thread, which does all that matters; not its children. */
 export interface Tracer {
   /** Every line that strace wrote so far. */
@@ -55,15 +57,4 @@ export async function attachTracer(pid: number, { syscalls, path, inject }: Watc
       await ended;
     },
   };
-}
-
-async function readLines(stream: ReadableStream<Uint8Array>, hear: (line: string) => void): Promise<void> {
-  const decoder = new TextDecoder();
-  let rest = '';
-  for await (const chunk of stream) {
-    const parts = (rest + decoder.decode(chunk, { stream: true })).split('\n');
-    rest = parts.pop() ?? '';
-    for (const part of parts) hear(part);
-  }
-  if (rest !== '') hear(rest);
 }

@@ -40,23 +40,19 @@ export async function sweepVerb(
   onOutcome?: (outcome: Outcome) => void,
 ): Promise<SweepReport> {
   const started = performance.now();
-  const first = await makePlace(plan);
-  let all: Point[];
-  try {
-    all = await first.count();
-  } catch (error) {
-    await first.close();
-    throw error;
-  }
-  const chosen = all.filter(
-    ({ group }, i) => group === 'boundary' || i % plan.every === plan.offset % plan.every,
-  );
-  const queue = [...chosen.entries()];
+  // All of them before anything is counted: GC looks into every namespace of the machine.
+  const places = await makePlaces(plan);
+  let points = 0;
   const outcomes: Outcome[] = [];
-  await Promise.all(
-    Array.from({ length: LANES }, async (_, lane) => {
-      let place = lane === 0 ? first : await makePlace(plan);
-      try {
+  try {
+    const all = await places[0].count();
+    points = all.length;
+    const chosen = all.filter(
+      ({ group }, i) => group === 'boundary' || i % plan.every === plan.offset % plan.every,
+    );
+    const queue = [...chosen.entries()];
+    await Promise.all(
+      places.map(async (place, lane) => {
         for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
           const outcome = await tryAt(place, next);
           outcomes.push(outcome);
@@ -65,13 +61,14 @@ export async function sweepVerb(
           // What one fault left must not be taken for the next one's.
           await place.close();
           place = await makePlace(plan);
+          places[lane] = place;
         }
-      } finally {
-        await place.close();
-      }
-    }),
-  );
-  return { ...plan, points: all.length, outcomes, seconds: (performance.now() - started) / 1000 };
+      }),
+    );
+  } finally {
+    await Promise.all(places.map(place => place.close()));
+  }
+  return { ...plan, points, outcomes, seconds: (performance.now() - started) / 1000 };
 }
 
 /** What is wrong after a sweep, in words. */
@@ -87,6 +84,15 @@ interface Place {
   close(): Promise<void>;
 }
 
+async function makePlaces(plan: SweepPlan): Promise<[Place, ...Place[]]> {
+  const made = await Promise.allSettled(Array.from({ length: LANES }, () => makePlace(plan)));
+  const places = made.flatMap(one => (one.status === 'fulfilled' ? [one.value] : []));
+  const [first, ...more] = places;
+  if (first !== undefined && places.length === LANES) return [first, ...more];
+  await Promise.all(places.map(place => place.close()));
+  throw made.find(one => one.status === 'rejected')?.reason;
+}
+
 async function makePlace({ verb, where }: SweepPlan): Promise<Place> {
   const ground = await makeGround(where !== 'alone');
   const close = () => ground.close();
@@ -94,9 +100,9 @@ async function makePlace({ verb, where }: SweepPlan): Promise<Place> {
     return { count: () => countPoints(ground, verb), tryPoint: (...one) => tryPoint(ground, ...one), close };
   }
   try {
-    const served = await serve(ground);
+    const served = await serve(ground, verb);
     return {
-      count: () => countDaemonPoints(served, verb),
+      count: () => countDaemonPoints(served),
       tryPoint: point => tryDaemonPoint(served, point),
       close,
     };

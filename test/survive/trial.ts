@@ -20,7 +20,8 @@ type Recovery = (typeof RECOVERIES)[number];
 
 /** How long a worker that outlives its runner works on while a recovery waits for it. */
 const OUTLIVE_MS = 150;
-const LATE_NEWS_MS = 200;
+/** Until strace has told of what has happened already; only what did not happen takes that long. */
+export const LATE_NEWS_MS = 1_000;
 /** A worker that does not end with its runner is let go, so that it can be said. */
 const LET_GO_MS = 10_000;
 
