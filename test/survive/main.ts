@@ -1,6 +1,6 @@
 // Does everything survive what can happen to it? Prints one table of figures; exit code 1 when something was lost or left.
 //
-//   npm run survive                    all of it: 20 minutes on two cores
+//   npm run survive                    all of it: less than 20 minutes on two cores
 //   npm run survive -- --short         a sample of each part
 //   npm run survive -- --only churn    one part: `faults`, `fuzz`, `churn`
 
