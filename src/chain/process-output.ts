@@ -1,5 +1,4 @@
 // How much of what a plugin prints is kept, and how long is it waited for?
-import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Bytes of standard output; more ends the plugin. */
 export const MAX_STDOUT_BYTES = 16 * 1024 * 1024;
@@ -63,14 +62,30 @@ export async function drain(outputs: readonly Output[]): Promise<boolean> {
   const closed = Promise.all(outputs.map(output => output.closed)).then(() => {
     open = false;
   });
+  // Nearly always they are closed by now, and only that has to be heard of.
+  await turnOfEvents();
   const until = performance.now() + DRAIN_MS;
   for (let before = -1; open && performance.now() < until; ) {
     const received = outputs.reduce((sum, output) => sum + output.received, 0);
     if (received === before) break;
     before = received;
-    await Promise.race([closed, sleep(QUIET_MS, undefined, { ref: false })]);
+    await quietOr(closed);
     // A process that was busy meanwhile finds the timer due before it has looked at the pipes.
-    if (open) await new Promise(resolve => setImmediate(resolve));
+    if (open) await turnOfEvents();
   }
   return !open;
+}
+
+function turnOfEvents(): Promise<void> {
+  return new Promise(resolve => setImmediate(resolve));
+}
+
+/** node:timers/promises would do, but is one more module to load for every chain. */
+async function quietOr(closed: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const quiet = new Promise<void>(resolve => {
+    timer = setTimeout(resolve, QUIET_MS);
+  });
+  await Promise.race([closed, quiet]);
+  clearTimeout(timer);
 }

@@ -1,5 +1,4 @@
 // How is an attachment taken down: by DEL, or after whoever worked on it has died?
-import { setTimeout as sleep } from 'node:timers/promises';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type Claim, claimRecord } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';
@@ -101,7 +100,7 @@ export function patience(id: AttachmentId, { signal }: Runtime): (holder: Runner
         `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
       );
     }
-    await sleep(LOOK_AGAIN_MS);
+    await aMoment();
   };
 }
 
@@ -141,8 +140,13 @@ async function outwaitStragglers(record: AttachmentRecord): Promise<void> {
         `Cannot take down interface "${record.ifname}" of container "${record.containerId}": process ${pid}, a link of whoever died, still works on it`,
       );
     }
-    await sleep(LOOK_AGAIN_MS);
+    await aMoment();
   }
+}
+
+/** node:timers/promises would be one more module to load for every chain. */
+function aMoment(): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
 }
 
 /** @param work returns what went wrong */

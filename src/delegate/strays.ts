@@ -3,7 +3,6 @@
 // A link is a process group of its own: it outlives a runner that is killed, and what it makes after DEL has come and gone
 // would stay. Its environment says for which interface of which container it works.
 import { readdirSync, readFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Time for a process that was killed to be gone. */
 const GONE_MS = 2_000;
@@ -14,7 +13,9 @@ export async function endStrays(containerId: string, ifnames: readonly string[])
   const strays = listProcesses().filter(pid => pid !== process.pid && worksOn(pid, containerId, ifnames));
   for (const pid of strays) end(pid);
   const until = performance.now() + GONE_MS;
-  while (strays.some(isRunning) && performance.now() < until) await sleep(LOOK_AGAIN_MS);
+  while (strays.some(isRunning) && performance.now() < until) {
+    await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+  }
 }
 
 function listProcesses(): number[] {

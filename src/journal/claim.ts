@@ -4,7 +4,15 @@ import { CniError } from '../cni/errors.ts';
 import { markOf } from './marks.ts';
 import type { AttachmentRecord, Intent, Line, RecordedError } from './record.ts';
 import { endRunner, isAlive, type Runner, startRunner } from './runner.ts';
-import { dropRecord, markRecord, readRecord, reopenRecord, replaceRecord, unmark } from './store.ts';
+import {
+  dropRecord,
+  markRecord,
+  readRecord,
+  readSplit,
+  reopenRecord,
+  replaceRecord,
+  unmark,
+} from './store.ts';
 
 /** The right to change an attachment, which nobody else has until it ends. */
 export interface Claim {
@@ -46,10 +54,10 @@ export function claimRecord(
     // Somebody may have taken the mark away just before there was a reason for it.
     markRecord(stateDir, id);
     // By its path, not by what is open: another one may have taken its place.
-    const after = readRecord(stateDir, id);
-    const holder = after && holderOf(after);
-    const others = holder?.op === runner.op ? readRecord(stateDir, id, runner.op) : undefined;
-    if (others && wanted(others)) won = after;
+    const after = readSplit(stateDir, id, runner.op);
+    const holder = after && holderOf(after.record);
+    const others = holder?.op === runner.op ? after?.others : undefined;
+    if (others && wanted(others)) won = after?.record;
     else {
       open.append({ event: 'left', op: runner.op });
       return others || !holder ? undefined : { holder };

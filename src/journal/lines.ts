@@ -16,20 +16,44 @@ export function renderLine(line: Line): string {
 
 /**
  * What the lines of a record mean together.
- * @param without an operation whose lines do not count
  * @throws CniError 6 when it is damaged or none of ours, naming file and reason
  */
-export function parseRecord(text: string, file: string, without?: string): AttachmentRecord {
-  const [first = '', ...rest] = text.split('\n');
-  const intent = decodeIntent(first, file);
-  const lines: Line[] = [];
-  let unreadable = 0;
-  for (const one of rest.filter(line => line !== '')) {
-    const line = decodeLine(one);
-    if (line === undefined) unreadable += 1;
-    else if (without === undefined || opOf(line) !== without) lines.push(line);
-  }
+export function parseRecord(text: string, file: string): AttachmentRecord {
+  const { intent, lines, unreadable } = decodeLines(text, file);
   return fold(intent, lines, file, unreadable);
+}
+
+/** A record, and what it would be without the lines of one operation. */
+export interface SplitRecord {
+  readonly record: AttachmentRecord;
+  readonly others: AttachmentRecord;
+}
+
+/**
+ * Like {@link parseRecord}, also without the lines of one operation.
+ * @throws CniError as {@link parseRecord}
+ */
+export function parseSplit(text: string, file: string, op: string): SplitRecord {
+  const { intent, lines, unreadable } = decodeLines(text, file);
+  const foreign = lines.filter(line => opOf(line) !== op);
+  return {
+    record: fold(intent, lines, file, unreadable),
+    others: fold(intent, foreign, file, unreadable),
+  };
+}
+
+interface DecodedLines {
+  readonly intent: Intent;
+  readonly lines: readonly Line[];
+  /** Lines that nobody can read. */
+  readonly unreadable: number;
+}
+
+function decodeLines(text: string, file: string): DecodedLines {
+  const [first = '', ...rest] = text.split('\n');
+  const decoded = rest.filter(line => line !== '').map(decodeLine);
+  const lines = decoded.filter(line => line !== undefined);
+  return { intent: decodeIntent(first, file), lines, unreadable: decoded.length - lines.length };
 }
 
 /** Index of the last link that may have begun to work: what a recovery has to undo. */

@@ -10,7 +10,7 @@ import { fileFailure } from '../files/failure.ts';
 import { putOpenFile } from '../files/put-file.ts';
 import { removeFile } from '../files/remove-file.ts';
 import { isCutOff, isMissing, listNames, writeAll } from './files.ts';
-import { parseRecord, renderIntent, renderLine } from './lines.ts';
+import { parseRecord, parseSplit, renderIntent, renderLine, type SplitRecord } from './lines.ts';
 import { type Marked, markOf, setMark, settle, takeMark } from './marks.ts';
 import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
 import type { AttachmentRecord, Intent, Line } from './record.ts';
@@ -96,14 +96,24 @@ export function markRecord(stateDir: string, id: Attachment): void {
 
 /**
  * The record of an attachment, or undefined when there is none.
- * @param without an operation whose lines do not count
  * @throws CniError 6 when it is damaged or none of ours, 5 when it cannot be read
  */
-export function readRecord(stateDir: string, id: Attachment, without?: string): AttachmentRecord | undefined {
+export function readRecord(stateDir: string, id: Attachment): AttachmentRecord | undefined {
   const file = recordFileOf(stateDir, id);
-  const record = readFile(file, without);
+  const record = readFile(file);
   if (record === undefined || isSame(record, id)) return record;
   throw misplaced(record, file);
+}
+
+/**
+ * The same, with what it would be without the lines of one operation: both of one moment.
+ * @throws CniError as {@link readRecord}
+ */
+export function readSplit(stateDir: string, id: Attachment, op: string): SplitRecord | undefined {
+  const file = recordFileOf(stateDir, id);
+  const split = readText(file, text => parseSplit(text, file, op));
+  if (split === undefined || isSame(split.record, id)) return split;
+  throw misplaced(split.record, file);
 }
 
 /**
@@ -152,7 +162,11 @@ export function unmark(stateDir: string, { file, mark }: Marked): void {
  * The record in a file, or undefined when there is none.
  * @throws CniError 6 when it is damaged or none of ours, 5 when it cannot be read
  */
-export function readFile(file: string, without?: string): AttachmentRecord | undefined {
+export function readFile(file: string): AttachmentRecord | undefined {
+  return readText(file, text => parseRecord(text, file));
+}
+
+function readText<T>(file: string, parse: (text: string) => T): T | undefined {
   let fd: number;
   try {
     // An error that is thrown and caught costs more than to look first.
@@ -166,7 +180,7 @@ export function readFile(file: string, without?: string): AttachmentRecord | und
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw unfit(file, 'it is not a regular file');
     if (stat.size > MAX_BYTES) throw unfit(file, `it has ${stat.size} bytes, more than any record`);
-    return parseRecord(readFileSync(fd, 'utf8'), file, without);
+    return parse(readFileSync(fd, 'utf8'));
   } catch (cause) {
     throw cause instanceof CniError ? cause : fileFailure('read record', file, cause);
   } finally {
