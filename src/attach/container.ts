@@ -43,15 +43,16 @@ export function addressContainer(
 /** What the kernel has to know of the interface before it has addresses. */
 function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): void {
   const { containerNetns: netns } = call;
-  inNetns(netns, () => writeSysctls(link.name, detectDuplicates));
-  if (cidrs.some(({ ip }) => ip.family === 6)) {
-    const loopback = inNetns(netns, () => findSysctl(LOOPBACK_SWITCH));
+  const wantsIpv6 = cidrs.some(({ ip }) => ip.family === 6);
+  inNetns(netns, () => {
+    writeSysctls(link.name, detectDuplicates);
+    if (!wantsIpv6) return;
     // The interface goes when ADD fails, the loopback device does not.
-    if (loopback === '1') {
-      call.onFailure('turn IPv6 off again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, loopback)));
+    if (findSysctl(LOOPBACK_SWITCH) === '1') {
+      call.onFailure('turn IPv6 off again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, '1')));
     }
-    inNetns(netns, () => enableIpv6(link.name));
-  }
+    enableIpv6(link.name);
+  });
 }
 
 function addressing({ index }: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): Request[] {

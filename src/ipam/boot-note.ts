@@ -8,6 +8,7 @@
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { readBootId } from '../files/boot-id.ts';
 import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
 
 const NOTE = 'user.catena.boot';
@@ -27,7 +28,7 @@ let current: Boot | undefined;
 /** The boot that we are in. */
 export function thisBoot(): Boot {
   current ??= {
-    bootId: read('/proc/sys/kernel/random/boot_id'),
+    bootId: readBootId(),
     machine: read('/etc/machine-id') || hostname(),
   };
   return current;

@@ -1,5 +1,5 @@
 // In which boot of the machine are we?
-import { readFileSync } from 'node:fs';
+import { readBootId } from '../files/boot-id.ts';
 
 /**
  * Identity of this boot: nothing that the kernel held outlives it. `CATENA_BOOT_ID` stands in for the kernel's, to try
@@ -12,11 +12,3 @@ export function bootId(env: Readonly<Record<string, string | undefined>> = proce
 }
 
 let current: string | undefined;
-
-function readBootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-  } catch {
-    return '';
-  }
-}

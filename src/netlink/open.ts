@@ -18,6 +18,11 @@ const NETLINK_GET_STRICT_CHK = 12;
 const BUFFER_BYTES = 1 << 20;
 /** Longest wait for an answer: deleting devices waits for grace periods, nothing else takes long. */
 const ANSWER_DEADLINE_S = 30;
+/** struct timeval */
+const ANSWER_DEADLINE = new BigInt64Array([BigInt(ANSWER_DEADLINE_S), 0n]);
+
+/** struct sockaddr_nl: all but the family is for the kernel to choose. */
+const ADDRESS = new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]);
 
 /**
  * Opens a socket in the namespace of the thread, with strict checks, the kernel's own words for refusals, and a limit to
@@ -26,20 +31,19 @@ const ANSWER_DEADLINE_S = 30;
  */
 export function openNetlink(protocol: number): number {
   const fd = checked(libc().socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol), () => 'open a netlink socket');
-  const address = new Uint8Array(12);
-  new DataView(address.buffer).setUint16(0, AF_NETLINK, true);
-  checked(libc().bind(fd, ptr(address), address.length), () => 'bind a netlink socket');
+  checked(libc().bind(fd, ptr(ADDRESS), ADDRESS.byteLength), () => 'bind a netlink socket');
   setOption(fd, SOL_SOCKET, SO_RCVBUF, BUFFER_BYTES);
   setOption(fd, SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES);
   for (const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK])
     setOption(fd, SOL_NETLINK, option, 1);
-  const seconds = new BigInt64Array([BigInt(ANSWER_DEADLINE_S), 0n]);
-  libc().setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, ptr(seconds), seconds.byteLength);
+  libc().setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, ptr(ANSWER_DEADLINE), ANSWER_DEADLINE.byteLength);
   return fd;
 }
 
+const value32 = new Int32Array(1);
+
 function setOption(fd: number, level: number, option: number, value: number): void {
-  const bytes = new Int32Array([value]);
+  value32[0] = value;
   // Options that an old kernel lacks make errors terser, nothing else: no reason to stop.
-  libc().setsockopt(fd, level, option, ptr(bytes), 4);
+  libc().setsockopt(fd, level, option, ptr(value32), 4);
 }

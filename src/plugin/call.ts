@@ -132,6 +132,7 @@ export class LiveCall implements Call<never> {
       this.#waits = true;
       return workplace.removals.add({ links, then, by, close: () => this.#release() });
     }
+    if (links.length === 0) return then();
     // Most links have no device to delete.
     const { Removals } = await import('./removals.ts');
     const own = new Removals();

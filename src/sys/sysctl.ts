@@ -1,5 +1,5 @@
 // How are kernel parameters read and written?
-import { accessSync, constants, readFileSync, writeFileSync } from 'node:fs';
+import { accessSync, closeSync, constants, openSync, readFileSync, readSync, writeFileSync } from 'node:fs';
 import { renderErrno } from './errno.ts';
 import { faultAt } from './fault.ts';
 
@@ -10,7 +10,24 @@ import { faultAt } from './fault.ts';
  * Same as: `sysctl -n`
  */
 export function readSysctl(path: string): string {
-  return readFileSync(`/proc/sys/${path}`, 'utf8').replace(/\n$/, '');
+  return readShort(`/proc/sys/${path}`).replace(/\n$/, '');
+}
+
+/** Longer than nearly all values. */
+const ROOM_BYTES = 4096;
+
+let room: Buffer | undefined;
+
+/** The kernel makes, and clears, as much room as it is asked to fill: for what is usual that takes ten times as long. */
+function readShort(path: string): string {
+  const fd = openSync(path, 'r');
+  try {
+    room ??= Buffer.alloc(ROOM_BYTES);
+    const length = readSync(fd, room);
+    return length < ROOM_BYTES ? room.toString('utf8', 0, length) : readFileSync(path, 'utf8');
+  } finally {
+    closeSync(fd);
+  }
 }
 
 /** What says nothing about the parameter, but that the machine has run out of something. */

@@ -47,6 +47,7 @@ import {
   ownNetns,
   sameNetns,
 } from '../../src/sys/netns.ts';
+import { readSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
 import { type Lab, type Namespace, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot, requiresLinkKind } from '../helpers/skip.ts';
 
@@ -495,6 +496,21 @@ describe('namespaces', () => {
         enter(own);
         expect([...seen, ...moved, isAt(own)]).toEqual(Array(7).fill(true));
         for (const netns of [own, there, inner]) closeNetns(netns);
+      });
+    });
+
+    test('readSysctl() reads long values whole', async () => {
+      await withHost(async lab => {
+        const there = openNetns(lab.host.path);
+        const path = 'net/ipv4/ip_local_reserved_ports';
+        const ports = Array.from({ length: 1500 }, (_, i) => 20_000 + 2 * i).join(',');
+        expect(
+          inNetns(there, () => {
+            writeSysctl(path, ports);
+            return readSysctl(path);
+          }),
+        ).toBe(ports);
+        closeNetns(there);
       });
     });
 

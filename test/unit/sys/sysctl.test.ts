@@ -11,6 +11,10 @@ describe('readSysctl()', () => {
     expect(`${readSysctl('kernel/osrelease')}\n`).toBe(fs.readFileSync('/proc/sys/kernel/osrelease', 'utf8'));
   });
 
+  test('is none for a directory', () => {
+    expect(() => readSysctl('net/ipv4')).toThrow('EISDIR');
+  });
+
   test('throws for a parameter that there is not, findSysctl() does not', () => {
     expect(() => readSysctl('net/nothing')).toThrow('ENOENT');
     expect(findSysctl('net/nothing')).toBeUndefined();
