@@ -159,11 +159,12 @@ async function insideRows(): Promise<Row[]> {
 /** What the delegate runner adds to the bare chain. */
 async function runnerRows(): Promise<Row[]> {
   const lines: Row[] = [];
-  for (const links of ['reference', 'ours'] as const) {
+  const names = { idle: 'idle', reference: "the reference's", ours: 'our' } as const;
+  for (const links of ['idle', 'reference', 'ours'] as const) {
     const samples = await measureRunner(links, rounds);
     const median = (key: string) => quantile(samples.get(key));
     for (const verb of ['ADD', 'CHECK', 'DEL']) {
-      const what = `delegate runner, ${links === 'ours' ? 'our' : "the reference's"} links: ${verb}, bare chain`;
+      const what = `delegate runner, ${names[links]} links: ${verb}, bare chain`;
       lines.push(row(what, 'ms', median(`bare ${verb}`), median(`runner ${verb}`)));
     }
   }

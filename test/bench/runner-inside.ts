@@ -4,7 +4,7 @@ import { directories } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { takeTurns, timed } from './measure.ts';
 
-const [netns = '', tmp = '', links = '', rounds = '20'] = process.argv.slice(2);
+const [netns = '', tmp = '', links = '', rounds = '20', whose = ''] = process.argv.slice(2);
 const VERBS = { ADD: addNetwork, CHECK: checkNetwork, DEL: deleteNetwork } as const;
 
 const runtime: Runtime = {
@@ -29,6 +29,7 @@ function contestant(name: string, plugins: readonly object[]) {
 }
 
 function chain(net: number): object[] {
+  if (whose === 'idle') return Array(4).fill({ type: 'idle' });
   const limits = { ingressRate: 8e8, ingressBurst: 8e6, egressRate: 8e8, egressBurst: 8e6 };
   const ipam = { type: 'host-local', subnet: `10.${net}.0.0/16`, dataDir: `${tmp}/leases` };
   return [

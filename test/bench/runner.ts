@@ -1,17 +1,21 @@
 // What does the delegate runner cost over the chain that it runs?
+import fs from 'node:fs';
 import { join } from 'node:path';
 import { withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import type { Samples } from './measure.ts';
 
+/** Whose links; `idle` ones do nothing, so that no wait of the kernel hides what the runner itself takes. */
+export type RunnerLinks = 'ours' | 'reference' | 'idle';
+
 /**
  * ADD, CHECK and DEL of a chain whose links a warm process starts one after the other, as a runtime does (`bare`), and of
  * the same chain as the one delegate of `catena` (`runner`).
  */
-export function measureRunner(links: 'ours' | 'reference', rounds: number): Promise<Samples> {
+export function measureRunner(links: RunnerLinks, rounds: number): Promise<Samples> {
   return withHost(async lab => {
     const { path } = await lab.container();
-    const dir = links === 'ours' ? BIN_DIR : REFERENCE_BIN_DIR;
+    const dir = { ours: BIN_DIR, reference: REFERENCE_BIN_DIR, idle: writeIdle(lab.tmp) }[links];
     const argv = [
       process.execPath,
       join(import.meta.dir, 'runner-inside.ts'),
@@ -19,9 +23,18 @@ export function measureRunner(links: 'ours' | 'reference', rounds: number): Prom
       lab.tmp,
       dir,
       String(rounds),
+      links,
     ];
     const { exitCode, stdout, stderr } = await lab.run(lab.host, argv, { timeoutMs: 600_000 });
     if (exitCode !== 0) throw new Error(`Cannot measure the delegate runner: ${stderr}`);
     return new Map(JSON.parse(stdout));
   });
+}
+
+/** @returns the directory of a link that answers and does no more */
+function writeIdle(tmp: string): string {
+  const dir = join(tmp, 'idle');
+  fs.mkdirSync(dir);
+  fs.writeFileSync(join(dir, 'idle'), '#!/bin/sh\necho \'{"cniVersion":"1.0.0"}\'\n', { mode: 0o755 });
+  return dir;
 }
