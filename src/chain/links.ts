@@ -122,12 +122,12 @@ export function openLinks<Reply>(
   };
 }
 
-/** Has what links put off be done, and tells how long that took. */
-async function finishLinks(
+/** Has what links put off be done, and tells how long that took; undefined when they put nothing off. */
+export async function finishLinks(
   finish: NonNullable<Runtime['finish']>,
   network: string,
   verb: Command,
-  { onFinish }: Runtime,
+  { onFinish }: Pick<Runtime, 'onFinish'>,
 ): ReturnType<NonNullable<Runtime['finish']>> {
   const begin = performance.now();
   const outcome = await finish();

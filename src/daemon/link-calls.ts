@@ -1,5 +1,6 @@
 // How does the daemon serve one of our links that somebody else's runtime calls by itself?
 import type { ExecOutcome } from '../chain/exec-plugin.ts';
+import { finishLinks } from '../chain/links.ts';
 import { findTraceParent, startSpan, traceEnv } from '../chain/trace-context.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -23,7 +24,8 @@ const LINK_DEADLINE_MS = 10 * 60_000;
  * with a process for each link. When the caller goes away in the middle, the worker is ended, as its process would be.
  */
 export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
-  return async ({ link, env, stdin, cwd }, signal, { onLink, onFinish, noted, envOf }) => {
+  return async ({ link, env, stdin, cwd }, signal, watch) => {
+    const { onLink, noted, envOf } = watch;
     const parent = findTraceParent(env);
     const span = parent && startSpan(parent);
     const own = serveThrough(workers, cwd);
@@ -32,23 +34,17 @@ export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
       ...{ deadlineMs: LINK_DEADLINE_MS, signal, noted },
     };
     const outcome = await own.start(invocation).send(stdin);
-    const begin = performance.now();
-    const late = await own.finish();
-    const lateMs = performance.now() - begin;
+    const about = { network: networkIn(stdin), verb: env.CNI_COMMAND as Command };
+    const late = await finishLinks(own.finish, about.network, about.verb, watch);
     const reply = replyOf(link, outcome, late);
     const said = objectIn(reply.stdout);
     const { durationMs, transactions } = outcome;
-    const about = { network: networkIn(stdin), verb: env.CNI_COMMAND as Command };
     onLink?.({
       ...{ ...about, link, index: 0, executable: process.execPath, durationMs, stderr: reply.stderr },
       ...(reply.exitCode !== 0 ? { error: errorOf(said) } : said ? { result: said } : {}),
       ...(span ? { span } : {}),
       ...(transactions ? { transactions } : {}),
     });
-    if (late) {
-      const { transactions: others } = late;
-      onFinish?.({ ...about, durationMs: lateMs, ...(others ? { transactions: others } : {}) });
-    }
     return reply;
   };
 }
@@ -56,7 +52,7 @@ export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
 /** Byte for byte what the link said, unless it could not say anything or what it had put off failed. */
 function replyOf(link: string, outcome: ExecOutcome, late: Outcome | undefined): RunReply {
   const { exitCode, stdout, stderr } = outcome;
-  if (exitCode === undefined || outcome.ended !== undefined || (exitCode !== 0 && stdout === '')) {
+  if (exitCode === undefined || outcome.ended !== undefined || outcome.again) {
     const how = outcome.ended ?? outcome.signal ?? outcome.spawnError ?? `exit status ${exitCode}`;
     const error = new CniError(
       ErrorCode.tryAgainLater,
