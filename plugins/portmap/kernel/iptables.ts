@@ -79,11 +79,7 @@ export function checkIptablesPorts(
   options: IptablesOptions,
 ): void {
   for (const plan of plans) {
-    confirmRules(plan.family, [
-      ...planSharedRules(options).map(({ chain, words }) => `${chain} ${words}`),
-      ...planContainerRules(plan, owner, options),
-      ...planEntryRules(plan, owner, options).map(({ chain, words }) => `${chain} ${words}`),
-    ]);
+    confirmRules(plan, owner, options, planEntryRules(plan, owner, options));
   }
 }
 
@@ -99,14 +95,9 @@ export function checkForeignPorts(
   options: IptablesOptions,
 ): void {
   for (const plan of plans) {
-    const { family } = plan;
     // With conditions, only the very rule will do.
-    const entries = options.conditions[family].length ? planEntryRules(plan, owner, options) : [];
-    confirmRules(family, [
-      ...planSharedRules(options).map(({ chain, words }) => `${chain} ${words}`),
-      ...planContainerRules(plan, owner, options),
-      ...entries.map(({ chain, words }) => `${chain} ${words}`),
-    ]);
+    const entries = options.conditions[plan.family].length ? planEntryRules(plan, owner, options) : [];
+    confirmRules(plan, owner, options, entries);
     if (entries.length === 0) confirmEntries(socket, plan, dnatChain(owner));
   }
 }
@@ -126,7 +117,20 @@ function confirmEntries(socket: NetlinkSocket, { family, forwards }: FamilyPlan,
   );
 }
 
-function confirmRules(family: Family, rules: readonly string[]): void {
+/** That what all share is there, the rules of the container, and the given ones that lead to them. */
+function confirmRules(
+  plan: FamilyPlan,
+  owner: ChainOwner,
+  options: IptablesOptions,
+  entries: readonly SharedRule[],
+): void {
+  const { family } = plan;
+  const inWords = ({ chain, words }: SharedRule) => `${chain} ${words}`;
+  const rules = [
+    ...planSharedRules(options).map(inWords),
+    ...planContainerRules(plan, owner, options),
+    ...entries.map(inWords),
+  ];
   try {
     restoreNat(
       family,
