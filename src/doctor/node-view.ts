@@ -1,5 +1,6 @@
 // Where do checks get what they look at, on a real node?
-import { accessSync, constants, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
+import { namesIn } from '../files/names-in.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
@@ -20,7 +21,7 @@ export function viewNode(places: Places): NodeView {
       ...places,
       facts: factsIn(places),
       read,
-      list,
+      list: namesIn,
       findStorageProblem,
       devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),
       routes: listRoutes(socket)
@@ -40,14 +41,6 @@ function read(path: string): string | undefined {
     return readFileSync(path, 'utf8');
   } catch {
     return undefined;
-  }
-}
-
-function list(path: string): string[] {
-  try {
-    return readdirSync(path);
-  } catch {
-    return [];
   }
 }
 

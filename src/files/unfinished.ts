@@ -1,6 +1,7 @@
 // Which files are half written, and who will never finish them?
-import { lstatSync, readdirSync, rmSync, unlinkSync } from 'node:fs';
+import { lstatSync, rmSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { namesIn } from './names-in.ts';
 import { isRunning, thisProcess } from './process-id.ts';
 
 /** A file takes its writer milliseconds; one whose writer cannot be seen is given up after this long. */
@@ -65,13 +66,5 @@ function removed(path: string): boolean {
   } catch {
     // Somebody else did, or nobody may.
     return false;
-  }
-}
-
-function namesIn(dir: string): string[] {
-  try {
-    return readdirSync(dir);
-  } catch {
-    return [];
   }
 }

@@ -1,6 +1,7 @@
 // How are our files laid down, so that whoever looks at any moment finds each either old or new?
-import { closeSync, openSync, readdirSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { namesIn } from '../files/names-in.ts';
 import { withOpenFlock } from '../sys/flock.ts';
 import { type Files, REAL_FILES } from './files.ts';
 import { layKubeconfig } from './kubeconfig.ts';
@@ -41,7 +42,7 @@ export function takeTurn<T>(binDir: string, work: () => T): T {
 
 /** Removes what an installation that was ended left unfinished. */
 export function sweep(dir: string, files: Files): void {
-  for (const name of listDir(dir)) {
+  for (const name of namesIn(dir)) {
     if (name.startsWith(UNFINISHED)) files.remove(join(dir, name));
   }
 }
@@ -135,12 +136,4 @@ function union(before: Manifest, after: Manifest): Manifest {
     executables: both(before.executables, after.executables),
     configurations: both(before.configurations, after.configurations),
   };
-}
-
-function listDir(dir: string): string[] {
-  try {
-    return readdirSync(dir);
-  } catch {
-    return [];
-  }
 }

@@ -1,6 +1,7 @@
 // In which network namespaces of this machine is an address, or the other end of a device, in use?
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { namesIn } from '../files/names-in.ts';
 import { renderIp } from '../net/ip.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';
@@ -124,14 +125,6 @@ function inodeOf(path: string): number | undefined {
     return statSync(path).ino;
   } catch {
     return undefined;
-  }
-}
-
-function namesIn(dir: string): string[] {
-  try {
-    return readdirSync(dir);
-  } catch {
-    return [];
   }
 }
 

@@ -1,7 +1,8 @@
 // What has the administrator told each runtime: where to look, and how much of it?
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, type JsonObject } from '../cni/json.ts';
+import { namesIn } from '../files/names-in.ts';
 import type { RuntimeName, Settings } from './rules.ts';
 
 /** What a runtime's own configuration says; what it leaves out has the usual value. */
@@ -121,14 +122,10 @@ function readToml(file: string): JsonObject | undefined {
 }
 
 function listDropIns(dir: string): string[] {
-  try {
-    return readdirSync(dir)
-      .filter(name => name.endsWith('.conf'))
-      .sort()
-      .map(name => join(dir, name));
-  } catch {
-    return [];
-  }
+  return namesIn(dir)
+    .filter(name => name.endsWith('.conf'))
+    .sort()
+    .map(name => join(dir, name));
 }
 
 function clean(dir: string): string {

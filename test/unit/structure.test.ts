@@ -42,8 +42,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
   'src/compare': ['src/lab', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
-  'src/runtimes': ['src/chain', 'src/cni', 'src/net'],
-  'src/install': ['src/runtimes', 'src/chain', 'src/cni', 'src/net', 'src/sys/flock'],
+  'src/runtimes': ['src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
+  'src/install': ['src/runtimes', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net', 'src/sys/flock'],
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   'src/conformance': ['src/testing', 'src/lab', 'src/chain', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
   // The delegate runner; what it does to the kernel is handed to it.
@@ -63,6 +63,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/journal',
     'src/ipam',
     'src/netlink',
+    'src/files/names-in',
     'src/sys/lock-holder',
     'src/cni',
     'src/net',
