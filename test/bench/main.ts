@@ -8,6 +8,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { closeLabs } from '../helpers/netns.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { measureBurst } from './burst.ts';
 import { CHAIN_TARGETS, CHAIN_VERBS, measureChain, measureWarmGrowth } from './chain.ts';
@@ -42,6 +43,10 @@ const { values } = parseArgs({
 const obstacle = requiresRoot() ?? requiresReference(...REFERENCE_NAMES);
 if (obstacle) fail(`Cannot run the benchmark: it ${obstacle}`);
 
+// Hundreds of namespaces and daemons would stay.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void closeLabs().then(() => process.exit(1)));
+}
 const rounds = Number(values.rounds);
 const peer: Peer = { libcni: buildLibcniRunner() };
 
@@ -86,7 +91,7 @@ process.exit(0);
 /** Why a budget of the chain is missed, and what could be had at most. */
 function inside(): string {
   if (profiles.length) return renderProfiles(profiles);
-  const missed = rows.some(one => one.what.startsWith('chain, ') && isMet(one) === false);
+  const missed = rows.some(one => /^chain, \w+: \w+$/.test(one.what) && isMet(one) === false);
   return missed ? 'what their time is made of: npm run bench -- --only inside\n' : '';
 }
 
