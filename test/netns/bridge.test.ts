@@ -1,7 +1,7 @@
 // What does the bridge link do to a real kernel, and does it take all of it back?
 import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { type Container, type Lab, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, untilAddressed, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeNeeding, describeRoot, requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { hasCheck, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -179,6 +179,7 @@ describeRoot('bridge, in awkward order', () => {
     await withHost(async lab => {
       const container = await lab.container();
       const result = await add(lab, container, confOf(lab));
+      await untilAddressed(lab.host, 'br0');
       const before = await lab.dump(lab.host);
       const again = await lab.plugin('bridge', { command: 'ADD', conf: confOf(lab), container });
       expect(again).toMatchObject({
@@ -295,6 +296,7 @@ describeRoot('bridge, bad input', () => {
       const [one, two] = [await lab.container(), await lab.container()];
       const ipam = { type: 'host-local', subnet: '10.88.0.0/30', dataDir: `${lab.tmp}/leases` };
       await add(lab, one, confOf(lab, { ipam }));
+      await untilAddressed(lab.host, 'br0');
       const before = await lab.dump(lab.host);
       const reply = await lab.plugin('bridge', {
         command: 'ADD',

@@ -1,7 +1,7 @@
 // What does the ptp link do to a real kernel, and does it take all of it back?
 import { expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
-import { type Container, type Lab, type Row, withHost } from '../helpers/netns.ts';
+import { type Container, type Lab, type Row, untilAddressed, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import {
   describeNeeding,
@@ -225,7 +225,8 @@ describeRoot('ptp', () => {
   test('[1.1.0] GC removes what is not in the list and keeps the rest', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
-      await add(lab, one, confOf(lab));
+      const { interfaces } = await add(lab, one, confOf(lab));
+      await untilAddressed(lab.host, interfaces[0].name);
       const before = await lab.dump(lab.host, SKELETON);
       await add(lab, two, confOf(lab));
       const conf = confOf(lab, { 'cni.dev/valid-attachments': [{ containerID: one.id, ifname: 'eth0' }] });
