@@ -40,7 +40,7 @@ export interface BuildOptions {
  *
  * @returns whether anything was built
  */
-export async function build(options: BuildOptions = {}): Promise<boolean> {
+async function build(options: BuildOptions = {}): Promise<boolean> {
   const entry = path.resolve(options.entry ?? path.join(ROOT, 'plugins/main.ts'));
   const outDir = path.resolve(options.outDir ?? path.join(ROOT, 'dist'));
   if (!fs.existsSync(entry)) throw new Error(`Cannot build the executables: "${entry}" does not exist`);

@@ -38,7 +38,7 @@ export function inspectRelease(dir: string, target: Target, version: string): In
 }
 
 /** Machine and dynamic loader of an executable (elf.h: Elf64_Ehdr, Elf64_Phdr; little endian). */
-export function readElf(file: string): { machine: number; loader: string } {
+function readElf(file: string): { machine: number; loader: string } {
   const fd = fs.openSync(file, 'r');
   try {
     const head = Buffer.alloc(4096);

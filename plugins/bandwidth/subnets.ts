@@ -11,7 +11,7 @@ export interface Subnets {
 }
 
 /** Keys of the two lists. */
-export const SUBNET_KEYS = { shaped: 'shapedSubnets', unshaped: 'unshapedSubnets' } as const;
+const SUBNET_KEYS = { shaped: 'shapedSubnets', unshaped: 'unshapedSubnets' } as const;
 
 /** A filter's number has twelve bits in the kernel, and there is one table of them for each family. */
 const MAX_PER_FAMILY = 4_000;

@@ -14,7 +14,7 @@ import { loadAddress, matchFamily, REG } from '../../src/netlink/nft/statements.
 export const TABLE: Table = { family: 'inet', name: 'catena_firewall' };
 
 /** Packets between two ports of a bridge only get here, unless the kernel is told to show them to everybody. */
-export const BRIDGE_TABLE: Table = { family: 'bridge', name: 'catena_firewall' };
+const BRIDGE_TABLE: Table = { family: 'bridge', name: 'catena_firewall' };
 
 /** The sets and maps of one IP version. */
 export interface FamilySets {

@@ -87,7 +87,7 @@ export function capacityOf(set: RangeSet): bigint {
 }
 
 /** Number of addresses from start to end. */
-export function sizeOf(range: Range): bigint {
+function sizeOf(range: Range): bigint {
   return range.end.value - range.start.value + 1n;
 }
 

@@ -5,7 +5,7 @@ import { parseRe2 } from './re2.ts';
 import type { Sysctl } from './sysctl-key.ts';
 
 /** One regular expression per line; the place is the reference's. */
-export const ALLOWLIST = '/etc/cni/tuning/allowlist.conf';
+const ALLOWLIST = '/etc/cni/tuning/allowlist.conf';
 
 /** A line of the list and the expression it holds. */
 export interface AllowRule {

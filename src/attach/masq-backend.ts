@@ -1,7 +1,7 @@
 // Which packet filters can masquerade, and which of them does a configuration mean?
 
 /** Their names, the usual one first. */
-export const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
+const MASQ_BACKENDS = ['nftables', 'iptables'] as const;
 
 /** One of {@link MASQ_BACKENDS}. */
 export type MasqBackend = (typeof MASQ_BACKENDS)[number];

@@ -105,7 +105,7 @@ export function patience(id: AttachmentId, { signal }: Runtime): (holder: Runner
 }
 
 /** A path that leads to another namespace by now would have links delete what is somebody else's. */
-export function withOwnNetns(
+function withOwnNetns(
   attachment: Attachment,
   record: AttachmentRecord | undefined,
   { onWarning }: Pick<Runtime, 'onWarning'>,

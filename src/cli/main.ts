@@ -11,7 +11,7 @@ import { TOOL_VERSION } from './tool-version.ts';
 import { renderCommandUsage, renderUsage } from './usage.ts';
 
 /** Exit codes of the tool. */
-export const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
+const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
 
 /**
  * Runs a command line; the only place that catches. Results go to standard output, everything else to standard error.

@@ -2,7 +2,7 @@
 import { layoutOf } from './convert.ts';
 import { CniError, ErrorCode } from './errors.ts';
 import { checkObject, isObject, type JsonObject } from './json.ts';
-import { CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './version.ts';
+import { isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './version.ts';
 
 /** An interface that exists because of the attachment (SPEC "Success"). `sandbox` is absent or empty on the host. */
 export interface ResultInterface {
@@ -110,6 +110,3 @@ export function prevResultOf(request: JsonObject, version: SpecVersion): Result 
   }
   return parseResult(raw, version, '"prevResult"');
 }
-
-/** Version in which intermediate results are kept in memory. */
-export const RESULT_VERSION: SpecVersion = CURRENT_VERSION;

@@ -23,23 +23,6 @@ export function atLeast(version: SpecVersion, since: SpecVersion): boolean {
   return SPEC_VERSIONS.indexOf(version) >= SPEC_VERSIONS.indexOf(since);
 }
 
-/**
- * The `cniVersion` of a configuration or result: missing or empty means 0.1.0 (SPEC 0.2.0).
- * @throws CniError 6 when it is not a string, 1 when it is not a released version
- */
-export function versionOf(object: { readonly cniVersion?: unknown }): SpecVersion {
-  const { cniVersion } = object;
-  if (cniVersion === undefined || cniVersion === null || cniVersion === '') return '0.1.0';
-  if (typeof cniVersion !== 'string') {
-    throw new CniError(
-      ErrorCode.decodingFailure,
-      `Cannot read "cniVersion": expected a string, found ${JSON.stringify(cniVersion)}`,
-    );
-  }
-  if (!isSpecVersion(cniVersion)) throw incompatible(cniVersion, SPEC_VERSIONS);
-  return cniVersion;
-}
-
 /** Code 1 in the reference's wording, which other software matches on. */
 export function incompatible(version: string, supported: readonly string[]): CniError {
   return new CniError(ErrorCode.incompatibleVersion, 'incompatible CNI versions', {

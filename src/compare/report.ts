@@ -80,7 +80,7 @@ function findFailure(index: number, scenes: readonly PlayedScene[]): string | un
 }
 
 /** A difference in one line, as patterns see it. */
-export function lineOf({ verb, where, what, first, second }: Difference): string {
+function lineOf({ verb, where, what, first, second }: Difference): string {
   const subject = [where, what].filter(Boolean).join(': ');
   return `${verb}: ${subject}: ${first ?? 'nothing'} | ${second ?? 'nothing'}`;
 }

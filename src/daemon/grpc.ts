@@ -27,7 +27,7 @@ import { serviceOf } from './grpc/schema.ts';
 import { type GrpcMethod, type GrpcObserver, typeOf, watchCalls } from './grpc/watch-calls.ts';
 
 /** The service that does the work. */
-export const CNI_SERVICE = 'pkg.cnirpc.CNI';
+const CNI_SERVICE = 'pkg.cnirpc.CNI';
 
 const HEALTH_SERVICE = 'grpc.health.v1.Health';
 const REFLECTION_SERVICES = [
@@ -36,7 +36,7 @@ const REFLECTION_SERVICES = [
 ];
 
 /** Every service of the socket. */
-export const GRPC_SERVICES: readonly string[] = [CNI_SERVICE, HEALTH_SERVICE, ...REFLECTION_SERVICES];
+const GRPC_SERVICES: readonly string[] = [CNI_SERVICE, HEALTH_SERVICE, ...REFLECTION_SERVICES];
 
 /** Every method of every service. */
 export function grpcMethods(): GrpcMethod[] {

@@ -3,7 +3,7 @@
 // It is part of every start of a link, so nothing of Node's is imported here (see client.ts).
 
 /** The socket below the run directory; whoever may open it may configure the node's network. */
-export const SOCKET_NAME = 'catena.sock';
+const SOCKET_NAME = 'catena.sock';
 
 /** Where commands are posted. */
 export const RUN_PATH = '/v1/run';

@@ -64,7 +64,7 @@ export interface WatchedCluster extends Cluster {
 }
 
 /** A cluster whose definitions, and pods of this node, are known while their watch is up, and asked for otherwise. */
-export function watchCluster(
+function watchCluster(
   server: ApiServer,
   { nodeName, onProblem, limits = WATCH_LIMITS }: WatchOptions,
 ): WatchedCluster {

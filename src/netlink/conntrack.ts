@@ -31,7 +31,7 @@ const tuple = attrs('tuple', {
 });
 
 /** linux/netfilter/nfnetlink_conntrack.h, enum ctattr_type */
-export const flowAttrs = attrs('flow', {
+const flowAttrs = attrs('flow', {
   original: [1, tuple],
   reply: [2, tuple],
   status: [3, u32be],
@@ -41,7 +41,7 @@ export const flowAttrs = attrs('flow', {
 });
 
 /** IPCTNL_MSG_CT_GET and IPCTNL_MSG_CT_DELETE. */
-export const flowMessage = traced(
+const flowMessage = traced(
   'NETLINK_NETFILTER',
   { 256: 'IPCTNL_MSG_CT_NEW', 257: 'IPCTNL_MSG_CT_GET', 258: 'IPCTNL_MSG_CT_DELETE' },
   layout(nfgenmsg, flowAttrs),

@@ -1,7 +1,7 @@
 // Which values must never be kept in a trace, a log line or a label?
 
 /** Stands where a secret was. */
-export const MASK = '***';
+const MASK = '***';
 
 /** Names that say it all, as the last word of a key (`apiToken`, `private-key`, `registry_password`). */
 const SECRET_WORDS: ReadonlySet<string> = new Set([

@@ -31,7 +31,7 @@ export function lookOrTell(tell: (problem: CniError) => void): typeof findTraced
  * @param known names that may stand behind digests
  * @throws NetlinkError when the kernel does not let itself be asked
  */
-export function findTraced(list: ListWithFiles, known: readonly AttachmentKey[]): Traced[] {
+function findTraced(list: ListWithFiles, known: readonly AttachmentKey[]): Traced[] {
   const found = listKernelTraces(list.name);
   const use = findUse();
   const leases = listHeldLeases(list, use?.holders);

@@ -3,7 +3,7 @@ import { closeSync, fstatSync, openSync } from 'node:fs';
 import { checked, cString, libc, ptr, SystemError } from './libc.ts';
 
 /** linux/sched.h */
-export const CLONE_NEWNET = 0x40000000;
+const CLONE_NEWNET = 0x40000000;
 /** linux/nsfs.h: _IO(0xb7, 0x3) */
 const NS_GET_NSTYPE = 0xb703n;
 /** sys/mount.h */

@@ -12,7 +12,7 @@ import { type HostPort, PROTOCOLS, renderHostPort } from '../plan.ts';
 import { dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../reference-names.ts';
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
-export const PortmapCode = {
+const PortmapCode = {
   /** Somebody else holds a host port. */
   portTaken: 100,
 } as const;

@@ -29,7 +29,7 @@ export function readNft(socket: NetlinkSocket): StateObject[] {
 }
 
 /** Key of a table in a state. */
-export function tableKey(family: string, name: string): string {
+function tableKey(family: string, name: string): string {
   return `table ${family} ${name}`;
 }
 

@@ -2,7 +2,6 @@
 import { ipFromBytes } from '../../net/ip.ts';
 import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be } from '../codec/fields.ts';
-import { listChains } from '../nft/chain.ts';
 import { NF_ACCEPT, NF_DROP, NFT_GOTO, NFT_JUMP, NFT_RETURN } from '../nft/data.ts';
 import { META } from '../nft/expr/meta.ts';
 import type { Table } from '../nft/message.ts';
@@ -39,11 +38,6 @@ export interface NftNatRule extends NatRule {
 /** The table in which iptables keeps its address translation. */
 export function natTable(family: Family): Table {
   return { family: family === 4 ? 'ip' : 'ip6', name: 'nat' };
-}
-
-/** Names of the table's chains. Same as: `nft list chains ip` */
-export function listNftNatChains(socket: NetlinkSocket, family: Family): string[] {
-  return listChains(socket, natTable(family)).map(({ name }) => name);
 }
 
 /**

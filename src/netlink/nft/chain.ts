@@ -21,7 +21,7 @@ const hookAttrs = attrs('hook', {
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_chain_attributes */
-export const chainAttrs = attrs('chain', {
+const chainAttrs = attrs('chain', {
   table: [1, str],
   handle: [2, u64be],
   name: [3, str],

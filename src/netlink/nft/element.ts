@@ -20,7 +20,7 @@ const elementAttrs = attrs('element', {
 });
 
 /** linux/netfilter/nf_tables.h, enum nft_set_elem_list_attributes */
-export const elementListAttrs = attrs('elements', {
+const elementListAttrs = attrs('elements', {
   table: [1, str],
   set: [2, str],
   elements: [3, listOf(elementAttrs)],

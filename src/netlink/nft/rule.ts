@@ -9,7 +9,7 @@ import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './messag
 import { comment } from './userdata.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_rule_attributes */
-export const ruleAttrs = attrs('rule', {
+const ruleAttrs = attrs('rule', {
   table: [1, str],
   chain: [2, str],
   handle: [3, u64be],

@@ -22,7 +22,7 @@ export const SET_ID = 1;
 const descAttrs = attrs('set description', { size: [1, u32be] });
 
 /** linux/netfilter/nf_tables.h, enum nft_set_attributes */
-export const setAttrs = attrs('set', {
+const setAttrs = attrs('set', {
   table: [1, str],
   name: [2, str],
   flags: [3, u32be],

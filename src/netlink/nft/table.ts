@@ -8,7 +8,7 @@ import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './messag
 import { comment } from './userdata.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_table_attributes */
-export const tableAttrs = attrs('table', {
+const tableAttrs = attrs('table', {
   name: [1, str],
   flags: [2, u32be],
   use: [3, u32be],

@@ -40,7 +40,7 @@ export const ifaddrmsg = struct('ifaddrmsg', [
 ]);
 
 /** linux/if_addr.h, IFA_* */
-export const addrAttrs = attrs('address', {
+const addrAttrs = attrs('address', {
   address: [1, ip],
   local: [2, ip],
   label: [3, str],

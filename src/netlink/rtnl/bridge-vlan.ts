@@ -37,7 +37,7 @@ const bridgeSpec = attrs('bridge spec', {
 });
 
 /** RTM_SETLINK, RTM_DELLINK and RTM_GETLINK of family AF_BRIDGE. */
-export const portVlanMessage = layout(
+const portVlanMessage = layout(
   ifinfomsg,
   attrs('bridge port', { master: [10, u32], afSpec: [26, bridgeSpec], extMask: [29, u32] }),
 );

@@ -12,7 +12,7 @@ const RTM_GETMULTICAST = 58;
 const AF_INET6 = 10;
 
 /** RTM_GETMULTICAST, both ways; linux/if_addr.h, IFA_MULTICAST. */
-export const multicastMessage = traced(
+const multicastMessage = traced(
   'NETLINK_ROUTE',
   { [RTM_GETMULTICAST]: 'RTM_GETMULTICAST' },
   layout(ifaddrmsg, attrs('multicast address', { multicast: [7, ip] })),

@@ -27,7 +27,7 @@ export const ndmsg = struct('ndmsg', [
 ]);
 
 /** linux/neighbour.h, NDA_* */
-export const neighbourAttrs = attrs('neighbour', {
+const neighbourAttrs = attrs('neighbour', {
   destination: [1, ip],
   address: [2, mac],
 });

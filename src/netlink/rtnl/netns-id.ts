@@ -22,7 +22,7 @@ const netnsAttrs = attrs('namespace id', {
 });
 
 /** RTM_GETNSID. */
-export const netnsIdMessage = traced(
+const netnsIdMessage = traced(
   'NETLINK_ROUTE',
   { 88: 'RTM_NEWNSID', 89: 'RTM_DELNSID', 90: 'RTM_GETNSID' },
   layout(rtgenmsg, netnsAttrs),

@@ -44,7 +44,7 @@ const metrics = attrs('route metrics', {
 });
 
 /** linux/rtnetlink.h, RTA_* */
-export const routeAttrs = attrs('route', {
+const routeAttrs = attrs('route', {
   dst: [1, ip],
   oif: [4, u32],
   gateway: [5, ip],

@@ -34,7 +34,7 @@ export const fibRuleHdr = struct('fib_rule_hdr', [
 ]);
 
 /** linux/fib_rules.h, FRA_* */
-export const ruleAttrs = attrs('rule', {
+const ruleAttrs = attrs('rule', {
   dst: [1, ip],
   src: [2, ip],
   iifname: [3, str],
@@ -46,7 +46,7 @@ export const ruleAttrs = attrs('rule', {
 });
 
 /** RTM_NEWRULE, RTM_DELRULE and RTM_GETRULE. */
-export const ruleMessage = traced(
+const ruleMessage = traced(
   'NETLINK_ROUTE',
   { 32: 'RTM_NEWRULE', 33: 'RTM_DELRULE', 34: 'RTM_GETRULE' },
   layout(fibRuleHdr, ruleAttrs),

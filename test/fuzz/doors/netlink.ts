@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
 import { decodeEntries } from '../../../src/netlink/iptables/legacy.ts';
-import { decodeNatRule, listNftNat, listNftNatChains } from '../../../src/netlink/iptables/nft.ts';
+import { decodeNatRule, listNftNat } from '../../../src/netlink/iptables/nft.ts';
 import { parseSaved } from '../../../src/netlink/iptables/save.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
@@ -77,7 +77,6 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listVerdicts: socket => listElements(socket, VERDICTS),
   listRules: socket => listRules(socket, table).map(rule => [decodeNatRule(4, rule), decodeNatRule(6, rule)]),
   listNftNat: socket => [listNftNat(socket, 4), listNftNat(socket, 6)],
-  listNftNatChains: socket => listNftNatChains(socket, 4),
 };
 
 /** A reply to each question. */

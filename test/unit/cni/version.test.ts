@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'bun:test';
-import { atLeast, incompatible, isSpecVersion, SPEC_VERSIONS, versionOf } from '../../../src/cni/version.ts';
+import { expect, test } from 'bun:test';
+import { atLeast, incompatible, isSpecVersion, SPEC_VERSIONS } from '../../../src/cni/version.ts';
 
 test('isSpecVersion() takes exact texts only', () => {
   for (const version of SPEC_VERSIONS) expect(isSpecVersion(version)).toBe(true);
@@ -11,25 +11,6 @@ test('atLeast() orders as released', () => {
   expect(atLeast('1.0.0', '0.4.0')).toBe(true);
   expect(atLeast('0.4.0', '0.4.0')).toBe(true);
   expect(atLeast('0.3.1', '0.4.0')).toBe(false);
-});
-
-describe('versionOf()', () => {
-  test.each([
-    [{}, '0.1.0'],
-    [{ cniVersion: '' }, '0.1.0'],
-    [{ cniVersion: null }, '0.1.0'],
-    [{ cniVersion: '0.3.1' }, '0.3.1'],
-  ] as const)('of %j is %s', (object, expected) => {
-    expect(versionOf(object)).toBe(expected);
-  });
-
-  test.each([
-    [{ cniVersion: 1 }, 6, 'Cannot read "cniVersion": expected a string, found 1'],
-    [{ cniVersion: '1.0' }, 1, 'incompatible CNI versions'],
-    [{ cniVersion: '2.0.0' }, 1, 'incompatible CNI versions'],
-  ])('refuses %j', (object, code, message) => {
-    expect(() => versionOf(object)).toThrow(expect.objectContaining({ code, message }));
-  });
 });
 
 test('incompatible() uses the words of the reference', () => {

@@ -3,7 +3,7 @@ import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
-export const CT = { state: 0, direction: 1, status: 2, mark: 3 } as const;
+const CT = { state: 0, direction: 1, status: 2, mark: 3 } as const;
 
 /** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_status */
 export const IPS_DST_NAT = 0x20;

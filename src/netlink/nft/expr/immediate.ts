@@ -16,8 +16,3 @@ export const immediate = attrs('immediate', {
 export function decide(verdict: Verdict) {
   return { name: 'immediate', data: { dreg: NFT_REG_VERDICT, data: { verdict } } } as const;
 }
-
-/** Puts bytes into a register. */
-export function loadConstant(dreg: number, value: Uint8Array) {
-  return { name: 'immediate', data: { dreg, data: { value } } } as const;
-}
