@@ -13,6 +13,8 @@ import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
 
 /** The record of an ADD under way. Without a journal it does nothing. */
 export interface AddRecord {
+  /** Links up to this one are about to be called without a word in between. @throws CniError 5 */
+  together(last: number): void;
   /** A link succeeded. @throws CniError 5 */
   link(index: number, result: JsonObject): void;
   /** A link failed; what comes now is undoing. */
@@ -57,7 +59,15 @@ export function toRecorded(thrown: unknown): RecordedError {
   return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
 }
 
-const NONE: AddRecord = { link() {}, linkFailed() {}, done() {}, drop() {}, fail() {}, leave() {} };
+const NONE: AddRecord = {
+  together() {},
+  link() {},
+  linkFailed() {},
+  done() {},
+  drop() {},
+  fail() {},
+  leave() {},
+};
 
 function intentOf(
   list: Conflist,
@@ -89,6 +99,7 @@ function recordNow(stateDir: string, intent: Intent): AddRecord {
   const lines = linesOf(line => open.append(line));
   return {
     ...lines,
+    together: last => open.append({ event: 'together', verb: 'ADD', last }),
     done() {
       open.append({ event: 'done', op: intent.runner.op });
       settle(stateDir, intent);
@@ -115,6 +126,8 @@ function recordAtEnd(stateDir: string, intent: Intent): AddRecord {
   const leave = () => endRunner(intent.runner);
   return {
     ...linesOf(line => written.push(line)),
+    // Nothing of it is undone: what stands is the earlier ADD's.
+    together() {},
     done() {
       replaceRecord(stateDir, intent, [...written, { event: 'done', op: intent.runner.op }]);
       leave();

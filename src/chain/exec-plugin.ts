@@ -45,14 +45,22 @@ export interface ExecOutcome extends Outcome {
   readonly ended?: 'deadline' | 'output' | 'interrupt';
   /** What failed is a process that serves links, not the link: the call may well succeed when it is made again. */
   readonly again?: boolean;
+  /** The link was not called, because the one before it failed. */
+  readonly skipped?: boolean;
   /** What it did in the kernel, when that was asked for and is known. */
   readonly transactions?: readonly KernelTransaction[];
 }
 
 /** A started plugin that has not been asked anything yet. */
 export interface PluginProcess {
-  /** Hands over the request and waits for the process to end; never rejects. Call it once. */
-  send(request: string): Promise<ExecOutcome>;
+  /** Names the call to the one that follows it, where requests are served in order. */
+  readonly id?: number;
+  /**
+   * Hands over the request and waits for the process to end; never rejects. Call it once.
+   * @param follows the call whose result becomes `prevResult`; where that fails, this one is not made. Only for what serves
+   *   requests in order
+   */
+  send(request: string, follows?: number): Promise<ExecOutcome>;
   /** Ends the process, which has read nothing. */
   discard(): void;
 }

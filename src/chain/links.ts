@@ -17,10 +17,14 @@ import { findTraceParent, type LinkSpan, startSpan, traceEnv } from './trace-con
 /** The links of a list, called for one verb in one order. */
 export interface Links<Reply> {
   /**
-   * Says what the links will be asked, where that depends on no reply: what is sure to be served in the order in which it
-   * was sent goes out at once, so that nobody waits for the runner between two links.
+   * Says what the links will be asked: what is sure to be served in the order in which it was sent goes out at once, so
+   * that no link waits for the runner to have heard of the one before.
+   * @param together for requests that each take the reply before as `prevResult`: told up to which link they go out, before
+   *   they do. When it throws, they go one by one
    */
-  foretell(requestFor: (index: number) => JsonObject): void;
+  foretell(requestFor: (index: number) => JsonObject, together?: (last: number) => void): void;
+  /** Index of the last link that has begun; settles when none works any more. */
+  begun(): Promise<number>;
   /**
    * Calls one link and returns what `read` makes of its standard output.
    * @throws CniError with the link's name, index and how its process ended
@@ -59,7 +63,8 @@ export function openLinks<Reply>(
   const env = linkEnv(verb, runtime, attachment);
   const parent = findTraceParent(env);
   const ahead = new Map<number, Started>();
-  let foretold: ((index: number) => JsonObject) | undefined;
+  let foretold: Parameters<Links<Reply>['foretell']> | undefined;
+  let reached = -1;
 
   const launch = (path: string): Started => {
     const span = parent && startSpan(parent);
@@ -67,19 +72,33 @@ export function openLinks<Reply>(
     const running = start({ path, env: own, deadlineMs, signal, noted });
     return { running, path, span };
   };
-  const startAhead = (index: number | undefined) => {
+  /** @returns whether it is one of ours */
+  const startAhead = (index: number | undefined): boolean => {
+    if (index === undefined) return false;
     // Whatever stands in for our processes decides itself when a link starts.
-    if (index === undefined || ahead.has(index) || (exec && !runtime.start)) return;
+    if (ahead.has(index) || (exec && !runtime.start)) return ahead.has(index);
     const path = findOwn(list.plugins[index], runtime, isOwn);
     if (path !== undefined) ahead.set(index, launch(path));
+    return path !== undefined;
   };
   /** All of ours that follow without another's in between. */
-  const sendAhead = (index: number): void => {
-    for (const next of order.slice(order.indexOf(index) + 1)) {
-      startAhead(next);
-      const started = ahead.get(next);
-      if (started === undefined || foretold === undefined) return;
-      started.outcome ??= started.running.send(JSON.stringify(foretold(next)));
+  const sendAhead = (index: number, current: Started): void => {
+    const [requestFor, together] = foretold ?? [];
+    const following = [...takeWhile(order.slice(order.indexOf(index) + 1), next => startAhead(next))];
+    const last = following.at(-1);
+    if (last === undefined || requestFor === undefined || ahead.get(last)?.outcome) return;
+    try {
+      together?.(last);
+    } catch {
+      // One by one, which says so as well.
+      return;
+    }
+    let before = current;
+    for (const next of following) {
+      const started = ahead.get(next) as Started;
+      const request = JSON.stringify(requestFor(next));
+      started.outcome = started.running.send(request, together && before.running.id);
+      before = started;
     }
   };
 
@@ -87,11 +106,12 @@ export function openLinks<Reply>(
     const { type } = list.plugins[index] as PluginEntry;
     const link: LinkFailure = { network: list.name, link: type, index, verb };
     if (signal?.aborted) throw interrupted(link);
+    reached = index;
     const isAhead = ahead.has(index);
     const started = ahead.get(index) ?? launch(findFor(link, runtime));
     ahead.delete(index);
     const sent = started.outcome ?? started.running.send(JSON.stringify(request));
-    if (inOrder && foretold && (isAhead || isOwn(started.path))) sendAhead(index);
+    if (inOrder && foretold && (isAhead || isOwn(started.path))) sendAhead(index, started);
     // In the next turn: starting a process takes milliseconds, which the request must not wait for in our buffer.
     const next = setImmediate(() => startAhead(order[order.indexOf(index) + 1]));
     const outcome = await sent;
@@ -100,8 +120,14 @@ export function openLinks<Reply>(
   };
 
   return {
-    foretell(requestFor) {
-      foretold = requestFor;
+    foretell(...told) {
+      foretold = told;
+    },
+    async begun() {
+      for (const [index, { outcome }] of ahead) {
+        if (outcome && !(await outcome).skipped) reached = Math.max(reached, index);
+      }
+      return reached;
     },
     async call(index, request) {
       if (index !== order.at(-1) || !runtime.finish) return callOne(index, request);
@@ -162,6 +188,13 @@ function findFor(link: LinkFailure, runtime: Runtime): string {
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     throw new CniError(error.code, error.message, { cause: error, link });
+  }
+}
+
+function* takeWhile<T>(all: readonly T[], wanted: (one: T) => boolean): Generator<T> {
+  for (const one of all) {
+    if (!wanted(one)) return;
+    yield one;
   }
 }
 

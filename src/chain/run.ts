@@ -54,6 +54,10 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
     (stdout, link) => acceptResult(stdout, list.version, link),
     attachment,
   );
+  links.foretell(
+    index => buildRequest(list, list.plugins[index] as PluginEntry, { capabilityArgs }),
+    last => record.together(last),
+  );
   let result = attachment.prevResult;
   let reached = -1;
   try {
@@ -65,6 +69,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
     writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result });
     record.done();
   } catch (error) {
+    const begun = await links.begun();
     links.close();
     record.linkFailed(reached, error);
     // What stands belongs to the earlier ADD: taking it down would cost a working container its network.
@@ -75,7 +80,14 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
         `an earlier ADD is on record in "${earlier}": nothing was undone, run DEL first`,
       );
     }
-    const { final, failures } = await unwind(error, list, reached, attachment, runtime, result);
+    const { final, failures } = await unwind(
+      error,
+      list,
+      Math.max(reached, begun),
+      attachment,
+      runtime,
+      result,
+    );
     if (failures.length) record.fail(failures);
     else {
       removeAttachment(cacheDirOf(runtime), idOf(list, attachment));

@@ -41,7 +41,8 @@ const PAGE_BYTES = 4096;
 
 interface Member {
   readonly process: WorkerProcess;
-  calls: number;
+  /** Calls that it had answered when its memory was looked at. */
+  looked: number;
   readonly idleSince: number;
   /** It has given back the memory that its calls left. */
   rested: boolean;
@@ -92,7 +93,6 @@ export class WorkerPool implements WorkerSource {
     try {
       return await work(member.process);
     } finally {
-      member.calls += 1;
       this.#giveBack(member);
     }
   }
@@ -117,7 +117,7 @@ export class WorkerPool implements WorkerSource {
 
   #start(): Member {
     const process = new WorkerProcess(OWN_PROGRAM, this.#env, true);
-    return { process, calls: 0, idleSince: performance.now(), rested: false };
+    return { process, looked: 0, idleSince: performance.now(), rested: false };
   }
 
   /** The one that rested least, so that the others may go; a new one while there may be more. */
@@ -143,10 +143,13 @@ export class WorkerPool implements WorkerSource {
     next(successor);
   }
 
-  #hasServedLongEnough({ calls, process: { holds, pid } }: Member): boolean {
+  #hasServedLongEnough(member: Member): boolean {
+    const { holds, pid, served } = member.process;
     if (holds) return false;
-    if (calls >= this.#limits.calls) return true;
-    return calls % LOOK_EVERY === 0 && residentBytes(pid) > this.#limits.bytes;
+    if (served >= this.#limits.calls) return true;
+    if (served < member.looked + LOOK_EVERY) return false;
+    member.looked = served;
+    return residentBytes(pid) > this.#limits.bytes;
   }
 
   #shrink(): void {
@@ -171,7 +174,7 @@ export class WorkerPool implements WorkerSource {
    */
   #rest(member: Member): void {
     Bun.gc(true);
-    if (member.calls >= CALLS_THAT_WEIGH && !member.process.holds) {
+    if (member.process.served >= CALLS_THAT_WEIGH && !member.process.holds) {
       this.#idle = [{ ...this.#start(), rested: true }];
       member.process.close();
       return;

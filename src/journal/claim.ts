@@ -133,7 +133,7 @@ function tidy(stateDir: string, id: Attachment): void {
 /** Only whoever has the claim may: lines that others add meanwhile are lost to them, and they notice. */
 function rewrite(stateDir: string, record: AttachmentRecord, last: Line): void {
   const { network, containerId, ifname, netns, netnsIdentity, boot, owner, args, capabilityArgs } = record;
-  const { source, pluginDirs, executables, cacheDir, request, runner, outcomes, added } = record;
+  const { source, pluginDirs, executables, cacheDir, request, runner, outcomes, together, added } = record;
   const id = { network, containerId, ifname };
   const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
   const asked = request === undefined ? {} : { request };
@@ -142,6 +142,7 @@ function rewrite(stateDir: string, record: AttachmentRecord, last: Line): void {
     const place = { event: 'link', verb: 'ADD', index } as const;
     return error ? { ...place, error } : { ...place, result: result ?? {} };
   });
+  const ahead: Line[] = together < 0 ? [] : [{ event: 'together', verb: 'ADD', last: together }];
   const done: Line[] = added ? [{ event: 'done', op: runner.op }] : [];
-  replaceRecord(stateDir, intent, [...links, ...done, last]);
+  replaceRecord(stateDir, intent, [...ahead, ...links, ...done, last]);
 }

@@ -106,6 +106,7 @@ const LINES: Readonly<Record<Line['event'], readonly Shape[]>> & Readonly<Record
       { ...LINK, same: exactly(true) },
       { ...LINK, error: ERROR },
     ],
+    together: [{ verb: exactly('ADD'), last: INDEX }],
     done: [{ op: TEXT }],
     begin: [{ verb: exactly('DEL', 'REPAIR'), runner: RUNNER }],
     left: [{ op: TEXT }],

@@ -57,21 +57,23 @@ function decodeLines(text: string, file: string): DecodedLines {
 }
 
 /** Index of the last link that may have begun to work: what a recovery has to undo. */
-export function lastBegun({ added, outcomes, unreadable }: AttachmentRecord, links: number): number {
+export function lastBegun(record: AttachmentRecord, links: number): number {
+  const { added, outcomes, together, unreadable } = record;
   const last = outcomes.at(-1);
   if (added || unreadable > 0) return links - 1;
-  if (last === undefined) return 0;
-  return Math.min(last.error ? last.index : last.index + 1, links - 1);
+  const next = last === undefined ? 0 : last.error ? last.index : last.index + 1;
+  return Math.min(Math.max(next, together), links - 1);
 }
 
 function opOf(line: Line): string | undefined {
   if (line.event === 'begin') return line.runner.op;
-  return line.event === 'link' ? undefined : line.op;
+  return line.event === 'link' || line.event === 'together' ? undefined : line.op;
 }
 
 function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {
   const outcomes: LinkOutcome[] = [];
   let result: JsonObject | undefined;
+  let together = -1;
   let runners: Runner[] = [intent.runner];
   const deleting = new Set<string>();
   let [done, attempts] = [false, 0];
@@ -82,6 +84,8 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
       const error = 'error' in line ? line.error : undefined;
       if ('result' in line) result = line.result;
       outcomes.push({ index: line.index, result: error ? undefined : result, error });
+    } else if (line.event === 'together') {
+      together = Math.max(together, line.last);
     } else if (line.event === 'begin') {
       if (line.verb === 'DEL') deleting.add(line.runner.op);
       runners.push(line.runner);
@@ -98,5 +102,5 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
   }
   const phase = attempts > 0 ? 'failed' : deleting.size > 0 ? 'deleting' : done ? 'attached' : 'adding';
   const last = { attempts, lastAttempt, lastErrors };
-  return { ...intent, file, phase, added: done, outcomes, result, runners, ...last, unreadable };
+  return { ...intent, file, phase, added: done, outcomes, together, result, runners, ...last, unreadable };
 }

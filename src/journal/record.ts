@@ -56,6 +56,8 @@ export type Line =
   /** The link gave the result of the one before it. */
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly same: true }
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly error: RecordedError }
+  /** Links up to this one are called without the runner hearing of each in between. */
+  | { readonly event: 'together'; readonly verb: 'ADD'; readonly last: number }
   | { readonly event: 'done'; readonly op: string }
   /** What `REPAIR` is cut off from stands as it did. */
   | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR'; readonly runner: Runner }
@@ -82,6 +84,8 @@ export interface AttachmentRecord extends Intent {
   readonly added: boolean;
   /** In order of the links. */
   readonly outcomes: readonly LinkOutcome[];
+  /** Index of the last link that may have been called without the outcome of the one before; -1 for none. */
+  readonly together: number;
   /** Of the last link that gave one. */
   readonly result: JsonObject | undefined;
   /** Operations that began and have not said that they ended, first come first. */

@@ -35,8 +35,9 @@ interface Held {
   release(): void;
 }
 
-/** Chains so far; a worker belongs to one process. */
+/** Chains and calls so far; a worker belongs to one process. */
 let chains = 0;
+let calls = 0;
 
 /**
  * Prepares one run of a chain whose links are served by workers.
@@ -86,10 +87,12 @@ export function serveThrough(source: WorkerSource, cwd?: string): OwnLinks {
     start(invocation) {
       last = invocation;
       source.prepare?.(invocation);
+      const id = ++calls;
       return {
-        async send(request) {
+        id,
+        async send(request, follows) {
           const { path, env, noted } = invocation;
-          const call = { link: basename(path), env, request, chain, noted, cwd };
+          const call = { link: basename(path), env, request, chain, id, follows, noted, cwd };
           const ask = async (worker: WorkerProcess): Promise<WorkerOutcome> => {
             const outcome = await worker.ask(invocation, { call });
             keep(worker, outcome);

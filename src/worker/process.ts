@@ -45,6 +45,7 @@ export class WorkerProcess {
   #ended: ExecOutcome['ended'];
   #over = false;
   readonly #chains = new Set<string>();
+  #served = 0;
 
   /**
    * @param path our executable, by any of its names
@@ -72,6 +73,11 @@ export class WorkerProcess {
   /** False once it has ended or is being ended. */
   get usable(): boolean {
     return !this.#over;
+  }
+
+  /** Calls of links that it has answered. */
+  get served(): number {
+    return this.#served;
   }
 
   /** Whether chains have put something off in it. */
@@ -119,6 +125,7 @@ export class WorkerProcess {
     const { request, resolve, started, release } = first;
     release();
     const durationMs = performance.now() - started;
+    if ('call' in request) this.#served += 1;
     if ('call' in request && reply.removals) this.#chains.add(request.call.chain);
     if ('finish' in request) this.#chains.delete(request.finish);
     resolve({ ...reply, stderr: this.#stderr + reply.stderr, durationMs });

@@ -30,6 +30,13 @@ export interface LinkCall {
   readonly cwd?: string | undefined;
   /** Names the run of a chain that it belongs to: what its links put off is finished together. */
   readonly chain: string;
+  /** Names the call among those of its runner. */
+  readonly id: number;
+  /**
+   * It was sent before the call of this name was answered: that one's result becomes its `prevResult`, and when that one
+   * failed, it is not made.
+   */
+  readonly follows?: number | undefined;
   /** Tell what it did in the kernel. */
   readonly noted?: boolean | undefined;
 }
@@ -42,6 +49,8 @@ export interface WorkerReply {
   readonly stderr: string;
   /** Indexes of the host's devices that the chain wants gone before what it has put off is done; DEL and GC only. */
   readonly removals?: readonly number[];
+  /** It was not made, because the call in front of it failed. */
+  readonly skipped?: boolean;
   /** What was done in the kernel, when that was asked. */
   readonly transactions?: readonly KernelTransaction[];
 }

@@ -31,30 +31,37 @@ export async function runWorker(links: Siblings): Promise<never> {
   }
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
-  const sockets = openWhenAsked();
-  const chains = new Map<string, Removals>();
+  const desk: Desk = { sockets: openWhenAsked(), chains: new Map(), before: undefined };
   const lines = new LineSplitter();
   const chunk = new Uint8Array(1 << 16);
   for (let length = readChunk(chunk); length > 0; length = readChunk(chunk)) {
     for (const line of lines.push(chunk.subarray(0, length))) {
-      writeAll(1, toLine(await answer(JSON.parse(line), links, sockets, chains)));
+      writeAll(1, toLine(await answer(JSON.parse(line), links, desk)));
     }
   }
   // Whoever asked is gone; what was promised is done all the same.
-  for (const removals of chains.values()) await finish(removals, false, sockets);
+  for (const removals of desk.chains.values()) await finish(removals, false, desk.sockets);
   process.exit(0);
 }
 
-async function answer(
-  request: WorkerRequest,
-  links: Siblings,
-  sockets: HostSockets,
-  chains: Map<string, Removals>,
-): Promise<WorkerReply> {
+/** What stays from one call to the next. */
+interface Desk {
+  readonly sockets: HostSockets;
+  /** What the links of each chain have put off. */
+  readonly chains: Map<string, Removals>;
+  /** The call that was made last, and what came of it. */
+  before: { readonly id: number; readonly reply: WorkerReply } | undefined;
+}
+
+async function answer(request: WorkerRequest, links: Siblings, desk: Desk): Promise<WorkerReply> {
+  const { sockets, chains } = desk;
   if ('call' in request) {
-    const { chain } = request.call;
+    const { chain, id, follows } = request.call;
+    const own = follows === undefined ? request.call : takeUp(request.call, desk.before);
+    if (own === undefined) return SKIPPED;
     const removals = chains.get(chain) ?? new Removals();
-    const reply = await noting(request.call.noted, () => call(request.call, links, { sockets, removals }));
+    const reply = await noting(own.noted, () => call(own, links, { sockets, removals }));
+    desk.before = { id, reply };
     if (!removals.waiting) return reply;
     chains.set(chain, removals);
     return { ...reply, removals: removals.indexes };
@@ -65,6 +72,13 @@ async function answer(
   chains.delete(request.finish);
   if (removals === undefined) return DONE;
   return noting(request.noted, () => finish(removals, request.removed, sockets));
+}
+
+/** The call with the result of the one before; undefined when that failed, or was another worker's. */
+function takeUp(call: LinkCall, before: Desk['before']): LinkCall | undefined {
+  if (before?.id !== call.follows || before?.reply.exitCode !== 0) return undefined;
+  // A request is never an empty object: it has a name.
+  return { ...call, request: `${call.request.slice(0, -1)},"prevResult":${before.reply.stdout}}` };
 }
 
 async function call(
@@ -100,6 +114,8 @@ async function reporting(step: () => Done): Promise<WorkerReply> {
     return failed(toCniError(thrown));
   }
 }
+
+const SKIPPED: WorkerReply = { exitCode: 1, stdout: '', stderr: '', skipped: true };
 
 const DONE: WorkerReply = { exitCode: 0, stdout: '', stderr: '' };
 

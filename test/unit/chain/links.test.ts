@@ -10,12 +10,14 @@ const OK: ExecOutcome = { exitCode: 0, stdout: '{}', stderr: '', durationMs: 1 }
 /** Links whose starts, requests and discards are written down; the file names stand for the links. */
 function makeJournal(own: readonly string[], outcomes: Readonly<Record<string, Partial<ExecOutcome>>> = {}) {
   const journal: string[] = [];
+  let id = 0;
   const start: StartPlugin = ({ path }) => {
     const name = path.slice(FIXTURE_PLUGINS.length + 1);
     journal.push(`start ${name}`);
     return {
-      async send() {
-        journal.push(`send ${name}`);
+      id: ++id,
+      async send(_, follows) {
+        journal.push(follows === undefined ? `send ${name}` : `send ${name} after ${follows}`);
         // A process takes longer than a turn of the event loop.
         await Bun.sleep(5);
         journal.push(`done ${name}`);
@@ -67,6 +69,51 @@ describe('openLinks()', () => {
       ...['start noop', 'send noop', 'start fail', 'send fail', 'done noop', 'done fail'],
       ...['start hang', 'send hang', 'done hang'],
     ]);
+  });
+
+  test('sends what takes the reply before, too, when that has been written down', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
+    const links = openLinks(LIST, 'ADD', { ...runtime, inOrder: true }, [0, 1, 2], IGNORED);
+    links.foretell(
+      index => ({ index }),
+      last => journal.push(`together to ${last}`),
+    );
+    await links.call(0, {});
+    expect(await links.begun()).toBe(2);
+    expect(journal).toEqual([
+      ...['start noop', 'send noop', 'start fail', 'start hang', 'together to 2'],
+      ...['send fail after 1', 'send hang after 2', 'done noop', 'done fail', 'done hang'],
+    ]);
+  });
+
+  test('sends them one by one when it cannot be written down', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail']);
+    const links = openLinks(LIST, 'ADD', { ...runtime, inOrder: true }, [0, 1], IGNORED);
+    links.foretell(
+      index => ({ index }),
+      () => {
+        throw new Error('the disk is full');
+      },
+    );
+    for (const index of [0, 1]) await links.call(index, {});
+    expect(journal).toEqual([
+      ...['start noop', 'send noop', 'start fail', 'done noop', 'send fail', 'done fail'],
+    ]);
+  });
+
+  test('knows that a link was skipped after a failure', async () => {
+    const { runtime } = makeJournal(['noop', 'fail', 'hang'], {
+      fail: { exitCode: 1 },
+      hang: { exitCode: 1, skipped: true },
+    });
+    const links = openLinks(LIST, 'ADD', { ...runtime, inOrder: true }, [0, 1, 2], IGNORED);
+    links.foretell(
+      index => ({ index }),
+      () => {},
+    );
+    await links.call(0, {});
+    await expect(links.call(1, {})).rejects.toThrow('Plugin "fail" failed');
+    expect(await links.begun()).toBe(1);
   });
 
   test('discards what was started ahead of a failure', async () => {
