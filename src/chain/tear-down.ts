@@ -6,14 +6,14 @@ import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import type { Runner } from '../journal/runner.ts';
 import { dropRecord } from '../journal/store.ts';
-import { findStragglers } from '../journal/stragglers.ts';
+import { findStragglers, wasCutOff } from '../journal/stragglers.ts';
 import { toRecorded } from './add-record.ts';
 import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
 import { findFrozen, idOf, withCachedArgs } from './frozen.ts';
 import { chooseKnown, findCached, findRecord, toKnown } from './known.ts';
 import { joinErrors } from './link-errors.ts';
-import { removeAttachment } from './result-cache.ts';
+import { removeAttachment, sweepCache } from './result-cache.ts';
 import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
 import { undoLinks } from './undo.ts';
 
@@ -35,7 +35,7 @@ export async function tearDown(list: Conflist, attachment: Attachment, runtime: 
     // A record that cannot be written to, as on a full disk, can still be read. If not, it has been said.
     const { onWarning: _, ...quiet } = runtime;
     const found = claim?.record ?? findRecord(id, quiet);
-    if (found) await outwaitStragglers(found);
+    if (found) await outwaitStragglers(found, runtime);
     const known = chooseKnown(found, findCached(id, runtime));
     const frozen = findFrozen(known, runtime) ?? list;
     // Where somebody else has made the attachment anew, the record knows nothing of its namespace.
@@ -54,7 +54,7 @@ export async function tearDownClaimed(claim: Claim, runtime: Runtime): Promise<v
   const { network, containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   await underClaim({ network, containerId, ifname }, claim, reaching, async () => {
-    await outwaitStragglers(record);
+    await outwaitStragglers(record, reaching);
     const known = toKnown(record);
     const frozen = findFrozen(known, reaching);
     if (frozen === undefined) {
@@ -128,12 +128,14 @@ export function withRecordedDirs(runtime: Runtime, { pluginDirs }: AttachmentRec
   return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
 }
 
-/** What a link makes after its DEL would be nobody's. */
-async function outwaitStragglers(record: AttachmentRecord): Promise<void> {
+/**
+ * What a link makes after its DEL would be nobody's. Where a runner has died, what it left half written goes as well.
+ */
+async function outwaitStragglers(record: AttachmentRecord, runtime: Runtime): Promise<void> {
   const until = performance.now() + STRAGGLERS_MS;
   for (;;) {
     const [pid] = findStragglers(record);
-    if (pid === undefined) return;
+    if (pid === undefined) break;
     if (performance.now() > until) {
       throw new CniError(
         ErrorCode.tryAgainLater,
@@ -142,6 +144,7 @@ async function outwaitStragglers(record: AttachmentRecord): Promise<void> {
     }
     await aMoment();
   }
+  if (wasCutOff(record)) sweepCache(cacheDirOf(runtime));
 }
 
 /** node:timers/promises would be one more module to load for every chain. */

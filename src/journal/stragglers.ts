@@ -13,8 +13,7 @@ export function findStragglers({
   runners,
 }: Pick<AttachmentRecord, 'containerId' | 'ifname' | 'runners'>): number[] {
   const wanted = [`CNI_CONTAINERID=${containerId}`, `CNI_IFNAME=${ifname}`];
-  const own = processOf();
-  const dead = runners.map(processOf).filter(one => one !== own);
+  const dead = findDead(runners);
   if (dead.length === 0) return [];
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
@@ -25,6 +24,17 @@ export function findStragglers({
       return wanted.every(one => environment.includes(one)) && isOf(RUNNER_VARIABLE);
     })
     .map(Number);
+}
+
+/** Whether somebody has begun to work on the attachment and died; to be asked by who has claimed it. */
+export function wasCutOff({ runners }: Pick<AttachmentRecord, 'runners'>): boolean {
+  return findDead(runners).length > 0;
+}
+
+/** Nobody but this process works on what it has claimed. */
+function findDead(runners: AttachmentRecord['runners']): string[] {
+  const own = processOf();
+  return runners.map(processOf).filter(one => one !== own);
 }
 
 /** Empty when the process has ended meanwhile. */

@@ -23,12 +23,16 @@ export async function judgeUnaided(ground: Ground, point: Point, finished: Finis
 /** What is wrong after a verb that somebody else has brought to its end; a DEL takes what an ADD made. */
 export async function judgeWhole(ground: Ground, verb: Verb): Promise<string | undefined> {
   if (verb !== 'add') return differs(ground, 'absent');
-  // Where the ADD was begun anew, it has the next address.
+  return judgeAdd(afterAnother(ground), { exitCode: 0 });
+}
+
+/** An ADD that was begun anew may have the next address: who was at work before may have taken the first one. */
+export function afterAnother(ground: Ground): Ground {
   const state = async () =>
     (await ground.state()).map(line =>
       line.replaceAll('10.88.0.4', '10.88.0.3').replaceAll('fd88::4', 'fd88::3'),
     );
-  return judgeAdd({ ...ground, state }, { exitCode: 0 });
+  return { ...ground, state };
 }
 
 /** What to look at after a verb: what GC collects has no namespace any more in which a value could matter to anybody. */

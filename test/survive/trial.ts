@@ -2,7 +2,7 @@
 
 import type { Finished } from '../helpers/command.ts';
 import { type Ground, type Held, prepareVerb, succeed, type Verb } from './ground.ts';
-import { attempt, differs, judgeUnaided, viewFor } from './judge.ts';
+import { afterAnother, attempt, differs, judgeUnaided, viewFor } from './judge.ts';
 import type { Point } from './points.ts';
 import { attachTracer, type Tracer } from './strace.ts';
 import { end, hasEnded, signal } from './victims.ts';
@@ -124,7 +124,7 @@ async function recover(ground: Ground, verb: Verb, kind: Recovery): Promise<void
 /** After a recovery everything is there or nothing is; a DEL ends it in any case. */
 async function finish(ground: Ground, kind: Recovery): Promise<string | undefined> {
   if (kind === 'del' || (await ground.run('check')).exitCode !== 0) return differs(ground, 'absent');
-  const problem = await differs(ground, 'present');
+  const problem = await differs(kind === 'again' ? afterAnother(ground) : ground, 'present');
   if (problem) return problem;
   return (await attempt(() => succeed(ground, 'del'))) ?? differs(ground, 'absent');
 }
