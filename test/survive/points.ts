@@ -56,9 +56,9 @@ const NETNS_OF_THREAD = '/proc/thread-self/ns/net';
 /** What is called and who calls: executables of ours. */
 const EXECUTABLE = /\/dist\/bin\/|^\/proc\/self\/exe$/;
 
-/** What the engine asks for itself, when it likes; our pipe; and namespaces of whoever else is on the machine. */
+/** What the engine asks for itself, when it likes; our pipe; and namespaces and processes of whoever else is on the machine. */
 const NOT_OURS =
-  /^\/proc\/(self|\d+)\/(statm|maps)$|^\/sys\/|^\/proc\/self\/cgroup|\/gate$|\/dist\/bin$|^\/(var\/)?run\/netns\/(?!\{)|^\/proc\/\d+\/ns\//;
+  /^\/proc\/(self|\d+)\/(statm|maps|task|comm)$|^\/sys\/|^\/proc\/self\/cgroup|\/gate$|\/dist\/bin$|^\/(var\/)?run\/netns\/(?!\{)|^\/proc\/\d+\/ns\//;
 
 /** Looking at an executable again finds nothing new, nor does reading on at the end of a file. */
 function distinct(calls: readonly Call[]): Call[] {
