@@ -7,6 +7,7 @@ import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { binWith, writeScript } from '../helpers/script.ts';
 import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
 
 const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
@@ -228,11 +229,9 @@ describeRoot('what a chain and a daemon keep', () => {
   test('has no secret in it where it is for people: log, traces, metrics', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
-    fs.mkdirSync(`${lab.tmp}/bin`);
-    for (const name of ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'])
-      fs.symlinkSync(`${BIN_DIR}/${name}`, `${lab.tmp}/bin/${name}`);
-    writeScript(
-      `${lab.tmp}/bin/vault`,
+    const binDir = binWith(
+      lab,
+      'vault',
       `echo 'login with password=hunter2 and "apiToken": "hunter2"' >&2; echo '{"code":7,"msg":"refused: token=hunter2","details":"Authorization: Bearer hunter2"}'; exit 1`,
     );
     const vault = { type: 'vault', token: 'hunter2', auth: { password: 'hunter2', user: 'root' } };
@@ -241,7 +240,7 @@ describeRoot('what a chain and a daemon keep', () => {
     const daemon = await startDaemon(lab, '--log', `file:${log}`, '--log-level', 'debug');
     const container = await lab.container();
     const failed = await chain.run('add', container, {
-      binDir: `${lab.tmp}/bin`,
+      binDir,
       args: ['--args', `${POD};API_TOKEN=hunter2`],
     });
     expect(failed.exitCode).toBe(1);
@@ -313,10 +312,6 @@ function plant(lab: Lab, name: string, target: string): void {
   const file = path.join(lab.tmp, name);
   fs.mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
   fs.symlinkSync(target, file);
-}
-
-function writeScript(file: string, body: string): void {
-  fs.writeFileSync(file, `#!/bin/sh\ncat >/dev/null\n${body}\n`, { mode: 0o755 });
 }
 
 /** Names below a directory, to a depth. */

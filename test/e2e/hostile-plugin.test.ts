@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { writeChain } from '../helpers/chain.ts';
 import { type Lab, type Row, useLabs } from '../helpers/netns.ts';
-import { BIN_DIR } from '../helpers/plugin.ts';
+import { binWith } from '../helpers/script.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
 const ENDLESS = 'yes "this has no end"';
@@ -17,7 +17,9 @@ describeRoot('output without end', () => {
     const container = await lab.container();
     const before = await lab.dump(container);
     const chain = writeChain(lab, listWith(lab, { type: 'evil' }));
-    const { exitCode, stderr } = await chain.run('add', container, { binDir: binWith(lab, 'evil', ENDLESS) });
+    const { exitCode, stderr } = await chain.run('add', container, {
+      binDir: binOnAdd(lab, 'evil', ENDLESS),
+    });
     expect([exitCode, stderr]).toEqual([
       1,
       expect.stringContaining('printed more than 16 MiB: it was ended'),
@@ -34,7 +36,7 @@ describeRoot('output without end', () => {
       ['evil', ENDLESS],
       ['loud', `yes 'this has no end' | head -c 200000000 >&2; exit 1`],
     ] as const) {
-      const cniPath = binWith(lab, name, body);
+      const cniPath = binOnAdd(lab, name, body);
       const conf = {
         cniVersion: '1.1.0',
         name: 'podnet',
@@ -57,7 +59,7 @@ describeRoot('output without end', () => {
     const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'catena', delegates };
     const { error } = await lab.plugin('catena', {
       ...{ command: 'ADD', conf, container },
-      cniPath: binWith(lab, 'evil', ENDLESS),
+      cniPath: binOnAdd(lab, 'evil', ENDLESS),
     });
     expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
   });
@@ -71,7 +73,7 @@ describeRoot('pipes that stay open', () => {
     const container = await lab.container();
     // In a session of its own: no signal to the group reaches it.
     const body = `setsid sleep 1000 & echo $! >> ${lab.tmp}/left; echo '${RESULT}'`;
-    const cniPath = binWith(lab, 'evil', body);
+    const cniPath = binOnAdd(lab, 'evil', body);
     try {
       const list = listWith(lab, { type: 'evil' }, { type: 'tuning', dataDir: `${lab.tmp}/tuning` });
       const added = await writeChain(lab, list).run('add', container, { binDir: cniPath });
@@ -105,7 +107,7 @@ describeRoot('messages for a terminal', () => {
     const container = await lab.container();
     const body = String.raw`printf '\033]0;owned\007\033[2J said \033[31mred\n' >&2; echo '{"code":7,"msg":"bad \u001b[2Jthing","details":"\u009b2J\u202egnp"}'; exit 1`;
     const chain = writeChain(lab, { ...listWith(lab), plugins: [{ type: 'evil' }] });
-    const binDir = binWith(lab, 'evil', body);
+    const binDir = binOnAdd(lab, 'evil', body);
     const { stderr } = await chain.run('add', container, { binDir });
     expect(controlsIn(stderr)).toEqual([]);
     expect(stderr).toContain(String.raw`bad \u001b[2Jthing`);
@@ -150,7 +152,7 @@ describeRoot('a false result', () => {
   test.each(LIES)('with %s leads no link after it out of the container', async (_, lie) => {
     const lab = await makeLab();
     const container = await lab.container();
-    const binDir = binWith(lab, 'evil', `echo '${JSON.stringify({ cniVersion: '1.1.0', ...lie })}'`);
+    const binDir = binOnAdd(lab, 'evil', `echo '${JSON.stringify({ cniVersion: '1.1.0', ...lie })}'`);
     const host = await lab.dump(lab.host, {
       ignoreTables: ['inet catena_portmap', 'inet catena_firewall', 'inet catena_masquerade'],
     });
@@ -193,7 +195,7 @@ describeRoot('a false result', () => {
       { type: 'tuning', pad: 'y'.repeat(1_000_000), dataDir: `${lab.tmp}/tuning` },
     ];
     const chain = writeChain(lab, listWith(lab, ...links));
-    const binDir = binWith(lab, 'evil', body);
+    const binDir = binOnAdd(lab, 'evil', body);
     const { exitCode, stderr } = await chain.run('add', container, { binDir, args: ['--separate'] });
     expect([exitCode, stderr.length < 10_000]).toEqual([1, true]);
     expect(stderr).toContain('longer than');
@@ -218,19 +220,9 @@ function listWith(lab: Lab, ...links: Row[]): Row {
   };
 }
 
-/** A directory with our links and one more that does this. */
-function binWith(lab: Lab, name: string, body: string): string {
-  const dir = `${lab.tmp}/bin-${name}`;
-  fs.mkdirSync(dir, { recursive: true });
-  for (const link of fs.readdirSync(BIN_DIR)) {
-    if (!fs.existsSync(`${dir}/${link}`)) fs.symlinkSync(`${BIN_DIR}/${link}`, `${dir}/${link}`);
-  }
-  fs.writeFileSync(
-    `${dir}/${name}`,
-    `#!/bin/sh\ncat >/dev/null\n[ "$CNI_COMMAND" = ADD ] || exit 0\n${body}\n`,
-    { mode: 0o755 },
-  );
-  return dir;
+/** A directory with our links and one more that does this on ADD. */
+function binOnAdd(lab: Lab, name: string, body: string): string {
+  return binWith(lab, name, `[ "$CNI_COMMAND" = ADD ] || exit 0\n${body}`);
 }
 
 function endAll(list: string): void {

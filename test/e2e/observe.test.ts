@@ -10,6 +10,7 @@ import { type Container, directories, type Lab, type Row, useLabs } from '../hel
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ping } from '../helpers/traffic.ts';
+import { until } from '../helpers/until.ts';
 
 const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
 
@@ -34,10 +35,7 @@ describeRoot('a daemon that is watched', () => {
 
     const place = { container_id: container.id, network: 'podnet', netns: container.path, ifname: 'eth0' };
     const pod = { pod_namespace: 'shop', pod_name: 'web' };
-    const lines = await until(
-      () => linesIn(log),
-      found => found.length >= 10,
-    );
+    const lines = await linesOnce(log, found => found.length >= 10);
     expect(lines.slice(0, 5)).toMatchObject([
       ...['bridge', 'portmap', 'bandwidth', 'tuning'].map((link, index) => {
         return {
@@ -104,10 +102,7 @@ describeRoot('a daemon that is watched', () => {
       '0',
     );
     expect((await chain.run('add', await lab.container())).exitCode).toBe(1);
-    const lines = await until(
-      () => linesIn(log),
-      found => found.some(line => line.message === 'request failed'),
-    );
+    const lines = await linesOnce(log, found => found.some(line => line.message === 'request failed'));
     expect(lines.map(({ message, command, link }) => [message, command, link])).toEqual([
       ['link finished', 'ADD', 'bridge'],
       ['link failed', 'ADD', 'tuning'],
@@ -281,11 +276,11 @@ async function linesIn(file: string): Promise<Row[]> {
 }
 
 /** A reply reaches the client before its line reaches the log. */
-async function until<T>(look: () => Promise<T>, done: (seen: T) => boolean): Promise<T> {
-  const deadline = Date.now() + 10_000;
-  for (;;) {
-    const seen = await look();
-    if (done(seen) || Date.now() > deadline) return seen;
-    await Bun.sleep(20);
-  }
+async function linesOnce(file: string, areThere: (lines: Row[]) => boolean): Promise<Row[]> {
+  let lines: Row[] = [];
+  await until(async () => {
+    lines = await linesIn(file);
+    return areThere(lines);
+  });
+  return lines;
 }

@@ -1,9 +1,10 @@
 // How does a test get a firewalld of its own, with a bus of its own, inside a fake host?
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import type { Lab } from './netns.ts';
+import { until } from './until.ts';
 
 /** firewalld starts a Python interpreter and reads all its services first. */
-const START_DEADLINE_MS = 45_000;
+const START = { withinMs: 45_000, everyMs: 100 };
 
 /** A firewalld that knows nothing but the fake host. */
 export interface Firewalld {
@@ -28,11 +29,10 @@ export async function startFirewalld(
   const withBus = ['env', `DBUS_SYSTEM_BUS_ADDRESS=${env.DBUS_SYSTEM_BUS_ADDRESS}`];
   const cmd = (...args: string[]) => lab.run(lab.host, [...withBus, 'firewall-cmd', ...args]);
   lab.start(lab.host, ['dbus-daemon', `--config-file=${dir}/bus.conf`, '--nofork']);
-  const giveUpAt = Date.now() + START_DEADLINE_MS;
-  await until(giveUpAt, async () => (await lab.run(lab.host, ['test', '-S', `${dir}/bus`])).exitCode === 0);
+  await until(() => existsSync(`${dir}/bus`), START);
   const options = ['--nofork', '--nopid', '--system-config', dir, '--log-file', `${dir}/log`];
   const daemon = lab.start(lab.host, [...withBus, 'firewalld', ...options]);
-  await until(giveUpAt, async () => (await cmd('--state')).exitCode === 0);
+  await until(async () => (await cmd('--state')).exitCode === 0, START);
   return {
     env,
     async cmd(...args) {
@@ -45,13 +45,6 @@ export async function startFirewalld(
       await daemon.exited;
     },
   };
-}
-
-async function until(giveUpAt: number, isSo: () => Promise<boolean>): Promise<void> {
-  while (!(await isSo())) {
-    if (Date.now() > giveUpAt) throw new Error('Cannot start firewalld: it does not answer');
-    await Bun.sleep(100);
-  }
 }
 
 function busConfig(socket: string): string {

@@ -3,11 +3,14 @@
 const DEADLINE_MS = 20_000;
 const EVERY_MS = 5;
 
-/** Looks until it is so. @throws Error when it is not within 20 seconds */
-export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-  const giveUpAt = performance.now() + DEADLINE_MS;
+/** Looks until it is so. @throws Error when it is not within the time, 20 seconds unless given */
+export async function until(
+  isSo: () => boolean | Promise<boolean>,
+  { withinMs = DEADLINE_MS, everyMs = EVERY_MS } = {},
+): Promise<void> {
+  const giveUpAt = performance.now() + withinMs;
   while (!(await isSo())) {
     if (performance.now() > giveUpAt) throw new Error(`Gave up waiting until ${isSo}`);
-    await Bun.sleep(EVERY_MS);
+    await Bun.sleep(everyMs);
   }
 }
