@@ -53,6 +53,21 @@ export function parseCalls(lines: readonly string[]): Call[] {
   });
 }
 
+/** What a worker asks from one of its replies to the next: while it serves one link, the nth that is called. */
+export function callsOfLink(calls: readonly Call[], n: number): Call[] {
+  let replies = 0;
+  return calls.filter(call => {
+    const during = replies === n;
+    if (isReply(call)) replies += 1;
+    return during;
+  });
+}
+
+/** Whether a worker answers its runner by it. */
+export function isReply({ syscall, path, peer, line }: Call): boolean {
+  return syscall === 'write' && path === undefined && peer !== 'netlink' && line.includes('exitCode');
+}
+
 /** Of two paths the last: what a rename or a link makes. */
 function pathOf(syscall: string, rest: string): string | undefined {
   const named = syscall === 'symlink' ? rest.slice(rest.indexOf(', ')) : rest;

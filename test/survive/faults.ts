@@ -18,6 +18,8 @@ const SWEEPS = [
   { verb: 'add', where: 'daemon' },
   { verb: 'del', where: 'daemon' },
   { verb: 'gc', where: 'daemon' },
+  { verb: 'add', where: 'firewall' },
+  { verb: 'del', where: 'firewall' },
 ] as const;
 
 /** Every request of the full chain's verbs, once for each thing that may happen there. */

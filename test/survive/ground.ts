@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { type Finished, runOk } from '../helpers/command.ts';
-import { type Container, createLab, directories, type Lab } from '../helpers/netns.ts';
+import { type Container, createLab, directories, type Lab, type Row } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { type State, settledState, stateReader } from './state.ts';
 
@@ -26,6 +26,8 @@ export interface Ground {
   readonly lab: Lab;
   /** Whether another container is attached to the same network all the while. */
   readonly busy: boolean;
+  /** How many links the chain has. */
+  readonly links: number;
   /** What there is without the attachment, and with it. */
   readonly absent: State;
   readonly present: State;
@@ -64,11 +66,14 @@ const VERB_DEADLINE_MS = 90_000;
 /** Everything but what is there with and without the attachment. */
 type Handle = Omit<Ground, 'absent' | 'present'>;
 
-/** Makes a fake host with the full chain, which has come and gone once. */
-export async function makeGround(busy: boolean): Promise<Ground> {
+/**
+ * Makes a fake host with the full chain, which has come and gone once.
+ * @param last links that come after the others
+ */
+export async function makeGround(busy: boolean, last: readonly Row[] = []): Promise<Ground> {
   const lab = await createLab();
   try {
-    const handle = await prepare(lab, busy);
+    const handle = await prepare(lab, busy, last);
     await succeed(handle, 'add');
     await succeed(handle, 'del');
     const absent = await settledState(handle.state);
@@ -83,14 +88,16 @@ export async function makeGround(busy: boolean): Promise<Ground> {
   }
 }
 
-async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
+async function prepare(lab: Lab, busy: boolean, last: readonly Row[]): Promise<Handle> {
   for (const key of ['net/ipv4/ip_forward', 'net/ipv6/conf/all/forwarding'])
     await lab.sysctl(lab.host, key, 1);
   const [own, other, neighbour] = [await lab.container(), await lab.container(), await lab.container()];
   const gate = `${lab.tmp}/gate`;
   await runOk(['mkfifo', gate]);
-  const list = fullChain(lab);
+  const full = fullChain(lab);
+  const list = { ...full, plugins: [...full.plugins, ...last] };
   const chain = writeChain(lab, list);
+  const links: number = list.plugins.length;
   if (busy) await chain.add(neighbour, OTHERS);
   const keep = busy ? ['--valid', `${neighbour.id}/eth0`] : ['--all'];
   const names = [
@@ -107,6 +114,7 @@ async function prepare(lab: Lab, busy: boolean): Promise<Handle> {
   return {
     lab,
     busy,
+    links,
     state: stateReader(lab, busy ? [own, other, neighbour] : [own, other], busy),
     run(verb, whose = 'own') {
       if (verb === 'repair') {

@@ -1,6 +1,6 @@
 // At which requests of a verb may something go wrong, and in which ways?
 
-import type { Actor, Call } from './calls.ts';
+import { type Actor, type Call, isReply } from './calls.ts';
 import type { Verb } from './ground.ts';
 
 /** Where a fault strikes, as the table of figures has it. */
@@ -94,11 +94,12 @@ function pointsOf(verb: Verb, actor: Actor, call: Call): Point[] {
 /** Names with process ids, of pairs (drawn by lot), of devices named after the container, and of locks that name a namespace. */
 const OF_ONE_RUN = /\.tmp$|^\/proc\/\d+\/|\/veth[0-9a-f]{8}\/|\/bwp[0-9a-f]{12}\/|\/bridge-\d+-/;
 
-function groupOf(actor: Actor, { syscall, path, peer, line }: Call): Point['group'] | undefined {
+function groupOf(actor: Actor, call: Call): Point['group'] | undefined {
+  const { syscall, path, peer } = call;
   if (peer === 'netlink') return 'kernel';
   if (path !== undefined) return 'file';
   if (actor === 'runner') return syscall === 'sendto' ? 'boundary' : undefined;
-  return syscall === 'write' && line.includes('exitCode') ? 'boundary' : undefined;
+  return isReply(call) ? 'boundary' : undefined;
 }
 
 /**

@@ -1,6 +1,6 @@
 // What do all faults of a verb lead to, one after the other?
 
-import { parseCalls, WATCHED } from './calls.ts';
+import { callsOfLink, parseCalls, WATCHED } from './calls.ts';
 import { countDaemonPoints, serve, tryDaemonPoint } from './daemon-trial.ts';
 import { type Ground, makeGround, prepareVerb, succeed, type Verb } from './ground.ts';
 import { describePoint, findPoints, type Point } from './points.ts';
@@ -12,9 +12,10 @@ export interface SweepPlan {
   readonly verb: Verb;
   /**
    * `busy`: another container is attached all the while. `alone`: none is, and the host is as new at each ADD. `daemon`: as
-   * `busy`, and a daemon runs the command.
+   * `busy`, and a daemon runs the command. `firewall`: as `busy`, and the last link is a firewall; what is asked by others
+   * than that is not struck.
    */
-  readonly where: 'busy' | 'alone' | 'daemon';
+  readonly where: 'busy' | 'alone' | 'daemon' | 'firewall';
   /** Every how manyth point is tried, from which on; boundaries between links are tried all. */
   readonly every: number;
   readonly offset: number;
@@ -94,10 +95,12 @@ async function makePlaces(plan: SweepPlan): Promise<[Place, ...Place[]]> {
 }
 
 async function makePlace({ verb, where }: SweepPlan): Promise<Place> {
-  const ground = await makeGround(where !== 'alone');
+  const isFirewall = where === 'firewall';
+  const ground = await makeGround(where !== 'alone', isFirewall ? [{ type: 'firewall' }] : []);
   const close = () => ground.close();
   if (where !== 'daemon') {
-    return { count: () => countPoints(ground, verb), tryPoint: (...one) => tryPoint(ground, ...one), close };
+    const count = () => countPoints(ground, verb, isFirewall);
+    return { count, tryPoint: (...one) => tryPoint(ground, ...one), close };
   }
   try {
     const served = await serve(ground, verb);
@@ -120,8 +123,8 @@ async function tryAt(place: Place, [turn, point]: [number, Point]): Promise<Outc
   }
 }
 
-/** Runs the verb once without a fault and looks at all that it asks. */
-async function countPoints(ground: Ground, verb: Verb): Promise<Point[]> {
+/** Runs the verb once without a fault and looks at all that it asks, or only at what its last link does. */
+async function countPoints(ground: Ground, verb: Verb, onlyLast: boolean): Promise<Point[]> {
   await prepareVerb(ground, verb);
   const held = await ground.hold(verb);
   const runner = await attachTracer(held.pid, { syscalls: WATCHED });
@@ -131,8 +134,9 @@ async function countPoints(ground: Ground, verb: Verb): Promise<Point[]> {
   await Promise.all([runner.ended, worker.ended]);
   if (exitCode !== 0) throw new Error(`${verb} fails without a fault: ${stderr}`);
   if (verb === 'add') await succeed(ground, 'del');
-  return findPoints(verb, {
-    runner: parseCalls(runner.lines.map(ground.generalise)),
-    worker: parseCalls(worker.lines.map(ground.generalise)),
-  });
+  const [ofRunner, ofWorker] = [runner, worker].map(({ lines }) => parseCalls(lines.map(ground.generalise)));
+  // DEL begins with the last link.
+  if (onlyLast)
+    return findPoints(verb, { worker: callsOfLink(ofWorker ?? [], verb === 'add' ? ground.links - 1 : 0) });
+  return findPoints(verb, { runner: ofRunner ?? [], worker: ofWorker ?? [] });
 }

@@ -15,7 +15,7 @@ const COLUMNS = [
 
 /** A sweep in words. */
 export function titleOf({ verb, where }: Pick<SweepPlan, 'verb' | 'where'>): string {
-  const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon' };
+  const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon', firewall: 'firewall' };
   return `${verb.toUpperCase()}, ${places[where]}`;
 }
 
