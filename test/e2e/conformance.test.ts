@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
+import { deadline } from '../helpers/deadline.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
@@ -158,7 +159,10 @@ async function examine(executable: string, { conf, args = [], timeoutMs = 55_000
   if (conf !== undefined) writeFileSync(file, JSON.stringify(conf));
   const given = conf === undefined ? [] : ['--conf', file];
   const argv = [join(BIN_DIR, 'catena'), 'conformance', executable, ...given, ...args, '--json'];
-  const { exitCode, stdout, stderr } = await run(argv, { env: { PATH: TEST_PATH }, timeoutMs });
+  const { exitCode, stdout, stderr } = await run(argv, {
+    env: { PATH: TEST_PATH },
+    timeoutMs: deadline(timeoutMs),
+  });
   if (exitCode > 1 || stderr !== '') throw new Error(`Cannot examine "${executable}": ${stderr}`);
   return JSON.parse(stdout);
 }
