@@ -4,21 +4,10 @@ import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
 import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
+import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { AccessPlan } from './plan.ts';
 import { INGRESS_CHAIN, SETS } from './skeleton.ts';
-
-/** An element and where it is. */
-export interface Entry {
-  readonly set: NftSet;
-  readonly element: Element;
-}
-
-/** Where an element is. */
-export interface Place {
-  readonly set: NftSet;
-  readonly key: readonly FieldValue[];
-}
 
 /** One address of an attachment, as its claim tells. */
 export interface Claim {

@@ -6,23 +6,11 @@ import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
 import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
-import type { NftSet } from '../../src/netlink/nft/set.ts';
+import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
 import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
 import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.ts';
 import { conditionalSets, SETS } from './sets.ts';
 import { SNAT_ALL, snatChain } from './skeleton.ts';
-
-/** An element and where it is. */
-export interface Entry {
-  readonly set: NftSet;
-  readonly element: Element;
-}
-
-/** Where an element is; its value and owner are to be looked up. */
-export interface Place {
-  readonly set: NftSet;
-  readonly key: readonly FieldValue[];
-}
 
 /** What the kernel knows an attachment by: a short handle in keys, and a note for people in comments. */
 export interface Owner extends FilterOwner {

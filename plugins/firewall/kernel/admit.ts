@@ -2,14 +2,15 @@
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
-import { addElements, findElement } from '../../../src/netlink/nft/element.ts';
+import { findElement } from '../../../src/netlink/nft/element.ts';
+import { addEntries } from '../../../src/netlink/nft/entries.ts';
 import { hasSkeleton, type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { IngressPolicy } from '../config.ts';
 import { planElements } from '../elements.ts';
 import type { AccessPlan } from '../plan.ts';
-import { BRIDGE_SKELETON, OWNED_SETS, SETS, SKELETON } from '../skeleton.ts';
+import { BRIDGE_SKELETON, SETS, SKELETON } from '../skeleton.ts';
 import { removalOf } from './release.ts';
 import { countClosed } from './tally.ts';
 
@@ -29,12 +30,7 @@ export function admit(socket: NetlinkSocket, plan: AccessPlan, owner: FilterOwne
       return [
         ...skeletons.filter(skeleton => !isThere(skeleton)).flatMap(skeletonChanges),
         ...removals.flatMap(({ changes }) => changes),
-        ...OWNED_SETS.flatMap(set =>
-          addElements(
-            set,
-            entries.filter(entry => entry.set === set).map(({ element }) => element),
-          ),
-        ),
+        ...addEntries(entries),
         ...countClosed(socket, come, gone),
       ];
     });

@@ -3,10 +3,11 @@ import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.
 import { findOwner } from '../../../src/cni/attachment.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { deleteElements, type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import { type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
+import { deletePlaces } from '../../../src/netlink/nft/entries.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Other } from '../config.ts';
-import { type Claim, decodeClaim, type Place, placesOf } from '../elements.ts';
+import { type Claim, decodeClaim, placesOf } from '../elements.ts';
 import { OWNED_SETS, SETS } from '../skeleton.ts';
 import { countClosed } from './tally.ts';
 
@@ -36,7 +37,7 @@ export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
   const present = claims
     .flatMap(claim => placesOf(claim, owner))
     .filter(({ set, key }) => findElement(socket, set, key)?.comment === owner.note);
-  return { changes: deletions(present), claims };
+  return { changes: deletePlaces(present), claims };
 }
 
 /** Whether any of the addresses is somebody's that we let in, be it this attachment or another. */
@@ -76,7 +77,7 @@ export function sweep(socket: NetlinkSocket, network: string, valid: ReadonlySet
       .filter(({ set }) => set === SETS[4].claims || set === SETS[6].claims)
       .map(({ element }) => decodeClaim(element));
     return [
-      ...deletions(dead.map(({ set, element }) => ({ set, key: element.key }))),
+      ...deletePlaces(dead.map(({ set, element }) => ({ set, key: element.key }))),
       ...countClosed(socket, [], claims),
     ];
   });
@@ -92,13 +93,4 @@ function findClaims(socket: NetlinkSocket, owner: FilterOwner): Claim[] {
       claims.push(decodeClaim(element));
     }
   });
-}
-
-function deletions(places: readonly Place[]): Request[] {
-  return OWNED_SETS.flatMap(set =>
-    deleteElements(
-      set,
-      places.filter(place => place.set === set).map(({ key }) => key),
-    ),
-  );
 }

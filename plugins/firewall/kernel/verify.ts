@@ -2,9 +2,10 @@
 import type { FilterOwner } from '../../../src/attach/handle.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
+import type { Entry } from '../../../src/netlink/nft/entries.ts';
 import { skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { type Entry, planElements } from '../elements.ts';
+import { planElements } from '../elements.ts';
 import type { AccessPlan } from '../plan.ts';
 import { CLOSED, TABLE, TALLY } from '../skeleton.ts';
 import { skeletonsFor } from './admit.ts';

@@ -4,8 +4,9 @@ import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { natTable } from '../../../src/netlink/iptables/nft.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements } from '../../../src/netlink/nft/element.ts';
+import type { Entry } from '../../../src/netlink/nft/entries.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import type { Entry, Means, Owner } from '../elements.ts';
+import type { Means, Owner } from '../elements.ts';
 import { type ChainOwner, chainKey, dnatChain, soleOwner } from '../reference-names.ts';
 import { CHAINS } from '../sets.ts';
 

@@ -3,19 +3,18 @@ import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import { addElements, type Element, findElements } from '../../../src/netlink/nft/element.ts';
+import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
+import { addEntries, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
 import { hasSkeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
-import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { Conditions } from '../conditions.ts';
 import {
   type Claim,
-  type Entry,
   isSameContainer,
   type Means,
   type Owner,
   ownerOfNote,
-  type Place,
   planClaims,
   planElements,
   takenPlace,
@@ -80,7 +79,7 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
         ...(isSkeletonThere() ? [] : skeletonChanges(skeleton)),
         ...askingChanges(socket, conditions),
         ...removals.flatMap(({ changes }) => changes),
-        ...additions([
+        ...addEntries([
           ...entries.filter(entry => !shared.some(place => isAt(place, entry))),
           ...plans.flatMap(plan => planHeirs(plan, claims, owner, shared)),
           ...chainEntriesOf(socket, wanted, outdated),
@@ -185,14 +184,4 @@ function rivalsOf(claim: Claim, hostIps: readonly Ip[]): Claim[] {
 function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element): Owner | undefined {
   const holder = ownerOfNote(comment);
   return holder.attachment && !isChainThere(socket, family, holder.attachment) ? holder : undefined;
-}
-
-function additions(entries: readonly Entry[]): Request[] {
-  const sets = new Map(entries.map(({ set }) => [set.name, set]));
-  return [...sets.values()].flatMap(set =>
-    addElements(
-      set,
-      entries.filter(entry => entry.set.name === set.name).map(({ element }) => element),
-    ),
-  );
 }

@@ -2,6 +2,7 @@
 //
 // A runtime passes its mappings to every network of a container. The first has the ports; what the others would have put
 // in its place is kept, so that none of it has to be asked for again.
+
 import type { Ip } from '../../../src/net/ip.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import {
@@ -11,17 +12,9 @@ import {
   findElement,
   listElements,
 } from '../../../src/netlink/nft/element.ts';
+import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import {
-  type Claim,
-  claimIp,
-  decodeWay,
-  type Entry,
-  isSameContainer,
-  type Owner,
-  type Place,
-  takenPlace,
-} from '../elements.ts';
+import { type Claim, claimIp, decodeWay, isSameContainer, type Owner, takenPlace } from '../elements.ts';
 import { type FamilyPlan, PROTOCOLS, protocolName } from '../plan.ts';
 import { SETS } from '../sets.ts';
 

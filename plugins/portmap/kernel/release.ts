@@ -2,23 +2,11 @@
 import { findOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import {
-  deleteElements,
-  type Element,
-  findElements,
-  listElements,
-} from '../../../src/netlink/nft/element.ts';
+import { type Element, findElements, listElements } from '../../../src/netlink/nft/element.ts';
+import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
 import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import {
-  type Claim,
-  decodeClaim,
-  decodeWay,
-  type Owner,
-  ownerOfNote,
-  type Place,
-  placesOf,
-} from '../elements.ts';
+import { type Claim, decodeClaim, decodeWay, type Owner, ownerOfNote, placesOf } from '../elements.ts';
 import { chainKey, soleOwner } from '../reference-names.ts';
 import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
 import { handOn } from './heirs.ts';
@@ -62,7 +50,7 @@ export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
   const places = uniquePlaces([...claims.flatMap(claim => placesOf(claim, owner)), ...chains]);
   const found = findElements(socket, places);
   const present = places.filter((_, i) => found[i]?.comment === owner.note);
-  return { changes: deletions(present), claims, freed: present };
+  return { changes: deletePlaces(present), claims, freed: present };
 }
 
 /**
@@ -107,7 +95,7 @@ export function findDead(socket: NetlinkSocket, network: string, valid: Readonly
 export function sweepElements(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
   commitAfterReading(socket, () => {
     const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
-    return deletions(
+    return deletePlaces(
       [...SWEPT_SETS, ...conditional].flatMap(set =>
         listElements(socket, set)
           .filter(({ comment: note }) => note !== undefined && isDead(note, network, valid))
@@ -128,16 +116,6 @@ const SWEPT_SETS: readonly NftSet[] = [
 
 function isDead(note: string, network: string, valid: ReadonlySet<string>): boolean {
   return findOwner(note)?.network === network && !valid.has(note);
-}
-
-function deletions(places: readonly Place[]): Request[] {
-  const sets = new Map(places.map(({ set }) => [set.name, set]));
-  return [...sets.values()].flatMap(set =>
-    deleteElements(
-      set,
-      places.filter(place => place.set.name === set.name).map(({ key }) => key),
-    ),
-  );
 }
 
 function uniquePlaces(places: readonly Place[]): Place[] {

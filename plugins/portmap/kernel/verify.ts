@@ -1,19 +1,12 @@
 // Is everything that ADD made still in the kernel?
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
+import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
 import { renderTable } from '../../../src/netlink/nft/message.ts';
 import type { NftSet } from '../../../src/netlink/nft/set.ts';
 import { skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import {
-  type Claim,
-  type Entry,
-  isSameContainer,
-  type Owner,
-  type Place,
-  planClaims,
-  planElements,
-} from '../elements.ts';
+import { type Claim, isSameContainer, type Owner, planClaims, planElements } from '../elements.ts';
 import { PROTOCOLS } from '../plan.ts';
 import { findConditionalSet, SETS, TABLE } from '../sets.ts';
 import { askingChain, planSkeleton } from '../skeleton.ts';

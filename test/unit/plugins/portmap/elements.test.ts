@@ -3,11 +3,9 @@ import { describe, expect, test } from 'bun:test';
 import {
   decodeClaim,
   decodeWay,
-  type Entry,
   type Means,
   ownerOf,
   ownerOfNote,
-  type Place,
   placesOf,
   planElements,
   takenPlace,
@@ -17,6 +15,7 @@ import { conditionalSets, FIXED_SETS, SETS } from '../../../../plugins/portmap/s
 import { parseCidr } from '../../../../src/net/cidr.ts';
 import { parseIp } from '../../../../src/net/ip.ts';
 import { decodeFields, encodeFields, renderFields } from '../../../../src/netlink/nft/datatype.ts';
+import type { Entry, Place } from '../../../../src/netlink/nft/entries.ts';
 
 const owner = ownerOf({ network: 'podnet', containerId: 'ctr1', ifname: 'eth0' });
 const plans: FamilyPlan[] = [

@@ -1,0 +1,50 @@
+// How do elements of several sets come and go together?
+import type { Request } from '../socket.ts';
+import type { FieldValue } from './datatype.ts';
+import { addElements, deleteElements, type Element } from './element.ts';
+import { renderTable } from './message.ts';
+import type { NftSet } from './set.ts';
+
+/** An element and where it is. */
+export interface Entry {
+  readonly set: NftSet;
+  readonly element: Element;
+}
+
+/** Where an element is; its value is to be looked up. */
+export interface Place {
+  readonly set: NftSet;
+  readonly key: readonly FieldValue[];
+}
+
+/** Adds elements, those of one set together. Same as: `nft add element <family> <table> <name> { … }` for each set */
+export function addEntries(entries: readonly Entry[]): Request[] {
+  return bySet(entries).flatMap(({ set, members }) =>
+    addElements(
+      set,
+      members.map(({ element }) => element),
+    ),
+  );
+}
+
+/** Deletes elements, those of one set together. Same as: `nft delete element <family> <table> <name> { … }` for each set */
+export function deletePlaces(places: readonly Place[]): Request[] {
+  return bySet(places).flatMap(({ set, members }) =>
+    deleteElements(
+      set,
+      members.map(({ key }) => key),
+    ),
+  );
+}
+
+/** A set is known by its name: the same one may be described by several objects. */
+function bySet<T extends { readonly set: NftSet }>(all: readonly T[]): { set: NftSet; members: T[] }[] {
+  const groups = new Map<string, { set: NftSet; members: T[] }>();
+  for (const one of all) {
+    const name = `${renderTable(one.set.table)} ${one.set.name}`;
+    const group = groups.get(name) ?? { set: one.set, members: [] };
+    groups.set(name, group);
+    group.members.push(one);
+  }
+  return [...groups.values()];
+}
