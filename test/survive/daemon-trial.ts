@@ -70,7 +70,7 @@ export async function tryDaemonPoint(served: Served, point: Point): Promise<Outc
     if (finished.exitCode !== 0) wrong.push(`the client fails: ${finished.stdout}${finished.stderr}`);
     served.daemon = await startOne(ground);
     wrong.push(await judgeWhole(ground, point.verb));
-  } else wrong.push(...(await judgeUnaided(ground, point, finished)));
+  } else wrong.push(...(await judgeUnaided(ground, point, finished, happened)));
   if (happened && strike !== 'fails') {
     if (!(await hasEnded(pid))) wrong.push('the process is still there');
     await served.daemon.stop();

@@ -8,11 +8,18 @@ import { awaitState, findDifferences, type State } from './state.ts';
 /**
  * What is wrong after a verb in which something failed or a worker died, and nobody came to help: it says so with an error
  * object and has undone what it did, or it did without.
+ * @param happened whether the fault came to pass: a request that did not come again was not struck
  */
-export async function judgeUnaided(ground: Ground, point: Point, finished: Finished): Promise<string[]> {
+export async function judgeUnaided(
+  ground: Ground,
+  point: Point,
+  finished: Finished,
+  happened: boolean,
+): Promise<string[]> {
   const problems = [findReplyProblem(finished)];
   if (point.verb === 'add') {
-    if (point.strike === 'worker killed' && finished.exitCode === 0 && point.group !== 'boundary')
+    const isDead = happened && point.strike === 'worker killed';
+    if (isDead && finished.exitCode === 0 && point.group !== 'boundary')
       problems.push('ADD succeeds though its worker died');
     const spared = finished.exitCode === 0 && SPARING.test(point.what);
     problems.push(await (spared ? judgeEnd(ground) : judgeAdd(ground, finished)));

@@ -39,7 +39,7 @@ export async function tryPoint(whole: Ground, point: Point, turn: number): Promi
   if (!happened || point.strike === 'fails' || point.strike === 'worker killed') {
     // Names made at random shift the count: what was struck is what strace says, not what was meant.
     const what = findStruck(tracer) ?? point.what;
-    wrong.push(...(await judgeUnaided(ground, { ...point, what }, finished)));
+    wrong.push(...(await judgeUnaided(ground, { ...point, what }, finished, happened)));
   } else {
     const kind = RECOVERIES[turn % RECOVERIES.length] as Recovery;
     const recovered = attempt(() => recover(ground, point.verb, kind));
