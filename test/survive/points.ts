@@ -67,6 +67,8 @@ function distinct(calls: readonly Call[]): Call[] {
     if (call.path !== undefined && NOT_OURS.test(call.path)) return false;
     if (/^(read|pread64|getdents64)$/.test(call.syscall) && / = 0$/.test(call.line)) return false;
     if (/MSG_PEEK/.test(call.line)) return false;
+    // The kernel had it wait for its turn and begin again, which depends on who else is at work.
+    if (/ = \? ERESTART/.test(call.line)) return false;
     if (call.changes || call.path === undefined || !EXECUTABLE.test(call.path)) return true;
     if (seen.has(call.path)) return false;
     seen.add(call.path);
