@@ -35,9 +35,11 @@ export async function judgeWhole(ground: Ground, verb: Verb): Promise<string | u
 
 /** An ADD that was begun anew may have the next address: who was at work before may have taken the first one. */
 export function afterAnother(ground: Ground): Ground {
+  // The bridge has the first one, and a neighbour the second.
+  const [own, next] = ground.busy ? [3, 4] : [2, 3];
   const state = async () =>
     (await ground.state()).map(line =>
-      line.replaceAll('10.88.0.4', '10.88.0.3').replaceAll('fd88::4', 'fd88::3'),
+      line.replaceAll(`10.88.0.${next}`, `10.88.0.${own}`).replaceAll(`fd88::${next}`, `fd88::${own}`),
     );
   return { ...ground, state };
 }
