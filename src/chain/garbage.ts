@@ -1,5 +1,6 @@
 // Which attachments of a network are garbage, and how are they collected?
 
+import { existsSync } from 'node:fs';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -8,7 +9,7 @@ import { atLeast, SINCE } from '../cni/version.ts';
 import { holderOf } from '../journal/claim.ts';
 import { listMarked } from '../journal/marks.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { listRecords } from '../journal/store.ts';
+import { listRecords, unmark } from '../journal/store.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
@@ -166,10 +167,12 @@ function collectorsOf(
   return all.filter(index => uses.every(use => use.index !== index || isOurs(use.type)));
 }
 
-/** Removes half-written files of processes that are gone. */
-function sweep(network: string, runtime: Runtime): void {
+/** Removes half-written files of processes that are gone, and marks of records that they had removed. */
+function sweep(network: string, { stateDir, ...runtime }: Runtime): void {
   sweepCache(cacheDirOf(runtime));
-  if (runtime.stateDir !== undefined) listMarked(runtime.stateDir, network);
+  if (stateDir === undefined) return;
+  const gone = listMarked(stateDir, network).filter(({ file }) => !existsSync(file));
+  for (const marked of gone) unmark(stateDir, marked);
 }
 
 /** An attachment, and whether it stays whatever the scope says. */
