@@ -27,6 +27,7 @@ import {
   status,
   twoBridges,
 } from '../helpers/two-bridges.ts';
+import { until } from '../helpers/until.ts';
 
 /** For tests that do the same over and over. */
 const DEADLINE_MS = deadline(120_000);
@@ -546,6 +547,8 @@ describeRoot(
         expect(await gc(lab, [])).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await rulesOf(lab)).toEqual(before);
         await lab.remove(c);
+        // The kernel takes a namespace apart when it has time, and until then the pair is there.
+        await until(async () => (await lab.ip(lab.host, 'link', 'show', 'master', 'br2')).length === 0);
         await lab.ip(lab.host, 'link', 'delete', 'br1');
         expect(await gc(lab, [])).toMatchObject({ exitCode: 0, stderr: '' });
         const after = (await rulesOf(lab)).join('\n');
