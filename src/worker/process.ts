@@ -147,9 +147,9 @@ export class WorkerProcess {
   #send(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>, request: WorkerRequest): boolean {
     if (this.#over) return false;
     try {
-      child.stdin.write(toLine(request));
       // A request longer than the pipe goes out bit by bit; whether all of it was read, the answer tells.
-      Promise.resolve(child.stdin.flush()).catch(() => {});
+      heedless(child.stdin.write(toLine(request)));
+      heedless(child.stdin.flush());
       return true;
     } catch {
       this.#over = true;
@@ -191,7 +191,7 @@ export class WorkerProcess {
   /** Lets it go: it ends when it has answered what it was asked. */
   close(): void {
     this.#over = true;
-    this.#child?.stdin.end();
+    heedless(this.#child?.stdin.end());
   }
 
   /** Ends the process group: SIGTERM now, SIGKILL a little later. */
@@ -208,4 +208,9 @@ export class WorkerProcess {
       signalGroup(pid, 'SIGKILL');
     });
   }
+}
+
+/** Each of them may tell of a worker that has ended, which is known by other ways. */
+function heedless(done: unknown): void {
+  Promise.resolve(done).catch(() => {});
 }

@@ -9,6 +9,7 @@ import { type Container, directories, type Lab, useLabs } from '../helpers/netns
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { binWith, writeScript } from '../helpers/script.ts';
 import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
 
 const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
 
@@ -244,6 +245,8 @@ describeRoot('what a chain and a daemon keep', () => {
       args: ['--args', `${POD};API_TOKEN=hunter2`],
     });
     expect(failed.exitCode).toBe(1);
+    // Who asked has the answer before anything is written about it.
+    await until(() => fs.existsSync(log) && fs.readFileSync(log, 'utf8').includes('"pod_name":"web"'));
     const told = [
       fs.readFileSync(log, 'utf8'),
       await (await daemon.fetch('/metrics')).text(),

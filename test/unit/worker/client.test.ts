@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { Invocation } from '../../../src/chain/exec-plugin.ts';
 import { ownWorker, serveThrough } from '../../../src/worker/client.ts';
+import { WorkerProcess } from '../../../src/worker/process.ts';
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
@@ -68,3 +69,18 @@ test('serveThrough() gives every call its own time', async () => {
   expect(hung).toMatchObject({ ended: 'deadline' });
   expect(b).toMatchObject({ exitCode: 0 });
 });
+
+test.each([10, 5_000, 2_000_000])(
+  'ask() of a worker that has just been killed is answered, and heard of nowhere else: %d bytes',
+  async size => {
+    const worker = new WorkerProcess(program, process.env);
+    const limits = { deadlineMs: 20_000 };
+    const call = { link: 'noop', env: {}, request: 'a'.repeat(size), chain: '1', id: 1 };
+    await worker.ask(limits, { call });
+    process.kill(worker.pid as number, 'SIGKILL');
+    const outcomes = await Promise.all([worker.ask(limits, { call }), worker.ask(limits, { call })]);
+    worker.close();
+    expect(outcomes.map(({ signal }) => signal)).toEqual(['SIGKILL', 'SIGKILL']);
+    expect(outcomes[1]).toMatchObject({ unread: true });
+  },
+);
