@@ -84,9 +84,13 @@ export function openLinks<Reply>(
   /** All of ours that follow without another's in between. */
   const sendAhead = (index: number, current: Started): void => {
     const [requestFor, together] = foretold ?? [];
-    const following = [...takeWhile(order.slice(order.indexOf(index) + 1), next => startAhead(next))];
+    const rest = order.slice(order.indexOf(index) + 1);
+    // They went out with the first of them.
+    if (requestFor === undefined || ahead.get(rest[0] ?? -1)?.outcome) return;
+    const foreign = rest.findIndex(next => !startAhead(next));
+    const following = foreign < 0 ? rest : rest.slice(0, foreign);
     const last = following.at(-1);
-    if (last === undefined || requestFor === undefined || ahead.get(last)?.outcome) return;
+    if (last === undefined) return;
     try {
       together?.(last);
     } catch {
@@ -188,13 +192,6 @@ function findFor(link: LinkFailure, runtime: Runtime): string {
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
     throw new CniError(error.code, error.message, { cause: error, link });
-  }
-}
-
-function* takeWhile<T>(all: readonly T[], wanted: (one: T) => boolean): Generator<T> {
-  for (const one of all) {
-    if (!wanted(one)) return;
-    yield one;
   }
 }
 
