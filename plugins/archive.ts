@@ -1,19 +1,19 @@
-// How do files become an archive that is the same whenever and wherever it is made?
+// How are files packed into an archive that is identical whenever and wherever it is made?
 import { gzipSync } from 'node:zlib';
 
-/** What goes into an archive. */
+/** A file for the archive. */
 export interface ArchiveEntry {
   /** Path inside the archive, at most 100 bytes. */
   readonly name: string;
   readonly mode: number;
-  /** Content, or the name of an earlier entry of which this is a second name. */
+  /** The content, or the name of an earlier entry to which this one is a hard link. */
   readonly content: Uint8Array | { readonly sameAs: string };
 }
 
 const BLOCK = 512;
 
 /**
- * A compressed tape archive (POSIX ustar), in the order of the entries; owned by root, with one time for all.
+ * A compressed tape archive (POSIX ustar), in the order of the entries; owned by root, with the same time for all.
  * @param time in seconds since 1970
  */
 export function packArchive(entries: readonly ArchiveEntry[], time: number): Uint8Array {
@@ -21,10 +21,10 @@ export function packArchive(entries: readonly ArchiveEntry[], time: number): Uin
     const data = entry.content instanceof Uint8Array ? entry.content : new Uint8Array();
     return [headerOf(entry, data.length, time), data, new Uint8Array(-data.length & (BLOCK - 1))];
   });
-  // Two empty blocks are the end; writers fill up to ten kilobytes.
+  // Two empty blocks mark the end; writers pad the archive to a multiple of ten kilobytes.
   const size = blocks.reduce((sum, block) => sum + block.length, 0) + 2 * BLOCK;
   const end = new Uint8Array(2 * BLOCK + (-size & (20 * BLOCK - 1)));
-  // zlib writes neither name nor time; its byte for the system is that of the library, so it is fixed here.
+  // zlib writes neither name nor time, but its byte for the operating system depends on the library, so it is set here.
   const packed = gzipSync(Buffer.concat([...blocks, end]), { level: 6 });
   packed[9] = 3;
   return packed;

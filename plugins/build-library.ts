@@ -1,4 +1,4 @@
-// What does the npm package hold besides sources: JavaScript for Node, types, JSON Schemas?
+// What does the npm package contain besides sources: JavaScript for Node, types, JSON Schemas?
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../package.json' with { type: 'json' };
@@ -13,7 +13,8 @@ export async function buildLibrary(outDir: string): Promise<void> {
   writeSchemas(path.join(outDir, 'schemas'));
 }
 
-// Node loads no TypeScript below version 22, and none of a package at all: it gets one bundle, packages left outside.
+// Node below version 22 cannot load TypeScript, and no version loads it from a package: it gets one bundle, with dependencies
+// left external.
 async function bundleForNode(libDir: string): Promise<void> {
   await Bun.build({
     entrypoints: [path.join(ROOT, manifest.exports['.'].bun)],
@@ -26,8 +27,8 @@ async function bundleForNode(libDir: string): Promise<void> {
 }
 
 /**
- * Declarations of every entry and of what they reach. Sources would do for Bun, but a consumer's compiler would check
- * them by its own rules. Whether the types are right is for the type check to say, not for the build.
+ * Declarations of every entry point and everything reachable from it. Bun could use the sources, but a consumer's compiler would
+ * check them by its own rules. Checking the types is left to the type check, not to the build.
  */
 function declareTypes(typesDir: string): void {
   const entries = Object.values(manifest.exports).flatMap(entry => {

@@ -1,7 +1,7 @@
-// How do the executables in dist/bin come to be?
-//
+// How are the executables in dist/bin built?
 // One binary, compiled once and hard-linked under every name (design: "one binary, many names").
-// What each option is worth, as the median of 60 interleaved cold starts of a program that validates one
+//
+// The effect of each option, as the median of 60 interleaved cold starts of a program that validates one
 // request with zod/mini behind one import() per name (two cores, Bun 1.4.5; an empty program: 3.0 ms):
 //
 //   minify                            24.9 ms   every import() target is evaluated from the one chunk
@@ -9,8 +9,9 @@
 //   minify + splitting                 7.5 ms
 //   minify + splitting + bytecode      4.9 ms
 //     and jitPolicy 100                4.6 ms   less tier-up work in code that runs once; the long-lived
-//                                               daemon goes back with Bun.unsafe.setJITPolicy(1)
-//     and execArgv --smol              +0.4 ms  any baked-in argument costs its parsing: none is used
+//                                               daemon restores it with Bun.unsafe.setJITPolicy(1)
+//     and execArgv --                  +0.0 ms  see EXEC_ARGV
+//     and execArgv --smol              +0.4 ms
 //     and bytecodeOrder                +0.0 ms  not worth a second build
 
 import { createHash } from 'node:crypto';
@@ -18,26 +19,37 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
 import { buildLibrary } from './build-library.ts';
+import { packLibrary } from './library-package.ts';
 import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
 import { renderSchemas } from './schemas.ts';
 
 const ROOT = path.resolve(import.meta.dir, '..');
 const LOCK_DEADLINE_MS = 120_000;
 
-/** What to build, and where to put it; everything has the repository's own value as default. */
+/**
+ * Arguments for Bun itself that are embedded in the executable: none, but stated explicitly.
+ *
+ * Without such arguments, a compiled program exits before its first line if getcwd(2) fails: in a deleted or unmounted directory,
+ * or in one whose path is longer than PATH_MAX. With any argument, Bun runs its argument parser, which does not need the
+ * directory, and the process stays in it: relative paths still resolve as the kernel says (`--cwd=/` would lose that, and `PWD`
+ * may be wrong). `--` also ends the options for Bun, so `BUN_OPTIONS` in the caller's environment (`--preload`, `--cwd`) has no
+ * effect.
+ */
+const EXEC_ARGV = ['--'];
+
+/** What to build, and where to put it; the defaults are the repository's own values. */
 export interface BuildOptions {
-  /** The module that looks at the called name; default `plugins/main.ts`. */
+  /** The module that dispatches on the called name; default `plugins/main.ts`. */
   readonly entry?: string;
   /** The directory that gets `bin/`, `lib/`, `types/` and `schemas/`; default `dist`. */
   readonly outDir?: string;
-  /** Build even when no input changed. */
+  /** Build even if no input changed. */
   readonly force?: boolean;
 }
 
 /**
- * Compiles the executables and what the npm package needs, unless nothing they are made of has changed.
- * Names appear under their final path only when complete, so a running chain never meets half a file.
- *
+ * Compiles the executables and the contents of the npm package, unless their inputs are unchanged. Names appear under their final
+ * path only when complete, so a running chain never executes half a file.
  * @returns whether anything was built
  */
 async function build(options: BuildOptions = {}): Promise<boolean> {
@@ -51,8 +63,7 @@ async function build(options: BuildOptions = {}): Promise<boolean> {
     const stamp = path.join(outDir, '.inputs');
     const inputs = hashInputs(entry);
     if (!options.force && readIfThere(stamp) === inputs && isComplete(outDir)) return false;
-    await compileExecutables(entry, path.join(outDir, 'bin'));
-    await buildLibrary(outDir);
+    await compileExecutables(entry, path.join(outDir, 'bin'), await buildPackage(outDir));
     fs.writeFileSync(stamp, inputs);
     return true;
   } finally {
@@ -60,10 +71,19 @@ async function build(options: BuildOptions = {}): Promise<boolean> {
   }
 }
 
-async function compileExecutables(entry: string, binDir: string): Promise<void> {
+/**
+ * Builds the npm package below a directory.
+ * @returns the packed package, for {@link compile}
+ */
+export async function buildPackage(outDir: string): Promise<string> {
+  await buildLibrary(outDir);
+  return packLibrary(outDir);
+}
+
+async function compileExecutables(entry: string, binDir: string, library: string): Promise<void> {
   const fresh = path.join(binDir, `.${RUNNER_NAME}-${process.pid}`);
   try {
-    await compile(entry, fresh);
+    await compile(entry, fresh, library);
     for (const name of [RUNNER_NAME, ...PLUGIN_NAMES]) {
       const link = `${fresh}-link`;
       fs.linkSync(fresh, link);
@@ -76,9 +96,15 @@ async function compileExecutables(entry: string, binDir: string): Promise<void> 
 
 /**
  * Compiles one executable.
- * @param runtime the Bun executable that it is to carry; this process's own unless given
+ * @param library our packed npm package, to be embedded
+ * @param runtime the Bun executable to embed; default: that of this process
  */
-export async function compile(entry: string, outfile: string, runtime?: string): Promise<void> {
+export async function compile(
+  entry: string,
+  outfile: string,
+  library: string,
+  runtime?: string,
+): Promise<void> {
   await Bun.build({
     entrypoints: [entry],
     target: 'bun',
@@ -86,12 +112,13 @@ export async function compile(entry: string, outfile: string, runtime?: string):
     minify: true,
     splitting: true,
     bytecode: true,
-    plugins: [finishedSchemas, execaWithoutStreams()],
+    plugins: [finishedSchemas, packedLibrary(library), execaWithoutStreams()],
     compile: {
       outfile,
       ...(runtime === undefined ? {} : { executablePath: runtime }),
+      execArgv: EXEC_ARGV,
       jitPolicy: 100,
-      // Links run as root in a directory they do not choose: nothing found there may change what they do.
+      // Plugins run as root in a directory that they do not choose: no file found there may change their behaviour.
       autoloadDotenv: false,
       autoloadBunfig: false,
       autoloadTsconfig: false,
@@ -100,7 +127,7 @@ export async function compile(entry: string, outfile: string, runtime?: string):
   });
 }
 
-/** Schemas take their words from the sources' comments, which are not in the executable. */
+/** Descriptions in schemas come from the sources' comments, which are not part of the executable. */
 const finishedSchemas: BunPlugin = {
   name: 'finished schemas',
   setup(builder) {
@@ -111,9 +138,20 @@ const finishedSchemas: BunPlugin = {
   },
 };
 
+/** The packed package becomes a file inside the executable. */
+function packedLibrary(file: string): BunPlugin {
+  const contents = `export { default as PACKED_LIBRARY } from ${JSON.stringify(path.resolve(file))} with { type: 'file' };`;
+  return {
+    name: 'packed library',
+    setup(builder) {
+      builder.onLoad({ filter: /\/src\/template\/packed-library\.ts$/ }, () => ({ loader: 'ts', contents }));
+    },
+  };
+}
+
 /**
- * execa makes the process's own standard streams when it is loaded, to recognise them among a child's. Links only ever
- * get pipes, so that there is nothing to recognise: 1 ms less for every start of the tool. The library is left alone.
+ * When loaded, execa creates the process's own standard streams, to recognize them among a child's. Plugins only ever get pipes,
+ * so there is nothing to recognize; this saves 1 ms in every start of the tool. The library itself is not modified.
  */
 function execaWithoutStreams(): BunPlugin {
   const contents = [
@@ -129,7 +167,7 @@ function execaWithoutStreams(): BunPlugin {
       builder.onLoad({ filter }, ({ path: file }) => {
         const source = fs.readFileSync(file, 'utf8');
         const exported = [...source.matchAll(/^export const (\w+)/gm)].map(([, name]) => name);
-        // Another version of execa may keep something else there.
+        // Another version of execa may export more from this module.
         const known = exported.every(name => contents.includes(`export const ${name} `));
         return { loader: 'js', contents: known ? contents : source };
       });
@@ -168,7 +206,7 @@ function readIfThere(file: string): string | undefined {
   return fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : undefined;
 }
 
-// Two builds at once would leave names pointing to different binaries, and links recognise each other by inode.
+// Two concurrent builds would leave names pointing to different binaries, but plugins recognize each other by inode.
 async function lock(file: string): Promise<() => void> {
   const deadline = Date.now() + LOCK_DEADLINE_MS;
   while (!tryLock(file)) {

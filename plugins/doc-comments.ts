@@ -1,13 +1,13 @@
-// What do the doc comments in a schema's source say of each key?
+// What do the doc comments in a schema's source say about each key?
 
-/** The words of a comment by path of the key (`ipam.subnet`), in order. */
+/** The text of a comment by path of the key (`ipam.subnet`), in order. */
 export type DocComments = ReadonlyMap<string, string>;
 
 const TOKEN = /\/\*\*(?<doc>[\s\S]*?)\*\/|\/\/.*|'(?:\\.|[^'\\\n])*'|(?<key>[\w$]+)\s*:|[^\s]/g;
 
 /**
- * Reads the comments of object keys from a source text. A key's path is made of the keys whose values hold it; what
- * stands in a constant of its own begins a path.
+ * Reads the comments of object keys from source text. A key's path consists of the enclosing keys; a constant of its own starts a
+ * new path.
  */
 export function readDocComments(source: string): DocComments {
   const comments = new Map<string, string>();

@@ -1,23 +1,23 @@
-// Is an archive what its name says, and does what is in it run?
+// Does an archive contain what its name says, and do its executables run?
 import fs from 'node:fs';
 import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
 import type { Target } from './targets.ts';
 
-/** Where Debian's packages for other architectures have their C library. */
+/** Where Debian's packages for other architectures install their C library. */
 const SYSROOTS = { arm64: '/usr/aarch64-linux-gnu', x64: '/usr/x86_64-linux-gnu' } as const;
 const EMULATORS = { arm64: 'qemu-aarch64', x64: 'qemu-x86_64' } as const;
 const PT_INTERP = 3;
 
-/** What was seen of a release. */
+/** The findings about a release. */
 export interface Inspection {
-  /** What it answered, or why it was not run. */
+  /** Its output, or why it was not run. */
   readonly run: { readonly version: string } | { readonly skipped: string };
 }
 
 /**
- * Looks at an unpacked release: names, machine, loader; and runs it where this machine can.
- * @throws Error when anything is not as it should be
+ * Inspects an unpacked release: names, machine, loader; and runs it if this machine can.
+ * @throws Error on any mismatch
  */
 export function inspectRelease(dir: string, target: Target, version: string): Inspection {
   const names = [RUNNER_NAME, ...PLUGIN_NAMES].sort();
@@ -68,7 +68,7 @@ type Way = { readonly argv: (file: string) => readonly string[] } | { readonly s
 function findWay({ arch, loader }: Target): Way {
   const native = arch === process.arch;
   if (native && fs.existsSync(loader)) {
-    // Bun for musl takes its C++ library from the system.
+    // Bun for musl uses the system's C++ library.
     if (loader.includes('musl') && !hasCxxForMusl()) return { skipped: 'no libstdc++ for musl here' };
     return { argv: file => [file] };
   }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bun
 // Which of our executables was called? One binary, many names.
 //
-// What is imported here is part of every start, of those too that only hand their call to a daemon: nothing of Node's, and
-// nothing large. Everything else is loaded when it is known to be needed.
+// Static imports here are part of every start, even of one that only forwards its call to a daemon. So nothing of Node's and
+// nothing large is imported. Everything else is loaded once it is known to be needed.
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR, runDir } from '../src/cni/directories.ts';
 import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
@@ -16,7 +16,7 @@ import { WORKER_FLAG } from '../src/worker/protocol.ts';
 import type { RunnerSurroundings } from './catena/runner.ts';
 import { PLUGIN_NAMES, type PluginName, RUNNER_NAME } from './names.ts';
 
-/** Every link, loaded when its name is called; the only list of them besides names.ts. */
+/** Every plugin, loaded when its name is called; the only list of plugins besides names.ts. */
 const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
   bandwidth: async () => (await import('./bandwidth/plugin.ts')).bandwidth,
   bridge: async () => (await import('./bridge/plugin.ts')).bridge,
@@ -31,7 +31,7 @@ const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
   tuning: async () => (await import('./tuning/plugin.ts')).tuning,
 };
 
-/** What the tool knows of each link; a link's own start never comes here. */
+/** What the tool knows about each plugin; a call of a plugin never loads this. */
 const ABOUT: Readonly<Record<PluginName | typeof RUNNER_NAME, () => Promise<LinkAbout>>> = {
   bandwidth: async () => (await import('./bandwidth/about.ts')).about,
   bridge: async () => (await import('./bridge/about.ts')).about,
@@ -60,7 +60,7 @@ if (args[0] === WORKER_FLAG) {
 }
 let key: string | undefined;
 if (Object.hasOwn(PLUGINS, name)) await runAsLink(name as PluginName);
-// The tool is a plugin, too, when a runtime calls it; under multus's name it is nothing else.
+// The tool is also a plugin when a runtime calls it; under multus's name it is nothing else.
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
 const runsChain = DAEMON_COMMANDS.includes(args[0] ?? '');
@@ -71,7 +71,7 @@ process.exit(
   await runMain(args, { links: LINKS, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) }),
 );
 
-/** `bun plugins/main.ts --as bridge` calls a link without having been compiled. */
+/** `bun plugins/main.ts --as bridge` calls a plugin without compiling. */
 function calledAs(argv0: string, argv: string[]): { name: string; args: string[] } {
   const [flag, as, ...rest] = argv;
   return flag === '--as' && as !== undefined
@@ -84,6 +84,11 @@ async function loadRunner(surroundings?: RunnerSurroundings): Promise<PluginDefi
   return runnerIn(surroundings);
 }
 
+/** Requested only by hand, or by a program that inspects the installed plugins. */
+async function releaseOf(name: PluginName | typeof RUNNER_NAME): Promise<string> {
+  return (await import('./release.ts')).releaseOf(name);
+}
+
 function findPlugin(type: string): Promise<PluginDefinition> | undefined {
   return Object.hasOwn(PLUGINS, type) ? PLUGINS[type as PluginName]() : undefined;
 }
@@ -92,18 +97,18 @@ async function runAsLink(link: PluginName): Promise<never> {
   const { CNI_COMMAND = '' } = process.env;
   const again = DAEMON_VERBS.includes(CNI_COMMAND) && (await tryDaemonAsPlugin(link));
   const { runPlugin } = await import('../src/plugin/run.ts');
-  return runPlugin(await PLUGINS[link](), findPlugin, { again });
+  return runPlugin(await PLUGINS[link](), findPlugin, { again, release: () => releaseOf(link) });
 }
 
 async function runAsRunner(): Promise<never> {
   const { CNI_COMMAND } = process.env;
-  // VERSION must not wait for standard input. What became of a request whose answer was lost, its record tells.
+  // VERSION must not wait for standard input. If the reply to a request was lost, its record tells the outcome.
   if (CNI_COMMAND && CNI_COMMAND !== 'VERSION') await tryDaemonAsPlugin();
   const { runPlugin } = await import('../src/plugin/run.ts');
-  return runPlugin(await loadRunner(), findPlugin);
+  return runPlugin(await loadRunner(), findPlugin, { release: () => releaseOf(RUNNER_NAME) });
 }
 
-/** Has the daemon make this call of a plugin. @returns whether it may have made it, where it gave no answer */
+/** Has the daemon make this plugin call. @returns whether it may have run the call without replying */
 async function tryDaemonAsPlugin(link?: PluginName): Promise<boolean> {
   if (!mayHaveDaemon() || isOfThisProcess(process.env.CNI_NETNS)) return false;
   const input = readInput();
@@ -113,12 +118,12 @@ async function tryDaemonAsPlugin(link?: PluginName): Promise<boolean> {
     return stdin === undefined ? undefined : { args: [], stdin, ...(link ? { link } : {}) };
   });
   const bytes = await input;
-  // What cannot be used, or not be read at all, is reported where the call is made.
+  // Invalid or unreadable input is reported where the call is made.
   if (bytes !== undefined) (await import('../src/plugin/stdio.ts')).keepStdin(bytes);
   return begun;
 }
 
-/** A path that leads elsewhere for every process that follows it. */
+/** A path that resolves differently for every process. */
 function isOfThisProcess(path = ''): boolean {
   return path.startsWith('/proc/self/') || path.startsWith('/proc/thread-self/');
 }
@@ -137,15 +142,15 @@ function mayHaveDaemon(): boolean {
   return !served && !fault && mayListen(runDir());
 }
 
-/** What names this request to the daemon and, should its answer be lost, to the record. */
+/** Identifies this request to the daemon and, if its reply is lost, to the record. */
 function requestKey(): string {
   key ??= crypto.randomUUID();
   return key;
 }
 
 /**
- * Ends this process with what the daemon made of the call.
- * @returns where there is none that would do it: whether it may have begun all the same
+ * Ends this process with the daemon's outcome of the call.
+ * @returns if there is no outcome: whether the daemon may nevertheless have begun the call
  */
 async function tryDaemon(
   prepare: () => Promise<{ args: string[]; stdin?: string; link?: string } | undefined>,

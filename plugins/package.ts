@@ -1,14 +1,14 @@
-// How do the archives of a release come to be?
+// How are the archives of a release built?
 //
 //   npm run package                      every system
-//   npm run package -- linux-x64         those named
+//   npm run package -- linux-x64         only those named
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import manifest from '../package.json' with { type: 'json' };
 import { type ArchiveEntry, packArchive } from './archive.ts';
-import { compile } from './build.ts';
+import { buildPackage, compile } from './build.ts';
 import { inspectRelease } from './inspect-release.ts';
 import { PLUGIN_NAMES } from './names.ts';
 import { findRuntime, TARGETS, type Target } from './targets.ts';
@@ -16,29 +16,30 @@ import { findRuntime, TARGETS, type Target } from './targets.ts';
 const ROOT = path.resolve(import.meta.dir, '..');
 const TEXTS = ['LICENSE', 'README.md'];
 
-/** 2000-01-01: a time that no tool finds odd, unless SOURCE_DATE_EPOCH says another. */
+/** 2000-01-01: a time that tools accept without complaint, unless SOURCE_DATE_EPOCH specifies another. */
 const TIME = Number(process.env.SOURCE_DATE_EPOCH ?? 946_684_800);
 
 /** An archive that was written. */
 export interface Release {
   readonly file: string;
   readonly bytes: number;
-  /** What the executable said, or why it was not run. */
+  /** The output of the executable, or why it was not run. */
   readonly seen: string;
 }
 
 /**
- * Compiles, packs, unpacks and inspects the release of one system.
- * @param outDir gets the archive, when it has proved to be right
+ * Compiles, packs, unpacks and inspects the release for one system.
+ * @param outDir gets the archive once it has passed the inspection
  * @param cacheDir keeps the Bun executables of other systems
  */
 export async function releaseFor(target: Target, outDir: string, cacheDir: string): Promise<Release> {
   const name = `catena-${manifest.version}-${target.name}`;
   const work = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-release-'));
   try {
-    // The name of the file is part of it, so it is always this one.
+    // The file name is embedded in the executable, so it is always this one.
     const executable = path.join(work, 'catena');
-    await compile(path.join(ROOT, 'plugins/main.ts'), executable, findRuntime(target, cacheDir));
+    const library = await buildPackage(path.join(work, 'library'));
+    await compile(path.join(ROOT, 'plugins/main.ts'), executable, library, findRuntime(target, cacheDir));
     const packed = packArchive(entriesOf(name, fs.readFileSync(executable)), TIME);
     const archive = path.join(work, `${name}.tar.gz`);
     fs.writeFileSync(archive, packed);
@@ -56,7 +57,7 @@ export async function releaseFor(target: Target, outDir: string, cacheDir: strin
   }
 }
 
-/** The checksums of every archive in a directory, as `sha256sum --check` reads them. */
+/** The checksums of every archive in a directory, in the format of `sha256sum --check`. */
 export function renderSums(dir: string): string {
   const archives = fs.readdirSync(dir).filter(file => file.endsWith('.tar.gz'));
   const digestOf = (file: string) =>
@@ -94,7 +95,7 @@ if (import.meta.main) {
     process.exit(2);
   }
   const outDir = path.join(ROOT, 'dist/release');
-  // Checksums of an older version must not be among those of this one.
+  // Checksums of archives of an older version must not be included.
   if (wanted.length === 0) fs.rmSync(outDir, { recursive: true, force: true });
   try {
     for (const target of TARGETS.filter(({ name }) => wanted.length === 0 || wanted.includes(name))) {

@@ -1,4 +1,4 @@
-// Which schemas are published, as a value? In the executable, which has no sources, the build puts the finished value here.
+// Which schemas are published, as a value? The executable contains no sources, so the build inserts the finished value here.
 import type { JsonObject } from '../src/cni/json.ts';
 import { renderSchemas } from './schemas.ts';
 

@@ -23,7 +23,7 @@ import { about as tuning } from './tuning/about.ts';
 
 type LinkName = PluginName | typeof RUNNER_NAME;
 
-/** What tools know of every link. */
+/** What tools know about every plugin. */
 export const LINK_ABOUTS: Readonly<Record<LinkName, LinkAbout>> = {
   bandwidth,
   bridge,
@@ -41,16 +41,16 @@ export const LINK_ABOUTS: Readonly<Record<LinkName, LinkAbout>> = {
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
-/** Sources of what configurations share; the link's own come before. */
+/** Sources of keys that configurations share; the plugin's own take precedence. */
 const SHARED_SOURCES = [
   ...['../src/cni/plugin-config.ts', '../src/cni/capabilities.ts'],
   '../src/delegate/selection.ts',
 ];
 
 /**
- * The schemas by name: `conflist`, and each link's type. Every one stands on its own. They describe keys in their
- * canonical spelling and let unknown keys pass, as the protocol does. The build runs this: the words come from the doc
- * comments of the sources, which no executable carries.
+ * The schemas by name: `conflist`, and each plugin's type. Each is self-contained. They describe keys in their canonical spelling
+ * and allow unknown keys, as the protocol does. Run by the build: descriptions come from the doc comments of the sources, which
+ * the executable does not contain.
  */
 export function renderSchemas(): Record<string, JsonObject> {
   const types = Object.keys(LINK_ABOUTS) as LinkName[];
@@ -92,7 +92,7 @@ function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): 
   return {
     ...schema,
     properties: { ...(schema.properties as JsonObject), plugins: { ...plugins, items } },
-    // With "cniVersions" the runtime may pass a newer "cniVersion" by.
+    // With "cniVersions", the runtime may ignore a newer "cniVersion".
     if: { not: { required: ['cniVersions'] } },
     // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema
     then: { properties: { cniVersion: { enum: SPEC_VERSIONS } } },
@@ -108,7 +108,10 @@ function describeLink(type: LinkName): JsonObject {
     const inner = ipam.properties as Record<string, JsonObject>;
     ipam.properties = { ...inner, type: { ...inner.type, const: type } };
   } else properties.type = { ...properties.type, const: type };
-  return { title: `Configuration of the ${kind} link ${type}`, ...schema };
+  // A plugin accepts an empty type, but in a configuration that is a mistake.
+  properties.type = { ...properties.type, minLength: 1 };
+  const required = [...new Set(['type', ...((schema.required as string[] | undefined) ?? [])])];
+  return { title: `Configuration of the ${kind} link ${type}`, ...schema, required };
 }
 
 function whenType(type: string): JsonObject {
@@ -131,7 +134,7 @@ function render(schema: z.core.$ZodType, own: DocComments): JsonObject {
 
 type Words = (path: readonly string[]) => string | undefined;
 
-/** Adds the words, and takes away what says nothing: the limits of a safe integer, "any other key may be anything". */
+/** Adds descriptions, and removes what has no meaning: the limits of a safe integer, "any other key may be anything". */
 function tidy(node: unknown, path: readonly string[], words: Words): unknown {
   if (!isObject(node)) return node;
   const { propertyNames: _, ...kept } = node;
@@ -140,7 +143,7 @@ function tidy(node: unknown, path: readonly string[], words: Words): unknown {
   if (isObject(kept.additionalProperties) && !Object.keys(kept.additionalProperties).length) {
     delete kept.additionalProperties;
   }
-  // What stands in for the value itself has nothing to add about it.
+  // A description of the value itself would be redundant in its alternatives.
   const inside = (part: unknown) => tidy(part, path, at => (at.length > path.length ? words(at) : undefined));
   const entries = Object.entries(kept).map(([keyword, value]) => {
     if (keyword === 'properties' && isObject(value)) {
@@ -154,7 +157,7 @@ function tidy(node: unknown, path: readonly string[], words: Words): unknown {
   return { ...(description === undefined ? {} : { description }), ...Object.fromEntries(entries) };
 }
 
-/** A key that has no words of its own at its place has those of the shared schema, else of its namesake. */
+/** A key without a description at its own path gets that of the shared schema, or else of another key of the same name. */
 function findWords(path: readonly string[], own: DocComments, shared: DocComments): string | undefined {
   const last = path.at(-1);
   if (last === undefined) return undefined;

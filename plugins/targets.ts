@@ -6,16 +6,16 @@ import lock from '../package-lock.json' with { type: 'json' };
 
 const ROOT = path.resolve(import.meta.dir, '..');
 
-/** A system that releases are made for. */
+/** A system that releases are built for. */
 export interface Target {
-  /** As it stands in the archive's name. */
+  /** As it appears in the archive's name. */
   readonly name: string;
-  /** The npm package that holds Bun for it. */
+  /** The npm package that contains Bun for it. */
   readonly runtime: string;
   readonly arch: 'x64' | 'arm64';
   /** linux/elf-em.h, EM_X86_64 and EM_AARCH64. */
   readonly machine: number;
-  /** Its dynamic loader, which tells the C library. */
+  /** Its dynamic loader, which implies the C library. */
   readonly loader: string;
 }
 
@@ -52,8 +52,8 @@ export const TARGETS: readonly Target[] = [
 ];
 
 /**
- * The Bun executable of a system: of the package that npm installed, or else of the one that `npm pack` fetches, in the
- * version and with the checksum of the lockfile.
+ * The Bun executable for a system: from the package that npm installed, or else from the one that `npm pack` fetches, with the
+ * version and checksum in the lockfile.
  * @param cacheDir keeps what was fetched
  */
 export function findRuntime({ runtime }: Target, cacheDir: string): string {

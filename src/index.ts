@@ -1,10 +1,11 @@
-// What does the library offer? The protocol and the runner, on Node as well as on Bun; links are in `./plugin`.
+// What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
 export {
   type AttachmentId,
   type CachedAttachment,
   parseRecord,
   renderAttachment,
 } from './chain/cache-record.ts';
+export { collectGarbage } from './chain/collect-garbage.ts';
 export { type Conflist, parseNetwork, parsePlugin } from './chain/conflist.ts';
 export type { Exec, ExecCall, ExecReply } from './chain/exec.ts';
 export type {
@@ -16,13 +17,7 @@ export type {
 } from './chain/exec-plugin.ts';
 export { findPlugin, parsePluginDirs } from './chain/find-plugin.ts';
 export { findCachedResult, findFrozenNetwork } from './chain/frozen.ts';
-export {
-  collectGarbage,
-  type Found,
-  type GarbagePlan,
-  type GcScope,
-  planGarbage,
-} from './chain/garbage.ts';
+export { type Found, type GarbagePlan, type GcScope, planGarbage } from './chain/garbage.ts';
 export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/load.ts';
 export type { Diagnostic, OnDiagnostic } from './chain/network-file.ts';
 export {
@@ -61,7 +56,7 @@ export {
 export { addPlugin, checkPlugin, deletePlugin } from './chain/single.ts';
 export { startPlugin } from './chain/start.ts';
 export type { LinkSpan } from './chain/trace-context.ts';
-export type { Traced } from './chain/traced.ts';
+export type { NodeWitness, Traced, TracedList } from './chain/traced.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';
@@ -81,8 +76,11 @@ export {
   parseResult,
   type Result,
   type ResultDns,
+  type ResultFamily,
   type ResultInterface,
   type ResultIp,
+  type ResultIpWithFamily,
+  type ResultOf,
   type ResultRoute,
   renderResult,
 } from './cni/result.ts';

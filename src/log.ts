@@ -1,4 +1,4 @@
-// Where do log lines go, and what does it cost when nobody listens?
+// Where do log lines go, and what do they cost if nothing is logged?
 import { writeSync } from 'node:fs';
 
 /** Severity, most severe first. */
@@ -7,16 +7,16 @@ export const LOG_LEVELS = ['error', 'warn', 'info', 'debug'] as const;
 /** One of {@link LOG_LEVELS}. */
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** Fields that give a line its place; the names are those of design and metrics (`network`, `container_id`, …). */
+/** Fields that give a line its context, named as in the design and the metrics (`network`, `container_id`, …). */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-/** A log that collects lines until {@link Log.flush}; nothing is loaded before a line is to be written. */
+/** A log that collects lines until {@link Log.flush}; nothing is loaded until a line is to be written. */
 export interface Log {
   error(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
   debug(message: string, fields?: LogFields): void;
-  /** Writes what was collected to standard error, which the protocol leaves to us, or where the caller says. */
+  /** Writes the collected lines to standard error, which the protocol leaves to plugins, or with the given function. */
   flush(write?: (text: string) => void): Promise<void>;
 }
 
@@ -28,9 +28,9 @@ interface Line {
 
 /**
  * A log for one request.
- * @param level least severe level written; `CATENA_LOG_LEVEL` or `warn`
+ * @param level least severe level written; by default `CATENA_LOG_LEVEL`, else `warn`
  * @param fields added to every line
- * @param write where finished lines go
+ * @param write writes finished lines
  */
 export function createLog(
   level: LogLevel = levelFrom(process.env.CATENA_LOG_LEVEL),
@@ -55,7 +55,7 @@ export function createLog(
   };
 }
 
-/** winston takes 7 ms to load, so it is loaded for lines and not for silence. */
+/** winston takes 7 ms to load, so it is loaded only if there are lines to write. */
 export function loadWinston(): Promise<typeof import('winston')> {
   return import('winston');
 }
@@ -89,6 +89,6 @@ async function writeLines(
 }
 
 function writeToStderr(text: string): void {
-  // The descriptor, not the stream: the process streams cost 9 ms.
+  // Writes to the descriptor, not to the process's stream: the streams cost 9 ms.
   writeSync(2, text);
 }

@@ -1,9 +1,9 @@
-// Is everything all right? Builds, lints, type-checks and runs every test, each file in its own process.
+// Do all checks pass? Builds, lints, type-checks and runs every test, each file in its own process.
 //
-//   npm test                                all of it
+//   npm test                                everything
 //   npm test -- unit/chain netns/bridge     only test files whose path contains one of these
 //
-// CATENA_TEST_JOBS sets how many files run at a time (default: the cores, at most two).
+// CATENA_TEST_JOBS sets how many files run at a time (default: the number of cores, at most two).
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -68,12 +68,12 @@ async function main(): Promise<void> {
       }
     }),
   );
-  // Kernel tests share the machine with each other and with whatever else runs there. What fails with the machine to
-  // itself has failed; what does not is named at the end, for somebody to make it sturdier.
+  // Kernel tests share the machine with each other and with other work. A file that fails again when run alone has failed; one
+  // that passes then is listed at the end as unsteady, to be made more robust.
   for (const file of again) if (await runFile(file, inNamespaces, 'alone')) unsteady.push(file);
 }
 
-// Kernel tests need the right to make namespaces. Who is not root gets it inside a user namespace, where /run is private.
+// Kernel tests need the right to create namespaces. Without root they run inside a user namespace, where /run is private.
 async function namespacePrefix(): Promise<string[]> {
   if (process.getuid?.() === 0) return [];
   const prefix = [
@@ -94,12 +94,12 @@ async function namespacePrefix(): Promise<string[]> {
 }
 
 function needsExecutables(file: string): boolean {
-  return /^test\/(netns|e2e|twin|soak|fuzz|node)\//.test(file);
+  return /^test\/(netns|e2e|twin|soak|storm|fuzz|node)\//.test(file);
 }
 
-/** Every test file that the filters name, the slow kernel tests first so that no core idles at the end. */
+/** Every test file that the filters select, the slow kernel tests first so that no core idles at the end. */
 function testFiles(): string[] {
-  const order = ['twin', 'soak', 'fuzz', 'e2e', 'netns', 'node', 'golden', 'unit'];
+  const order = ['twin', 'soak', 'storm', 'fuzz', 'e2e', 'netns', 'node', 'golden', 'unit'];
   const rank = (file: string): number => order.indexOf(file.split('/')[1] ?? '');
   return fs
     .readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
@@ -109,7 +109,7 @@ function testFiles(): string[] {
     .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
 }
 
-/** Runs one file and says how it went; only the last run of a file counts. */
+/** Runs one file and prints its outcome; only the last run of a file counts. */
 async function runFile(file: string, prefix: readonly string[], turn: 'first' | 'alone'): Promise<boolean> {
   const report = path.join(reports, `${file.replaceAll('/', '_')}.xml`);
   const argv = file.endsWith('.mjs')
@@ -131,7 +131,7 @@ async function runFile(file: string, prefix: readonly string[], turn: 'first' | 
   if (passed || turn === 'alone') addToTotal(file, counts, outcomes);
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   const line = `${file}: ${summary(counts.passed, counts.failed, counts.skipped)} (${seconds} s)`;
-  // A table is a result by itself: which rules of the protocol whose executable keeps, for example.
+  // A table is a result in itself, for example which executables conform to which rules of the protocol.
   const tables = finished.stdout.split('\n').filter(one => one.startsWith('|'));
   if (passed) say([`ok    ${line}`, ...tables.map(indent)].join('\n'));
   if (passed) return true;
@@ -163,7 +163,7 @@ function addToTotal(file: string, counts: Counts, outcomes: TestOutcome[]): void
   total.failed += counts.failed;
 }
 
-/** A step that is one check: passes when the program does, and shows all that it wrote when not. */
+/** A step that is a single check: passes if the program does, and otherwise shows all its output. */
 async function check(name: string, argv: string[]): Promise<boolean> {
   const { exitCode, stdout, stderr } = await attempt(argv, FILE_DEADLINE_MS);
   if (exitCode === 0) {

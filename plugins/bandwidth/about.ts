@@ -1,11 +1,11 @@
-// What do tools know of bandwidth without running it?
+// What can tools know about bandwidth without running it?
 import * as z from 'zod/mini';
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { AMOUNT } from './amount.ts';
 import { BandwidthConf, isUnlimited, limitsOf } from './config.ts';
 import { findSubnets } from './subnets.ts';
 
-/** Of what a text says, the published schema knows a pattern; `validate` has better words. */
+/** The published schema describes such strings by a pattern; `validate` has better error messages. */
 const AmountText = z.string().register(z.globalRegistry, { pattern: AMOUNT.source });
 const Amount = z.optional(z.union([z.int().check(z.minimum(0)), AmountText]));
 const SubnetList = z.optional(z.array(z.string()));
@@ -18,7 +18,7 @@ const Limits = z.object({
   unshapedSubnets: SubnetList,
 });
 
-/** The bandwidth link, as `catena validate` and the published schemas see it. */
+/** The bandwidth plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'meta',
   capabilities: ['bandwidth'],
@@ -29,7 +29,7 @@ export const about = aboutLink({
   idleWithout: conf => (isUnlimited(limitsOf(conf, conf)) ? 'bandwidth' : undefined),
   validate: (conf, entry) => {
     limitsOf(conf, entry);
-    // The runtime may bring limits for which the lists hold.
+    // The runtime may pass limits to which the lists apply.
     findSubnets([conf]);
   },
 });

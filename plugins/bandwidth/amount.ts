@@ -1,4 +1,4 @@
-// How many bits does a text such as "10Mbit" mean?
+// How many bits does a string such as "10Mbit" denote?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 
 const PREFIXES: Readonly<Record<string, number>> = {
@@ -14,12 +14,12 @@ const PREFIXES: Readonly<Record<string, number>> = {
 };
 const UNITS: Readonly<Record<string, number>> = { bit: 1, B: 8 };
 
-/** A number with its unit; per second goes without saying for rates, and may be said. */
+/** A number with its unit. Rates are per second, which may be written explicitly. */
 export const AMOUNT = /^(\d+(?:\.\d+)?) ?(k|[MGT]|[KMGT]i|)(bit|B)(\/s)?$/;
 
 /**
- * Bits in a text: `10Mbit`, `1.5 Gbit/s`, `500kbit`, and bytes as `64KiB`, `1MB`. `Mb` and `bps` are refused: tools do
- * not agree whether they count bits or bytes.
+ * Bits denoted by a string: `10Mbit`, `1.5 Gbit/s`, `500kbit`, and bytes as `64KiB`, `1MB`. `Mb` and `bps` are rejected: tools
+ * disagree on whether they count bits or bytes.
  * @param key named in errors
  * @throws CniError 7
  */

@@ -1,4 +1,4 @@
-// What may be configured, and which limits does it come down to?
+// What may be configured, and which limits follow from it?
 import * as z from 'zod/mini';
 import { Bandwidth } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -9,12 +9,12 @@ import { findSubnets, type Subnets } from './subnets.ts';
 
 const LIMIT_KEYS: ReadonlySet<string> = new Set(Object.keys(Bandwidth.shape).map(key => key.toLowerCase()));
 
-/** The kernel counts a bucket's bytes in 32 bits; the reference draws the line one byte below. */
+/** The kernel counts a bucket's bytes in 32 bits; the reference's limit is one byte lower. */
 const BURST_BYTES_MAX = 2 ** 32 - 2;
 
 /**
- * The request as bandwidth sees it. Numbers are looked at when a limit is to be set ({@link limitsOf}), so that a
- * configuration that went bad can still be taken down.
+ * The request as bandwidth sees it. Numbers are validated when a limit is to be set ({@link limitsOf}), so an attachment can
+ * still be deleted after its configuration has become invalid.
  */
 export const BandwidthConf = z.extend(PluginConfig, {
   /** Bits per second towards the container, or text such as `"10Mbit"`; 0 or absent is unlimited. */
@@ -42,24 +42,24 @@ export type BandwidthConf = z.output<typeof BandwidthConf>;
 /** A limit for one direction; numbers are above zero. */
 export interface Limit {
   readonly rateBits: number;
-  /** Absent when it is to follow from the rate. */
+  /** Absent if it is to be derived from the rate. */
   readonly burstBits?: number;
 }
 
-/** Limits as the container sees them; absent is unlimited. */
+/** Limits from the container's point of view; absent means unlimited. */
 export interface Limits {
   /** Towards the container. */
   readonly ingress?: Limit;
   /** From the container. */
   readonly egress?: Limit;
-  /** Absent when the limits hold for all traffic. */
+  /** Absent if the limits apply to all traffic. */
   readonly subnets?: Subnets;
 }
 
 /**
- * The limits of a request. If the configuration itself has any of the four keys, even as 0 or null, it is used as a
- * whole and the runtime's values are not looked at (reference behaviour).
- * @param request as it came: null members count, and the decoded configuration has them no longer
+ * The limits of a request. If the configuration itself has any of the four keys, even as 0 or null, it is used as a whole and the
+ * runtime's values are ignored (reference behaviour).
+ * @param request as received: null members count, but the decoded configuration no longer has them
  * @throws CniError 7
  */
 export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
@@ -74,7 +74,7 @@ export function limitsOf(conf: BandwidthConf, request: JsonObject): Limits {
   return { ...(ingress ? { ingress } : {}), ...(egress ? { egress } : {}), ...(subnets ? { subnets } : {}) };
 }
 
-/** True when the runtime has limits for the container, and the configuration's own keep them out. */
+/** True when the runtime passes limits for the container but the configuration's own keys override them. */
 export function ignoresRuntime(conf: BandwidthConf, request: JsonObject): boolean {
   const asked = conf.runtimeConfig?.bandwidth;
   if (!hasOwnLimits(request) || !isObject(asked)) return false;
@@ -90,7 +90,7 @@ function hasOwnLimits(request: JsonObject): boolean {
   return Object.keys(request).some(key => LIMIT_KEYS.has(key.toLowerCase()));
 }
 
-/** The limits with every text turned into bits; what is no amount is left to the schema. */
+/** The limits with every string converted to bits; values of other types are left to the schema. */
 function withoutUnits(source: unknown): unknown {
   if (typeof source !== 'object' || source === null || Array.isArray(source)) return source;
   return Object.fromEntries(

@@ -1,41 +1,38 @@
-// Which IFB devices has nobody any use for?
-import type { AttachmentKey } from '../../src/cni/plugin-config.ts';
+// Which IFB devices are garbage?
 import { listIngressFilters } from '../../src/netlink/rtnl/filter.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { listQdiscs } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
+import type { KeptAttachments } from '../../src/plugin/kept.ts';
 import { ifbNamesOf, listIfbs, ownerOf } from './ifb.ts';
 
-/** An ADD of the reference takes some milliseconds between the device and the redirect to it. */
+/** An ADD of the reference takes a few milliseconds between creating the device and redirecting to it. */
 const ADD_MAY_TAKE_MS = 1_000;
 
 /**
- * Devices of attachments to the network that are not valid, and devices without a note to which nothing leads: their
- * veth is gone, so whoever made them, the reference or we, for whatever network, they are left over.
+ * Devices of the network's attachments that GC does not keep, and devices without a note and without a redirect to them: their
+ * veth no longer exists, so they are garbage, whether the reference or we made them and for whatever network.
  */
 export async function findGarbage(
   host: NetlinkSocket,
   network: string,
-  valid: readonly AttachmentKey[],
+  kept: KeptAttachments,
 ): Promise<Link[]> {
   const ifbs = listIfbs(host);
   const orphans = ifbs.filter(link => {
     const owner = ownerOf(link);
-    const isValid = ({ containerID, ifname }: AttachmentKey) =>
-      containerID === owner?.containerId && ifname === owner.ifname;
-    return owner?.network === network && !valid.some(isValid);
+    return owner?.network === network && !kept.has(owner);
   });
-  const names = valid.flatMap(({ containerID: containerId, ifname }) =>
-    ifbNamesOf({ network, containerId, ifname }),
+  const unnoted = ifbs.filter(
+    link => ownerOf(link) === undefined && !kept.some(one => ifbNamesOf(one).includes(link.name)),
   );
-  const unnoted = ifbs.filter(link => ownerOf(link) === undefined && !names.includes(link.name));
   const unled = findUnled(host, unnoted);
   if (unled.length === 0) return orphans;
   await Bun.sleep(ADD_MAY_TAKE_MS);
   return [...orphans, ...findUnled(host, unled)];
 }
 
-/** Those to which no device redirects what comes in. */
+/** Those to which no device redirects its incoming packets. */
 function findUnled(host: NetlinkSocket, ifbs: readonly Link[]): Link[] {
   if (ifbs.length === 0) return [];
   const hooks = listQdiscs(host).filter(({ kind }) => kind === 'ingress' || kind === 'clsact');

@@ -1,4 +1,7 @@
 // Which interface on the host carries an attachment's traffic?
+
+import { attachmentOf } from '../../src/attach/owner.ts';
+import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { askAll } from '../../src/netlink/ask.ts';
@@ -6,10 +9,12 @@ import { findLink, type Link, linkQuestion } from '../../src/netlink/rtnl/link.t
 import { netnsIdQuestion } from '../../src/netlink/rtnl/netns-id.ts';
 import type { Call } from '../../src/plugin/define.ts';
 
+/** linux/if.h: IFALIASZ, less the terminating zero and a byte that the kernel does not use either. */
+const ALIAS_MAX_BYTES = 254;
+
 /**
- * The host's end of the container's veth. It must be among the interfaces of `prevResult`: another one was not made by
- * this chain.
- * @throws CniError 7, saying what is in the way
+ * The host end of the container's veth. It must be among the interfaces of `prevResult`: otherwise this chain did not make it.
+ * @throws CniError 7, naming the obstacle
  */
 export function getHostVeth(call: Call, prevResult: Result): Link {
   const { ifname } = call.env;
@@ -33,20 +38,25 @@ export function getHostVeth(call: Call, prevResult: Result): Link {
 }
 
 /**
- * Where limits may have been left: the peer of the container's interface, or else what `prevResult` names. Whatever
- * is gone is left out.
+ * Where limits may remain: the peer of the container's interface or, without one, the interfaces that `prevResult` names. Leaves
+ * out missing devices, and devices that have taken over the name: those whose alias names another attachment, or whose hardware
+ * address differs from the one in `prevResult`.
  */
 export function findHostVeths(call: Call): Link[] {
   const link = call.findContainerNetns() && findLink(call.container, call.env.ifname);
   const peer = link?.kind === 'veth' ? findPeer(call, link) : undefined;
   if (peer) return [peer];
-  return hostInterfacesOf(call.prevResult ?? {}).flatMap(name => {
+  const own = renderOwner(attachmentOf(call), ALIAS_MAX_BYTES);
+  return (call.prevResult?.interfaces ?? []).flatMap(({ name, mac, sandbox }) => {
+    if (sandbox) return [];
     const found = findLink(call.host, name);
-    return found?.kind === 'veth' ? [found] : [];
+    if (found?.kind !== 'veth' || (mac && mac.toLowerCase() !== found.mac)) return [];
+    const { alias } = found.attrs;
+    return findOwner(alias) === undefined || alias === own ? [found] : [];
   });
 }
 
-/** The other end, if it is on the host: an index means something only in its own namespace. */
+/** The other end, if it is on the host: an index is only meaningful in its own namespace. */
 function findPeer(call: Call, link: Link): Link | undefined {
   if (link.peer <= 0) return undefined;
   const [peer, netnsId] = askAll(call.host, [

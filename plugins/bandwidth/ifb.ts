@@ -1,4 +1,4 @@
-// Which IFB device holds the queue of what an attachment sends?
+// Which IFB device queues the packets that an attachment sends?
 import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import {
   findLinks,
@@ -16,31 +16,31 @@ const PREFIX = 'bwp';
 const HEX_DIGITS = 12;
 const NAME = /^bwp[0-9a-f]{12}$/;
 
-/** Packets that may wait in the device itself: with 0, as the reference has it, every single one stops the queue. */
+/** Packets that the device itself may queue: with 0, as in the reference, every packet stops the queue. */
 const TX_QUEUE_PACKETS = 1000;
 
-/** linux/if.h: IFALIASZ, less the zero at the end and a byte that the kernel does not use either. */
+/** linux/if.h: IFALIASZ, less the terminating zero and a byte that the kernel does not use either. */
 const ALIAS_MAX_BYTES = 254;
 
 /**
- * Names the device may have: the reference's, so that either plugin can clean up after the other, and one of our own
- * in case the same container is attached to the network twice and the other attachment has the first.
+ * Names the device may have: the reference's, so that either plugin can clean up after the other, and one of our own in case the
+ * same container is attached to the network twice and the other attachment has the first.
  */
 export function ifbNamesOf({ network, containerId, ifname }: Attachment): readonly [string, string] {
   return [hashedName(`${network}${containerId}`), hashedName(`${network}${containerId}${ifname}`)];
 }
 
-/** The attachment's devices; one that names another attachment is left alone. */
+/** The attachment's devices; a device that names another attachment is skipped. */
 export function findIfbs(host: NetlinkSocket, attachment: Attachment): Link[] {
   return ownAmong(findLinks(host, ifbNamesOf(attachment)), attachment);
 }
 
-/** Those of the devices that are the attachment's. */
+/** Those of the devices that belong to the attachment. */
 export function ownAmong(links: readonly (Link | undefined)[], attachment: Attachment): Link[] {
   return links.flatMap(link => (link && isOwn(link, attachment) ? [link] : []));
 }
 
-/** Devices with names as bandwidth gives them. */
+/** Devices whose names look like those of bandwidth. */
 export function listIfbs(host: NetlinkSocket): Link[] {
   return listLinks(host).filter(link => link.kind === 'ifb' && NAME.test(link.name));
 }
@@ -50,17 +50,17 @@ export function ownerOf({ attrs }: Link): Attachment | undefined {
   return findOwner(attrs.alias);
 }
 
-/** The device of an attachment, and what is still to be set on it. */
+/** The device of an attachment, and the settings it still needs. */
 export interface Ifb {
   readonly link: Link;
-  /** True when it was made just now: nothing is on it. */
+  /** True when it was just created and has no qdisc yet. */
   readonly isNew: boolean;
   readonly settings: readonly Request[];
 }
 
 /**
- * The attachment's device, up and with the given MTU once the settings are sent; made if there is none.
- * @param present what there is of the names that it may have
+ * The attachment's device, created if missing. It is up and has the given MTU once the settings have been sent.
+ * @param present the existing devices with the names that it may have
  * Same as: `ip link add bwp… mtu <mtu> txqueuelen 1000 type ifb`, `ip link set bwp… up alias catena:…`
  */
 export function ensureIfb(
@@ -71,13 +71,13 @@ export function ensureIfb(
 ): Ifb {
   const names = ifbNamesOf(attachment);
   for (const [i, name] of names.entries()) {
-    // Somebody may be faster with the same name: then it is theirs.
+    // Another process may create a device of that name first; then it is not ours.
     const made = present[i]
       ? undefined
       : makeLink(host, { name, kind: 'ifb', ...settingsFor(mtu), up: false });
     const link = present[i] ?? made ?? getLink(host, name);
     if (!isOwn(link, attachment)) continue;
-    // It has no use for addresses; with their routes the kernel would be busy whenever any interface comes or goes.
+    // It needs no addresses; with their routes the kernel would be busy whenever any interface appears or disappears.
     if (made) trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
     return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
   }
@@ -99,7 +99,7 @@ function settle(link: Link, attachment: Attachment, mtu: number): Request[] {
   return isSettled ? [] : [setLinkRequest(link.index, { ...settingsFor(mtu), alias: note })];
 }
 
-/** The reference leaves no note: what has its name and no note is taken for the attachment's. */
+/** The reference leaves no note, so a device with the attachment's name and no note is considered its own. */
 function isOwn(link: Link, attachment: Attachment): boolean {
   if (link.kind !== 'ifb') return false;
   const owner = ownerOf(link);

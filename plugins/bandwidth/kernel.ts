@@ -1,4 +1,4 @@
-// How do the planned limits get onto the host's devices, and what became of them?
+// How are the planned limits applied to the host's devices, and how are they verified?
 import type { Attachment } from '../../src/cni/attachment.ts';
 import { askAll } from '../../src/netlink/ask.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
@@ -11,15 +11,15 @@ import type { Shaping } from './plan.ts';
 import { findQueueDifference, queueRemovals, queueRequests } from './queue.ts';
 import { findRedirectDifference, redirectRemovals, redirectRequests } from './redirect.ts';
 
-/** The IFB device through which packets from the container go, and those that nothing leads to any more. */
+/** The IFB device through which packets from the container pass, and those to which no redirect leads any longer. */
 export interface Detour {
   readonly ifb?: Link;
   readonly unused: readonly Link[];
 }
 
 /**
- * Limits both directions; one that is not limited (any more) is freed. A device can only hold back what it sends, so
- * packets from the container take a detour through an IFB device, which has its queue before the first packet comes.
+ * Limits both directions, and removes the limit of a direction that is unlimited. A device can only delay what it sends, so
+ * packets from the container are redirected through an IFB device, which has its queue before the first packet arrives.
  */
 export function applyShaping(
   host: NetlinkSocket,
@@ -28,7 +28,7 @@ export function applyShaping(
   { ingress, egress }: Shaping,
 ): Detour {
   const { root, hook, ifbs: present } = lookAt(host, veth, attachment);
-  // Refusals come before anything is touched.
+  // Errors are thrown before anything is changed.
   const towards = ingress ? queueRequests(host, veth, root, ingress) : queueRemovals(host, root);
   if (!egress) {
     const ifbs = ownAmong(present, attachment);
@@ -65,8 +65,8 @@ export function verifyShaping(
 }
 
 /**
- * Takes away what {@link applyShaping} put on host ends that are still there. The IFB devices themselves may be gone
- * already, and are the caller's to remove.
+ * Removes what {@link applyShaping} added to host ends that still exist. The IFB devices themselves may already be gone; removing
+ * them is up to the caller.
  */
 export function removeShaping(host: NetlinkSocket, veths: readonly Link[], ifbs: readonly Link[]): void {
   const removals = veths.flatMap(veth => {
@@ -76,7 +76,7 @@ export function removeShaping(host: NetlinkSocket, veths: readonly Link[], ifbs:
   removeAll(host, removals);
 }
 
-/** What is at the root and at the ingress hook of a device, and by the names of the attachment's own devices. */
+/** Reads the root qdisc and the ingress hook of a device, and the devices with the attachment's names. */
 function lookAt(host: NetlinkSocket, veth: Link, attachment: Attachment) {
   const [first, second] = ifbNamesOf(attachment);
   const questions = [...hooksOf(veth), linkQuestion(first), linkQuestion(second)] as const;
@@ -88,7 +88,7 @@ function hooksOf({ index }: Link) {
   return [qdiscQuestion({ index, at: 'root' }), qdiscQuestion({ index, at: 'ingress' })] as const;
 }
 
-/** What is gone by now is fine. */
+/** Missing ones are ignored. */
 function removeAll(host: NetlinkSocket, requests: readonly Request[]): void {
   for (const outcome of host.attemptAll(requests)) {
     if (outcome instanceof Error && !isNetlinkError(outcome, ...QDISC_GONE)) throw outcome;

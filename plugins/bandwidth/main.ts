@@ -1,4 +1,4 @@
-// Run bandwidth on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with bandwidth alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { bandwidth } from './plugin.ts';
 

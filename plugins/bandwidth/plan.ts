@@ -1,40 +1,40 @@
-// Which token buckets make up the configured limits? Arithmetic only, no kernel.
+// Which token buckets implement the configured limits? Arithmetic only, no kernel.
 import type { Tbf } from '../../src/netlink/rtnl/tc/tbf.ts';
 import type { SubnetEnd } from '../../src/netlink/rtnl/tc/u32.ts';
 import type { Limit, Limits } from './config.ts';
 import { FRAME_HEADER_BYTES, planTree, type Tree } from './tree.ts';
 
-/** How long a packet may wait for its turn before the queue counts as full. */
+/** How long a packet may wait before the queue counts as full. */
 const LATENCY_US = 25_000;
 const US_PER_S = 1_000_000;
 const NS_PER_S = 1_000_000_000;
 
 const U32_MAX = 0xffffffff;
 
-/** What a burst that was not configured lasts at the rate; never less than a few frames. */
+/** Duration of a default burst at the rate; never less than a few frames. */
 const DEFAULT_BURST_US = 25_000;
 const DEFAULT_BURST_FRAMES = 2;
 
-/** What a veth calls its speed (`ethtool`), and how long a burst may pass at it without anyone being told. */
+/** The speed that a veth reports (`ethtool`), and how long a burst may last at that speed without a warning. */
 const LINE_RATE_BITS = 10_000_000_000;
 const LINE_RATE_MS_MAX = 100;
 
 /** What the limits depend on besides their own numbers. */
 export interface Surroundings {
-  /** MTU of the host's end, in bytes. */
+  /** MTU of the host end, in bytes. */
   readonly mtu: number;
   /** Ticks of the packet scheduler per microsecond. */
   readonly ticksPerUs: number;
 }
 
-/** A limit for all packets, and what CHECK takes as right. */
+/** A limit for all packets, and the values that CHECK accepts. */
 export interface Bucket {
   readonly tbf: Tbf;
-  /** `tbf`, and what the reference plugin would have set: a chain may be swapped while containers live. */
+  /** `tbf`, and what the reference plugin would have set: plugins may be swapped while containers are running. */
   readonly accepted: readonly Tbf[];
-  /** Bits that were configured, if a whole frame needs more; a bucket smaller than a frame would drop it. */
+  /** The configured bits, if a whole frame needs more; a bucket smaller than a frame would drop it. */
   readonly raisedFromBits: number | undefined;
-  /** How long a full bucket lets everything pass, in milliseconds, if that is worth a warning. */
+  /** How long a full bucket lets everything pass, in milliseconds, if that deserves a warning. */
   readonly unlimitedMs: number | undefined;
 }
 
@@ -43,17 +43,17 @@ export interface Shaper {
   readonly bucket: Bucket;
   /** The bucket as one class of two. */
   readonly tree: Tree;
-  /** Which of them is to be set: the tree when not all packets are limited. */
+  /** Which of them to set: the tree if not all packets are limited. */
   readonly form: 'bucket' | 'tree';
 }
 
-/** The desired state; absent is unlimited. */
+/** The desired state; absent means unlimited. */
 export interface Shaping {
   readonly ingress?: Shaper;
   readonly egress?: Shaper;
 }
 
-/** What limits both directions. */
+/** The desired state of both directions. */
 export function planShaping({ ingress, egress, subnets }: Limits, surroundings: Surroundings): Shaping {
   const plan = (limit: Limit, end: SubnetEnd): Shaper => {
     const bucket = planBucket(limit, surroundings);
@@ -61,15 +61,15 @@ export function planShaping({ ingress, egress, subnets }: Limits, surroundings: 
     return { bucket, tree, form: subnets ? 'tree' : 'bucket' };
   };
   return {
-    // The other end of a connection is where packets to the container come from, and where those from it go.
+    // The other end of a connection is the source of packets to the container, and the destination of packets from it.
     ...(ingress ? { ingress: plan(ingress, 'source') } : {}),
     ...(egress ? { egress: plan(egress, 'destination') } : {}),
   };
 }
 
 /**
- * The bucket for one limit: the reference's numbers, except where those would not work. What does not fit 32 bits
- * becomes the largest number that does, and a bucket that no full frame fits into is made large enough for one.
+ * The bucket for one limit, with the reference's numbers unless those would not work. Values that do not fit into 32 bits become
+ * the largest number that does, and a bucket too small for a full frame is enlarged to hold one.
  */
 export function planBucket({ rateBits, burstBits }: Limit, { mtu, ticksPerUs }: Surroundings): Bucket {
   const rateBytes = Math.floor(rateBits / 8);
@@ -89,13 +89,13 @@ export function planBucket({ rateBits, burstBits }: Limit, { mtu, ticksPerUs }: 
   };
 }
 
-/** Bytes that may pass at once when nobody said how many. */
+/** Bytes that may pass at once if no burst was configured. */
 function defaultBurst(rateBytes: number, frameBytes: number): number {
   const worth = Math.floor((rateBytes * DEFAULT_BURST_US) / US_PER_S);
   return Math.min(Math.max(worth, DEFAULT_BURST_FRAMES * frameBytes), U32_MAX - 1);
 }
 
-/** A bucket is filled while it is emptied, so that a rate near the line's makes it last longer. */
+/** A bucket fills while it is drained, so a rate near the line rate makes it last longer. */
 function unlimitedMs(rateBits: number, burstBits: number | undefined): number | undefined {
   if (burstBits === undefined || rateBits >= LINE_RATE_BITS) return undefined;
   const ms = (burstBits * 1_000) / (LINE_RATE_BITS - rateBits);
@@ -103,8 +103,8 @@ function unlimitedMs(rateBits: number, burstBits: number | undefined): number | 
 }
 
 /**
- * What a token bucket filter takes for a rate and a burst, each step truncated as the reference does it.
- * Doubles hold every number here exactly: factors are below 2^32 and 10^6 wherever the result is not cut to 32 bits.
+ * The parameters of a token bucket filter for a rate and a burst, each step truncated as in the reference. Doubles hold every
+ * number here exactly: factors are below 2^32 and 10^6 wherever the result is not cut to 32 bits.
  */
 function tbfOf(rateBytes: number, burstBytes: number, ticksPerUs: number, cut: (n: number) => number): Tbf {
   const fillUs = cut((burstBytes * US_PER_S) / rateBytes);
@@ -118,7 +118,7 @@ function bucketBytes({ rateBytes, bufferTicks }: Tbf, ticksPerUs: number): numbe
   return Math.floor((fillNs * rateBytes) / NS_PER_S);
 }
 
-/** Smallest burst whose bucket still holds the frame after times were cut to whole microseconds and ticks. */
+/** Smallest burst whose bucket still holds the frame after times have been cut to whole microseconds and ticks. */
 function smallestBurst(rateBytes: number, frameBytes: number, ticksPerUs: number): number {
   const ticks = Math.ceil((frameBytes * US_PER_S * ticksPerUs) / rateBytes);
   const fillUs = Math.ceil(ticks / ticksPerUs);

@@ -14,7 +14,7 @@ import { findIfbs } from './ifb.ts';
 import { applyShaping, removeShaping, verifyShaping } from './kernel.ts';
 import { planShaping, type Shaper, type Shaping } from './plan.ts';
 
-/** Limits how fast packets go to and from a container, on the host's end of its veth. */
+/** Limits the rate of packets to and from a container, at the host end of its veth. */
 export const bandwidth = definePlugin({
   name: 'bandwidth',
   config: BandwidthConf,
@@ -34,7 +34,7 @@ export const bandwidth = definePlugin({
     warnOfBurst(call, 'egress', shaping.egress);
     const attachment = attachmentOf(call);
     call.onFailure('remove the limits', async () => {
-      // The redirect goes before its target, so that no packet is led to nowhere.
+      // The redirect is removed before its target, so that no packet is redirected to a missing device.
       const ifbs = findIfbs(call.host, attachment);
       removeShaping(call.host, [veth], ifbs);
       await call.removeLinks(ifbs);
@@ -73,12 +73,12 @@ export const bandwidth = definePlugin({
   },
 
   async del(call) {
-    // Whatever is configured by now: limits may have been there.
+    // Ignores the current configuration: limits may exist in any case.
     const { host } = call;
     const ifbs = findIfbs(host, attachmentOf(call));
     const veths = findHostVeths(call);
     await call.removeLinks(ifbs, () => {
-      // With a main plugin of ours, they have gone together with the IFB device.
+      // With a main plugin of ours, they have disappeared together with the IFB device.
       const present = findLinks(
         host,
         veths.map(({ index }) => index),
@@ -89,9 +89,9 @@ export const bandwidth = definePlugin({
   },
 
   async gc(call) {
-    const { validAttachments } = call;
-    if (validAttachments === undefined) return;
-    await call.removeLinks(await findGarbage(call.host, call.network, validAttachments));
+    const { kept } = call;
+    if (kept === undefined) return;
+    await call.removeLinks(await findGarbage(call.host, call.network, kept));
   },
 
   status(call) {

@@ -1,4 +1,4 @@
-// How does a limit get onto one device, what became of it, and whose is what is there?
+// How is a limit set on one device and verified, and which plugin owns an existing qdisc?
 import { htbClassRequest, listClasses } from '../../src/netlink/rtnl/class.ts';
 import { listFilters, subnetFilterRequest } from '../../src/netlink/rtnl/filter.ts';
 import type { Link } from '../../src/netlink/rtnl/link.ts';
@@ -24,15 +24,15 @@ import {
   UNSHAPED_MINOR,
 } from './tree.ts';
 
-/** Where our qdiscs are, and the reference's: `1:` at the root, and the queue of the limited class. */
+/** Our qdiscs have the same handles as the reference's: `1:` at the root, and the queue of the limited class. */
 const ROOT = tcHandle(1, 0);
 const SHAPED = tcHandle(1, SHAPED_MINOR);
 const SHAPED_QUEUE = tcHandle(SHAPED_MINOR, 0);
 
 /**
- * Requests that put the limit on a device, in place of one that is ours or the reference's; none when it is there.
- * @param root what is there
- * @throws Error when somebody else put a qdisc there
+ * Requests that set the limit on a device, replacing one of ours or of the reference; empty if it is already set.
+ * @param root the existing root qdisc
+ * @throws Error when it is a foreign qdisc
  */
 export function queueRequests(
   host: NetlinkSocket,
@@ -49,14 +49,14 @@ export function queueRequests(
   }
   const removal = root ? [removeQdiscRequest(root)] : [];
   if (form === 'bucket') {
-    // A bucket takes the place of another without a gap.
+    // A bucket replaces another without a gap.
     return [...(found ? removal : []), tbfRequest(device.index, bucket.tbf)];
   }
   if (found && findTreeDifferences(tree, found).length === 0) return [];
   return [...removal, ...treeRequests(device.index, tree)];
 }
 
-/** What differs from {@link queueRequests}, in words; undefined when nothing does. */
+/** The difference from {@link queueRequests}, human-readable; undefined if there is none. */
 export function findQueueDifference(
   host: NetlinkSocket,
   root: Qdisc | undefined,
@@ -72,7 +72,7 @@ export function findQueueDifference(
   return findTreeDifferences(tree, found).join('; ') || undefined;
 }
 
-/** Requests that take the limit off a device; other qdiscs stay. */
+/** Requests that remove the limit from a device; other qdiscs are kept. */
 export function queueRemovals(host: NetlinkSocket, root: Qdisc | undefined): Request[] {
   if (root === undefined || !(isBucket(root) || findTree(host, root))) return [];
   return [removeQdiscRequest(root)];
@@ -92,14 +92,14 @@ function treeRequests(index: number, tree: Tree): Request[] {
   ];
 }
 
-/** The tree at a root: two classes as only we and the reference make them. Trees of others are undefined. */
+/** The tree at a root: two classes as only we and the reference make them; undefined for other trees. */
 function findTree(host: NetlinkSocket, root: Qdisc): FoundTree | undefined {
   const { index, kind, handle, defaultClass } = root;
   if (kind !== 'htb' || handle !== ROOT || defaultClass === undefined) return undefined;
   const classes = listClasses(host, index).filter(one => one.kind === 'htb');
   const classOf = (minor: number) => classes.find(one => one.handle === tcHandle(1, minor))?.htb;
   const [shaped, unshaped] = [classOf(SHAPED_MINOR), classOf(UNSHAPED_MINOR)];
-  // Others use these numbers, too, but not for that rate; damage may have left one of the two.
+  // Others also use these numbers, but not with that rate; damage may have left only one of the two.
   const isOurs =
     classes.length <= 2 && (unshaped ? unshaped.rateBytes === UNLIMITED_BYTES : shaped !== undefined);
   if (!isOurs) return undefined;

@@ -1,4 +1,4 @@
-// How do packets from a container get to the device that can hold them back?
+// How do packets from a container reach the device that can delay them?
 import {
   type Filter,
   listIngressFilters,
@@ -9,17 +9,17 @@ import type { Link } from '../../src/netlink/rtnl/link.ts';
 import { ingressRequest, type Qdisc, removeQdiscRequest } from '../../src/netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket, Request } from '../../src/netlink/socket.ts';
 
-/** Requests that send what comes into a device out through another one; none when it is so already. */
+/** Requests that redirect a device's incoming packets to another one; empty if they are already redirected. */
 export function redirectRequests(
   host: NetlinkSocket,
   veth: Link,
   hook: Qdisc | undefined,
   target: Link,
 ): Request[] {
-  // `clsact`, which others use on a veth, takes our filter as well as `ingress` does.
+  // `clsact`, which others use on a veth, can hold our filter as well as `ingress` can.
   const filters = hook ? listIngressFilters(host, veth.index) : [];
   if (isRedirected(filters, target)) return [];
-  // A redirect to a device that is gone drops everything.
+  // A redirect to a missing device drops everything.
   const dead = filters.filter(({ redirectAllTo }) => redirectAllTo === 0);
   const preference = findFreePreference(filters.filter(filter => !dead.includes(filter)));
   return [
@@ -29,7 +29,7 @@ export function redirectRequests(
   ];
 }
 
-/** What differs from {@link redirectRequests}, in words; undefined when nothing does. */
+/** The difference from {@link redirectRequests}, human-readable; undefined if there is none. */
 export function findRedirectDifference(
   host: NetlinkSocket,
   veth: Link,
@@ -42,8 +42,8 @@ export function findRedirectDifference(
 }
 
 /**
- * Requests that take redirects to devices away, and those to devices that are gone; other filters stay, and so does a
- * qdisc that holds them.
+ * Requests that remove redirects to the given devices and to missing ones. Other filters are kept, and so is a qdisc that holds
+ * any.
  */
 export function redirectRemovals(
   host: NetlinkSocket,
@@ -65,7 +65,7 @@ function isRedirected(filters: readonly Filter[], target: Link): boolean {
   return filters.some(({ redirectAllTo }) => redirectAllTo === target.index);
 }
 
-/** The first that looks, unless somebody is there already: filters of one preference are of one kind and protocol. */
+/** The first preference that is free: filters of one preference share a kind and a protocol. */
 function findFreePreference(others: readonly Filter[]): number {
   let preference = 1;
   while (others.some(filter => filter.preference === preference)) preference++;

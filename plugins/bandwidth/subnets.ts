@@ -1,24 +1,24 @@
-// Whose traffic is limited, when not everybody's?
+// Which traffic is limited, if not all of it?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { isObject, memberOf } from '../../src/cni/json.ts';
 import { type Cidr, findCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
 
-/** Subnets of the other end of a connection, and what holds for them; the rest has it the other way. */
+/** Subnets of the remote end of a connection, and whether they are limited; the opposite applies to all other traffic. */
 export interface Subnets {
   readonly are: 'shaped' | 'unshaped';
-  /** Without host bits, each once; at least one. */
+  /** Without host bits or duplicates; at least one. */
   readonly subnets: readonly Cidr[];
 }
 
 /** Keys of the two lists. */
 const SUBNET_KEYS = { shaped: 'shapedSubnets', unshaped: 'unshapedSubnets' } as const;
 
-/** A filter's number has twelve bits in the kernel, and there is one table of them for each family. */
+/** The kernel numbers filters with twelve bits, in one table per family. */
 const MAX_PER_FAMILY = 4_000;
 
 /**
- * The lists of the configuration, or the runtime's if it has none; undefined when everything is limited.
- * @param sources objects that may have the lists, the one that counts first
+ * The lists of the configuration, or the runtime's if it has none; undefined if everything is limited.
+ * @param sources objects that may have the lists, in order of precedence
  * @throws CniError 7
  */
 export function findSubnets(sources: readonly unknown[]): Subnets | undefined {

@@ -1,4 +1,4 @@
-// How are packets told apart when only some traffic is limited? Arithmetic only, no kernel.
+// How are packets classified when only some traffic is limited? Arithmetic only, no kernel.
 import { renderCidr } from '../../src/net/cidr.ts';
 import { type Filter, protocolOf, type SubnetFilter } from '../../src/netlink/rtnl/filter.ts';
 import type { HtbClass } from '../../src/netlink/rtnl/tc/htb.ts';
@@ -7,38 +7,38 @@ import { renderTcHandle, tcHandle } from '../../src/netlink/rtnl/tc/tcmsg.ts';
 import { matchSubnet, type SubnetEnd, sameSelector } from '../../src/netlink/rtnl/tc/u32.ts';
 import type { Subnets } from './subnets.ts';
 
-/** linux/if_ether.h ETH_HLEN, and a VLAN tag: what a frame has besides its payload. */
+/** linux/if_ether.h ETH_HLEN, and a VLAN tag: the size of a frame without its payload. */
 export const FRAME_HEADER_BYTES = 14 + 4;
 
 /**
- * Minor numbers of the two classes, preferences of the filters and the rate of what is not limited: the reference's,
- * as it had them in 1.5, so that its CHECK takes our tree for its own.
+ * Minor numbers of the two classes, preferences of the filters and the rate of unlimited traffic: those of the reference in 1.5,
+ * so that its CHECK accepts our tree.
  */
 export const UNSHAPED_MINOR = 0x1;
 export const SHAPED_MINOR = 0x30;
 const PREFERENCE = { 4: 16, 6: 15 } as const;
 export const UNLIMITED_BYTES = 100_000_000_000;
 
-/** A bucket of seconds, so that the timer for refilling it never runs: an empty one stops the device with each packet. */
+/** A bucket of several seconds, so that its refill timer never runs: an empty one stops the device with each packet. */
 const UNLIMITED_TICKS = 0xffffffff;
 
 /**
- * Bytes that a class may send before the other has its turn, as part of the rate: what the kernel would take. Beyond
- * these bounds it warns, and holds up the other class or goes from one to the other with every packet.
+ * Bytes that a class may send before it is the other's turn, as a fraction of the rate: the kernel's default. Outside these
+ * bounds the kernel warns, and either holds up the other class or alternates with every packet.
  */
 const QUANTUM_PART = 10;
 const QUANTUM_MAX_BYTES = 200_000;
 
-/** The largest packet that a sender may hand over in one piece (linux/netdevice.h, GSO_LEGACY_MAX_SIZE), and its header. */
+/** The largest packet that a sender may pass in one piece (linux/netdevice.h, GSO_LEGACY_MAX_SIZE), and its header. */
 const OFFLOADED_BYTES = 65_536 + FRAME_HEADER_BYTES;
 
-/** Two classes, one of them limited, and filters that pick the packets for the one that is not the default. */
+/** Two classes, one of them limited, and filters that select the packets for the class that is not the default. */
 export interface Tree {
-  /** Minor number of the class for packets that no filter picks. */
+  /** Minor number of the class for packets that no filter selects. */
   readonly defaultMinor: number;
   readonly shaped: HtbClass;
   readonly unshaped: HtbClass;
-  /** Bytes of the limited class that may wait. */
+  /** Bytes that may queue in the limited class. */
   readonly limitBytes: number;
   readonly filters: readonly SubnetFilter[];
 }
@@ -48,15 +48,15 @@ export interface FoundTree {
   readonly defaultMinor: number;
   readonly shaped: HtbClass | undefined;
   readonly unshaped: HtbClass | undefined;
-  /** Undefined when nobody bounded the queue in bytes. */
+  /** Undefined if the queue is not limited in bytes. */
   readonly limitBytes: number | undefined;
   readonly filters: readonly Filter[];
 }
 
 /**
  * The tree for one direction.
- * @param tbf what would limit everything
- * @param end where packets of this direction have the address of the other side
+ * @param tbf the bucket that would limit all traffic
+ * @param end which address of this direction's packets is the remote one
  */
 export function planTree(tbf: Tbf, { are, subnets }: Subnets, end: SubnetEnd, mtu: number): Tree {
   const [picked, defaultMinor] =
@@ -77,7 +77,7 @@ export function planTree(tbf: Tbf, { are, subnets }: Subnets, end: SubnetEnd, mt
       bufferTicks: UNLIMITED_TICKS,
       quantumBytes: quantumOf(UNLIMITED_BYTES, frameBytes),
     },
-    // Unlike a token bucket filter, a class does not cut up what comes in one piece.
+    // Unlike a token bucket filter, a class does not split large packets.
     limitBytes: Math.max(limitBytes, OFFLOADED_BYTES),
     filters: subnets.map(subnet => ({
       ...{ subnet, end, preference: PREFERENCE[subnet.ip.family] },
@@ -86,7 +86,7 @@ export function planTree(tbf: Tbf, { are, subnets }: Subnets, end: SubnetEnd, mt
   };
 }
 
-/** What differs between plan and kernel, in words; nothing when all is as planned. */
+/** The differences between plan and kernel, human-readable; empty if there are none. */
 export function findTreeDifferences(tree: Tree, found: FoundTree): string[] {
   return [
     ...differ('default class', renderMinor(tree.defaultMinor), renderMinor(found.defaultMinor)),
@@ -98,9 +98,9 @@ export function findTreeDifferences(tree: Tree, found: FoundTree): string[] {
 }
 
 /**
- * Whether release 1.5 of the reference would have made the tree. It has one even for limits that hold for everything,
- * gives the limited class twice the rate as ceiling, which nothing lets it use, sets no bound for its queue, and looks
- * at destinations only.
+ * Whether release 1.5 of the reference would have made the tree. That release makes one even for limits that apply to all
+ * traffic, gives the limited class twice the rate as ceiling (which it cannot use), does not limit its queue, and only matches
+ * destinations.
  */
 export function isReferenceTree(tree: Tree, found: FoundTree): boolean {
   const { rateBytes } = tree.shaped;

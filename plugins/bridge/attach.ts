@@ -1,4 +1,4 @@
-// In which steps does ADD connect a container to the bridge, and how is each taken back?
+// By which steps does ADD connect a container to the bridge, and how is each step undone?
 import { configureContainer } from '../../src/attach/container.ts';
 import { attachmentOf } from '../../src/attach/owner.ts';
 import type { Stage } from '../../src/attach/ready.ts';
@@ -21,15 +21,16 @@ import { planVlans } from './vlans.ts';
 /** What ADD connected. */
 export interface Attached extends Pair {
   readonly bridge: Link;
-  /** What carries the gateway of a VLAN; without one the bridge does. */
+  /** The interface that carries the gateway of a VLAN; undefined when the bridge itself carries the gateway. */
   readonly gatewayPort: Link | undefined;
 }
 
 const VANISHED_ATTEMPTS = 3;
 
 /**
- * Bridge, pair and, with addressing, everything on layer 3 but masquerading and forwarding. Registers its own undoing.
- * @param mac hardware address that the container's interface is to have
+ * Creates the bridge, the pair and, with addressing, all of layer 3 except masquerading and forwarding. Registers its own undo
+ * steps.
+ * @param mac hardware address for the container's interface
  */
 export function attach(
   call: Call<BridgeConf>,
@@ -39,7 +40,7 @@ export function attach(
   const { conf } = call;
   const attached = connect(call, addressing, mac);
   keepOutOfIpv6(attached.host);
-  // Before the interface is up: nothing gets out unchecked.
+  // Before the interface is up, so that no frame leaves unchecked.
   if (conf.macspoofchk) restrict(call, attached);
   if (addressing) {
     configureContainer(call, attached.container, addressing, conf.enabledad);
@@ -49,7 +50,7 @@ export function attach(
   return attached;
 }
 
-/** What has to work for packets to pass, from the container on. */
+/** The interfaces that must work for packets to pass, in order from the container outwards. */
 export function stagesOf(
   call: Call<BridgeConf>,
   attached: Attached,
@@ -66,7 +67,7 @@ export function stagesOf(
   ];
 }
 
-/** Under the bridge's lock, so that nobody of ours removes the bridge between its making and its first port. */
+/** Holds the bridge's lock, so that no other process of ours removes the bridge between its creation and its first port. */
 function connect(
   call: Call<BridgeConf>,
   addressing: Addressing | undefined,
@@ -80,13 +81,13 @@ function connect(
       try {
         const hasPort = conf.vlan !== 0 && gateways.length > 0;
         const gatewayPort = hasPort ? ensureGatewayPort(call, bridge) : undefined;
-        const target = ensureGateways(call, gatewayPort ?? bridge, gateways);
+        const target = addressing ? ensureGateways(call, gatewayPort ?? bridge, addressing) : bridge;
         const pair = createPort(call, bridge, mac);
         if (gatewayPort) return { ...pair, bridge: getLink(host, bridge.index), gatewayPort: target };
         const current = isOurs(target) ? target : keepMac(host, target, gateways.length > 0);
         return { ...pair, bridge: current, gatewayPort };
       } catch (thrown) {
-        // A foreign program may have removed the bridge under our hands.
+        // Another program may have removed the bridge in the meantime.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }
@@ -110,8 +111,8 @@ function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefine
 }
 
 /**
- * A port of a bridge needs no addresses. The kernel would give it some, with routes and groups that it goes through
- * whenever any interface of the host comes or goes: with a thousand containers that is most of the time of an ADD.
+ * A bridge port needs no IPv6 addresses. With them, the kernel also keeps routes and multicast groups, which it walks through
+ * whenever any interface of the host appears or disappears: with a thousand containers that takes most of the time of an ADD.
  */
 function keepOutOfIpv6({ name }: Link): void {
   trySysctl(`net/ipv6/conf/${name}/accept_ra`, '0');

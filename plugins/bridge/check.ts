@@ -18,8 +18,7 @@ import { type Addressing, addressingOf } from './plan.ts';
 import { planVlans, wantsFiltering } from './vlans.ts';
 
 /**
- * Compares bridge, pair, VLANs, addresses and routes with the result of ADD. Masquerading is looked after by its own
- * file.
+ * Compares bridge, pair, VLANs, addresses and routes with the result of ADD. Masquerading is checked separately, in the plugin.
  * @throws Error naming the first difference, CniError 7 without a usable prevResult
  */
 export function checkAttachment(call: Call<BridgeConf>): void {
@@ -51,7 +50,7 @@ function checkBridge({ conf, host }: Call<BridgeConf>, prevResult: Result): Link
   if (wantsFiltering(conf)) confirm(`VLAN filtering of ${name}`, 1, vlanFilteringOf(link));
   const reported = prevResult.interfaces?.find(one => one.name === conf.bridge && !one.sandbox);
   confirm(`${name} in the result`, conf.bridge, reported?.name);
-  // Without a gateway the address of a bridge that others made moves with its ports.
+  // Without a gateway, the hardware address of a bridge that others created changes with its ports.
   if (wantsGateway(conf) && conf.vlan === 0) checkMac(name, reported, link);
   return link;
 }
@@ -63,10 +62,10 @@ function checkContainer(call: Call<BridgeConf>, prevResult: Result): Link {
   confirm(`${name} of "${env.netns}" in the result`, env.ifname, reported?.name);
   const link = present(name, findLink(call.container, env.ifname));
   confirm(`kind of ${name}`, 'veth', link.kind);
-  // A later link such as tuning may rightly have changed it, and says so in the result.
+  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
   checkMac(name, reported, link);
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
-  // One that ADD left down is for the container to bring up.
+  // If ADD left the interface down, bringing it up is the container's business.
   if (!conf.disableContainerInterface) confirm(`state of ${name}`, 'up', stateOf(link));
   return link;
 }
@@ -94,7 +93,7 @@ function checkPort(
   return port;
 }
 
-/** What the reference plugin did before the link took its place is as good as our own. */
+/** Rules that the reference plugin made before this plugin replaced it are as good as our own. */
 function checkRestriction(call: Call<BridgeConf>, port: Link, container: Link): void {
   const owner = attachmentOf(call);
   try {

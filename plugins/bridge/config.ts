@@ -1,4 +1,4 @@
-// Which options does the bridge link take, and which combinations make no sense?
+// Which options does the bridge plugin take, and which combinations make no sense?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -9,7 +9,7 @@ import { findIfnameProblem } from '../../src/net/ifname.ts';
 export const FIRST_VLAN = 1;
 export const LAST_VLAN = 4094;
 
-/** One VLAN, or those from one to another, or both. */
+/** One VLAN, a range of VLANs, or both. */
 const Trunk = z.looseObject({
   id: z.optional(z.int()),
   minID: z.optional(z.int()),
@@ -58,18 +58,18 @@ export const BridgeConf = z.extend(PluginConfig, {
 });
 export type BridgeConf = z.output<typeof BridgeConf>;
 
-/** Name of the interface that carries the gateway's addresses of a VLAN, on a bridge with `vlan`. */
+/** Name of the interface that carries a VLAN's gateway addresses, on a bridge with `vlan`. */
 export function gatewayPortName({ bridge, vlan }: Pick<BridgeConf, 'bridge' | 'vlan'>): string {
   return `${bridge}.${vlan}`;
 }
 
-/** True when the container's interface, or the VLAN's, is to have a gateway on the host. */
+/** True when the container's subnet, or the VLAN's, needs a gateway on the host. */
 export function wantsGateway({ isGateway, isDefaultGateway }: BridgeConf): boolean {
   return isGateway || isDefaultGateway;
 }
 
 /**
- * Refuses what contradicts itself, before anything is touched.
+ * Rejects contradictory options before anything is changed.
  * @throws CniError 7
  */
 export function validateBridgeConf(conf: BridgeConf): void {

@@ -6,9 +6,9 @@ import type { Call } from '../../src/plugin/define.ts';
 import type { BridgeConf } from './config.ts';
 
 /**
- * The requested address in colon notation, or undefined when the kernel may choose. The `mac` capability beats
- * `args.cni.mac`, which beats `MAC` of `CNI_ARGS`.
- * @throws CniError 7 when it is none that an interface can have
+ * The requested address in colon notation, or undefined when the kernel may choose. The `mac` capability overrides
+ * `args.cni.mac`, which overrides `MAC` of `CNI_ARGS`.
+ * @throws CniError 7 for an address that an interface cannot have
  */
 export function requestedMac({ conf, args }: Call<BridgeConf>): string | undefined {
   const text = conf.runtimeConfig?.mac || conf.args?.cni?.mac || pickCniArgs(args, ['MAC']).MAC;

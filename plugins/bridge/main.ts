@@ -1,4 +1,4 @@
-// Runs the bridge link alone, for a single-file executable.
+// Entry point of the single-file executable with bridge alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { bridge } from './plugin.ts';
 

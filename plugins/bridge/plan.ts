@@ -11,21 +11,21 @@ import { type Cidr, networkOf, parseCidr } from '../../src/net/cidr.ts';
 import { offsetIp, parseIp, renderIp } from '../../src/net/ip.ts';
 import { type BridgeConf, wantsGateway } from './config.ts';
 
-/** Index of the container's interface in the result; bridge and host end of the veth pair come first. */
+/** Index of the container's interface in the result; the bridge and the host end of the veth pair precede it. */
 export const CONTAINER_INTERFACE = 2;
 
-/** What an attachment is to look like on layer 3. */
+/** The layer 3 configuration of an attachment. */
 export interface Addressing extends ContainerAddressing {
   /** Addresses that the bridge answers for, with the containers' prefix length. */
   readonly gateways: readonly Cidr[];
-  /** The routes for the result: as IPAM gave them, then the default routes that we add. */
+  /** The routes for the result: those from IPAM, then the default routes that we add. */
   readonly resultRoutes: readonly ResultRoute[];
 }
 
 /**
- * Derives the addressing of an attachment. A gateway that IPAM left out is the first address of the subnet, a default
- * route is added once per family, and a route without gateway goes through the family's.
- * @throws CniError when IPAM gave no address, or text that is none
+ * Derives the addressing of an attachment. A gateway that IPAM left out becomes the first address of the subnet, one default
+ * route is added per family, and a route without a gateway uses the gateway of its family.
+ * @throws CniError when IPAM gave no address, or text that is not one
  */
 export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
   const onHost = wantsGateway(conf);
@@ -62,8 +62,8 @@ export function addressingOf(conf: BridgeConf, prevResult: Result): Addressing {
 }
 
 /**
- * A default route for each family that has a gateway. One that IPAM gave without a gateway is completed rather than
- * doubled: the reference installs both and fails with EEXIST.
+ * Adds a default route for each family that has a gateway. A default route that IPAM gave without a gateway is completed, not
+ * duplicated: the reference installs both and fails with EEXIST.
  */
 function withDefaultRoutes(routes: readonly ResultRoute[], ips: readonly PlannedIp[]): ResultRoute[] {
   const completed = routes.map(route => ({ ...route }));

@@ -1,14 +1,16 @@
-// What does the bridge link do for each verb?
+// What does the bridge plugin do for each verb?
+import { announceAddresses } from '../../src/attach/announce.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
   checkMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { settleAddresses } from '../../src/attach/settle.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
@@ -20,6 +22,7 @@ import { checkAttachment } from './check.ts';
 import { BridgeConf, validateBridgeConf } from './config.ts';
 import { removeBridge } from './detach.ts';
 import { removeMacspoof, removeStaleMacspoof } from './kernel/macspoof.ts';
+import { handOverMacspoof } from './kernel/macspoof-handover.ts';
 import { removeOrphanedReferenceMacspoof, removeReferenceMacspoof } from './kernel/macspoof-reference.ts';
 import { requestedMac } from './mac.ts';
 import { addressingOf, planAddressing } from './plan.ts';
@@ -27,7 +30,7 @@ import { repairAttachment } from './repair.ts';
 import { renderAttachment } from './report.ts';
 import { probeBridge } from './status.ts';
 
-/** Connects a container to a bridge and, with an IPAM plugin, to the world. */
+/** Connects a container to a bridge and, with an IPAM plugin, to the outside. */
 export const bridge = definePlugin({
   name: 'bridge',
   config: BridgeConf,
@@ -49,6 +52,9 @@ export const bridge = definePlugin({
     }
     if (!conf.disableContainerInterface) {
       await awaitTraffic(call.log, stagesOf(call, attached, addressing));
+      const ips = (addressing?.ips ?? []).map(({ cidr }) => cidr.ip);
+      if (ips.length)
+        announceAddresses(call, attached.container, attached.gatewayPort ?? attached.bridge, ips);
     }
     if (addressing && conf.enabledad) await settleAddresses(call.container, attached.container);
     ensureForwarding((addressing?.gateways ?? []).map(({ ip }) => ip));
@@ -70,9 +76,22 @@ export const bridge = definePlugin({
 
   repair: repairAttachment,
 
+  handOver(call, mode) {
+    const { conf, prevResult } = call;
+    const ips = conf.ipMasq && conf.ipam?.type && prevResult?.ips ? addressingOf(conf, prevResult).ips : [];
+    return [
+      ...handOverMasquerading(
+        call,
+        ips.map(({ cidr }) => cidr),
+        mode,
+      ),
+      ...handOverMacspoof(call.hostNft, attachmentOf(call), mode),
+    ];
+  },
+
   async del(call) {
     const { conf } = call;
-    // The address goes back last: nobody else may get it while something still points to it.
+    // The address is released last: it must not be reused while anything still refers to it.
     await removePair(call, () =>
       tryAll([
         () => removeMacspoof(call.hostNft, attachmentOf(call)),
@@ -86,13 +105,13 @@ export const bridge = definePlugin({
 
   async gc(call) {
     const { conf } = call;
-    const valid = validAttachmentsOf(call);
-    if (valid === undefined) return;
-    await removeStalePairs(call, valid, () =>
+    const { kept } = call;
+    if (kept === undefined) return;
+    await removeStalePairs(call, kept, () =>
       tryAll([
-        () => removeStaleMacspoof(call.hostNft, call.network, valid),
+        () => removeStaleMacspoof(call.hostNft, call.network, kept),
         () => removeOrphanedReferenceMacspoof(call.hostNft, port => findLink(call.host, port) !== undefined),
-        () => stopStaleMasquerading(call, valid),
+        () => stopStaleMasquerading(call, kept),
         () => removeBridge(call),
         () => (conf.ipam?.type ? call.delegate(conf.ipam.type).gc() : undefined),
       ]),

@@ -1,4 +1,4 @@
-// What does the link put back when others have changed bridge, port or rules behind its back?
+// What does the plugin restore when others have changed the bridge, port or rules?
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
 import { checkMasquerading, startMasquerading } from '../../src/attach/masquerading.ts';
@@ -18,9 +18,9 @@ import { type Addressing, addressingOf } from './plan.ts';
 import { planVlans, wantsFiltering } from './vlans.ts';
 
 /**
- * Bridge up, with its gateways, the pair a port of it in its VLANs, routes, anti-spoofing, masquerading, forwarding. A
- * device that is gone is none of it.
- * @throws Error when one is: only a new ADD can make it, and what led to it must not come back alone
+ * Restores the bridge's state and gateways, the port's membership and VLANs, routes, anti-spoofing, masquerading and forwarding.
+ * Does not recreate a missing device.
+ * @throws Error when a device is missing: only a new ADD can make it, and whatever refers to it must not be restored alone
  */
 export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
   const { conf, host, container, prevResult } = call;
@@ -49,11 +49,10 @@ function repairBridge(call: Call<BridgeConf>, bridge: Link, addressing: Addressi
   raise(host, bridge);
   if (conf.promiscMode) setLink(host, bridge.index, { promisc: true });
   if (wantsFiltering(conf)) ensureFiltering(call, bridge);
-  const gateways = addressing?.gateways ?? [];
   const target = conf.vlan ? findLink(host, gatewayPortName(conf)) : bridge;
-  if (gateways.length === 0 || !target) return;
+  if (!addressing?.gateways.length || !target) return;
   raise(host, target);
-  ensureGateways(call, target, gateways);
+  ensureGateways(call, target, addressing);
 }
 
 function repairPort({ conf, host }: Call<BridgeConf>, bridge: Link, port: Link): void {

@@ -1,4 +1,4 @@
-// What does ADD report of an attachment?
+// What does ADD report about an attachment?
 import { dnsOf } from '../../src/attach/ipam.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { atLeast } from '../../src/cni/version.ts';
@@ -9,7 +9,7 @@ import type { Attached } from './attach.ts';
 import type { BridgeConf } from './config.ts';
 import { type Addressing, CONTAINER_INTERFACE } from './plan.ts';
 
-/** The result: bridge, host end, container interface and a VLAN's gateway in this order, then what IPAM said. */
+/** The result: bridge, host end, container interface and a VLAN's gateway in this order, then the IPAM result. */
 export function renderAttachment(
   call: Call<BridgeConf>,
   { bridge: link, host, container, gatewayPort }: Attached,

@@ -13,9 +13,9 @@ import { requireBridge } from './kernel/bridge.ts';
 import { probeMacspoof } from './kernel/macspoof.ts';
 
 /**
- * Looks for what would keep ADD from succeeding: kinds of devices, a bridge that is none or cannot keep VLANs apart, the
- * packet filter, forwarding. Changes nothing.
- * @throws CniError 50, or 51 when containers that are connected suffer already
+ * Looks for anything that would make ADD fail: missing device kinds, a bridge that is not one or cannot filter VLANs, the packet
+ * filter, forwarding. Changes nothing.
+ * @throws CniError 50, or 51 when connected containers are already affected
  */
 export function probeBridge(call: Call<BridgeConf>): void {
   const { conf, host } = call;
@@ -44,7 +44,7 @@ export function probeBridge(call: Call<BridgeConf>): void {
   }
 }
 
-/** Which families the next container has is up to the IPAM plugin; those of the gateways there are known. */
+/** The IPAM plugin decides which families the next container gets; those of the existing gateways are known. */
 function probeForwarding({ conf, host }: Call<BridgeConf>, bridge: Link | undefined): void {
   const stuck = stuckFamilies();
   if (stuck.length === 0) return;

@@ -2,7 +2,7 @@
 import type { VlanRange } from '../../src/netlink/rtnl/bridge-vlan.ts';
 import type { BridgeConf } from './config.ts';
 
-/** What becomes of the VLANs of a port. */
+/** The VLAN changes to make on a port. */
 export interface VlanPlan {
   /** Whether the port leaves the bridge's default VLAN first. */
   readonly leavesDefault: boolean;
@@ -10,17 +10,17 @@ export interface VlanPlan {
   readonly vlans: readonly VlanRange[];
 }
 
-/** VLAN of untagged frames when only tagged ones are asked for: the one that bridges use by default. */
+/** VLAN of untagged frames when only tagged ones are requested: the default VLAN of bridges. */
 const DEFAULT_VLAN = 1;
 
-/** True when the bridge has to keep VLANs apart; an empty `vlanTrunk` says so too (reference behaviour). */
+/** True when the bridge must filter VLANs; an empty `vlanTrunk` requests this too (reference behaviour). */
 export function wantsFiltering({ vlan, vlanTrunk }: BridgeConf): boolean {
   return vlan !== 0 || vlanTrunk !== undefined;
 }
 
 /**
- * The VLANs of the container's port, or undefined when they are not the link's business. The native VLAN stays untagged
- * even if the trunk names it: the reference lets the order decide.
+ * The VLANs of the container's port, or undefined when the configuration does not set any. The native VLAN stays untagged even if
+ * the trunk names it; in the reference the order decides.
  */
 export function planVlans(conf: BridgeConf): VlanPlan | undefined {
   const tagged = tagsOf(conf);
@@ -39,7 +39,7 @@ export function nativeVlan(id: number): VlanRange {
   return { first: id, last: id, pvid: true, untagged: true };
 }
 
-/** One line per range, in order of their numbers: `100 pvid untagged`, `200-210`. */
+/** One string per range, ordered by number: `100 pvid untagged`, `200-210`. */
 export function renderVlans(vlans: readonly VlanRange[]): string[] {
   const ordered = [...vlans].sort((a, b) => a.first - b.first);
   return ordered.map(({ first, last, pvid, untagged }) =>
@@ -61,7 +61,7 @@ function tagsOf({ vlanTrunk = [] }: BridgeConf): Set<number> {
   return ids;
 }
 
-/** Neighbours in one range each, so that a trunk of thousands is a message of a few entries. */
+/** Merges adjacent ids into ranges, so that a trunk of thousands is a message of a few entries. */
 function rangesOf(ids: readonly number[]): VlanRange[] {
   const ranges: { first: number; last: number; pvid: boolean; untagged: boolean }[] = [];
   for (const id of ids) {

@@ -1,4 +1,4 @@
-// What do tools know of the delegate runner without running it?
+// What can tools know about the delegate runner without running it?
 
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
@@ -9,7 +9,7 @@ import { CatenaConf, optionsOf } from './config.ts';
 /** The delegate runner, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'main',
-  // Its delegates may read any of them.
+  // Its delegates may use any of them.
   capabilities: [
     ...[
       'aliases',

@@ -1,22 +1,24 @@
-// Where do the runner's own lines go, and those of its trace file?
+// Where are the runner's own log lines written, and those of its trace file?
 import { appendFileSync, statSync, writeSync } from 'node:fs';
 import type { LinkEvent } from '../../src/chain/runtime.ts';
+import { findCniArgs } from '../../src/cni/cni-args.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
 import { maskText } from '../../src/observe/secrets.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import type { CatenaConf } from './config.ts';
 
-/** Names of multus's levels that are not ours. */
+/** Multus's names of levels that we do not have. */
 const FOREIGN_LEVELS: Readonly<Record<string, LogLevel>> = { panic: 'error', verbose: 'info' };
 
-/** The call's own log, unless the configuration says otherwise. */
+/** The call's own log, unless the configuration specifies another. */
 export function logOf(
-  { env, args, log, network }: Call<PluginConfig>,
+  { env, log, network }: Call<PluginConfig>,
   { logFile, logLevel, logToStderr }: CatenaConf,
 ): Log {
   if (!logFile && !logLevel) return log;
   const level = LOG_LEVELS.find(known => known === logLevel) ?? FOREIGN_LEVELS[logLevel ?? ''];
+  const args = findCniArgs(env.args);
   const arg = (key: string) => args.findLast(([name]) => name === key)?.[1];
   const fields = {
     network,
@@ -31,8 +33,8 @@ export function logOf(
 }
 
 /**
- * Has the log file make way when it is full, and packs those before it where this process stays: nobody waits for that.
- * What goes wrong costs no request anything.
+ * Rotates a full log file and, in a process that stays, compresses the older ones without waiting for it. Errors never fail the
+ * request.
  */
 export async function boundLogFile({ logFile, logOptions = {} }: CatenaConf, stays: boolean): Promise<void> {
   if (!logFile) return;
@@ -53,14 +55,14 @@ export async function boundLogFile({ logFile, logOptions = {} }: CatenaConf, sta
   }
 }
 
-/** multus's, too. */
+/** The same as multus's. */
 const MAX_SIZE = 100;
 const MIB = 1024 * 1024;
 
-/** Log files that this process has seen to. */
+/** Log files that this process has already handled. */
 const KNOWN = new Set<string>();
 
-/** A full disk costs the line, not the container its network. */
+/** A full disk loses the line, but must not fail the attachment. */
 export function writeTraceLine(file: string, event: LinkEvent, log: Log): void {
   try {
     appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`, { mode: 0o600 });
@@ -83,7 +85,7 @@ function writeStderr(text: string): void {
   writeSync(2, text);
 }
 
-/** What a line says of a link's call. */
+/** The fields of a log line about a plugin call. */
 export function fieldsOf({
   network,
   link,

@@ -1,4 +1,4 @@
-// Which options does the delegate runner take, and what do they come to?
+// Which options does the delegate runner take, and how are they evaluated?
 import { statSync } from 'node:fs';
 import * as z from 'zod/mini';
 import { cniCacheDir, runDir, runnerJournals, stateDir } from '../../src/cni/directories.ts';
@@ -21,8 +21,8 @@ import { findIfnameProblem } from '../../src/net/ifname.ts';
 const optionalCount = z.optional(z.int().check(z.minimum(0)));
 
 /**
- * Options of a `"type": "catena"` entry. The README's table repeats these descriptions. Those that say "Multus:" are
- * taken as multus has them, so that its configuration needs no change.
+ * Options of a `"type": "catena"` entry. The README's table repeats these descriptions. Those that say "Multus:" are interpreted
+ * as multus does, so that its configuration works unchanged.
  */
 export const CatenaConf = z.extend(PluginConfig, {
   /** Networks of every container: configurations of plugins or lists, or objects that name one and say what is asked of it. The first is the default network, unless `network` names one. */
@@ -58,7 +58,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   ),
   /** The default network is ready when this file is there; until then ADD answers 11 and STATUS 50. */
   readinessFile: optionalText,
-  /** Pods may name definitions of their own namespace only, and of `globalNamespaces`. */
+  /** Pods may name definitions of their own namespace only, and of `globalNamespaces`; and nothing that has no definition. */
   namespaceIsolation: z._default(z.boolean(), false),
   /** Namespaces whose definitions every pod may name, joined by commas or as an array. */
   globalNamespaces: z._default(
@@ -119,12 +119,12 @@ export type CatenaConf = z.output<typeof CatenaConf>;
 /** The name under which the runner is called, and its type in a list. */
 export const RUNNER = 'catena';
 
-/** Under this type the runner takes multus's place. */
+/** Under this type the runner replaces multus. */
 const MULTUS = 'multus';
 
 /**
- * What the options come to.
- * @throws CniError 7 for what makes no sense
+ * Evaluates the options.
+ * @throws CniError 7 for values that make no sense
  */
 export function optionsOf(conf: CatenaConf, network: string, version: SpecVersion): RunnerOptions {
   const { clusterNetwork, defaultRoute } = conf;
@@ -138,7 +138,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
   return {
     network,
     version,
-    ownTypes: [RUNNER, conf.type],
+    ownTypes: [RUNNER, ...(conf.type ? [conf.type] : [])],
     defaultNetwork: conf.network || clusterNetwork || undefined,
     delegates: delegates.map((one, i) => delegateOf(one, i === 0 ? network : `${network}-${i}`)),
     defaultNetworks: conf.defaultNetworks ?? [],
@@ -163,14 +163,14 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
 }
 
 /**
- * The options, without those that make no sense: DEL must work whatever has become of the configuration.
- * @returns the options, and what is wrong with the others
+ * The valid options: DEL must work whatever has become of the configuration.
+ * @returns the options, and what is wrong with the invalid ones
  */
 export function lenientConf(request: JsonObject): { conf: CatenaConf; problems: string[] } {
   const folded = foldKeys(CatenaConf, request) as JsonObject;
   const problems: string[] = [];
   const usable = Object.entries(folded).filter(([key, value]) => {
-    // A key such as `constructor` is nobody's option.
+    // A key such as `constructor` is not an option.
     const option = Object.hasOwn(CatenaConf.shape, key)
       ? CatenaConf.shape[key as keyof typeof CatenaConf.shape]
       : undefined;
@@ -182,14 +182,14 @@ export function lenientConf(request: JsonObject): { conf: CatenaConf; problems: 
   return { conf: z.parse(CatenaConf, { type: RUNNER, ...Object.fromEntries(usable) }), problems };
 }
 
-/** Directories of plugins that go before those of CNI_PATH. */
+/** Directories of plugins that are searched before those of CNI_PATH. */
 export function binDirsOf({ binDir }: CatenaConf): readonly string[] {
   return typeof binDir === 'string' ? [binDir].filter(Boolean) : (binDir ?? []);
 }
 
-/** Where the runner keeps what it knows, and what delegates find in their environment about it. */
+/** Where the runner keeps its state, and the environment that tells delegates about it. */
 export interface RunnerPlaces {
-  /** Directory of the journal of pods, and of the delegates'. */
+  /** Directory of the journal of pods. The next one is that of the delegates. */
   readonly podsDir: string;
   readonly stateDir: string;
   readonly cacheDir: string;
@@ -197,7 +197,7 @@ export interface RunnerPlaces {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Where everything is. */
+/** All directories of a call. */
 export function placesOf(conf: CatenaConf, env: RunnerPlaces['env']): RunnerPlaces {
   const directories = {
     CATENA_RUN_DIR: conf.runDir || runDir(env),
@@ -214,8 +214,8 @@ export function placesOf(conf: CatenaConf, env: RunnerPlaces['env']): RunnerPlac
 }
 
 /**
- * A configuration has a type or links; anything else says what is asked of a network.
- * @param name that a configuration gets which has none
+ * An entry with a type or plugins is a configuration; any other one selects a network.
+ * @param name for a configuration without a name
  */
 function delegateOf(entry: JsonObject, name: string): Selection {
   const isConfig = memberOf(entry, 'type') !== undefined || memberOf(entry, 'plugins') !== undefined;
@@ -223,7 +223,7 @@ function delegateOf(entry: JsonObject, name: string): Selection {
   return withName(parseSelection(entry, 'an element of "delegates"', 'configuration'), name);
 }
 
-/** @throws CniError 7 where multus would pass it by without a word */
+/** @throws CniError 7 in cases that multus silently ignores */
 function auxiliaryOf({
   auxiliaryCNIChainName: name,
   network,

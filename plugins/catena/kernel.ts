@@ -1,4 +1,4 @@
-// How are the default routes of a container seen and changed?
+// How are the default routes of a container read and changed?
 import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
@@ -8,7 +8,7 @@ import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 /** linux/rtnetlink.h */
 const RT_TABLE_MAIN = 254;
 
-/** Default routes of the main table, through a socket in the container's namespace that opens when it is needed. */
+/** Default routes of the main table, through a socket in the container's namespace that is opened on demand. */
 export function containerRoutes(socket: () => NetlinkSocket): ContainerRoutes {
   return {
     familiesWithDefault(ifnames) {
@@ -35,7 +35,7 @@ const ANY: Readonly<Record<Family, Route['dst']>> = {
   6: { ip: { family: 6, value: 0n } satisfies Ip, prefix: 0 },
 };
 
-/** IPv6 makes one route of those that have the same metric: each way that leaves by the interfaces is one here. */
+/** IPv6 merges routes of the same metric into one: each of its next hops on the interfaces becomes a route here. */
 function defaultsOf(socket: NetlinkSocket, ifnames: readonly string[]): Route[] {
   const indexes = ifnames.flatMap(name => findLink(socket, name)?.index ?? []);
   const defaults = listRoutes(socket).filter(({ dst, table }) => dst.prefix === 0 && table === RT_TABLE_MAIN);

@@ -1,4 +1,4 @@
-// Run catena as a plugin on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with the delegate runner alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { runnerIn } from './plugin.ts';
 

@@ -13,15 +13,15 @@ import { RUNNER } from './config.ts';
 import { keyOf, prepareRunner, type RunnerSurroundings } from './runner.ts';
 
 /**
- * Gives a container all of its networks: the default one, and any number of further ones, each a chain of its own.
- * @param surroundings of the process that runs it; those of a process for one call unless given
+ * Attaches a container to all of its networks: the default one and any number of further ones, each with a chain of its own.
+ * @param surroundings of the process that runs it; by default those of a process for one call
  */
 export function runnerIn(surroundings: RunnerSurroundings = {}) {
   const withRunner = <T>(call: Call<PluginConfig>, work: (runner: Runner) => Promise<T>): Promise<T> =>
     prepareRunner(call, surroundings, work);
   return definePlugin({
     name: RUNNER,
-    // Its options are read by `prepareRunner()`: DEL must not be kept from working by one that went bad.
+    // Its options are parsed by `prepareRunner()`: an invalid one must not make DEL fail.
     config: PluginConfig,
     netns: 'required',
 
@@ -39,10 +39,10 @@ export function runnerIn(surroundings: RunnerSurroundings = {}) {
     },
 
     async gc(call) {
-      const { validAttachments: valid } = call;
-      // Without a list nothing can be told from garbage.
-      if (valid === undefined) return;
-      await withRunner(call, runner => collectPods(runner, valid));
+      const { kept } = call;
+      // Without a list, nothing can be recognized as garbage.
+      if (kept === undefined) return;
+      await withRunner(call, runner => collectPods(runner, kept));
     },
 
     status(call) {

@@ -1,6 +1,9 @@
-// What does a call of the runner give its verbs to work with?
+// What does a call of the runner provide to its verbs?
+
 import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
 import type { Deadlines } from '../../src/chain/runtime.ts';
+import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { ClusterAccess } from '../../src/delegate/api-server.ts';
@@ -14,7 +17,7 @@ import type { Watch, WatchedRequest } from '../../src/observe/watcher.ts';
 import type { Call } from '../../src/plugin/define.ts';
 import { startForeign } from '../../src/plugin/foreign.ts';
 import { findTakenName } from '../../src/sys/interface.ts';
-import { ownWorker, runThrough, type WorkerSource } from '../../src/worker/client.ts';
+import { ownWorker, type WorkerSource, workerSegments } from '../../src/worker/client.ts';
 import { boundLogFile, fieldsOf, logOf, writeTraceLine } from './call-log.ts';
 import {
   binDirsOf,
@@ -26,7 +29,7 @@ import {
   type RunnerPlaces,
 } from './config.ts';
 
-/** What names the pod's record. */
+/** The key of the pod's record. */
 export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly netns: string } {
   const { containerId, ifname, netns } = env;
   return { network, containerId, ifname, netns };
@@ -34,19 +37,19 @@ export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly
 
 /** What a process that runs many calls shares between them. */
 export interface RunnerSurroundings {
-  /** Workers for our own links; one of this call's own unless given. */
+  /** Workers for our own plugins; by default the call starts one of its own. */
   readonly workers?: WorkerSource;
-  /** Has somebody told of the call and the links of every delegate; otherwise the configuration says whether a trace is kept. */
+  /** Observes the call and the plugins of every delegate; without it, the configuration decides whether a trace is kept. */
   readonly watch?: Watch;
-  /** How long each link may take. */
+  /** How long each plugin may take. */
   readonly deadlines?: Deadlines;
   /** Ends the call in an orderly way; by default a signal to this process does. */
   readonly signal?: AbortSignal;
-  /** Opens a cluster whose state many calls share; each opens its own unless given. */
+  /** Opens a cluster whose state many calls share; by default each call opens its own. */
   readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
 }
 
-/** Does the work with a runner, and writes down what it had to tell. */
+/** Runs the work with a runner, and finishes the log and the trace of the call. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
   { workers, signal, watch, deadlines, openCluster }: RunnerSurroundings,
@@ -72,7 +75,7 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        ...runThrough(workers ?? ownWorker(), { startOther: startForeign }),
+        segments: workerSegments(workers ?? ownWorker(), { startOther: startForeign }),
         signal: interrupt.signal,
         ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
       },
@@ -81,7 +84,7 @@ export async function prepareRunner<T>(
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
       look: async () => {
         const { lookOrTell } = await import('../../src/orphans/find-traced.ts');
-        return lookOrTell(({ message }) => log.warn(message));
+        return lookOrTell(({ message }) => log.warn(message), runDir(places.env));
       },
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
@@ -100,12 +103,12 @@ export async function prepareRunner<T>(
     signal?.removeEventListener('abort', onSignal);
     for (const name of SIGNALS) process.removeListener(name, onSignal);
     if (log !== call.log) await log.flush();
-    // Who brings workers stays.
+    // A process that provides workers stays.
     await boundLogFile(conf, workers !== undefined);
   }
 }
 
-/** Where the networks' links are and what they get, with everybody told of each who is to know of it. */
+/** The runtime of the networks' plugins, with all observers of a plugin call attached. */
 function watchedRuntime(
   { env, network }: Call<PluginConfig>,
   conf: CatenaConf,
@@ -126,18 +129,20 @@ function watchedRuntime(
       if (conf.traceFile) writeTraceLine(conf.traceFile, event, log);
     },
     onWarning: warning => log.warn(warning.message),
+    openWitness: async () => (await import('../../src/orphans/witness.ts')).NODE_WITNESS,
   };
 }
 
-/** Begins a trace of the call, where one is wanted; only then is its code loaded. */
+/** Begins a trace of the call, if one is configured; its code is loaded only then. */
 async function beginTrace(
-  { env: { command, containerId, ifname, netns }, args, network }: Call<PluginConfig>,
+  { env: { command, containerId, ifname, netns, args: text }, network }: Call<PluginConfig>,
   { traceDir }: CatenaConf,
   env: RunnerPlaces['env'],
   log: Log,
 ): Promise<WatchedRequest | undefined> {
   const dir = traceDir || env.CATENA_TRACE_DIR;
   if (!dir) return undefined;
+  const args = findCniArgs(text);
   const { openTraceWatcher } = await import('../../src/observe/watcher.ts');
   const watcher = openTraceWatcher(dir, ({ message }) => log.warn(`Cannot keep a trace: ${message}`));
   return watcher.begin({ verb: command, network, containerId, ifname, netns, args }, env);
@@ -145,7 +150,7 @@ async function beginTrace(
 
 type OpenCluster = () => Promise<Cluster>;
 
-/** The cluster that is configured, opened when it is needed: DEL never does. */
+/** The configured cluster, opened on demand: DEL never opens it. */
 function clusterOf(
   { kubeconfig, kubernetesTimeout }: CatenaConf,
   env: RunnerPlaces['env'],
@@ -173,7 +178,7 @@ function withCluster(options: RunnerOptions, cluster: OpenCluster | undefined): 
   return { ...options, places: { ...options.places, fetchDefinition } };
 }
 
-/** DEL takes what it can get. */
+/** DEL uses whatever is valid. */
 function confOf({ env, request, network }: Call<PluginConfig>): { conf: CatenaConf; problems: string[] } {
   if (env.command === 'DEL') return lenientConf(request);
   return {
@@ -182,5 +187,5 @@ function confOf({ env, request, network }: Call<PluginConfig>): { conf: CatenaCo
   };
 }
 
-/** What ends an ADD before its time takes it back. */
+/** Signals that end an ADD early, which is then undone. */
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;

@@ -3,22 +3,25 @@ import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 
-/** Who may begin to talk to a container: everybody, whoever is not in another closed network, or nobody of its own either. */
+/**
+ * Which peers may open connections to a container: all; all except those in other closed networks; or, in addition, none of its
+ * own network either.
+ */
 export const INGRESS_POLICIES = ['open', 'same-bridge', 'isolated'] as const;
 export type IngressPolicy = (typeof INGRESS_POLICIES)[number];
 
-/** What a configuration may name; nf_tables has the rules and tells who has what in any case. */
+/** The values of `backend`. In any case nf_tables has the rules and records which attachment has which addresses. */
 export const BACKENDS = ['nftables', 'iptables', 'firewalld'] as const;
 export type Backend = (typeof BACKENDS)[number];
-/** Those that have to be told as well. */
+/** Packet filters that have to be informed in addition to nf_tables. */
 export type Other = Exclude<Backend, 'nftables'>;
 
 /**
- * The request as firewall sees it. What it says is looked at when rules are made and checked, not when they are removed:
- * a configuration that went bad can still be cleaned up after.
+ * The request as firewall sees it. Its values are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted
+ * after its configuration has become invalid.
  */
 export const FirewallConf = z.extend(PluginConfig, {
-  /** Packet filter to program: `nftables`, or besides it `iptables` or `firewalld`. */
+  /** Packet filter to program: `nftables` alone, or besides it `iptables` or `firewalld`. */
   backend: z.optional(z.string()),
   /** Who may begin to talk to the pod: `open`, `same-bridge` or `isolated`. */
   ingressPolicy: z.optional(z.string()),
@@ -29,9 +32,9 @@ export const FirewallConf = z.extend(PluginConfig, {
 });
 export type FirewallConf = z.output<typeof FirewallConf>;
 
-/** The configuration when all of it makes sense. */
+/** The validated configuration. */
 export interface FirewallOptions {
-  /** Absent when it is left to us. */
+  /** Absent when the choice is left to us. */
   readonly backend?: Backend;
   readonly policy: IngressPolicy;
   readonly adminChain: string;
@@ -41,25 +44,32 @@ export interface FirewallOptions {
 /** iptables: XT_EXTENSION_MAXNAMELEN, less the terminating zero. */
 const CHAIN_NAME_MAX_LENGTH = 28;
 
+/** Verdicts, for which a jump to such a chain would be mistaken, and chains that have another purpose. */
+const TAKEN_NAMES = [
+  ...['ACCEPT', 'DROP', 'RETURN', 'QUEUE', 'REJECT', 'INPUT', 'FORWARD', 'OUTPUT'],
+  ...['CNI-FORWARD', 'CNI-ISOLATION-STAGE-1', 'CNI-ISOLATION-STAGE-2'],
+];
+
 /**
- * Refuses what this link cannot do, before anything is touched.
+ * Rejects what this plugin cannot do, before anything is changed.
  * @throws CniError 7
  */
 export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
   const backend = oneOf(BACKENDS, 'backend', conf.backend);
   const policy = oneOf(INGRESS_POLICIES, 'ingressPolicy', conf.ingressPolicy) ?? 'open';
   const adminChain = conf.iptablesAdminChainName || 'CNI-ADMIN';
-  if (!/^[^\s!-][^\s]*$/.test(adminChain) || adminChain.length > CHAIN_NAME_MAX_LENGTH) {
+  const isName = /^[^\s"!-][^\s"]*$/.test(adminChain) && adminChain.length <= CHAIN_NAME_MAX_LENGTH;
+  if (!isName || TAKEN_NAMES.includes(adminChain)) {
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot use "iptablesAdminChainName": "${adminChain}": iptables has no chains of that name; expected ` +
-        `up to ${CHAIN_NAME_MAX_LENGTH} characters without white space`,
+        `up to ${CHAIN_NAME_MAX_LENGTH} characters without white space or quotes, and no verdict or chain of iptables`,
     );
   }
   return { ...(backend ? { backend } : {}), policy, adminChain, zone: zoneOf(conf) };
 }
 
-/** Zone that DEL looks at, too, however bad the rest of the configuration is. */
+/** The zone, which DEL needs even if the rest of the configuration is invalid. */
 export function zoneOf({ firewalldZone }: FirewallConf): string {
   return firewalldZone || 'trusted';
 }

@@ -7,25 +7,25 @@ import type { Element } from '../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { AccessPlan } from './plan.ts';
-import { INGRESS_CHAIN, SETS } from './skeleton.ts';
+import { BEHIND, INGRESS_CHAIN, PORTS, SETS } from './skeleton.ts';
 
-/** One address of an attachment, as its claim tells. */
+/** One address of an attachment, as its claim records it. */
 export interface Claim {
   readonly number: number;
   readonly pod: Ip;
-  /** Absent for a pod that is open to everybody. */
+  /** Absent for a pod that is open to all peers. */
   readonly bridge?: string;
 }
 
-/** Everything that ADD puts into the kernel, but for the interfaces that are counted. */
+/** Everything that ADD puts into the kernel, except the counts of interfaces. */
 export function planElements({ others, pods, ingress }: AccessPlan, owner: FilterOwner): Entry[] {
-  return pods.flatMap(pod => {
+  const entry = (set: NftSet, key: readonly FieldValue[], data?: Element['data']): Entry => ({
+    set,
+    element: { key, ...(data === undefined ? {} : { data }), comment: owner.note },
+  });
+  const ofPods = pods.flatMap(pod => {
     const sets = SETS[pod.family];
     const number = pods.filter(({ family }) => family === pod.family).indexOf(pod);
-    const entry = (set: NftSet, key: readonly FieldValue[], data?: Element['data']): Entry => ({
-      set,
-      element: { key, ...(data === undefined ? {} : { data }), comment: owner.note },
-    });
     return [
       entry(sets.pods, [pod]),
       entry(sets.claims, [owner.handle, number], [pod, ingress?.bridge ?? '']),
@@ -39,9 +39,18 @@ export function planElements({ others, pods, ingress }: AccessPlan, owner: Filte
       ...(ingress?.policy === 'isolated' ? [entry(sets.isolated, [pod])] : []),
     ];
   });
+  return [...ofPods, ...(ingress?.port === undefined ? [] : portEntries(ingress.port, owner))];
 }
 
-/** Where everything may be that a claim speaks of. */
+/** The elements that record the bridge port of an isolated pod. */
+export function portEntries(port: string, { handle, note: comment }: FilterOwner): Entry[] {
+  return [
+    { set: PORTS, element: { key: [port], comment } },
+    { set: BEHIND, element: { key: [handle], data: [port], comment } },
+  ];
+}
+
+/** All places that a claim may occupy. */
 export function placesOf({ number, pod, bridge }: Claim, owner: FilterOwner): Place[] {
   const sets = SETS[pod.family];
   return [
@@ -59,7 +68,7 @@ export function placesOf({ number, pod, bridge }: Claim, owner: FilterOwner): Pl
   ];
 }
 
-/** The claim that an element of a claims map is. */
+/** Decodes an element of a claims map. */
 export function decodeClaim({ key, data }: Element): Claim {
   const [pod, bridge] = data as readonly [Ip, string];
   return { number: Number(key[1]), pod, ...(bridge === '' ? {} : { bridge }) };

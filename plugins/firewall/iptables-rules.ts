@@ -1,12 +1,16 @@
-// Which lines bring the reference's chains about, and which take an attachment out of them? Nothing is run here.
+// Which iptables lines create the reference's chains, and which remove an attachment from them? Nothing is run here.
 import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 import type { SavedTable } from '../../src/netlink/iptables/save.ts';
 import type { AccessPlan } from './plan.ts';
 
-/** The chain that accepts; FORWARD jumps there. */
+/** The chain that accepts packets; FORWARD jumps to it. */
 export const CNI_FORWARD = 'CNI-FORWARD';
 const STAGE_1 = 'CNI-ISOLATION-STAGE-1';
 const STAGE_2 = 'CNI-ISOLATION-STAGE-2';
+/** Chains for pods that are not open. */
+export const STAGES = [STAGE_1, STAGE_2] as const;
+/** The comment of the rule that jumps to the operator's chain. */
+export const ADMIN_WORDS = 'CNI firewall plugin admin overrides';
 
 const comment = (words: string) => `-m comment --comment "${words}"`;
 const RULES = 'CNI firewall plugin rules';
@@ -16,18 +20,18 @@ const SHARED = comment(`${RULES} (ingressPolicy: same-bridge|isolated)`);
 const POD_RULE = new RegExp(`^${CNI_FORWARD} -s (\\S+)/(?:32|128) -j ACCEPT$`);
 const BRIDGE_RULE = new RegExp(`^(?:${STAGE_1} -i|${STAGE_2} -o) (\\S+) `);
 
-/** What {@link ensureLines} works on. */
+/** Input of {@link ensureLines}. */
 export interface Wanted {
   readonly pods: readonly Ip[];
   readonly ingress?: AccessPlan['ingress'];
   readonly adminChain: string;
 }
 
-/** The lines that are missing for an attachment, in order; none when all is there. */
+/** The missing lines of an attachment, in order; empty when all exist. */
 export function ensureLines(saved: SavedTable, { pods, ingress, adminChain }: Wanted): string[] {
   const chains = [CNI_FORWARD, adminChain, ...(ingress ? [STAGE_1, STAGE_2] : [])];
   const has = (rule: string) => saved.rules.includes(rule);
-  const admin = `-m comment --comment "CNI firewall plugin admin overrides" -j ${adminChain}`;
+  const admin = `${comment(ADMIN_WORDS)} -j ${adminChain}`;
   return [
     ...chains.filter(name => !saved.chains.includes(name)).map(name => `-N ${name}`),
     ...(has(`${CNI_FORWARD} ${admin}`) ? [] : [`-I ${CNI_FORWARD} 1 ${admin}`]),
@@ -40,7 +44,7 @@ export function ensureLines(saved: SavedTable, { pods, ingress, adminChain }: Wa
   ];
 }
 
-/** The lines that take addresses out, and interfaces behind which nobody is any more that is not open. */
+/** The lines that remove addresses, and interfaces that no longer have a pod behind them that is not open. */
 export function releaseLines(saved: SavedTable, pods: readonly Ip[], bridges: readonly string[]): string[] {
   const own = new Set(pods.flatMap(podRules));
   const places = bridges.flatMap(name => [`${STAGE_1} -i ${name} `, `${STAGE_2} -o ${name} `]);
@@ -49,14 +53,14 @@ export function releaseLines(saved: SavedTable, pods: readonly Ip[], bridges: re
     .map(rule => `-D ${rule}`);
 }
 
-/** Who is still there, as far as the host can tell. */
+/** Which pods still exist, as far as the host can tell. */
 export interface Inhabitants {
   hasPod(ip: Ip): boolean;
-  /** Whether anybody is behind an interface of the host. */
+  /** Whether any pod is behind an interface of the host. */
   hasPods(ifname: string): boolean;
 }
 
-/** The lines that take out pods and interfaces of which nothing is left. What an operator wrote by hand is not like them. */
+/** The lines that remove pods and interfaces that no longer exist. Rules that an operator wrote by hand do not match. */
 export function leftoverLines(saved: SavedTable, { hasPod, hasPods }: Inhabitants): string[] {
   const pods = saved.rules.flatMap(rule => {
     const ip = findIp(POD_RULE.exec(rule)?.[1] ?? '');
@@ -77,7 +81,7 @@ function podRules(ip: Ip): string[] {
   ];
 }
 
-/** Releases of the reference differ in the comments of what networks share: what a rule does tells it. */
+/** Releases of the reference differ in the comments of shared rules, so a rule is recognized by its match and target. */
 function ingressLines(saved: SavedTable, { bridge, policy }: NonNullable<AccessPlan['ingress']>): string[] {
   const find = (start: string, end: string) =>
     saved.rules.find(rule => rule.startsWith(`${start} `) && rule.endsWith(`-j ${end}`));
@@ -97,7 +101,7 @@ function ingressLines(saved: SavedTable, { bridge, policy }: NonNullable<AccessP
   ];
 }
 
-/** Who is kept out must be so before anybody is let in. */
+/** Packets must pass the rules that drop before those that accept. */
 function stageJumpLines({ rules }: SavedTable, found: string | undefined): string[] {
   const accepting = rules.indexOf(FORWARD_JUMP);
   if (found !== undefined && accepting >= 0 && rules.indexOf(found) < accepting) return [];

@@ -1,4 +1,4 @@
-// Run firewall on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with firewall alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { firewall } from './plugin.ts';
 

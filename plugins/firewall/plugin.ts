@@ -1,19 +1,22 @@
 // What does firewall do for each verb?
 import { warnOfDroppingChains } from '../../src/attach/dropping.ts';
 import { type FilterOwner, filterOwnerOf } from '../../src/attach/handle.ts';
-import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
+import { renderIp } from '../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
-import { requireZone } from './firewalld/sources.ts';
-import { admit, findFormerOwners, tryAdmission } from './kernel/admit.ts';
+import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
+import { admit, closePorts, findFormerOwners, tryAdmission } from './kernel/admit.ts';
+import { isForgettable, refuseOldRules } from './kernel/foreign.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import { sweepLeftovers } from './kernel/leftovers.ts';
 import {
   checkOthers,
   findOthers,
+  findOthersToCheck,
   forgetForeign,
   haveOthersForget,
   isToldByReference,
@@ -21,11 +24,12 @@ import {
   requireOthers,
   tellOthers,
 } from './kernel/others.ts';
-import { findDead, isKnown, shutOut, sweep } from './kernel/release.ts';
-import { checkAdmission } from './kernel/verify.ts';
+import { withPort } from './kernel/port.ts';
+import { findDead, removalOf, shutOut, sweep } from './kernel/release.ts';
+import { checkAdmission, isIsolatedByAddress } from './kernel/verify.ts';
 import { type AccessPlan, planAccess } from './plan.ts';
 
-/** Lets packets to and from the pod pass, and says who may come to it. */
+/** Accepts forwarded traffic to and from the pod and restricts which peers may connect to it. */
 export const firewall = definePlugin({
   name: 'firewall',
   config: FirewallConf,
@@ -36,22 +40,29 @@ export const firewall = definePlugin({
     const { plan, names } = await wantedOf(call);
     const { prevResult = {} } = call;
     if (plan.pods.length === 0) return prevResult;
-    await requireOthers(plan, names);
+    await requireOthers(call.hostNft, plan, names);
     const owner = ownerOf(call);
     const nft = call.hostNft;
-    await haveOthersForget(nft, [owner, ...findFormerOwners(nft, plan, owner)], { plan, names });
-    admit(nft, plan, owner);
+    if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
+    await haveOthersForget(nft, [owner, ...findFormerOwners(call, plan, owner)], { plan, names });
+    admit(call, plan, owner, names.adminChain);
     call.onFailure('remove the rules', () => remove(nft, [owner]));
-    await tellOthers(plan, names);
+    await tellOthers(nft, plan, names, 'old');
     return prevResult;
   },
 
   async check(call) {
-    const { plan, names } = await wantedOf(call);
+    const { plan, names } = await wantedOf(call, findOthersToCheck);
     if (plan.pods.length === 0) return;
     if (!(await isToldByReference(call.hostNft, plan, names))) {
-      checkAdmission(call.hostNft, plan, ownerOf(call));
-      await checkOthers(plan, names);
+      const owner = ownerOf(call);
+      checkAdmission(call.hostNft, plan, owner);
+      await checkOthers(call.hostNft, plan, names);
+      if (isIsolatedByAddress(call.hostNft, plan, owner)) {
+        call.log.warn('the pod is isolated by its addresses only, as an earlier release did it', {
+          hint: 'neighbours may reach its link-local addresses until the next ADD of an isolated pod, or GC, if the link bridge made it',
+        });
+      }
     }
     warnOfDroppingChains(call, plan.others.includes('iptables'));
   },
@@ -61,26 +72,48 @@ export const firewall = definePlugin({
     if (plan.pods.length === 0 || (await isToldByReference(call.hostNft, plan, names))) return;
     const owner = ownerOf(call);
     mend(
-      () => checkAdmission(call.hostNft, plan, owner),
-      () => admit(call.hostNft, plan, owner),
+      () => checkAdmission(call.hostNft, plan, owner, true),
+      () => admit(call, plan, owner, names.adminChain),
     );
-    await checkOthers(plan, names).catch(() => tellOthers(plan, names));
+    await checkOthers(call.hostNft, plan, names).catch(() => tellOthers(call.hostNft, plan, names));
+  },
+
+  async handOver(call, mode) {
+    const { hostNft: nft } = call;
+    const owner = ownerOf(call);
+    const { claims } = removalOf(nft, owner);
+    if (claims.length === 0) return [];
+    const { policy, backend, ...names } = parseFirewallConf(call.conf);
+    const access = planAccess(call.prevResult ?? {}, policy);
+    const others = backend === undefined ? await referenceChoice(nft) : othersOf(backend);
+    // In the reference's rules, the policy is part of what the named backend gets.
+    const plan = { ...access, others, isNamed: true };
+    if (mode === 'do') {
+      // Packet filters that the reference does not ask on DEL forget the pod; the one that it asks is told about the pod.
+      await haveOthersForget(nft, [owner], { plan, names });
+      await tellOthers(nft, plan, names);
+      const isDeleted = removalOf(nft, owner).claims.length === 0;
+      shutOut(nft, owner);
+      // A concurrent DEL has looked for the rules before they existed.
+      if (isDeleted) await forgetForeign(nft, plan.pods, names.zone);
+    }
+    return [`passage of ${claims.map(({ pod }) => renderIp(pod)).join(' and ')}`];
   },
 
   async del(call) {
     const owner = ownerOf(call);
     const pods = planAccess(call.prevResult ?? {}, 'open').pods;
-    const isForeign = pods.length > 0 && !isKnown(call.hostNft, pods);
+    const isForeign = isForgettable(call, pods);
     await remove(call.hostNft, [owner]);
     if (isForeign) await forgetForeign(call.hostNft, pods, zoneOf(call.conf));
   },
 
   async gc(call) {
-    const valid = validAttachmentsOf(call);
-    if (valid === undefined) return;
-    const notes = new Set(valid.map(one => filterOwnerOf(one).note));
-    await remove(call.hostNft, findDead(call.hostNft, call.network, notes));
-    sweep(call.hostNft, call.network, notes);
+    const { kept } = call;
+    if (kept === undefined) return;
+    await remove(call.hostNft, findDead(call.hostNft, call.network, kept));
+    sweep(call.hostNft, call.network, kept);
+    closePorts(call);
     sweepLeftovers(call);
   },
 
@@ -88,7 +121,7 @@ export const firewall = definePlugin({
     const { policy, backend, zone } = parseFirewallConf(call.conf);
     try {
       tryAdmission(call.hostNft, policy);
-      if (backend === 'iptables') tryIptables();
+      if (backend === 'iptables') tryIptables(call.hostNft);
       if (backend === 'firewalld') await requireZone(zone);
     } catch (cause) {
       throw new CniError(ErrorCode.unavailable, `Cannot let packets pass: ${(cause as Error).message}`, {
@@ -104,7 +137,10 @@ interface Wanted {
   readonly names: Names;
 }
 
-async function wantedOf(call: Call<FirewallConf>): Promise<Wanted> {
+async function wantedOf(
+  call: Call<FirewallConf>,
+  find: typeof findOthersToCheck = findOthers,
+): Promise<Wanted> {
   const { policy, backend, ...names } = parseFirewallConf(call.conf);
   if (call.prevResult === undefined) {
     throw new CniError(
@@ -112,13 +148,20 @@ async function wantedOf(call: Call<FirewallConf>): Promise<Wanted> {
       'Cannot let packets pass: the request has no "prevResult"; put this link behind one that gives the pod an address',
     );
   }
-  const access = planAccess(call.prevResult, policy);
-  const others = backend === undefined ? await findOthers(call.hostNft, access.pods) : othersOf(backend);
-  return { plan: { ...access, others }, names };
+  const { ingress, ...planned } = planAccess(call.prevResult, policy);
+  const access = { ...planned, ...(ingress ? { ingress: withPort(call, ingress) } : {}) };
+  const others =
+    backend === undefined ? await find(call.hostNft, access.pods, ownerOf(call)) : othersOf(backend);
+  return { plan: { ...access, others, isNamed: backend !== undefined }, names };
 }
 
 function othersOf(backend: Backend): Other[] {
   return backend === 'nftables' ? [] : [backend];
+}
+
+/** What the reference's firewall uses when no backend is configured: firewalld if it is running, else iptables. */
+async function referenceChoice(nft: NetlinkSocket): Promise<Other[]> {
+  return [(await isFirewalldRunning(nft)) ? 'firewalld' : 'iptables'];
 }
 
 async function remove(nft: NetlinkSocket, owners: readonly FilterOwner[]): Promise<void> {

@@ -1,4 +1,4 @@
-// Which fixed objects does the firewall need in the kernel, whoever it lets through?
+// Which fixed objects does the firewall need in the kernel, independently of the pods?
 import { jump, NF_ACCEPT, NF_DROP } from '../../src/netlink/nft/data.ts';
 import { isEqual } from '../../src/netlink/nft/expr/cmp.ts';
 import { decide } from '../../src/netlink/nft/expr/immediate.ts';
@@ -10,25 +10,25 @@ import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
 import { loadAddress, matchFamily, REG } from '../../src/netlink/nft/statements.ts';
 
-/** Everything but what happens within a bridge lives in one table of our own. */
+/** The table of our own that holds everything except the rules for traffic within a bridge. */
 export const TABLE: Table = { family: 'inet', name: 'catena_firewall' };
 
-/** Packets between two ports of a bridge only get here, unless the kernel is told to show them to everybody. */
+/** Packets between two ports of a bridge only traverse this family, unless br_netfilter passes them to the others. */
 const BRIDGE_TABLE: Table = { family: 'bridge', name: 'catena_firewall' };
 
 /** The sets and maps of one IP version. */
 export interface FamilySets {
-  /** Addresses of pods, to and from which packets are forwarded. */
+  /** Addresses of pods to and from which packets are forwarded. */
   readonly pods: NftSet;
-  /** Address of a pod that is not open to everybody to the chain that decides. */
+  /** Address of a pod that is not open, to the chain that decides. */
   readonly ingress: NftSet;
-  /** Address of such a pod and the interface of the host that it is behind. */
+  /** Address of such a pod and the host interface that leads to it. */
   readonly home: NftSet;
-  /** Attachment and number to one address of it, and the interface if it is not open. */
+  /** Attachment and number to one of its addresses, and to the interface if the pod is not open. */
   readonly claims: NftSet;
-  /** Addresses that have rules in iptables, too. */
+  /** Addresses that also have rules in iptables. */
   readonly iptables: NftSet;
-  /** Addresses that are in a zone of firewalld, too. */
+  /** Addresses that are also in a zone of firewalld. */
   readonly firewalld: NftSet;
   /** Address of an isolated pod, within bridges. */
   readonly isolated: NftSet;
@@ -37,16 +37,27 @@ export interface FamilySets {
 /** The sets and maps, by IP version. */
 export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
 
-/** Interfaces of the host behind which pods are that are not open. */
+/** Host interfaces that lead to pods that are not open. */
 export const CLOSED: NftSet = { table: TABLE, name: 'closed', key: ['ifname'] };
 
 /** Such an interface to the number of addresses that need it in {@link CLOSED}; nft has no type for a plain number. */
 export const TALLY: NftSet = { table: TABLE, name: 'tally', key: ['ifname'], data: ['mark'] };
 
-/** Sets whose elements belong to one attachment each. */
-export const OWNED_SETS: readonly NftSet[] = [...Object.values(SETS[4]), ...Object.values(SETS[6])];
+/** Bridge ports that lead to an isolated pod: everything sent to it, to whichever address, leaves through that port. */
+export const PORTS: NftSet = { table: BRIDGE_TABLE, name: 'ports', key: ['ifname'] };
 
-/** The chain that an element of `ingress` leads to, by policy. */
+/** Attachment to its element of {@link PORTS}. */
+export const BEHIND: NftSet = { table: BRIDGE_TABLE, name: 'behind', key: ['ifname'], data: ['ifname'] };
+
+/** Sets whose elements belong to one attachment each. */
+export const OWNED_SETS: readonly NftSet[] = [
+  ...Object.values(SETS[4]),
+  ...Object.values(SETS[6]),
+  PORTS,
+  BEHIND,
+];
+
+/** The chain to which an element of `ingress` jumps, by policy. */
 export const INGRESS_CHAIN = { 'same-bridge': 'same_bridge', isolated: 'isolated' } as const;
 
 /** linux/netfilter_ipv4.h, NF_IP_PRI_FILTER */
@@ -59,7 +70,7 @@ const ETHERTYPE = { 4: Uint8Array.of(0x08, 0x00), 6: Uint8Array.of(0x86, 0xdd) }
 const accept = decide({ code: NF_ACCEPT });
 const drop = decide({ code: NF_DROP });
 
-/** The table for packets that are routed. `admin` is the operator's: it goes first, and what is in it stays. */
+/** The table for routed packets. `admin` belongs to the operator: it is evaluated first, and its rules are kept. */
 export const SKELETON: Skeleton = {
   table: TABLE,
   comment: 'catena: packets forwarded to and from pods',
@@ -81,16 +92,18 @@ export const SKELETON: Skeleton = {
   ],
 };
 
-/** The table for packets within a bridge; made when the first pod is isolated. */
+/** The table for packets within a bridge; created for the first isolated pod. */
 export const BRIDGE_SKELETON: Skeleton = {
   table: BRIDGE_TABLE,
   comment: 'catena: packets to isolated pods on the same bridge',
-  sets: [SETS[4].isolated, SETS[6].isolated],
+  version: 2,
+  earlier: { rules: { forward: 2 }, without: [PORTS.name, BEHIND.name] },
+  sets: [SETS[4].isolated, SETS[6].isolated, PORTS, BEHIND],
   chains: [
     {
       name: 'forward',
       base: { type: 'filter', hook: 'forward', priority: NF_BR_PRI_FILTER_BRIDGED },
-      rules: [isolatedRule(4), isolatedRule(6)],
+      rules: [portRule(), isolatedRule(4), isolatedRule(6)],
     },
   ],
 };
@@ -143,6 +156,15 @@ function homeRules(verdict: Expression): Expression[][] {
 /** Same as: `iifname @closed drop` */
 function closedRule(): Expression[] {
   return [loadMeta(REG.first, 'iifname'), isInSet(CLOSED, REG.first), drop];
+}
+
+/**
+ * A pod has addresses that no result names, above all link-local ones, and receives multicast, so everything that would leave
+ * through its port is dropped. Packets from the host itself, such as the gateway's replies, do not traverse this hook.
+ * Same as: `oifname @ports drop`
+ */
+function portRule(): Expression[] {
+  return [loadMeta(REG.first, 'oifname'), isInSet(PORTS, REG.first), drop];
 }
 
 /** Same as: `ip daddr @isolated4 drop`, in a bridge, where the ethertype tells the IP version */

@@ -1,11 +1,11 @@
-// What do tools know of flannel without running it?
+// What can tools know about flannel without running it?
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { FlannelConf, validateFlannelConf } from './config.ts';
 
-/** The flannel link, as `catena validate` and the published schemas see it. */
+/** The flannel plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'main',
-  // Its delegate may read any of them.
+  // Its delegate may use any of them.
   capabilities: ['mac', 'ips', 'ipRanges', 'portMappings', 'bandwidth', 'dns', 'aliases'],
   completesIpam: true,
   config: FlannelConf,

@@ -1,11 +1,11 @@
-// Which options does the flannel link take, and what may its delegate not say?
+// Which options does the flannel plugin take, and which keys may its delegate not set?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { Route } from '../../src/cni/result-schema.ts';
 
-/** Where flanneld writes what it got, and where what was made of it is kept. */
+/** Where flanneld writes its subnet, and where the delegate's configurations are kept. */
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env';
 export const DEFAULT_DATA_DIR = '/var/lib/cni/flannel';
 
@@ -24,7 +24,7 @@ export const FlannelConf = z.extend(PluginConfig, {
 export type FlannelConf = z.output<typeof FlannelConf>;
 
 /**
- * Refuses a delegate that says what only this link can know.
+ * Rejects a delegate that sets what only this plugin can know.
  * @throws CniError 7
  */
 export function validateFlannelConf({ delegate = {} }: FlannelConf): void {

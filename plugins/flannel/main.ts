@@ -1,4 +1,4 @@
-// Run flannel on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with flannel alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { flannel } from './plugin.ts';
 

@@ -4,12 +4,12 @@ import { renderCidr } from '../../src/net/cidr.ts';
 import type { FlannelConf } from './config.ts';
 import type { SubnetEnv } from './subnet-env.ts';
 
-/** The configuration of the plugin that does the work; what it says itself goes first, but for what only we know. */
+/** The configuration of the delegate plugin. Its own keys take precedence, except for those that only we know. */
 export function planDelegate(conf: FlannelConf, env: SubnetEnv): JsonObject & { type: string } {
   const { delegate = {}, name, cniVersion, runtimeConfig } = conf;
   const type = typeof delegate.type === 'string' ? delegate.type : 'bridge';
   return {
-    // Whoever does not masquerade in flanneld's place would leave the pods without the outside.
+    // If flanneld does not masquerade, the delegate must, or the pods could not reach the outside.
     ipMasq: !env.ipMasq,
     mtu: env.mtu,
     ...(type === 'bridge' ? { isGateway: true } : {}),

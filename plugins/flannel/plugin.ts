@@ -16,7 +16,7 @@ import {
 } from './records.ts';
 import { readSubnetEnv } from './subnet-env.ts';
 
-/** Has another plugin connect the container to the subnet that flanneld got for this node. */
+/** Has another plugin connect the container to the subnet that flanneld obtained for this node. */
 export const flannel = definePlugin({
   name: 'flannel',
   config: FlannelConf,
@@ -26,11 +26,11 @@ export const flannel = definePlugin({
     const [dataDir, conf] = [dataDirOf(call), render(call)];
     refuseTakenName(call);
     const delegate = delegateOf(call, conf);
-    // An attachment that is there already is not this ADD's to take back.
+    // An attachment that already existed must not be undone by this ADD.
     if (findKept(call) === undefined) {
-      // Kept first: what the delegate has begun must be found by DEL, whatever becomes of us.
+      // Stored first: DEL must find what the delegate has begun, even if this process dies.
       writeRecord(dataDir, call.env, conf);
-      // SPEC section 4: a delegate whose ADD failed is run again with DEL.
+      // SPEC section 4: if a delegate's ADD fails, its DEL is run.
       call.onFailure('take back what the delegate began', async () => {
         await delegate.del();
         removeRecord(dataDir, call.env);
@@ -50,6 +50,11 @@ export const flannel = definePlugin({
     await delegateOf(call, withPrevResult(call, conf)).check();
   },
 
+  handOver(call) {
+    const conf = findKept(call);
+    return typeof conf === 'object' ? delegateOf(call, withPrevResult(call, conf)).handOver() : [];
+  },
+
   async del(call) {
     const conf = findKept(call);
     if (conf === 'broken')
@@ -60,14 +65,14 @@ export const flannel = definePlugin({
   },
 
   async gc(call) {
-    const { validAttachments: valid } = call;
+    const { validAttachments: valid, kept } = call;
     const own = listRecords(dataDirOf(call)).flatMap(record => {
       const conf = findKept(call, record);
       return typeof conf === 'object' && conf.name === call.network ? [{ record, conf }] : [];
     });
-    // flanneld may be down; what was kept tells as well which plugins there are to clean up after.
+    // flanneld may be down; a stored configuration also tells which plugins have to clean up.
     const conf = tryRender(call) ?? own.at(-1)?.conf;
-    const stale = valid && own.filter(({ record }) => !valid.some(key => isOf(record, key)));
+    const stale = kept && own.filter(({ record }) => !kept.has(record));
     const list = { 'cni.dev/valid-attachments': memberOf(call.request, 'cni.dev/valid-attachments') };
     await tryAll([
       () => (conf ? delegateOf(call, { ...conf, ...(valid ? list : {}) }).gc() : undefined),
@@ -92,7 +97,7 @@ export const flannel = definePlugin({
   },
 });
 
-/** An interface that was there before must not go when the delegate is asked to take back a failed ADD. */
+/** An interface that existed before must not be deleted when the delegate undoes a failed ADD. */
 function refuseTakenName({ container, containerNetns, env }: Call): void {
   if (findLink(container, env.ifname) === undefined) return;
   throw new Error(`Cannot create "${env.ifname}" in "${containerNetns.path}": it is there already`);
@@ -116,7 +121,7 @@ function delegateOf(call: Call<FlannelConf>, conf: JsonObject): Delegate {
   return call.delegate(String(memberOf(conf, 'type')), conf);
 }
 
-/** What ADD kept. A reference that lost power leaves empty files, which must not keep a pod from going. */
+/** The configuration that ADD stored. A power loss can leave empty files of the reference, which must not make DEL fail. */
 function findKept(call: Call<FlannelConf>, key: RecordKey = call.env): JsonObject | 'broken' | undefined {
   try {
     return findRecord(dataDirOf(call), key);
@@ -126,7 +131,7 @@ function findKept(call: Call<FlannelConf>, key: RecordKey = call.env): JsonObjec
   }
 }
 
-/** What was kept is what the delegate was called with; the runtime's result belongs to a later call. */
+/** The stored configuration is the one that the delegate was called with; the runtime's result is from a later call. */
 function withPrevResult({ request }: Call, conf: JsonObject): JsonObject {
   const prevResult = memberOf(request, 'prevResult');
   return prevResult === undefined ? conf : { ...conf, prevResult };
@@ -134,8 +139,4 @@ function withPrevResult({ request }: Call, conf: JsonObject): JsonObject {
 
 function dataDirOf({ conf }: Call<FlannelConf>): string {
   return conf.dataDir || DEFAULT_DATA_DIR;
-}
-
-function isOf(record: RecordKey, key: { containerID: string; ifname: string }): boolean {
-  return record.containerId === key.containerID && record.ifname === key.ifname;
 }

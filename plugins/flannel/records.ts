@@ -1,8 +1,7 @@
-// How is the delegate's configuration of an ADD kept until its DEL, next to a reference plugin that does the same?
-//
-// The reference has one file per container, named by its id, so a second attachment of the pod overwrites the first's.
-// Ours are named `<id>:<ifname>`, which no id can be, and the container's own name is a hard link to the first of them:
-// either plugin finds what the other one kept.
+// How is the delegate's configuration kept from ADD until DEL, compatibly with the reference plugin's files?
+// The reference has one file per container, named after its id, so a second attachment of the pod overwrites the first one's.
+// Ours are named `<id>:<ifname>`, which cannot be a container id, and the container's own name is a hard link to the first of
+// them: each plugin finds the other's files.
 import { linkSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type JsonObject, parseObject } from '../../src/cni/json.ts';
@@ -10,19 +9,19 @@ import { putFile } from '../../src/files/put-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { sweepGivenUp } from '../../src/files/unfinished.ts';
 
-/** Who is attached by which interface. */
+/** Identifies an attachment: container and interface. */
 export interface RecordKey {
   readonly containerId: string;
   readonly ifname: string;
 }
 
 /**
- * The configuration that ADD kept; undefined when there is none.
- * @throws CniError 6 for a file that cannot be understood, Error for one that cannot be read
+ * The configuration that ADD stored; undefined if there is none.
+ * @throws CniError 6 for a file that cannot be parsed, Error for one that cannot be read
  */
 export function findRecord(dataDir: string, key: RecordKey): JsonObject | undefined {
   const [own, shared] = [ownPath(dataDir, key), sharedPath(dataDir, key)];
-  // A container's file with a second name is that of another attachment.
+  // A container's file with a second name belongs to another attachment.
   for (const path of [own, ...(isLinked(shared) ? [] : [shared])]) {
     let text: string;
     try {
@@ -36,7 +35,7 @@ export function findRecord(dataDir: string, key: RecordKey): JsonObject | undefi
   return undefined;
 }
 
-/** Keeps a configuration: on disk, whole, before this returns. */
+/** Stores a configuration, complete and synced to disk before this returns. */
 export function writeRecord(dataDir: string, key: RecordKey, conf: JsonObject): void {
   const path = ownPath(dataDir, key);
   const unfinished = unfinishedPath(dataDir, key);
@@ -46,22 +45,22 @@ export function writeRecord(dataDir: string, key: RecordKey, conf: JsonObject): 
   if (isOfAnother) return;
   linkSync(path, unfinished);
   renameSync(unfinished, shared);
-  // Renaming a file to another name of itself does nothing.
+  // rename(2) does nothing if both names are links to the same file.
   rmSync(unfinished, { force: true });
 }
 
-/** Forgets a configuration; an absent one is fine. */
+/** Deletes a configuration; a missing one is ignored. */
 export function removeRecord(dataDir: string, key: RecordKey): void {
   const [own, shared] = [ownPath(dataDir, key), sharedPath(dataDir, key)];
-  // Left by an ADD that was killed: a second name would make the file look like another attachment's.
+  // Left by an ADD that was killed: a second name would make the file look like that of another attachment.
   removeFile(unfinishedPath(dataDir, key));
-  // One that has a single name is the reference's, unless ours lies beside it.
+  // A file with a single name was written by the reference, unless ours exists beside it.
   const isOurs = isSame(shared, own) || (statOf(own) === undefined && !isLinked(shared));
   if (isOurs) removeFile(shared);
   removeFile(own);
 }
 
-/** Attachments whose configuration is kept under a name of ours. */
+/** Attachments whose configuration is stored under a name of ours. */
 export function listRecords(dataDir: string): RecordKey[] {
   return namesIn(dataDir).flatMap(name => {
     const [containerId, ifname, ...more] = name.split(':');
@@ -70,7 +69,7 @@ export function listRecords(dataDir: string): RecordKey[] {
   });
 }
 
-/** Removes records that were begun long ago and that nobody will finish. */
+/** Removes temporary files that were begun long ago and will not be completed. */
 export function sweepRecords(dataDir: string): void {
   sweepGivenUp(dataDir, isUnfinished);
 }
@@ -84,7 +83,7 @@ function namesIn(dataDir: string): string[] {
   }
 }
 
-/** Known to DEL without a look at the directory; no container id begins with a dot. */
+/** A fixed name, so that DEL need not list the directory; no container id begins with a dot. */
 function unfinishedPath(dataDir: string, { containerId, ifname }: RecordKey): string {
   return join(dataDir, `.${containerId}:${ifname}`);
 }

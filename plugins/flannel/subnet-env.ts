@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { type Cidr, findCidr, subnetOf } from '../../src/net/cidr.ts';
 
-/** The file that flanneld keeps, `/run/flannel/subnet.env`. */
+/** The file that flanneld maintains, `/run/flannel/subnet.env`. */
 export interface SubnetEnv {
-  /** The whole network, of each family in the file's order. */
+  /** The whole network, IPv4 first, each family in the file's order. */
   readonly networks: readonly Cidr[];
-  /** What this node hands out: at most one of each family, IPv4 first. */
+  /** The node's own subnets: at most one of each family, IPv4 first. */
   readonly subnets: readonly Cidr[];
   readonly mtu: number;
   /** Whether flanneld itself masquerades. */
@@ -16,7 +16,7 @@ export interface SubnetEnv {
 
 /**
  * Reads the file.
- * @throws CniError 11 while there is none: flanneld writes it when it has its subnet; 7 for one that makes no sense
+ * @throws CniError 11 if it does not exist: flanneld writes it when it has its subnet; 7 if its content is invalid
  */
 export function readSubnetEnv(file: string): SubnetEnv {
   let text: string;
@@ -36,7 +36,7 @@ export function readSubnetEnv(file: string): SubnetEnv {
 }
 
 /**
- * Reads the file's text: `KEY=value` by line; other keys are none of our business.
+ * Parses the file: one `KEY=value` per line; other keys are ignored.
  * @throws CniError 7
  */
 export function parseSubnetEnv(text: string, file: string): SubnetEnv {

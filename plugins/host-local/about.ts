@@ -1,11 +1,11 @@
-// What do tools know of host-local without running it?
+// What can tools know about host-local without running it?
 import { type AddressPool, aboutLink } from '../../src/cni/link-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { HostLocalConf } from './config.ts';
 import { planSets } from './plan.ts';
 import { parseRange } from './range.ts';
 
-/** The host-local link, as `catena validate` and the published schemas see it. */
+/** The host-local plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'ipam',
   capabilities: ['ips', 'ipRanges'],
@@ -13,7 +13,7 @@ export const about = aboutLink({
   idleWithout: ({ ipam }) => (ipam.subnet || ipam.ranges?.length ? undefined : 'ipRanges'),
   validate(conf) {
     const { subnet, ranges } = conf.ipam;
-    // Without ranges of its own it gets them from the runtime.
+    // Without ranges of its own, it gets them from the runtime.
     if (subnet || ranges?.length) planSets(conf, CURRENT_VERSION);
   },
   pools: ({ ipam }) => [

@@ -7,9 +7,9 @@ import { findRange, isGateway, type Range, type RangeSet, rangeContains, renderR
 export const HostLocalCode = {
   /** The attachment already holds an address of a range set. */
   alreadyAllocated: 100,
-  /** An address asked for belongs to someone else or is a gateway. */
+  /** A requested address belongs to another attachment or is a gateway. */
   addressTaken: 101,
-  /** An address asked for lies in no range, or a second one in the same set. */
+  /** A requested address is in no range, or is a second one in the same set. */
   notInRanges: 102,
 } as const;
 
@@ -25,22 +25,22 @@ export class SetExhausted extends Error {
   }
 }
 
-/** What is asked of the pool. */
+/** The request to the pool. */
 export interface Wanted {
   /** One address comes from each. */
   readonly sets: readonly RangeSet[];
-  /** Addresses asked for, in the order of the sources, none twice. */
+  /** Requested addresses, in the order of their sources, without duplicates. */
   readonly requested: readonly Ip[];
 }
 
-/** One address chosen, and where it comes from. */
+/** A chosen address and where it comes from. */
 export interface Allocation {
   readonly ip: Ip;
   readonly range: Range;
   readonly setIndex: number;
 }
 
-/** What is known about the addresses of a network at the moment of choosing. */
+/** What is known about the addresses of a network when one is chosen. */
 export interface Leases {
   isTaken(ip: Ip): boolean;
   /** The first free address from `from` to `to`, both included. */
@@ -50,9 +50,8 @@ export interface Leases {
 }
 
 /**
- * Chooses one address from every set: the first one asked for that lies in it, else the next free one after the last
- * one handed out.
- * @throws SetExhausted, or CniError 101 and 102 for addresses asked for
+ * Chooses one address from every set: the first requested one in it, otherwise the next free one after the last one handed out.
+ * @throws SetExhausted, or CniError 101 and 102 for requested addresses
  */
 export function allocate(plan: Wanted, leases: Leases): Allocation[] {
   const open = [...plan.requested];
@@ -72,12 +71,12 @@ export function allocate(plan: Wanted, leases: Leases): Allocation[] {
   return allocations;
 }
 
-/** Addresses of one range in a row, both ends included. */
+/** Consecutive addresses of one range, both ends included. */
 export type Stretch = readonly [from: Ip, to: Ip];
 
 /**
- * The set in the order of trial: from the address after `last` (or the first of all) through all ranges and around, so
- * that `last` itself comes last and released addresses rest as long as possible.
+ * The set in search order: from the address after `last` (or the very first one) through all ranges and around. `last` itself
+ * comes last, so released addresses stay unused as long as possible.
  */
 export function stretchesOf(set: RangeSet, last: Ip | undefined): Stretch[] {
   const whole = set.map(({ start, end }): Stretch => [start, end]);

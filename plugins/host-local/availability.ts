@@ -12,7 +12,7 @@ import { capacityOf, findRange, isGateway, type RangeSet, renderRangeSet } from 
 /** From this share on a set counts as nearly full. */
 const NEARLY_FULL_PERCENT = 90n;
 
-/** How many addresses of a set there are, and how many of them are taken. */
+/** How many addresses a set has, and how many of them are taken. */
 export interface Usage {
   readonly capacity: bigint;
   readonly used: bigint;
@@ -27,7 +27,7 @@ export interface StorePlace {
   readonly dir: string;
 }
 
-/** Counts what is taken; gateways count for neither side. */
+/** Counts the leased addresses; gateways count neither as capacity nor as used. */
 export function usageOf(set: RangeSet, store: Pick<LeaseStore, 'countTaken' | 'isTaken'>): Usage {
   const taken = set.reduce((sum, { start, end }) => sum + store.countTaken(start, end), 0);
   const gateways = new Map(set.map(({ gateway }) => [gateway.value, gateway]));
@@ -36,7 +36,7 @@ export function usageOf(set: RangeSet, store: Pick<LeaseStore, 'countTaken' | 'i
 }
 
 /**
- * The error for a set without a free address: which one, how large, who could be gone and how to get at them.
+ * The error for a set without a free address: which set, its size, which leases may be stale and how to free them.
  * @param code 11 for ADD, 50 for STATUS
  */
 export function exhausted(
@@ -51,7 +51,7 @@ export function exhausted(
   const where = place.dataDir === DEFAULT_DATA_DIR ? '' : ` --data-dir ${place.dataDir}`;
   return new CniError(
     code,
-    // The words after the first colon are those of the reference: alerts on nodes look for them.
+    // The text after the first colon is the reference's: alerts on nodes search for it.
     `Cannot allocate from range set ${setIndex}: no IP addresses available in range set: ${renderRangeSet(set)} ` +
       `(subnet ${subnets}: ${used} of ${capacity} addresses in use, ${reclaimable} reclaimable)`,
     {
@@ -66,7 +66,7 @@ export function exhausted(
   );
 }
 
-/** Says so when a set is nearly full. */
+/** Warns when a set is nearly full. */
 export function warnIfNearlyFull(set: RangeSet, setIndex: number, { used, capacity }: Usage, log: Log): void {
   if (used * 100n < capacity * NEARLY_FULL_PERCENT) return;
   log.warn(`Range set ${setIndex} is nearly full: ${used} of ${capacity} addresses in use`, {
@@ -77,14 +77,14 @@ export function warnIfNearlyFull(set: RangeSet, setIndex: number, { used, capaci
 }
 
 /**
- * Looks whether leases can be written: in the directory, or where it would be created.
+ * Checks that leases can be written: in the directory, or where it would be created.
  * @throws CniError 50
  */
 export function refuseReadOnly(dir: string): void {
   let existing = dir;
   while (!existsSync(existing)) existing = dirname(existing);
   try {
-    // The slash makes a file that stands where a directory should be an error.
+    // The slash makes access(2) fail for a file in place of a directory.
     accessSync(`${existing}/`, constants.W_OK | constants.X_OK);
   } catch (cause) {
     const reason = (cause as { code?: string }).code ?? String(cause);
@@ -96,7 +96,7 @@ export function refuseReadOnly(dir: string): void {
   }
 }
 
-/** Leases that stay only because the configuration says so. */
+/** Leases that are kept only because the configuration says so. */
 function countOfEarlierBoots(set: RangeSet, store: LeaseStore, dir: string): number {
   return listLeases(dir).filter(address => {
     const ip = findIp(address);

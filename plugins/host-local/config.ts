@@ -7,7 +7,7 @@ import { Route } from '../../src/cni/result-schema.ts';
 /** A set of ranges from which one address is handed out. */
 const RangeSetConf = z.array(IpRange);
 
-/** What is needed to find leases: all that DEL looks at, so that options that went bad can still give addresses back. */
+/** What is needed to find leases. DEL reads nothing else, so addresses can be released even if other options are invalid. */
 export const LeaseConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
     type: z.optional(z.string()),
@@ -17,7 +17,7 @@ export const LeaseConf = z.extend(PluginConfig, {
 });
 export type LeaseConf = z.output<typeof LeaseConf>;
 
-/** The request as ADD sees it. Only shapes are checked here: whether ranges make sense is decided by the plan. */
+/** The request as ADD sees it. Only types are checked here; the plan decides whether ranges make sense. */
 export const HostLocalConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
     type: z.optional(z.string()),

@@ -1,4 +1,4 @@
-// Run host-local on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with host-local alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { hostLocal } from './plugin.ts';
 

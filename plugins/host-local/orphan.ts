@@ -1,24 +1,44 @@
-// Which leases does nobody hold any more?
-import type { AttachmentKey } from '../../src/cni/plugin-config.ts';
+// Which leases are held by no attachment any longer?
+import { findHolders } from '../../src/ipam/holders.ts';
 import type { LeaseStore } from '../../src/ipam/lease-store.ts';
 import type { Owner } from '../../src/ipam/owner.ts';
+import type { KeptAttachments } from '../../src/plugin/kept.ts';
 
 /**
- * Addresses whose owner is not in the list, and those that a crash left without one. Files that say something else are
- * nobody's business. Leases without an interface count for every interface of their container.
+ * Addresses whose owner GC does not keep, and torn files that a crash left without an owner. Files with other content are left
+ * alone. Leases without an interface count for every interface of their container. The reference's leases do not note when their
+ * ADD began, so the date of the lease is used instead.
+ * @param addresses listed while no other process changes the leases
  */
 export function findOrphans(
-  store: Pick<LeaseStore, 'findOwner' | 'isTorn'>,
+  store: Pick<LeaseStore, 'findOwner' | 'isTorn' | 'findTime'>,
   addresses: readonly string[],
-  valid: readonly AttachmentKey[],
+  kept: KeptAttachments,
 ): string[] {
-  // Sets, because a node may have as many attachments as it has leases.
-  const containers = new Set(valid.map(({ containerID }) => containerID));
-  const attachments = new Set(valid.map(({ containerID, ifname }) => `${containerID}/${ifname}`));
-  const isValid = ({ containerId, ifname }: Owner): boolean =>
-    ifname === undefined ? containers.has(containerId) : attachments.has(`${containerId}/${ifname}`);
+  const isKept = ({ containerId, ifname }: Owner): boolean =>
+    ifname === undefined
+      ? kept.some(one => one.containerId === containerId)
+      : kept.has({ containerId, ifname });
+  const isNew = (address: string): boolean => (store.findTime(address) ?? 0) >= kept.since;
   return addresses.filter(address => {
     const owner = store.findOwner(address);
-    return owner === undefined ? store.isTorn(address) : !isValid(owner);
+    if (owner === undefined) return store.isTorn(address);
+    return !isKept(owner) && !isNew(address);
   });
+}
+
+/**
+ * Splits addresses into those that an interface in another namespace still has, and the rest. GC of a main plugin of ours has
+ * already deleted the interface; one that another plugin made may still exist, and its address must not be reused.
+ */
+export function splitByUse(addresses: readonly string[]): {
+  readonly used: string[];
+  readonly free: string[];
+} {
+  const holders = addresses.length ? findHolders() : undefined;
+  const isUsed = (address: string) => holders?.get(address)?.some(({ isHere }) => !isHere) ?? false;
+  return {
+    used: addresses.filter(isUsed),
+    free: addresses.filter(address => !isUsed(address)),
+  };
 }

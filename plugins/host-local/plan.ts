@@ -1,4 +1,4 @@
-// What is this attachment to be given, before anyone looks at what is free?
+// What is this attachment to get, before free addresses are looked up?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultDns, ResultIp, ResultRoute } from '../../src/cni/result.ts';
@@ -10,14 +10,14 @@ import type { Allocation, Wanted } from './allocate.ts';
 import type { HostLocalConf } from './config.ts';
 import { findRange, parseRangeSets, type RangeSet } from './range.ts';
 
-/** What is wanted: one address from each set, certain ones if they were asked for, and routes. */
+/** What to allocate: one address from each set, specific ones if requested, and routes. */
 export interface Plan extends Wanted {
   readonly routes: readonly ResultRoute[];
 }
 
 /**
- * Brings all sources together: range sets from `ipRanges`, then the single range, then `ranges`; addresses from
- * `CNI_ARGS`, then `args`, then `runtimeConfig`.
+ * Combines all sources: range sets from `ipRanges`, then the single range, then `ranges`; addresses from `CNI_ARGS`, then `args`,
+ * then `runtimeConfig`.
  * @throws CniError 7 for a configuration that cannot work, 4 for `CNI_ARGS`
  */
 export function planAllocation(conf: HostLocalConf, args: CniArgs, version: SpecVersion): Plan {
@@ -61,8 +61,8 @@ export function planResult(
 }
 
 /**
- * Addresses that a result reports as the attachment's, but that are not leased to it. Those that other plugins added are
- * no business of ours, unless none at all is ours.
+ * Addresses that a result reports for the attachment but that are not leased to it. Those that other plugins added are ignored,
+ * unless none of the addresses is ours.
  */
 export function findUnleased(
   sets: readonly RangeSet[],
@@ -75,7 +75,7 @@ export function findUnleased(
   return (unleased.length === reported.length ? unleased : ours).map(renderIp);
 }
 
-/** What to lease again of addresses that are reported and not leased; those of no set are no business of ours. */
+/** The leases to restore for addresses that are reported but not leased; addresses in no set are ignored. */
 export function planLeases(
   sets: readonly RangeSet[],
   addresses: readonly string[],

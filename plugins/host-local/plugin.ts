@@ -17,18 +17,18 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { type Allocation, allocate, HostLocalCode, SetExhausted } from './allocate.ts';
 import { exhausted, refuseReadOnly, type StorePlace, usageOf, warnIfNearlyFull } from './availability.ts';
 import { HostLocalConf, LeaseConf } from './config.ts';
-import { findOrphans } from './orphan.ts';
+import { findOrphans, splitByUse } from './orphan.ts';
 import { findUnleased, type Plan, planAllocation, planLeases, planResult, planSets } from './plan.ts';
 import { findRange, type RangeSet } from './range.ts';
 import { readResolvConf } from './resolv-conf.ts';
 
-/** STATUS answers soon, or not at all: whoever asks does so again and again. */
+/** STATUS is polled, so it must answer quickly or fail. */
 const STATUS_DEADLINE_MS = 2_000;
 
-/** Hands out addresses of configured ranges and remembers on disk who holds which. */
+/** Hands out addresses of configured ranges and records on disk which attachment holds which. */
 export const hostLocal = definePlugin({
   name: 'host-local',
-  // Not the whole of it: DEL must work with options that went bad.
+  // Not the full schema: DEL must work even if other options are invalid.
   config: LeaseConf,
   netns: 'unused',
 
@@ -66,7 +66,7 @@ export const hostLocal = definePlugin({
     const owner = ownerOf(call);
     inStore(call, { create: true }, store => {
       const missing = findUnleased(sets, call.prevResult?.ips ?? [], store.findLeasesOf(owner));
-      // One that somebody else holds by now stays his, and CHECK says so.
+      // An address that another attachment already holds is left to it, and CHECK reports that.
       store.reserve(
         planLeases(
           sets,
@@ -84,12 +84,19 @@ export const hostLocal = definePlugin({
   },
 
   gc(call) {
-    const { validAttachments } = call;
+    const { kept, log } = call;
     const { dir } = placeOf(call);
-    if (validAttachments === undefined || !storeExists(dir)) return;
+    if (kept === undefined || !storeExists(dir)) return;
     inStore(call, {}, store => {
       store.meetAll();
-      store.release(findOrphans(store, listLeases(dir), validAttachments));
+      const { used, free } = splitByUse(findOrphans(store, listLeases(dir), kept));
+      for (const address of used) {
+        const owner = store.findOwner(address) ?? { containerId: '' };
+        log.warn(
+          `Keeping the lease of ${address} of ${renderAttachment(owner)}: no valid attachment, but an interface has the address`,
+        );
+      }
+      store.release(free);
     });
   },
 
@@ -106,7 +113,7 @@ export const hostLocal = definePlugin({
   },
 });
 
-/** Works on the network's leases, and tells of those that an earlier boot left. */
+/** Works on the network's leases, and logs how many leases of an earlier boot were reclaimed. */
 function inStore<T>(
   call: Call<LeaseConf>,
   options: Omit<StoreOptions, 'reclaim'>,
@@ -140,7 +147,7 @@ function judge(call: Call<LeaseConf>, sets: readonly RangeSet[], store: LeaseSto
   }
 }
 
-/** A lock that cannot be had keeps ADD from working as well. */
+/** A lock that is not available would make ADD fail as well. */
 function asUnavailable(work: () => void): void {
   try {
     work();
@@ -150,7 +157,7 @@ function asUnavailable(work: () => void): void {
   }
 }
 
-/** Two addresses for one attachment would leave the first without anyone to give it back. */
+/** With two addresses for one attachment, nothing would release the first. */
 function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly RangeSet[]): void {
   const held = store.findKnownLeasesOf(owner).filter(address => {
     const ip = findIp(address);
@@ -163,7 +170,7 @@ function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly Range
   );
 }
 
-/** Between ADD and its failure someone else may have got the address: only a lease that still names us goes. */
+/** Another attachment may have got the address in the meantime: only a lease that still names this one is deleted. */
 function releaseOwn(call: Call<LeaseConf>, owner: Owner, allocations: readonly Allocation[]): void {
   const addresses = allocations.map(({ ip }) => renderIp(ip));
   inStore(call, {}, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));

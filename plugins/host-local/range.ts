@@ -3,7 +3,7 @@ import type { IpRange } from '../../src/cni/capabilities.ts';
 import { type Cidr, cidrContains, findCidr, lastOf, networkOf, renderCidr } from '../../src/net/cidr.ts';
 import { findIp, type Ip, offsetIp, renderIp, sameIp } from '../../src/net/ip.ts';
 
-/** A run of addresses inside one subnet; both ends belong to it, the gateway is left out wherever it lies. */
+/** Consecutive addresses within one subnet, both ends included. The gateway is left out wherever it is. */
 export interface Range {
   readonly subnet: Cidr;
   readonly start: Ip;
@@ -14,11 +14,11 @@ export interface Range {
 /** Ranges of one family that do not overlap; each attachment gets one address from the set. */
 export type RangeSet = readonly [Range, ...Range[]];
 
-/** Longest prefix that leaves room for a network address, a gateway and one container. */
+/** Longest prefix that has room for a network address, a gateway and one container. */
 const MAX_PREFIX = { 4: 30, 6: 126 } as const;
 
 /**
- * Reads the ranges of all sets.
+ * Parses the ranges of all sets.
  * @throws Error naming the set (by its index) and what is wrong with it
  */
 export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[] {
@@ -41,7 +41,7 @@ export function parseRangeSets(raw: readonly (readonly IpRange[])[]): RangeSet[]
   return sets;
 }
 
-/** One range with its defaults filled in: gateway and start at network + 1, end before the broadcast address. */
+/** One range with its defaults: gateway and start at network + 1, end before the broadcast address. */
 export function parseRange(raw: IpRange): Range {
   const subnet = findCidr(raw.subnet);
   if (subnet === undefined)
@@ -70,7 +70,7 @@ export function rangeContains(range: Range, ip: Ip): boolean {
   return ip.family === range.start.family && ip.value >= range.start.value && ip.value <= range.end.value;
 }
 
-/** The range of the set in which the address lies. */
+/** The range of the set that contains the address. */
 export function findRange(set: RangeSet, ip: Ip): Range | undefined {
   return set.find(range => rangeContains(range, ip));
 }
@@ -116,7 +116,7 @@ function parseMember(text: string | undefined, key: string, subnet: Cidr): Ip | 
   return ip;
 }
 
-/** The empty text counts as absent, as in the reference. */
+/** An empty string counts as absent, as in the reference. */
 function parseOptionalIp(text: string | undefined, key: string): Ip | undefined {
   if (text === undefined || text === '') return undefined;
   const ip = findIp(text);

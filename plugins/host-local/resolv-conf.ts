@@ -14,7 +14,7 @@ export function readResolvConf(path: string): ResultDns {
   }
 }
 
-/** `nameserver` counts once per line, the last `domain` wins, `search` and `options` add up over lines. */
+/** `nameserver` takes one value per line, the last `domain` wins, `search` and `options` accumulate over lines. */
 export function parseResolvConf(text: string): ResultDns {
   const nameservers: string[] = [];
   const search: string[] = [];

@@ -1,4 +1,4 @@
-// Run loopback on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with loopback alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { loopback } from './plugin.ts';
 

@@ -2,15 +2,15 @@
 import type { Result } from '../../src/cni/result.ts';
 import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
 
-/** Name of the loopback interface; `CNI_IFNAME` makes no difference. */
+/** Name of the loopback interface; `CNI_IFNAME` is ignored. */
 export const LOOPBACK = 'lo';
 
 /** The kernel's hardware address of a loopback interface. */
 const NO_MAC = '00:00:00:00:00:00';
 
 /**
- * The result of an ADD that nothing came before: the interface with the first loopback address of each family.
- * @param addresses what the kernel put on the interface, in its order
+ * The result of an ADD without a prevResult: the interface with the first loopback address of each family.
+ * @param addresses those of the interface, in the kernel's order
  */
 export function planResult(addresses: readonly Cidr[], sandbox: string): Result {
   const ips = ([4, 6] as const).flatMap(family => {

@@ -4,7 +4,7 @@ import { LoopbackConf } from './config.ts';
 import { isLoopbackUp, listLoopbackAddresses, setLoopback } from './kernel.ts';
 import { planResult } from './plan.ts';
 
-/** Brings the loopback interface of the container up. */
+/** Brings up the container's loopback interface. */
 export const loopback = definePlugin({
   name: 'loopback',
   config: LoopbackConf,

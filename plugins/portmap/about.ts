@@ -1,10 +1,10 @@
-// What do tools know of portmap without running it?
+// What can tools know about portmap without running it?
 import * as z from 'zod/mini';
 import { PortMapping } from '../../src/cni/capabilities.ts';
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { PortmapConf, validatePortmapConf } from './config.ts';
 
-/** The portmap link, as `catena validate` and the published schemas see it. */
+/** The portmap plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'meta',
   capabilities: ['portMappings'],

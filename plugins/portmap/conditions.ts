@@ -1,10 +1,10 @@
-// What do the conditions of an attachment come to in nf_tables?
+// How are the conditions of an attachment expressed in nf_tables?
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Expression } from '../../src/netlink/nft/expr.ts';
 import { canonicalMatch, parseMatch } from '../../src/netlink/nft/match/parse.ts';
 import { MatchError } from '../../src/netlink/nft/match/words.ts';
 
-/** What the configuration says of them: words as the packet filter has them. */
+/** The conditions as configured, in the syntax of the packet filter. */
 export interface ConditionWords {
   readonly conditionsV4?: readonly string[] | undefined;
   readonly conditionsV6?: readonly string[] | undefined;
@@ -13,9 +13,9 @@ export interface ConditionWords {
 /** Conditions of one IP version in nf_tables. */
 export interface Conditions {
   readonly family: 4 | 6;
-  /** Short enough for names of sets; the same for the same conditions, whoever has them. */
+  /** Short enough for names of sets; equal for equal conditions, whichever attachment has them. */
   readonly handle: string;
-  /** For people. */
+  /** Human-readable. */
   readonly text: string;
   /** Any of these has to match. */
   readonly alternatives: readonly Expression[][];
@@ -25,8 +25,8 @@ export interface Conditions {
 const HANDLE_DIGITS = 15;
 
 /**
- * The conditions of the configuration, as far as there are any, for nf_tables.
- * @throws CniError 7 saying what is not understood
+ * The configured conditions, parsed for nf_tables; empty if there are none.
+ * @throws CniError 7 naming the part that is not understood
  */
 export function parseConditions(conf: ConditionWords): Conditions[] {
   return ([4, 6] as const).flatMap(family => {
@@ -35,12 +35,12 @@ export function parseConditions(conf: ConditionWords): Conditions[] {
   });
 }
 
-/** What stands for words of conditions in the kernel, in the language of whichever packet filter. */
+/** The handle that represents conditions in the kernel, for either packet filter. */
 export function conditionHandle(family: 4 | 6, words: string): string {
   return new Bun.CryptoHasher('sha256').update(`${family} ${words}`).digest('hex').slice(0, HANDLE_DIGITS);
 }
 
-/** The words as configured; an empty first one means that there are none. */
+/** The words as configured; an empty first word means that there are no conditions. */
 export function wordsOf({ conditionsV4, conditionsV6 }: ConditionWords, family: 4 | 6): readonly string[] {
   const words = (family === 4 ? conditionsV4 : conditionsV6) ?? [];
   return words[0] ? words : [];
@@ -48,7 +48,7 @@ export function wordsOf({ conditionsV4, conditionsV6 }: ConditionWords, family: 
 
 function parse(family: 4 | 6, words: readonly string[]): Conditions {
   try {
-    // The reference hands them to nft like this: a word may as well be several.
+    // The reference passes them to nft joined like this, so one array entry may hold several words.
     const text = canonicalMatch(words.join(' '));
     return {
       family,

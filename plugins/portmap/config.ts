@@ -8,12 +8,12 @@ import { conditionHandle, parseConditions, wordsOf } from './conditions.ts';
 import type { Backend, Means } from './elements.ts';
 import type { IptablesOptions } from './iptables-rules.ts';
 
-/** The reference's choice, which other users of marks know about. */
+/** The reference's default, which other users of packet marks know about. */
 const MARK_BIT = 13;
 
 /**
- * The request as portmap sees it. What the mappings say is looked at when they are made and checked, not when they are
- * removed: a configuration that went bad can still be cleaned up after.
+ * The request as portmap sees it. Mappings are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted
+ * after its configuration has become invalid.
  */
 export const PortmapConf = z.extend(PluginConfig, {
   /** Packet filter to program: `nftables` or `iptables`. */
@@ -41,7 +41,7 @@ export type PortmapConf = z.output<typeof PortmapConf>;
 
 /**
  * The packet filter of the configuration: the one it names, or the one that its options belong to.
- * @throws CniError 7 when it names neither
+ * @throws CniError 7 for an unknown name
  */
 export function backendOf(conf: PortmapConf): Backend {
   const { backend } = conf;
@@ -53,15 +53,15 @@ export function backendOf(conf: PortmapConf): Backend {
 }
 
 /**
- * Refuses what this link cannot do, before anything is touched.
- * @throws CniError 7, or 2 for keys that are not supported
+ * Rejects what this plugin cannot do, before anything is changed.
+ * @throws CniError 7, or 2 for unsupported keys
  */
 export function validatePortmapConf(conf: PortmapConf): void {
   if (backendOf(conf) === 'iptables') refuseForIptables(conf);
   else refuseForNftables(conf);
 }
 
-/** What the elements of the maps depend on. */
+/** The options that the elements of the maps depend on. */
 export function meansOf(conf: PortmapConf): Means {
   const { snat, masqAll } = conf;
   const backend = backendOf(conf);
@@ -78,7 +78,7 @@ export function meansOf(conf: PortmapConf): Means {
   };
 }
 
-/** What the rules of iptables depend on. */
+/** The options that the rules of iptables depend on. */
 export function iptablesOptionsOf(conf: PortmapConf): IptablesOptions {
   const { snat, masqAll, markMasqBit = MARK_BIT, externalSetMarkChain } = conf;
   return {
@@ -91,7 +91,7 @@ export function iptablesOptionsOf(conf: PortmapConf): IptablesOptions {
 }
 
 /**
- * The mappings asked for; none when the runtime sent none.
+ * The requested mappings; empty when the runtime sent none.
  * @throws CniError 7 naming the value
  */
 export function parsePortMappings(conf: PortmapConf): PortMapping[] {
@@ -156,7 +156,7 @@ function refuseForIptables(conf: PortmapConf): void {
     const odd = words.find(word => word === '' || /\p{Cc}/u.test(word));
     if (odd !== undefined)
       throw invalid(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be a word of a rule`);
-    // The rule leads to the container's chain; another command or target would make it another rule.
+    // The rule must jump to the container's chain; another command or target would make it a different rule.
     const command = words.find(word =>
       /^(-[jgtADICRNXFZPEL]|--(jump|goto|table|append|delete|insert))/.test(word),
     );

@@ -4,7 +4,7 @@ import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachmen
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
-import type { FieldValue } from '../../src/netlink/nft/datatype.ts';
+import { type FieldValue, renderFields } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
 import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
@@ -12,37 +12,37 @@ import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.
 import { conditionalSets, SETS } from './sets.ts';
 import { SNAT_ALL, snatChain } from './skeleton.ts';
 
-/** What the kernel knows an attachment by: a short handle in keys, and a note for people in comments. */
+/** How the kernel objects of an attachment identify it: a short handle in keys, and a human-readable note in comments. */
 export interface Owner extends FilterOwner {
-  /** Absent where the note is all that is known, and does not tell. */
+  /** Absent if only the note is known, and the note does not identify the attachment. */
   readonly attachment?: Attachment | undefined;
 }
 
 /** Packet filters that can map ports. */
 export type Backend = 'nftables' | 'iptables';
 
-/** Which packet filter forwards, and the handle of the conditions under which it does; empty without. */
+/** Which packet filter forwards, and the handle of the conditions under which it does; empty without conditions. */
 export interface Way {
   readonly backend: Backend;
   readonly condition: string;
 }
 
-/** A host port with what it excludes others by. */
+/** A host port together with everything that decides whether it conflicts with another. */
 export interface Taken extends HostPort, Way {
   readonly family: 4 | 6;
 }
 
-/** One host port of an attachment, as its claim tells. */
+/** One host port of an attachment, as its claim records it. */
 export interface Claim extends Taken {
   readonly number: number;
   readonly subnet: Ip;
   readonly pod: Ip;
 }
 
-/** Which connections get the host as source. */
+/** Which connections get an address of the host as source. */
 export type Masquerading = 'none' | 'local' | 'all';
 
-/** What of the configuration the elements depend on. */
+/** The options that the elements depend on. */
 export interface Means {
   readonly backend: Backend;
   /** Handles of the conditions. */
@@ -58,12 +58,12 @@ export function ownerOf(attachment: Attachment): Owner {
 /** The owner that a comment names. */
 export function ownerOfNote(note: string): Owner {
   const attachment = findOwner(note);
-  // A digest in place of a long id does not tell which one it was.
+  // A long container id is replaced by a digest, which cannot be turned back into the id.
   const isWhole = attachment !== undefined && !attachment.containerId.startsWith('~');
   return { ...filterOwnerOfNote(note), ...(isWhole ? { attachment } : {}) };
 }
 
-/** Whether the note of an element names the owner's container, perhaps in another network or by another interface. */
+/** Whether the note of an element names the owner's container, perhaps in another network or with another interface. */
 export function isSameContainer(note: string | undefined, owner: Owner): boolean {
   const holder = findOwner(note);
   return holder !== undefined && holder.containerId === findOwner(owner.note)?.containerId;
@@ -80,7 +80,7 @@ export function planClaims({ family, pod, forwards }: FamilyPlan, means: Means):
   }));
 }
 
-/** Everything that ADD puts into the kernel for one IP version, but for what is counted. */
+/** Everything that ADD puts into the kernel for one IP version, except the counts. */
 export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entry[] {
   const { family, pod, forwards } = plan;
   const sets = SETS[family];
@@ -110,7 +110,7 @@ export function planElements(plan: FamilyPlan, owner: Owner, means: Means): Entr
   ];
 }
 
-/** Where it says that a host port is taken, which for nf_tables is what forwards it. */
+/** The element that marks a host port as taken. For nf_tables it is also the element that forwards the port. */
 export function takenPlace({ family, protocol, port, ip, backend, condition }: Taken): Place {
   const number = PROTOCOLS[protocol];
   if (backend === 'iptables') {
@@ -120,7 +120,12 @@ export function takenPlace({ family, protocol, port, ip, backend, condition }: T
   return ip ? { set: specific, key: [ip, number, port] } : { set: wildcard, key: [number, port] };
 }
 
-/** Where everything is that a claim speaks of; not all of it need be there. */
+/** A key that distinguishes two places. */
+export function placeName({ set, key }: Place): string {
+  return `${set.name} ${renderFields(key)}`;
+}
+
+/** All places that a claim may occupy; not every one has an element. */
 export function placesOf(claim: Claim, owner: Owner): Place[] {
   const { family, subnet, pod } = claim;
   const sets = SETS[family];
@@ -135,7 +140,7 @@ export function placesOf(claim: Claim, owner: Owner): Place[] {
   ];
 }
 
-/** The claim that an element of the claims map is, with what the map of means has for its attachment. */
+/** Decodes an element of the claims map. `way` comes from the attachment's element in the map of means. */
 export function decodeClaim(family: 4 | 6, { key, data }: Element, way: Way): Claim {
   const [ip, protocol, port, subnet, pod] = data as readonly [Ip, number, number, Ip, Ip];
   return {
@@ -150,13 +155,13 @@ export function decodeClaim(family: 4 | 6, { key, data }: Element, way: Way): Cl
   };
 }
 
-/** What an element of the map of means says; without one it is nf_tables without conditions. */
+/** Decodes an element of the map of means; without one it is nf_tables without conditions. */
 export function decodeWay(element: Element | undefined): Way {
   const [backend, condition = ''] = (element?.data ?? []) as readonly string[];
   return { backend: backend === 'iptables' ? backend : 'nftables', condition };
 }
 
-/** The address of the host that a claim is on, which is 0.0.0.0 or :: for all of them. */
+/** The host address of a claim, which is 0.0.0.0 or :: for all addresses. */
 export function claimIp({ family, ip }: Claim): Ip {
   return ip ?? anyAddress(family);
 }

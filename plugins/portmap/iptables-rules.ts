@@ -1,4 +1,4 @@
-// Which rules of iptables lead the ports of an attachment to its pod? The reference's, word by word.
+// Which rules of iptables forward the ports of an attachment to its pod? They are the reference's, word for word.
 import { renderCidr, subnetOf } from '../../src/net/cidr.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import { quote } from '../../src/netlink/iptables/nat-rule.ts';
@@ -8,15 +8,15 @@ import { type ChainOwner, dnatChain, entryComment, SHARED } from './reference-na
 /** xt_multiport takes no more ports in one rule. */
 const PORTS_PER_RULE = 15;
 
-/** What of the configuration the rules depend on. */
+/** The options that the rules depend on. */
 export interface IptablesOptions {
   readonly snat: boolean;
   readonly masqAll: boolean;
   /** Value of the mark, one bit. */
   readonly mark: number;
-  /** Chain of somebody else that marks what is to be masqueraded, and sees to that too. */
+  /** A third-party chain that marks packets for masquerading; whoever owns it also masquerades them. */
   readonly externalSetMarkChain?: string | undefined;
-  /** Further matches of the rules that lead to the container's chain. */
+  /** Further matches of the rules that jump to the container's chain. */
   readonly conditions: Readonly<Record<4 | 6, readonly string[]>>;
 }
 
@@ -27,7 +27,7 @@ export interface SharedRule {
   readonly mark?: number;
   /** Without chain and command. */
   readonly words: string;
-  /** Where it goes when it is missing. */
+  /** Where it is inserted when it is missing. */
   readonly place: 'first' | 'last';
 }
 
@@ -53,7 +53,7 @@ export function planSharedRules(options: IptablesOptions): SharedRule[] {
       chain: 'POSTROUTING',
       target: SHARED.masquerade,
       words: `-m comment --comment "CNI portfwd requiring masquerade" -j ${SHARED.masquerade}`,
-      // Before the rules of containers that accept what goes to their own subnet.
+      // Before the rules of containers that accept what is sent to their own subnet.
       place: 'first',
     },
   ];
@@ -98,8 +98,8 @@ export function planContainerRules(
 }
 
 /**
- * One rule for each protocol and group of ports leads to the container's chain. Those with conditions go before the
- * others, so that two containers can share a port.
+ * One rule for each protocol and group of ports jumps to the container's chain. Rules with conditions precede the others, so that
+ * two containers can share a port.
  */
 export function planEntryRules(
   { family, forwards }: FamilyPlan,
@@ -123,9 +123,32 @@ export function planEntryRules(
   );
 }
 
-/** A word of a rule, in quotes where iptables-restore needs them. */
+/** A word of a rule, quoted if iptables-restore needs that. */
 export function plainWord(word: string): string {
   return /^[\w!./:,%@+=-]+$/.test(word) ? word : quote(word);
+}
+
+/**
+ * The first rules of a container's chain, in addition to the reference's: a connection from ::1 cannot be routed to a pod, so the
+ * ports of ::1 remain the host's own.
+ */
+export function planLoopbackRules(family: 4 | 6, owner: ChainOwner): string[] {
+  return family === 6 ? [`${dnatChain(owner)} -d ::1/128 -j RETURN`] : [];
+}
+
+/** A rule of {@link planContainerRules} in the syntax of `iptables-save`. */
+export function asSaved(rule: string, family: 4 | 6): string {
+  const bits = family === 4 ? 32 : 128;
+  const option = (flag: string) => new RegExp(` -${flag} (\\S+)`).exec(rule)?.[1];
+  const address = (flag: 's' | 'd') => {
+    const value = option(flag);
+    if (value === undefined || value.endsWith('/0')) return '';
+    return ` -${flag} ${value.includes('/') ? value : `${value}/${bits}`}`;
+  };
+  const [chain = ''] = rule.split(' ', 1);
+  const protocol = option('p');
+  const target = rule.slice(rule.indexOf(' -j '));
+  return `${chain}${address('s')}${address('d')} -p ${protocol} -m ${protocol} --dport ${option('-dport')}${target}`;
 }
 
 function groupsOfPorts(forwards: readonly Forward[], protocol: Protocol): number[][] {

@@ -1,4 +1,4 @@
-// Run portmap on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with portmap alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { portmap } from './plugin.ts';
 

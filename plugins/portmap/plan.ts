@@ -1,4 +1,4 @@
-// Which ports are to lead where, before anyone looks at what is there?
+// Which ports are to be forwarded where, before the current state is considered?
 import type { PortMapping } from '../../src/cni/capabilities.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -8,6 +8,9 @@ import { findIp, type Ip, renderIp } from '../../src/net/ip.ts';
 /** Protocols whose ports can be mapped, with their numbers (netinet/in.h, IPPROTO_*). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
 
+/** About as much as one transaction carries in a second. A kernel map numbers mappings with 16 bits in any case. */
+export const MOST_MAPPINGS = 8192;
+
 /** Name of a protocol whose ports can be mapped. */
 export type Protocol = keyof typeof PROTOCOLS;
 
@@ -16,15 +19,15 @@ export function protocolName(number: number | undefined): Protocol | undefined {
   return (Object.keys(PROTOCOLS) as Protocol[]).find(name => PROTOCOLS[name] === number);
 }
 
-/** A port of the host that leads into a pod. */
+/** A port of the host that is forwarded to a pod. */
 export interface HostPort {
   readonly protocol: Protocol;
   readonly port: number;
-  /** The one address of the host it is taken on; absent for all of them. */
+  /** The one host address it is taken on; absent for all addresses. */
   readonly ip?: Ip;
 }
 
-/** A host port and the port of the pod it leads to. */
+/** A host port and the port of the pod that it is forwarded to. */
 export interface Forward extends HostPort {
   readonly containerPort: number;
 }
@@ -32,14 +35,14 @@ export interface Forward extends HostPort {
 /** All forwards of one IP version of an attachment. */
 export interface FamilyPlan {
   readonly family: 4 | 6;
-  /** The pod's address in its subnet. */
+  /** The pod's address with the prefix length of its subnet. */
   readonly pod: Cidr;
   readonly forwards: readonly Forward[];
 }
 
 /**
- * Brings mappings and addresses together: a mapping applies to each family that the pod has, unless its `hostIP` is of
- * one family. Families without an address or a mapping are left out.
+ * Combines mappings and addresses: a mapping applies to each family that the pod has, unless its `hostIP` belongs to one family.
+ * Families without an address or a mapping are left out.
  * @throws CniError 7 for mappings that cannot work
  */
 export function planForwards(
@@ -47,6 +50,7 @@ export function planForwards(
   prevResult: Result,
   ifname: string,
 ): FamilyPlan[] {
+  refuseTooMany(mappings);
   const forwards = mappings.map(parseMapping);
   return ([4, 6] as const).flatMap(family => {
     const pod = findPodAddress(prevResult, ifname, family);
@@ -55,12 +59,12 @@ export function planForwards(
   });
 }
 
-/** The addresses of the pod that mappings lead to, as far as the result says. */
+/** The pod addresses that mappings forward to, as far as the result names them. */
 export function podAddressesOf(prevResult: Result | undefined, ifname: string): Ip[] {
   return ([4, 6] as const).flatMap(family => findPodAddress(prevResult ?? {}, ifname, family)?.ip ?? []);
 }
 
-/** `8080/tcp`, with the address in front where there is one. */
+/** `8080/tcp`, preceded by the address if there is one. */
 export function renderHostPort({ protocol, port, ip }: HostPort): string {
   const address = ip === undefined ? '' : ip.family === 4 ? `${renderIp(ip)}:` : `[${renderIp(ip)}]:`;
   return `${address}${port}/${protocol}`;
@@ -82,11 +86,11 @@ function parseMapping(mapping: PortMapping): { forward: Forward; families: reado
   if (!hostIP) return { forward, families: [4, 6] };
   const ip = findIp(hostIP);
   if (ip === undefined) throw invalid(mapping, `"hostIP" must be an IP address, found "${hostIP}"`);
-  // 0.0.0.0 and :: are every address of their family.
+  // 0.0.0.0 and :: stand for every address of their family.
   return { forward: ip.value === 0n ? forward : { ...forward, ip }, families: [ip.family] };
 }
 
-/** The first address that may belong to this interface; addresses that name no interface may. */
+/** The first address that may belong to this interface; an address that names no interface may. */
 function findPodAddress(result: Result, ifname: string, family: 4 | 6): Cidr | undefined {
   for (const { address, interface: index } of result.ips ?? []) {
     const own = index === undefined ? undefined : result.interfaces?.[index];
@@ -97,21 +101,32 @@ function findPodAddress(result: Result, ifname: string, family: 4 | 6): Cidr | u
   return undefined;
 }
 
-/** The same mapping twice is one; two for one host port contradict each other. */
+/** @throws CniError 7 */
+function refuseTooMany(mappings: readonly PortMapping[]): void {
+  if (mappings.length <= MOST_MAPPINGS) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot map ${mappings.length} host ports: one attachment has at most ${MOST_MAPPINGS} mappings`,
+    { details: 'give the pod an address that clients reach by themselves where it needs more ports' },
+  );
+}
+
+/** Drops repeated mappings; two different mappings of one host port are an error. */
 function withoutRepeats(forwards: readonly Forward[]): Forward[] {
-  const kept: Forward[] = [];
+  const kept = new Map<string, Forward>();
   for (const forward of forwards) {
-    const earlier = kept.find(one => sameHostPort(one, forward));
-    if (earlier === undefined) kept.push(forward);
+    const key = renderHostPort(forward);
+    const earlier = kept.get(key);
+    if (earlier === undefined) kept.set(key, forward);
     else if (earlier.containerPort !== forward.containerPort) {
       throw new CniError(
         ErrorCode.invalidConfig,
-        `Cannot map host port ${renderHostPort(forward)} to container ports ` +
+        `Cannot map host port ${key} to container ports ` +
           `${earlier.containerPort} and ${forward.containerPort}: one host port leads to one container port`,
       );
     }
   }
-  return kept;
+  return [...kept.values()];
 }
 
 function isProtocol(text: string): text is Protocol {

@@ -1,5 +1,6 @@
 // What does portmap do for each verb?
-import { attachmentOf, validAttachmentsOf } from '../../src/attach/owner.ts';
+import { refuserFor } from '../../src/attach/living-owner.ts';
+import { attachmentOf } from '../../src/attach/owner.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { confirm } from '../../src/plugin/confirm.ts';
 import { type Call, definePlugin } from '../../src/plugin/define.ts';
@@ -12,6 +13,7 @@ import { applyPorts, removePorts, sweepPorts } from './kernel/apply.ts';
 import { chainOwnerOf, chainsOf, isChainThere } from './kernel/chains.ts';
 import { trySkeleton, type Wanted } from './kernel/claim.ts';
 import { forgetStaleFlows, type Lost } from './kernel/flows.ts';
+import { handOverPorts } from './kernel/hand-over.ts';
 import { checkForeignPorts, checkIptablesPorts, tryIptablesPorts } from './kernel/iptables.ts';
 import { findSwitch, openLocalhost, tryLocalhost } from './kernel/localhost.ts';
 import { removeIptablesPorts } from './kernel/reference.ts';
@@ -19,7 +21,7 @@ import { findClaims } from './kernel/release.ts';
 import { checkPorts } from './kernel/verify.ts';
 import { type FamilyPlan, planForwards, podAddressesOf } from './plan.ts';
 
-/** Leads ports of the host to the pod. */
+/** Forwards host ports to the pod. */
 export const portmap = definePlugin({
   name: 'portmap',
   config: PortmapConf,
@@ -58,17 +60,22 @@ export const portmap = definePlugin({
     if (call.conf.snat) openLocalhost(call.host, plans);
   },
 
+  handOver(call, mode) {
+    return handOverPorts(call.hostNft, () => wantedOf(call), ownerOf(attachmentOf(call)), call.conf, mode);
+  },
+
   del(call) {
-    // Whatever is configured now: ADD may have been another release, another configuration, or the reference.
+    // Ignores the current configuration: ADD may have been run by another release, with another configuration, or by the
+    // reference.
     const owner = ownerOf(attachmentOf(call));
     const pods = podAddressesOf(call.prevResult, call.env.ifname);
     return removePorts(call.hostNft, owner, pods, lost => forgetFlows(call, [], lost));
   },
 
   gc(call) {
-    const valid = validAttachmentsOf(call);
-    if (valid === undefined) return;
-    return sweepPorts(call.hostNft, call.network, valid, lost => forgetFlows(call, [], lost));
+    const { kept } = call;
+    if (kept === undefined) return;
+    return sweepPorts(call.hostNft, call.network, kept, lost => forgetFlows(call, [], lost));
   },
 
   status(call) {
@@ -91,7 +98,7 @@ function verify(call: Call<PortmapConf>, wanted: Wanted): void {
   const options = iptablesOptionsOf(call.conf);
   const isKnown = findClaims(nft, owner).length > 0;
   if (means.backend === 'nftables') {
-    // A chain of iptables is the reference's then: it forwards as well as our sets would.
+    // A chain of iptables was then made by the reference, and forwards as well as our sets would.
     const isForeign =
       !isKnown &&
       wanted.conditions.length === 0 &&
@@ -100,14 +107,14 @@ function verify(call: Call<PortmapConf>, wanted: Wanted): void {
     else checkPorts(nft, wanted);
     return;
   }
-  // Here, too, the reference may have made them: then our sets need not know of them.
+  // Here, too, the reference may have made the rules; then our sets do not know about them.
   if (isKnown) checkPorts(nft, wanted);
   const chainOwner = chainOwnerOf(nft, owner, attachment);
   if (isKnown) checkIptablesPorts(plans, chainOwner, options);
   else checkForeignPorts(nft, plans, chainOwner, options);
 }
 
-/** What the reference made and nobody completed gives way: the same port must not be led to its pod twice. */
+/** Replaces rules of the reference that our sets do not record: the same port must not be forwarded to its pod twice. */
 function replace(call: Call<PortmapConf>, wanted: Wanted): Lost[] {
   const { hostNft: nft } = call;
   const chains = wanted.means.backend === 'nftables' ? chainsOf(nft, wanted.owner) : [];
@@ -122,7 +129,8 @@ function wantedOf(call: Call<PortmapConf>): Wanted {
   const means = meansOf(call.conf);
   const isAsked = ({ family }: Conditions) => plans.some(plan => plan.family === family);
   const conditions = means.backend === 'nftables' ? parseConditions(call.conf).filter(isAsked) : [];
-  return { owner: ownerOf(attachmentOf(call)), plans, means, conditions };
+  const owner = ownerOf(attachmentOf(call));
+  return { owner, plans, means, conditions, refuseLiving: refuserFor(call) };
 }
 
 function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
@@ -136,7 +144,7 @@ function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   return planForwards(parsePortMappings(call.conf), call.prevResult, call.env.ifname);
 }
 
-/** A flow that lives on is an annoyance; failing for it would take the mapping away altogether. */
+/** A surviving flow is a nuisance; failing because of it would remove the mapping altogether. */
 function forgetFlows(call: Call, plans: readonly FamilyPlan[], lost: readonly Lost[]): void {
   try {
     forgetStaleFlows(call, plans, lost);

@@ -1,23 +1,23 @@
-// By which names does the reference plugin keep what it makes?
+// Which names does the reference plugin use for its chains and tables?
 import type { Attachment } from '../../src/cni/attachment.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 
-/** Chains of the table "nat" that every container shares. */
+/** Chains of the table "nat" that all containers share. */
 export const SHARED = {
   dnat: 'CNI-HOSTPORT-DNAT',
   setMark: 'CNI-HOSTPORT-SETMARK',
   masquerade: 'CNI-HOSTPORT-MASQ',
-  /** Of releases before marks were used. */
+  /** Used by releases before packet marks were introduced. */
   snat: 'CNI-HOSTPORT-SNAT',
 } as const;
 
-/** Hexadecimal digits that fit a chain's name behind its prefix. */
+/** Hexadecimal digits that fit into a chain's name after its prefix. */
 const HASH_DIGITS = 21;
 const KEY_DIGITS = 15;
-/** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN, less the zero at the end. */
+/** linux/netfilter/xt_comment.h, XT_MAX_COMMENT_LEN, less the terminating zero. */
 const COMMENT_MAX_BYTES = 255;
 
-/** What the chains of a container are named after: interfaces of one container on one network share them. */
+/** What the chains of a container are named after: its interfaces on one network share them. */
 export type ChainOwner = Pick<Attachment, 'network' | 'containerId'>;
 
 /** The chain with the ports of a container. */
@@ -25,35 +25,35 @@ export function dnatChain(owner: ChainOwner): string {
   return `CNI-DN-${hash(owner)}`;
 }
 
-/** What the chain of one interface is named after, where another one of the container has {@link dnatChain}. */
+/** What an interface's own chain is named after, if another interface of the container already has {@link dnatChain}. */
 export function soleOwner({ network, containerId, ifname }: Attachment): ChainOwner {
-  // No container id holds a slash: the name is nobody else's.
+  // Container ids contain no slash, so the name is unique.
   return { network, containerId: `${containerId}/${ifname}` };
 }
 
-/** What stands for {@link dnatChain} where there is room for fifteen characters. */
+/** A short form of {@link dnatChain} for places limited to fifteen characters. */
 export function chainKey(owner: ChainOwner): string {
   return hash(owner).slice(0, KEY_DIGITS);
 }
 
-/** The chain that old releases masqueraded in. */
+/** The chain in which old releases masqueraded. */
 export function snatChainOf(owner: ChainOwner): string {
   return `CNI-SN-${hash(owner)}`;
 }
 
-/** What the rules say that lead to the chain of a container. */
+/** The comment of the rules that jump to the chain of a container. */
 export function entryComment({ network, containerId }: ChainOwner): string {
   const words = `dnat name: "${network}" id: "${containerId}"`;
   return words.length <= COMMENT_MAX_BYTES ? words : `${words.slice(0, COMMENT_MAX_BYTES - 3)}...`;
 }
 
-/** The container that a comment names; undefined for others, and where the comment was cut. */
+/** The container that a comment names; undefined for other comments and for truncated ones. */
 export function ownerIn(comment: string | undefined): ChainOwner | undefined {
   const [, network, containerId] = /^dnat name: "([^"]*)" id: "([^"]*)"$/.exec(comment ?? '') ?? [];
   return network !== undefined && containerId !== undefined ? { network, containerId } : undefined;
 }
 
-/** The table of the reference's backend for nf_tables. */
+/** The table of the reference's nf_tables backend. */
 export function hostportTable(family: 4 | 6): Table {
   return { family: family === 4 ? 'ip' : 'ip6', name: 'cni_hostport' };
 }

@@ -2,10 +2,10 @@
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
 
-/** Everything below lives in one table of our own. */
+/** The table of our own that holds everything below. */
 export const TABLE: Table = { family: 'inet', name: 'catena_portmap' };
 
-/** Where ports are forwarded: of all attachments without conditions, or of those with one and the same. */
+/** Where ports are forwarded: for all attachments without conditions, or for those with the same conditions. */
 export interface ForwardSets {
   /** Protocol and host port, on every address of the host, to address and port of the pod. */
   readonly wildcard: NftSet;
@@ -15,35 +15,37 @@ export interface ForwardSets {
 
 /** The sets and maps of one IP version. */
 export interface FamilySets extends ForwardSets {
-  /** Address of the host to the number of ports taken on it alone: where a wildcard claim has to look. */
+  /** Host address to the number of ports taken on it alone: the addresses that a wildcard claim has to check. */
   readonly hostips: NftSet;
-  /** Protocol and host port that has mappings with conditions to the chain that asks those. */
+  /** Protocol and host port that has mappings with conditions, to the chain that evaluates the conditions. */
   readonly conditional: NftSet;
   /** Protocol and host port to the number of such mappings. */
   readonly tally: NftSet;
   /** Attachment and number to one host port of it (0.0.0.0 or :: for all addresses) with subnet and address of the pod. */
   readonly claims: NftSet;
-  /** Attachment and number to a claim that another network of its container has, and to the port of the pod. */
+  /** Attachment and number to a claim that another network of its container holds, and to the port of the pod. */
   readonly heirs: NftSet;
   /** Attachment to its packet filter and the handle of its conditions; absent for nf_tables without conditions. */
   readonly means: NftSet;
-  /** Handle of conditions (or nothing), address, protocol and host port that iptables forwards. */
+  /** Handle of conditions (or empty), address, protocol and host port that iptables forwards. */
   readonly iptables: NftSet;
-  /** Address of a pod to the attachment it belongs to. */
+  /** Address of a pod to the attachment that owns it. */
   readonly pods: NftSet;
   /** Address of a pod to the chain that decides which sources are masqueraded. */
   readonly snat: NftSet;
-  /** Subnet and address of pods: sources that need masquerading to find the way back. */
+  /** Subnet and address of pods: sources in that subnet need masquerading, otherwise replies would bypass the host. */
   readonly hairpin: NftSet;
 }
 
 /** The sets and maps, by IP version. */
 export const SETS: Readonly<Record<4 | 6, FamilySets>> = { 4: familySets(4), 6: familySets(6) };
 
-/** Begin of a chain's hash to the attachment whose rules of iptables are in it, where the reference's name leaves that open. */
+/**
+ * Beginning of a chain's hash to the attachment whose iptables rules the chain holds, where the reference's name is ambiguous.
+ */
 export const CHAINS: NftSet = { table: TABLE, name: 'chains', key: ['ifname'], data: ['ifname'] };
 
-/** Every set and map that is always there. */
+/** Every set and map that always exists. */
 export const FIXED_SETS: readonly NftSet[] = [...Object.values(SETS[4]), ...Object.values(SETS[6]), CHAINS];
 
 /** Where ports are forwarded for attachments whose conditions have the handle. */
@@ -51,7 +53,7 @@ export function conditionalSets(family: 4 | 6, handle: string): ForwardSets {
   return forwardSets(family, `_${handle}`);
 }
 
-/** The one of {@link conditionalSets} that has the name. */
+/** Finds the set of {@link conditionalSets} with this name. */
 export function findConditionalSet(name: string): NftSet | undefined {
   const [, kind, family, handle] = /^(wildcard|specific)([46])_([0-9a-f]+)$/.exec(name) ?? [];
   if (handle === undefined) return undefined;
@@ -63,7 +65,7 @@ function familySets(family: 4 | 6): FamilySets {
   const named = (name: string) => ({ table: TABLE, name: `${name}${family}` });
   return {
     ...forwardSets(family, ''),
-    // nft has no type for a plain number; marks come closest.
+    // nft has no type for a plain number; a mark is the closest.
     hostips: { ...named('hostips'), key: [address], data: ['mark'] },
     conditional: { ...named('conditional'), key: ['inet_proto', 'inet_service'], data: 'verdict' },
     tally: { ...named('tally'), key: ['inet_proto', 'inet_service'], data: ['mark'] },

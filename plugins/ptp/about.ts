@@ -1,8 +1,8 @@
-// What do tools know of ptp without running it?
+// What can tools know about ptp without running it?
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 
-/** The ptp link, as `catena validate` and the published schemas see it. */
+/** The ptp plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'main',
   capabilities: [],

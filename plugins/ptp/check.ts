@@ -13,8 +13,8 @@ import type { PtpConf } from './config.ts';
 import type { PtpPlan } from './plan.ts';
 
 /**
- * Compares both ends, their addresses and routes, and forwarding with the result of ADD. Masquerading is looked after
- * elsewhere.
+ * Compares both ends, their addresses and routes, and forwarding with the result of ADD. Masquerading is checked separately, in
+ * the plugin.
  * @throws Error naming the first difference
  */
 export function checkConnection(call: Call<PtpConf>, prevResult: Result, plan: PtpPlan): void {
@@ -40,7 +40,7 @@ function checkContainerEnd({ container, env }: Call, prevResult: Result): Link {
   confirm(`kind of ${name}`, 'veth', link?.kind);
   if (link === undefined) throw new Error(`Cannot confirm ${name}: it is gone`);
   checkMac(name, reported, link);
-  // A later link such as tuning may rightly have changed it, and says so in the result.
+  // A later plugin such as tuning may legitimately have changed it, and then says so in the result.
   if (reported?.mtu !== undefined) confirm(`MTU of ${name}`, reported.mtu, link.mtu);
   confirm(`state of ${name}`, 'up', stateOf(link));
   return link;
@@ -58,7 +58,7 @@ function checkHostEnd({ host, conf }: Call<PtpConf>, prevResult: Result, contain
   return link;
 }
 
-/** With the kernel's own route to the subnet back, neighbours would be looked for where they are not. */
+/** If the kernel's own on-link route to the subnet came back, the container would look for its neighbours on the wrong link. */
 function refuseOnLink({ container }: Call, link: Link, { notOnLink }: PtpPlan): void {
   const present = listRoutes(container).filter(({ oif, gateway, ways }) => {
     return oif === link.index && !gateway && !ways;

@@ -1,4 +1,4 @@
-// Which options does the ptp link take, and which make no sense?
+// Which options does the ptp plugin take, and which values make no sense?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -19,7 +19,7 @@ export const PtpConf = z.extend(PluginConfig, {
 export type PtpConf = z.output<typeof PtpConf>;
 
 /**
- * Refuses what cannot work, before anything is touched.
+ * Rejects what cannot work, before anything is changed.
  * @returns the type of the IPAM plugin
  * @throws CniError 7
  */

@@ -1,4 +1,4 @@
-// How does the kernel get the pair with its addresses and routes?
+// How are the pair, its addresses and its routes created in the kernel?
 
 import type { PlannedRoute } from '../../src/attach/addressing.ts';
 import { addressContainer } from '../../src/attach/container.ts';
@@ -15,14 +15,14 @@ import { trySysctl } from '../../src/sys/sysctl.ts';
 import type { PtpConf } from './config.ts';
 import type { PtpPlan } from './plan.ts';
 
-/** Makes the pair and gives both ends what the plan says. Registers its own undoing. */
+/** Creates the pair and configures both ends according to the plan. Registers its own undo steps. */
 export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
   const { host, container, containerNetns, conf } = call;
   const pair = createPair(host, container, containerNetns, { owner: attachmentOf(call), mtu: conf.mtu });
-  // Everything that follows belongs to one of the ends, and goes with it.
+  // Everything that follows belongs to one of the ends, and is deleted with it.
   call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_ra`, '0');
-  // While its link-local address is checked for duplicates (a second) the host could not ask for the container's address.
+  // During duplicate address detection of its link-local address (one second) the host could not resolve the container's address.
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');
   configureContainerEnd(call, pair, plan);
   configureHostEnd(call, pair.host, plan);
@@ -30,8 +30,8 @@ export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
 }
 
 /**
- * The container's neighbours are not on its link: what the kernel believes of its subnet is taken back, and all of it
- * goes through the gateway.
+ * The container's neighbours are not on its link: the kernel's on-link routes to its subnets are removed, and all of that traffic
+ * uses the gateway.
  */
 function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpPlan): void {
   const { container } = call;
@@ -42,7 +42,7 @@ function configureContainerEnd(call: Call, { container: link }: Pair, plan: PtpP
     false,
   );
   addRoutes(container, link, plan.toGateways);
-  // Before the subnets go: a route may name another gateway inside of them.
+  // Before the subnets' on-link routes are removed: a route may name another gateway in a subnet.
   addRoutes(container, link, plan.routes);
   for (const route of plan.notOnLink) removeRoute(container, { ...route, oif: link.index });
   addRoutes(container, link, plan.toSubnets);
@@ -53,14 +53,14 @@ function configureHostEnd({ host }: Call, link: Link, plan: PtpPlan): void {
   for (const route of plan.hostRoutes) addHostRoute(host, link, route);
 }
 
-/** Gives the host end an address. Nobody else is on the link who could have the gateway's. */
+/** Gives the host end an address. No other device on the link could have the gateway's address, so duplicates are not checked. */
 export function addHostAddress(host: NetlinkSocket, link: Link, cidr: Cidr): void {
   addAddress(host, link.index, cidr, { nodad: true });
 }
 
 /**
- * Leads the host to the container. Of two routes to one address IPv4 uses the newer one, IPv6 the older, which leads to
- * whoever had it before.
+ * Routes the container's address to the host end. Of two routes to one address, IPv4 uses the newer one, but IPv6 the older,
+ * which leads to the previous holder and is replaced.
  */
 export function addHostRoute(host: NetlinkSocket, link: Link, route: PlannedRoute): void {
   const own = { ...route, oif: link.index };

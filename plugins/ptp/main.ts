@@ -1,4 +1,4 @@
-// Run ptp on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with ptp alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { ptp } from './plugin.ts';
 

@@ -1,29 +1,31 @@
 // Which addresses and routes do both ends get, according to the IPAM plugin?
 import type { PlannedRoute } from '../../src/attach/addressing.ts';
+import { holdingsOf } from '../../src/attach/held-subnets.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { type Cidr, parseCidr, renderCidr, subnetOf } from '../../src/net/cidr.ts';
-import { IP_BITS, type Ip, parseIp, sameIp } from '../../src/net/ip.ts';
+import { IP_BITS, type Ip, parseIp, renderIp, sameIp } from '../../src/net/ip.ts';
 import { RT_SCOPE_HOST, RT_SCOPE_LINK } from '../../src/netlink/rtnl/addr.ts';
+import type { Call } from '../../src/plugin/define.ts';
 
 /** Index of the container's interface in the result; the host end comes first. */
 export const CONTAINER_INTERFACE = 1;
 
-/** What both ends are to look like on layer 3. */
+/** The layer 3 configuration of both ends. */
 export interface PtpPlan {
   /** Addresses of the container with their gateways. */
   readonly ips: readonly { readonly cidr: Cidr; readonly gateway: Ip }[];
-  /** Each gateway is right behind the link. */
+  /** Routes to the gateways, which are on-link. */
   readonly toGateways: readonly PlannedRoute[];
-  /** Subnets of which the kernel believes that they are on the link; the neighbours are not. */
+  /** On-link routes that the kernel adds for the subnets, although the neighbours are not on the link. */
   readonly notOnLink: readonly PlannedRoute[];
-  /** The same subnets by way of their gateway. */
+  /** Routes to the same subnets through their gateway. */
   readonly toSubnets: readonly PlannedRoute[];
   /** IPAM's routes. */
   readonly routes: readonly PlannedRoute[];
-  /** Addresses of the host end: the gateways, each alone in its subnet. */
+  /** Addresses of the host end: the gateways, each with a full-length prefix. */
   readonly hostAddresses: readonly Cidr[];
-  /** The container's addresses as the host reaches them. */
+  /** The host's routes to the container's addresses. */
   readonly hostRoutes: readonly PlannedRoute[];
 }
 
@@ -37,7 +39,7 @@ export function planPtp(ipam: Result, type: string): PtpPlan {
     throw refusal(`IPAM plugin "${type}" gave ${address} without a gateway, which the host end needs`);
   });
   if (ips.length === 0) throw refusal(`IPAM plugin "${type}" gave no address`);
-  // A host address has no subnet, and the kernel makes no route for it.
+  // An address with a full-length prefix has no subnet, and the kernel adds no route for it.
   const inSubnets = ips.filter(({ cidr }) => cidr.prefix < IP_BITS[cidr.ip.family]);
   const toSubnets = once(
     inSubnets.map(({ cidr, gateway }) => ({ dst: subnetOf(cidr), gateway, source: cidr.ip })),
@@ -60,7 +62,24 @@ export function planPtp(ipam: Result, type: string): PtpPlan {
   };
 }
 
-/** The plan that an earlier ADD reported, for CHECK; what later links added to the result is none of ours. */
+/**
+ * Rejects addresses that the container itself introduces. The host gets a route to each address, and each gateway as an address
+ * of its own: if a pod could request a resolver's address, the node's traffic to that resolver would go to the pod.
+ * @throws CniError 7 for a requested address that is in no subnet of the configuration
+ */
+export function refuseBrought(call: Pick<Call, 'request' | 'env'>, { ips }: Pick<PtpPlan, 'ips'>): void {
+  const { holds, isAsked } = holdingsOf(call);
+  const brought = ips
+    .flatMap(({ cidr, gateway }) => [cidr.ip, gateway])
+    .find(ip => isAsked(ip) && !holds(hostCidr(ip)));
+  if (brought === undefined) return;
+  throw refusal(
+    `it asks for ${renderIp(brought)}, to which the host would get a route, and the configuration has no subnet with it; ` +
+      'name the subnet in "ipam" of the network',
+  );
+}
+
+/** The plan that an earlier ADD reported, for CHECK; what later plugins added to the result is ignored. */
 export function planFromResult(prevResult: Result, type: string): PtpPlan {
   const own = prevResult.interfaces?.findIndex(one => one.sandbox);
   const ips = (prevResult.ips ?? []).filter(ip => ip.interface === undefined || ip.interface === own);

@@ -1,14 +1,14 @@
-// What does the ptp link do for each verb?
+// What does the ptp plugin do for each verb?
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { askIpam } from '../../src/attach/ipam.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
+import { handOverMasquerading } from '../../src/attach/masquerade-handover.ts';
 import {
   checkMasquerading,
   startMasquerading,
   stopMasquerading,
   stopStaleMasquerading,
 } from '../../src/attach/masquerading.ts';
-import { validAttachmentsOf } from '../../src/attach/owner.ts';
 import { awaitTraffic } from '../../src/attach/ready.ts';
 import { removePair, removeStalePairs } from '../../src/attach/veth.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -17,7 +17,7 @@ import { tryAll } from '../../src/plugin/try-all.ts';
 import { checkConnection } from './check.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 import { connect } from './kernel.ts';
-import { planFromResult, planPtp } from './plan.ts';
+import { planFromResult, planPtp, refuseBrought } from './plan.ts';
 import { repairConnection } from './repair.ts';
 import { renderConnection } from './report.ts';
 import { probePtp } from './status.ts';
@@ -33,6 +33,7 @@ export const ptp = definePlugin({
     const type = validatePtpConf(conf);
     const ipam = (await askIpam(call)) ?? {};
     const plan = planPtp(ipam, type);
+    refuseBrought(call, plan);
     const pair = connect(call, plan);
     const cidrs = plan.ips.map(({ cidr }) => cidr);
     if (conf.ipMasq) startMasquerading(call, backendOf(conf), cidrs);
@@ -63,9 +64,19 @@ export const ptp = definePlugin({
 
   repair: repairConnection,
 
+  handOver(call, mode) {
+    const { conf, prevResult } = call;
+    const ips = conf.ipMasq && prevResult?.ips ? planFromResult(prevResult, validatePtpConf(conf)).ips : [];
+    return handOverMasquerading(
+      call,
+      ips.map(({ cidr }) => cidr),
+      mode,
+    );
+  },
+
   async del(call) {
     const type = call.conf.ipam?.type;
-    // The address goes back last: nobody else may get it while something still points to it.
+    // The address is released last: it must not be reused while anything still refers to it.
     await removePair(call, () =>
       tryAll([() => stopMasquerading(call), () => (type ? call.delegate(type).del() : undefined)]),
     );
@@ -73,10 +84,10 @@ export const ptp = definePlugin({
 
   async gc(call) {
     const type = call.conf.ipam?.type;
-    const valid = validAttachmentsOf(call);
-    if (valid === undefined) return;
-    await removeStalePairs(call, valid, () =>
-      tryAll([() => stopStaleMasquerading(call, valid), () => (type ? call.delegate(type).gc() : undefined)]),
+    const { kept } = call;
+    if (kept === undefined) return;
+    await removeStalePairs(call, kept, () =>
+      tryAll([() => stopStaleMasquerading(call, kept), () => (type ? call.delegate(type).gc() : undefined)]),
     );
   },
 

@@ -1,4 +1,4 @@
-// What does the link put back when others have changed the host end, routes or rules behind its back?
+// What does the plugin restore when others have changed the host end, routes or rules?
 import { checkAddresses } from '../../src/attach/check.ts';
 import { ensureForwarding } from '../../src/attach/forwarding.ts';
 import { backendOf } from '../../src/attach/masq-backend.ts';
@@ -14,8 +14,8 @@ import { addHostAddress, addHostRoute } from './kernel.ts';
 import { type PtpPlan, planFromResult } from './plan.ts';
 
 /**
- * Both ends up, addresses and routes of the host end, routes of the container, masquerading, forwarding.
- * @throws Error when the pair is gone: only a new ADD can make it, and what led to it must not come back alone
+ * Restores the state of both ends, addresses and routes of the host end, routes of the container, masquerading and forwarding.
+ * @throws Error when the pair is missing: only a new ADD can make it, and whatever refers to it must not be restored alone
  */
 export async function repairConnection(call: Call<PtpConf>): Promise<void> {
   const { conf, host, container, prevResult } = call;

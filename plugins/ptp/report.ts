@@ -1,4 +1,4 @@
-// What does ADD report of an attachment?
+// What does ADD report about an attachment?
 import { dnsOf } from '../../src/attach/ipam.ts';
 import type { Pair } from '../../src/attach/veth.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -9,7 +9,7 @@ import type { Call } from '../../src/plugin/define.ts';
 import type { PtpConf } from './config.ts';
 import { CONTAINER_INTERFACE, type PtpPlan } from './plan.ts';
 
-/** The result: host end and container interface in this order, then what IPAM said. */
+/** The result: host end and container interface in this order, then the IPAM result. */
 export function renderConnection(
   { conf, env, version }: Call<PtpConf>,
   { host, container }: Pair,

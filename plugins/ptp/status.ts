@@ -9,8 +9,8 @@ import type { Call } from '../../src/plugin/define.ts';
 import type { PtpConf } from './config.ts';
 
 /**
- * Looks for what would keep ADD from succeeding: veth pairs, the packet filter, forwarding. Changes nothing. Which
- * families the next container has is up to the IPAM plugin: one of them is enough.
+ * Looks for anything that would make ADD fail: veth pairs, the packet filter, forwarding. Changes nothing. The IPAM plugin
+ * decides which families the next container gets, so forwarding of one family is enough.
  * @throws CniError 50
  */
 export function probePtp(call: Call<PtpConf>): void {

@@ -1,8 +1,8 @@
-// What do tools know of sbr without running it?
+// What can tools know about sbr without running it?
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 
-/** The sbr link, as `catena validate` and the published schemas see it. */
+/** The sbr plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'meta',
   capabilities: [],

@@ -5,8 +5,8 @@ import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { findIp, type Ip } from '../../src/net/ip.ts';
 
 /**
- * The request as sbr sees it. What it says is looked at when routes are made and checked, not when they are removed: a
- * configuration that went bad can still be cleaned up after.
+ * The request as sbr sees it. Its values are validated by ADD and CHECK, not by DEL, so an attachment can still be deleted after
+ * its configuration has become invalid.
  */
 export const SbrConf = z.extend(PluginConfig, {
   /** Routing table to use as it is; no route is touched then. A free table of its own per address if absent. */
@@ -18,7 +18,7 @@ export const SbrConf = z.extend(PluginConfig, {
 });
 export type SbrConf = z.output<typeof SbrConf>;
 
-/** The configuration when all of it makes sense. */
+/** The validated configuration. */
 export interface SbrOptions {
   readonly table?: number;
   readonly gateways: readonly Ip[];
@@ -29,11 +29,11 @@ export interface SbrOptions {
 export const RESERVED_TABLES: readonly number[] = [253, 254, 255];
 
 /**
- * Refuses what cannot work, before anything is touched.
+ * Rejects what cannot work, before anything is changed.
  * @throws CniError 7 naming key and value
  */
 export function parseSbrConf({ table, gateways = [], addSourceHints }: SbrConf): SbrOptions {
-  // In the reference's schema, too, 0 is no table.
+  // As in the reference, 0 means no table.
   if (table !== undefined && (table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table))) {
     throw invalid('table', table, "expected 1 to 4294967295 without the kernel's own 253, 254 and 255");
   }

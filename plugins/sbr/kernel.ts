@@ -1,4 +1,4 @@
-// How do rules and routes get into the pod's namespace, and out of it?
+// How are rules and routes added to the pod's namespace, and removed from it?
 import { type Cidr, renderCidr } from '../../src/net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../../src/net/ip.ts';
 import { NetlinkError } from '../../src/netlink/errors.ts';
@@ -12,9 +12,9 @@ import type { Call } from '../../src/plugin/define.ts';
 import { hostOf, isGatewayed, OWN_PROTOCOL, type SbrPlan } from './plan.ts';
 import { isSourceRule, type Present } from './tables.ts';
 
-/** linux/rtnetlink.h, RT_TABLE_MAX of tables that nobody uses by accident */
+/** linux/rtnetlink.h, near RT_TABLE_MAX: a table that is unlikely to be in use */
 const UNUSED_TABLE = 0x7ffffffe;
-/** RFC 5737, TEST-NET-1: nobody's address */
+/** RFC 5737, TEST-NET-1: an address that is not in use */
 const NOBODY: Cidr = { ip: { family: 4, value: 0xc0000201n }, prefix: 32 };
 
 /** What planning starts from. */
@@ -22,7 +22,10 @@ export function readPresent(socket: NetlinkSocket, link: Link): Present {
   return { index: link.index, rules: listRules(socket), routes: listRoutes(socket) };
 }
 
-/** Routes first, then the rules that lead to them, then the main table gives way; a failing ADD puts all back. */
+/**
+ * Adds the routes first, then the rules that refer to them, then removes routes from the main table; a failed ADD undoes all of
+ * it.
+ */
 export function applySbr(call: Call, plan: SbrPlan): void {
   const socket = call.container;
   for (const { rule, known, routes } of plan.sources) {
@@ -35,14 +38,14 @@ export function applySbr(call: Call, plan: SbrPlan): void {
     call.onFailure('remove a rule', () => removeRule(socket, rule));
   }
   for (const route of plan.hinted) replaceRoute(socket, route);
-  // Steps are taken back last first.
+  // Undo steps run in reverse order.
   for (const route of inOrder(plan.leaving).reverse()) {
     removeRoute(socket, route);
     call.onFailure('put a route back', () => addRoute(socket, route));
   }
 }
 
-/** @throws Error naming the first rule or route that is not as ADD left it */
+/** @throws Error naming the first rule or route that differs from what ADD made */
 export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
   for (const { rule, known, routes } of plan.sources) {
     const from = renderCidr(rule.from);
@@ -61,9 +64,9 @@ export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
 }
 
 /**
- * Removes the rules of the addresses, and moves the routes of their tables that use the interface back to the main table,
- * unless the table is a given one; what is gone is fine.
- * @param link undefined when it is gone: its routes went with it
+ * Removes the rules of the addresses, and moves the interface's routes in their tables back to the main table, unless the table
+ * was configured. Missing ones are ignored.
+ * @param link undefined when the interface no longer exists: its routes were deleted with it
  */
 export function removeSbr(
   socket: NetlinkSocket,
@@ -85,22 +88,22 @@ export function removeSbr(
   }
 }
 
-/** Addresses of the interface as the kernel has them. */
+/** Addresses of the interface, as the kernel has them. */
 export function addressesOf(socket: NetlinkSocket, link: Link | undefined): Ip[] {
   return link ? listAddresses(socket, link.index).map(({ cidr }) => cidr.ip) : [];
 }
 
 /**
- * Makes sure that the kernel routes by policy, and that we may change it.
+ * Checks that the kernel supports policy routing, and that we may change rules.
  * @throws NetlinkError
  */
 export function requirePolicyRouting(socket: NetlinkSocket): void {
   listRules(socket);
-  // Nobody has this rule; who may not remove one is told so before that is noticed.
+  // The rule does not exist. The kernel checks permissions before it looks for the rule, so missing rights still show.
   removeRule(socket, { from: NOBODY, table: UNUSED_TABLE });
 }
 
-/** The main table may have it still, and an interface that is down takes none. */
+/** The main table may still have the route, and an interface that is down cannot have any. */
 function putBack(socket: NetlinkSocket, route: Route): void {
   try {
     addRoute(socket, route);
@@ -109,7 +112,7 @@ function putBack(socket: NetlinkSocket, route: Route): void {
   }
 }
 
-/** Routes without a gateway first: others are reached by them. */
+/** Routes without a gateway first: gateways of the others are reached through them. */
 function inOrder(routes: readonly Route[]): Route[] {
   return [...routes].sort((a, b) => Number(isGatewayed(a)) - Number(isGatewayed(b)));
 }

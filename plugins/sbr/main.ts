@@ -1,4 +1,4 @@
-// Run sbr on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with sbr alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { sbr } from './plugin.ts';
 

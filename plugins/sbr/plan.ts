@@ -1,4 +1,4 @@
-// Which routes belong into the table of each address? Nothing is touched here.
+// Which routes belong in the table of each address? Nothing is changed here.
 import { planRoute } from '../../src/attach/addressing.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -22,28 +22,28 @@ export interface Source {
   readonly gateway?: Ip;
 }
 
-/** The rule of one address, and what its table is to hold. */
+/** The rule of one address, and the routes for its table. */
 export interface SourcePlan {
   readonly rule: SourceRule;
-  /** Whether the rule is there already. */
+  /** Whether the rule already exists. */
   readonly known: boolean;
-  /** In an order in which each gateway is reachable by the routes before. */
+  /** Ordered so that each gateway is reachable through the preceding routes. */
   readonly routes: readonly Route[];
 }
 
 /** What ADD does. */
 export interface SbrPlan {
   readonly sources: readonly SourcePlan[];
-  /** Routes of the main table that give way. */
+  /** Routes to remove from the main table. */
   readonly leaving: readonly Route[];
   /** Routes of the main table that get the pod's address as source. */
   readonly hinted: readonly Route[];
 }
 
 const RT_SCOPE_LINK = 253;
-/** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: what the kernel gives routes to its own subnets. */
+/** linux/ipv6_route.h, IP6_RT_PRIO_ADDRCONF: the kernel's priority of routes to its own subnets. */
 const IPV6_SUBNET_PRIORITY = 256;
-/** What marks routes that we made, rather than moved: DEL does not put these back. Nobody else has this number. */
+/** Marks routes that we created, as opposed to moved: DEL does not put these back. No other program uses this number. */
 export const OWN_PROTOCOL = 67;
 const LINK_LOCAL = parseCidr('fe80::/10');
 
@@ -71,7 +71,7 @@ export function sourcesOf(result: Result, ifname: string, { gateways }: SbrOptio
   );
 }
 
-/** Rules and routes for every address, from what is there; planned twice, the second time finds the first's tables. */
+/** Rules and routes for every address, based on the current state; planning again finds the tables of the first time. */
 export function planSbr(sources: readonly Source[], options: SbrOptions, present: Present): SbrPlan {
   const own = present.routes.filter(route => isMovable(route, present.index));
   const tables = freeTables(present);
@@ -101,7 +101,10 @@ export function planSbr(sources: readonly Source[], options: SbrOptions, present
   };
 }
 
-/** The plan with the routes that ADD moved, as far as the result tells of them; for CHECK, which finds none to move. */
+/**
+ * The plan including the routes that ADD moved, as far as the result names them. For CHECK, which no longer finds them in the
+ * main table.
+ */
 export function expectMoved(
   { sources: plans, ...rest }: SbrPlan,
   sources: readonly Source[],
@@ -129,7 +132,7 @@ export function expectMoved(
   };
 }
 
-/** The address alone, as it stands in rules. */
+/** The address alone, as it appears in rules. */
 export function hostOf({ ip }: Cidr): Cidr {
   return { ip, prefix: IP_BITS[ip.family] };
 }
@@ -161,8 +164,8 @@ function routesFor(
 }
 
 /**
- * Whether a route goes into the table of an address: its source or gateway lies in the address's subnet, or in nobody's;
- * without either, unless it is the subnet of another address.
+ * Whether a route belongs in the table of an address: its source or gateway is in the address's subnet, or in that of no address;
+ * without either, unless its destination is the subnet of another address.
  */
 function belongs(route: Route, { address }: Source, sources: readonly Source[]): boolean {
   if (route.dst.ip.family !== address.ip.family) return false;
@@ -174,7 +177,7 @@ function belongs(route: Route, { address }: Source, sources: readonly Source[]):
   return !others.some(other => isSameSubnet(route.dst, other.address)) || isSameSubnet(route.dst, address);
 }
 
-/** What the kernel makes of an address by itself; an address of its own subnet has none. */
+/** The route that the kernel adds for an address; an address with a full-length prefix has none. */
 function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
   const { family } = address.ip;
   if (address.prefix === IP_BITS[family]) return [];
@@ -183,7 +186,7 @@ function subnetRoute(address: Cidr, oif: number, hint: boolean): Route[] {
   return [{ ...route, priority: IPV6_SUBNET_PRIORITY, ...(hint ? { source: address.ip } : {}) }];
 }
 
-/** A gateway that is configured goes before the one that a link before us chose. */
+/** A configured gateway takes precedence over the one that an earlier plugin chose. */
 function isReplaced(route: Route, { gateways }: SbrOptions): boolean {
   return isDefault(route) && gateways.some(({ family }) => family === route.dst.ip.family);
 }
@@ -196,12 +199,12 @@ function asOwn(route: Route): Route {
   return { ...route, protocol: OWN_PROTOCOL };
 }
 
-/** Whether a route leads anywhere only if its gateway is reached by another one. */
+/** Whether a route needs another one to reach its gateway. */
 export function isGatewayed({ gateway, ways = [] }: Route): boolean {
   return gateway !== undefined || ways.some(way => way.gateway !== undefined);
 }
 
-/** The kernel answers its neighbours by these; they belong to the interface, not to an address. */
+/** The kernel replies to its neighbours through these; they belong to the interface, not to an address. */
 function isLinkLocal({ dst }: Route): boolean {
   return dst.prefix >= LINK_LOCAL.prefix && cidrContains(LINK_LOCAL, dst.ip);
 }

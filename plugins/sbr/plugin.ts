@@ -12,7 +12,7 @@ import { expectMoved, planSbr, type SbrPlan, type Source, sourcesOf } from './pl
 /** Longest wait for another attachment of the same pod. */
 const TURN_DEADLINE_MS = 30_000;
 
-/** Sends what leaves from an address of the pod out by the interface that has it. */
+/** Sends packets from an address of the pod through the interface that has the address. */
 export const sbr = definePlugin({
   name: 'sbr',
   config: SbrConf,
@@ -51,7 +51,7 @@ export const sbr = definePlugin({
   },
 
   del(call) {
-    // Rules and routes go with the namespace.
+    // Rules and routes are deleted with the namespace.
     if (call.findContainerNetns() === undefined) return;
     inTurn(call, () => {
       const link = findLink(call.container, call.env.ifname);
@@ -98,7 +98,7 @@ function planOf(call: Call<SbrConf>, sources: readonly Source[], link: Link): Sb
   return planSbr(sources, parseSbrConf(call.conf), readPresent(call.container, link));
 }
 
-/** Two attachments of one pod must not take the same table. */
+/** Serializes the attachments of one pod, which must not take the same table. */
 function inTurn(call: Call, work: () => void): void {
   const { fd, path } = call.containerNetns;
   withOpenFlock(fd, path, TURN_DEADLINE_MS, work);

@@ -1,11 +1,11 @@
-// Which routing table does an address get, and which one does it have?
+// Which routing table does an address get, and which one does it already have?
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import { sameIp } from '../../src/net/ip.ts';
 import type { Route } from '../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';
 import { RESERVED_TABLES } from './config.ts';
 
-/** What the namespace has. */
+/** The current state of the namespace. */
 export interface Present {
   readonly index: number;
   readonly rules: readonly Rule[];
@@ -16,7 +16,7 @@ export interface Present {
 export const RT_TABLE_MAIN = 254;
 const FIRST_TABLE = 100;
 
-/** Whether a rule is one of ours for the address: it asks for nothing else, and leads to the table, or to any of ours. */
+/** Whether a rule is one of ours for the address: it has no other selector, and refers to the table, or to any of ours. */
 export function isSourceRule(rule: Rule, from: Cidr, table: number | undefined): boolean {
   if (!rule.from || rule.from.prefix !== from.prefix || !sameIp(rule.from.ip, from.ip)) return false;
   if (rule.to || rule.iif || rule.oif || rule.mark) return false;
@@ -34,8 +34,8 @@ export function* freeTables({ rules, routes }: Present): Generator<number, never
 }
 
 /**
- * The table that an address had before somebody deleted its rule: one that no rule leads to, and whose routes, all of them
- * this interface's, are those of the address's subnet. Two addresses of one subnet cannot be told apart.
+ * The table that an address had before its rule was deleted: one that no rule refers to, whose routes all use this interface and
+ * include that of the address's subnet. Two addresses of one subnet cannot be distinguished.
  */
 export function findLostTable(address: Cidr, all: readonly Cidr[], present: Present): number | undefined {
   if (all.some(other => other !== address && isSameSubnet(other, address))) return undefined;
@@ -51,7 +51,7 @@ export function findLostTable(address: Cidr, all: readonly Cidr[], present: Pres
   })?.table;
 }
 
-/** Whether both are of one subnet, whatever their host bits. */
+/** Whether both are in the same subnet, ignoring host bits. */
 export function isSameSubnet(a: Cidr, b: Cidr): boolean {
   return a.prefix === b.prefix && sameIp(networkOf(a), networkOf(b));
 }

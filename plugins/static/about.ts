@@ -1,15 +1,15 @@
-// What do tools know of static without running it?
+// What can tools know about static without running it?
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { StaticConf } from './config.ts';
 import { planAddresses } from './plan.ts';
 
-/** The static link, as `catena validate` and the published schemas see it. */
+/** The static plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'ipam',
   capabilities: ['ips'],
   config: StaticConf,
-  // Without addresses of its own it gets them from the runtime.
+  // Without addresses of its own, it gets them from the runtime.
   idleWithout: ({ ipam }) => (ipam.addresses?.length ? undefined : 'ips'),
   validate(conf) {
     planAddresses(conf, [], CURRENT_VERSION);

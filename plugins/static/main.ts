@@ -1,4 +1,4 @@
-// Run static on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with static alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { staticIpam } from './plugin.ts';
 

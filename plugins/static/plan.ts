@@ -1,4 +1,4 @@
-// Which addresses does the attachment have, of all who may name some?
+// Which addresses does the attachment get from the sources that may name some?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result, ResultIp } from '../../src/cni/result.ts';
@@ -15,10 +15,9 @@ export interface PlannedAddress {
 }
 
 /**
- * Brings all sources together: the configured addresses and those of `CNI_ARGS`; or those of `args.cni.ips` instead;
- * or those of `runtimeConfig.ips` instead. Everything is read, also what then goes unused. One that is named twice
- * counts once.
- * @throws CniError 7 for text that is no address, 4 when it stands in `CNI_ARGS`
+ * Combines all sources: the configured addresses and those of `CNI_ARGS`; or those of `args.cni.ips` instead; or those of
+ * `runtimeConfig.ips` instead. Everything is parsed, even if it is not used. Duplicates count once.
+ * @throws CniError 7 for text that is not an address, 4 if it is in `CNI_ARGS`
  */
 export function planAddresses(conf: StaticConf, args: CniArgs, version: SpecVersion): PlannedAddress[] {
   const configured = (conf.ipam.addresses ?? []).map(({ address, gateway }, i) => ({
@@ -32,7 +31,7 @@ export function planAddresses(conf: StaticConf, args: CniArgs, version: SpecVers
   const fromRuntime = conf.runtimeConfig?.ips?.map(text => bare(readCidr(text, '"runtimeConfig.ips"')));
 
   const replacing = fromRuntime?.length ? fromRuntime : fromArgs?.length ? fromArgs : undefined;
-  // The reference loses configured gateways here, so that a requested address comes without a way out.
+  // The reference drops configured gateways here, which leaves a requested address without a route to the outside.
   const known = [...configured.flatMap(({ gateway }) => gateway ?? []), ...gateways];
   const addresses = replacing
     ? replacing.map(one => withGateway(one, known))
@@ -55,8 +54,8 @@ export function planResult(conf: StaticConf, addresses: readonly PlannedAddress[
 }
 
 /**
- * Addresses that a result does not report as they were given, in words. A gateway that nobody named may have come from
- * the link that asked.
+ * Addresses that the result does not report as given, human-readable. A gateway that is not configured may come from the plugin
+ * that called.
  */
 export function findDifferences(
   addresses: readonly PlannedAddress[],
@@ -86,7 +85,7 @@ function withGateway({ cidr, gateway }: PlannedAddress, known: readonly Ip[]): P
   };
 }
 
-/** The kernel takes an address once. The gateway may stand with either of two. */
+/** The kernel accepts an address only once. Either duplicate may carry the gateway. */
 function withoutTwins(addresses: readonly PlannedAddress[]): PlannedAddress[] {
   const byText = new Map<string, PlannedAddress>();
   for (const { cidr, gateway } of addresses) {

@@ -6,10 +6,10 @@ import { type Call, definePlugin, nothingToDo } from '../../src/plugin/define.ts
 import { StaticConf } from './config.ts';
 import { findDifferences, type PlannedAddress, planAddresses, planResult } from './plan.ts';
 
-/** Reports the addresses that configuration and runtime name. */
+/** Reports the addresses that the configuration and the runtime name. */
 export const staticIpam = definePlugin({
   name: 'static',
-  // Not the whole of it: DEL must work with options that went bad.
+  // Not the full schema: DEL must work even if options are invalid.
   config: PluginConfig,
   netns: 'unused',
 

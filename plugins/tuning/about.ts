@@ -1,9 +1,9 @@
-// What do tools know of tuning without running it?
+// What can tools know about tuning without running it?
 import { aboutLink } from '../../src/cni/link-about.ts';
 import { TuningConf } from './config.ts';
 import { planTuning } from './plan.ts';
 
-/** The tuning link, as `catena validate` and the published schemas see it. */
+/** The tuning plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutLink({
   kind: 'meta',
   capabilities: ['mac'],

@@ -1,21 +1,21 @@
-// Which sysctls does the node's owner let a configuration set?
+// Which sysctls does the node's administrator allow a configuration to set?
 import { readFileSync } from 'node:fs';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { parseRe2 } from './re2.ts';
-import type { Sysctl } from './sysctl-key.ts';
+import { namesOf, PLACEHOLDER, readSysctlKey, type Sysctl } from './sysctl-key.ts';
 
-/** One regular expression per line; the place is the reference's. */
+/** One regular expression per line; the path is the reference's. */
 const ALLOWLIST = '/etc/cni/tuning/allowlist.conf';
 
-/** A line of the list and the expression it holds. */
+/** A line of the list and its expression. */
 export interface AllowRule {
   readonly text: string;
   readonly pattern: RegExp;
 }
 
 /**
- * The rules of the file, or undefined when there is no file and everything is allowed.
- * @throws Error when the file cannot be read or a line is no regular expression
+ * The rules of the file, or undefined if there is no file and everything is allowed.
+ * @throws Error when the file cannot be read or a line is not a regular expression
  */
 export function readAllowlist(path = ALLOWLIST): AllowRule[] | undefined {
   let text: string;
@@ -45,20 +45,31 @@ export function parseAllowlist(text: string, path = ALLOWLIST): AllowRule[] {
 }
 
 /**
- * Makes sure that every name, as configured, matches a rule.
+ * The sysctls, each with those of its paths that the rules allow. A rule has to match the name as configured, which is all that
+ * the reference checks, and also the parameter that this name resolves to: with `net.ipv4.conf/all/forwarding` a rule for names
+ * directly below `net.ipv4` would allow everything below it. Names keep the placeholder, as rules do.
  * @throws CniError 7 naming the sysctl and the rules
  */
-export function refuseUnlisted(sysctls: readonly Sysctl[], rules: readonly AllowRule[] | undefined): void {
-  if (rules === undefined) return;
-  const refused = sysctls.find(({ key }) => !rules.some(rule => rule.pattern.test(key)));
-  if (refused === undefined) return;
+export function refuseUnlisted(
+  sysctls: readonly Sysctl[],
+  rules: readonly AllowRule[] | undefined,
+): readonly Sysctl[] {
+  if (rules === undefined) return sysctls;
+  const isAllowed = (name: string) => rules.some(rule => rule.pattern.test(name));
+  return sysctls.map(sysctl => {
+    if (!isAllowed(sysctl.key)) throw unlisted(sysctl.key, rules);
+    const meant = readSysctlKey(sysctl.key, PLACEHOLDER);
+    const [first, ...others] = sysctl.paths.filter((path, i) => namesOf(meant[i] ?? path).some(isAllowed));
+    if (first === undefined) throw unlisted(`${sysctl.key}", which is "${namesOf(meant[0])[0]}`, rules);
+    return { ...sysctl, paths: [first, ...others] };
+  });
+}
+
+function unlisted(name: string, rules: readonly AllowRule[]): CniError {
   const allowed =
     rules.length === 0
       ? `"${ALLOWLIST}" is there and has no line, which allows none; add lines, or remove the file to allow all`
       : `"${ALLOWLIST}" has no line for it, only the following sysctls are allowed: ` +
         JSON.stringify(rules.map(rule => rule.text));
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot set sysctl "${refused.key}": it is not allowed, ${allowed}`,
-  );
+  return new CniError(ErrorCode.invalidConfig, `Cannot set sysctl "${name}": it is not allowed, ${allowed}`);
 }

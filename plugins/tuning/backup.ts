@@ -1,4 +1,4 @@
-// How is what was there before tuning kept until DEL?
+// How are the values from before tuning kept until DEL?
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
@@ -6,19 +6,20 @@ import { fileFailure } from '../../src/files/failure.ts';
 import { putFile } from '../../src/files/put-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { isGivenUp } from '../../src/files/unfinished.ts';
+import type { KeptAttachments } from '../../src/plugin/kept.ts';
 import { DEFAULT_DATA_DIR } from './config.ts';
 import { isSysctlPath } from './sysctl-key.ts';
 
-/** Values before the first ADD; only what was to be changed. The keys up to `txQLen` are the reference's. */
+/** Values from before the first ADD; only those to be changed. The keys up to `txQLen` are the reference's. */
 export const Backup = z.looseObject({
   mac: z.optional(z.string()),
   promisc: z.optional(z.boolean()),
   mtu: z.optional(z.int()),
   allmulti: z.optional(z.boolean()),
   txQLen: z.optional(z.int()),
-  /** Ours alone: name of the network, by which GC knows whose file it is. The reference passes it by. */
+  /** Ours alone: name of the network, from which GC knows the owner of the file. The reference ignores it. */
   network: z.optional(z.string()),
-  /** Ours alone, and absent when no sysctl was set: value by path below /proc/sys. The reference passes it by. */
+  /** Ours alone, and absent if no sysctl was set: value by path below /proc/sys. The reference ignores it. */
   sysctl: z.optional(z.record(z.string(), z.string())),
 });
 export type Backup = z.output<typeof Backup>;
@@ -29,8 +30,8 @@ export function backupPathOf(dataDir: string | undefined, containerId: string, i
 }
 
 /**
- * The backup in the file; undefined when there is none, or something else.
- * @throws CniError 5 when it cannot be read: what it says may still be needed
+ * The backup in the file; undefined if the file is missing or invalid.
+ * @throws CniError 5 when it cannot be read: its content may still be needed
  */
 export function findBackup(path: string): Backup | undefined {
   const text = readIfThere(path);
@@ -43,48 +44,60 @@ export function findBackup(path: string): Backup | undefined {
   }
 }
 
-/** Sysctls as ADD writes them down. DEL runs as root, and must not write elsewhere because somebody changed the file. */
+/** Keeps only sysctls as ADD records them. DEL runs as root and must not write elsewhere if the file has been tampered with. */
 function withinNet({ sysctl, ...backup }: Backup): Backup {
   if (sysctl === undefined) return backup;
   const own = Object.entries(sysctl).filter(([path]) => isSysctlPath(path));
   return own.length ? { ...backup, sysctl: Object.fromEntries(own) } : backup;
 }
 
-/** Writes the file, in one step; what the reference knows is byte for byte as it would write it. */
+/** Writes the file atomically; what the reference knows is byte for byte as it would write it. */
 export function writeBackup(path: string, backup: Backup): void {
   putFile(path, renderBackup(backup), { what: 'backup', unfinished: unfinishedOf(path) });
 }
 
 /**
- * Files of attachments to a network that are not valid any more, in a directory that may not exist. Those that name no
- * network are nobody's that could be known: the reference made them, or a release of ours before the key.
- * @param valid paths that stay
+ * Files of the network's attachments that GC does not keep, in a directory that may not exist. The owner of files without a
+ * network is unknown: the reference made them, or a release of ours before that key.
  */
 export function findStaleBackups(
   dataDir: string | undefined,
   network: string,
-  valid: ReadonlySet<string>,
+  kept: Pick<KeptAttachments, 'has'>,
 ): string[] {
   const directory = dataDir || DEFAULT_DATA_DIR;
   const paths = namesIn(directory).flatMap(name => {
-    // What an ADD could not finish counts as that attachment's.
-    const [, finished] = /^(.+_.+\.json)(?:\.new)?$/.exec(name) ?? [];
-    return finished === undefined || valid.has(join(directory, finished)) ? [] : [join(directory, name)];
+    // A temporary file of an unfinished ADD counts as that attachment's.
+    const [, finished] = /^(.+_.+)\.json(?:\.new)?$/.exec(name) ?? [];
+    return finished === undefined || ownersIn(finished).some(kept.has) ? [] : [join(directory, name)];
   });
   return paths.filter(path => {
     const backup = findBackup(path);
-    // Half of a file that nobody will finish is of no network.
+    // A truncated file that will not be completed belongs to no known network.
     return backup ? backup.network === network : !path.endsWith('.json') && isGivenUp(path);
   });
 }
 
-/** Takes the file away, and what an ADD that was killed left of it; an absent one is fine. */
+/**
+ * Possible owners of a backup according to its name, which does not show where the container id ends: both parts may contain a
+ * "_".
+ */
+function ownersIn(name: string): { containerId: string; ifname: string }[] {
+  return Array.from(name.matchAll(/(?<=.)_(?=.)/g), ({ index }) => ({
+    containerId: name.slice(0, index),
+    ifname: name.slice(index + 1),
+  }));
+}
+
+/** Removes the file and the temporary file of an ADD that was killed; missing ones are ignored. */
 export function removeBackup(path: string): void {
   removeFile(unfinishedOf(path), 'backup');
   removeFile(path, 'backup');
 }
 
-/** The older values win, but for the network: an ADD that is repeated finds the first one's work, not the original. */
+/**
+ * The older values win, except for the network: a repeated ADD finds the values that the first one set, not the original ones.
+ */
 export function mergeBackups(older: Backup, newer: Backup): Backup {
   const sysctls = { ...newer.sysctl, ...older.sysctl };
   const { mac, promisc, mtu, allmulti, txQLen, network: _n, sysctl: _s, ...unknown } = { ...newer, ...older };
@@ -106,7 +119,7 @@ export function renderBackup(backup: Backup): string {
   return JSON.stringify(mergeBackups({}, backup), null, 1);
 }
 
-/** Known to DEL without a look at the directory, which holds the files of all containers. */
+/** A fixed name, so that DEL need not list the directory, which holds the files of all containers. */
 function unfinishedOf(path: string): string {
   return `${path}.new`;
 }

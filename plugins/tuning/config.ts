@@ -2,10 +2,10 @@
 import * as z from 'zod/mini';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 
-/** Where backups live unless `dataDir` says otherwise; shared with the reference. */
+/** Where backups are stored unless `dataDir` says otherwise; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/run/cni/tuning';
 
-/** Attributes as they may stand at the top or, with the last word, in `args.cni`. */
+/** Attributes that may appear at the top level or, with the highest precedence, in `args.cni`. */
 const attributes = {
   /** Kernel parameters below `net`, value by name (`net.core.somaxconn`); the first `IFNAME` in a name becomes the interface's. */
   sysctl: z.optional(z.record(z.string(), z.string())),

@@ -16,7 +16,7 @@ import type { Backup } from './backup.ts';
 import { findPath, type LinkTuning, type TuningPlan, type TuningState } from './plan.ts';
 import type { Sysctl } from './sysctl-key.ts';
 
-/** Where tuning works: a socket in the container's namespace, and the namespace itself for sysctls. */
+/** What tuning works on: a socket in the container's namespace, and the namespace itself for sysctls. */
 export interface Target {
   readonly socket: NetlinkSocket;
   readonly netns: Netns;
@@ -24,12 +24,13 @@ export interface Target {
 }
 
 /**
- * The present values of everything that the plan names.
- * @throws NetlinkError when there is no such interface
+ * The current values of everything that the plan names.
+ * @throws NetlinkError when attributes are to be set and the interface does not exist
  */
 export function readState({ socket, netns, ifname }: Target, plan: TuningPlan): TuningState {
-  const found = getLink(socket, ifname);
-  const state = { index: found.index, link: readLink(found, plan.link) };
+  // A main plugin without a kernel device leaves no interface, but sysctls of the namespace can still be set.
+  const found = hasAttributes(plan.link) ? getLink(socket, ifname) : undefined;
+  const state = { index: found?.index, link: found ? readLink(found, plan.link) : {} };
   const paths = plan.sysctls.flatMap(sysctl => sysctl.paths);
   if (paths.length === 0) return { ...state, sysctls: new Map() };
   const known = inNetns(netns, () =>
@@ -47,14 +48,15 @@ export function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], stat
 }
 
 /**
- * Sets the attributes: a request for each, so that a refusal names the one it is about, all sent at once.
+ * Sets the attributes, with one request each so that an error names the attribute, all sent at once.
  * Same as: `ip link set dev <ifname> address … promisc … mtu … allmulticast … txqueuelen …`
  */
 export function applyLink({ socket }: Target, link: LinkTuning, { index }: TuningState): void {
+  if (index === undefined) return;
   socket.requestAll(changesOf(link).map(change => setLinkRequest(index, change)));
 }
 
-/** The backup of a state: what a plan is about to change, and how it is now. */
+/** The backup of a state: the current values of what a plan is about to change. */
 export function backupOf(plan: TuningPlan, state: TuningState): Backup {
   const sysctl = plan.sysctls.flatMap(one => {
     const path = getPath(one, state);
@@ -65,8 +67,8 @@ export function backupOf(plan: TuningPlan, state: TuningState): Backup {
 }
 
 /**
- * Brings back what a backup holds, as far as the interface is still there; every value is tried.
- * @returns what could not be restored, in words
+ * Restores what a backup holds, as far as the interface still exists; every value is attempted.
+ * @returns what could not be restored, human-readable
  */
 export function restore({ socket, netns, ifname }: Target, backup: Backup): string[] {
   const { sysctl = {}, mtu, mac, promisc, allmulti, txQLen } = backup;
@@ -85,7 +87,11 @@ export function restore({ socket, netns, ifname }: Target, backup: Backup): stri
 /** {@link LinkTuning}, from a plan or from a backup. */
 type Attributes = { readonly [K in keyof LinkTuning]?: LinkTuning[K] | undefined };
 
-/** Only the attributes that the plan names. A bridge or a packet capture raises a counter, not the flag that counts here. */
+function hasAttributes(link: LinkTuning): boolean {
+  return Object.keys(link).length > 0;
+}
+
+/** Only the attributes that the plan names. A bridge or a packet capture raises a counter, not the flag that is read here. */
 function readLink(link: Link, wanted: LinkTuning): LinkTuning {
   const all: Required<LinkTuning> = {
     mac: link.mac ?? '',
@@ -112,7 +118,7 @@ function restoreSysctl(path: string, value: string): void {
   try {
     writeSysctl(path, value);
   } catch (thrown) {
-    // A parameter that went with its interface needs no restoring.
+    // A parameter that disappeared with its interface needs no restoring.
     const { code } = ((thrown as Error).cause ?? {}) as NodeJS.ErrnoException;
     if (code !== 'ENOENT') throw thrown;
   }

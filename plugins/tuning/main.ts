@@ -1,4 +1,4 @@
-// Run tuning on its own, for anyone who wants a single-purpose executable.
+// Entry point of the single-file executable with tuning alone.
 import { runPlugin } from '../../src/plugin/run.ts';
 import { tuning } from './plugin.ts';
 

@@ -1,4 +1,4 @@
-// What is to be set, by whose word, and what does the result say afterwards?
+// What is to be set, which source takes precedence, and what does the result contain?
 import { type CniArgs, pickCniArgs } from '../../src/cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
@@ -6,7 +6,7 @@ import { isUnicastMac, parseMac, renderMac } from '../../src/net/mac.ts';
 import type { TuningConf } from './config.ts';
 import { planSysctls, type Sysctl } from './sysctl-key.ts';
 
-/** Attributes of a link; absent means: leave alone. */
+/** Attributes of an interface; absent ones are left alone. */
 export interface LinkTuning {
   /** Lower-case colon notation. */
   readonly mac?: string;
@@ -16,27 +16,27 @@ export interface LinkTuning {
   readonly txQLen?: number;
 }
 
-/** The desired state of the interface and of the namespace around it. */
+/** The desired state of the interface and its namespace. */
 export interface TuningPlan {
   readonly sysctls: readonly Sysctl[];
   readonly link: LinkTuning;
 }
 
-/** What is set at the moment. */
+/** The current state. */
 export interface TuningState {
-  /** Of the interface. */
-  readonly index: number;
-  /** By path, those that exist; without a value those that cannot be read. */
+  /** Index of the interface; undefined if the plan sets none of its attributes, in which case it need not exist. */
+  readonly index: number | undefined;
+  /** By path, those that exist; without a value if they cannot be read. */
   readonly sysctls: ReadonlyMap<string, string | undefined>;
   /** The attributes that a plan names. */
   readonly link: LinkTuning;
 }
 
-/** Attributes travel as 32-bit numbers; the devices' own limits are for the kernel to enforce. */
+/** Attributes are transferred as 32-bit numbers; the kernel enforces the devices' own limits. */
 const MAX_NUMBER = 2 ** 31 - 1;
 
 /**
- * Settles which source wins: `args.cni` before the capability `mac`, before `CNI_ARGS`, before the configuration.
+ * Applies the precedence: `args.cni` before the capability `mac`, before `CNI_ARGS`, before the configuration.
  * @throws CniError 7 for values that no interface can have
  */
 export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): TuningPlan {
@@ -58,7 +58,9 @@ export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): Tun
   };
 }
 
-/** `prevResult` with the interface's new hardware address and MTU; a namesake in another sandbox stays as it is. */
+/**
+ * `prevResult` with the interface's new hardware address and MTU; an interface of the same name in another sandbox is unchanged.
+ */
 export function planResult(
   prevResult: Result,
   { mac, mtu }: LinkTuning,
@@ -72,7 +74,7 @@ export function planResult(
   return interfaces === undefined ? prevResult : { ...prevResult, interfaces };
 }
 
-/** What differs between plan and kernel, in words; nothing when all is as planned. */
+/** The differences between plan and kernel, human-readable; empty if there are none. */
 export function findDifferences(plan: TuningPlan, state: TuningState): string[] {
   const sysctls = plan.sysctls.flatMap(sysctl => {
     const path = findPath(sysctl, state);
@@ -89,12 +91,12 @@ export function findDifferences(plan: TuningPlan, state: TuningState): string[] 
   return [...sysctls, ...attributes];
 }
 
-/** The file that a sysctl means, among those that exist. */
+/** The file that a sysctl denotes, among those that exist. */
 export function findPath({ paths }: Sysctl, state: TuningState): string | undefined {
   return paths.find(path => state.sysctls.has(path));
 }
 
-/** The kernel shows several values with tabs between them, whatever they were written with. */
+/** The kernel separates multiple values by tabs, whatever they were written with. */
 function normalize(value: string): string {
   return value.trim().replace(/\s+/g, ' ');
 }

@@ -14,11 +14,11 @@ import {
 } from './backup.ts';
 import { TuningConf } from './config.ts';
 import { applyLink, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
-import { findDifferences, planResult, planTuning } from './plan.ts';
+import { findDifferences, planResult, planTuning, type TuningPlan } from './plan.ts';
 import { findRepeatedKey } from './repeated-keys.ts';
 import { probeTuning } from './status.ts';
 
-/** Sets sysctls and attributes of an interface that earlier links made. */
+/** Sets sysctls and attributes of an interface that earlier plugins made. */
 export const tuning = definePlugin({
   name: 'tuning',
   config: TuningConf,
@@ -27,9 +27,7 @@ export const tuning = definePlugin({
   add(call) {
     refuseRepeatedSysctl(call);
     const { ifname, netns } = call.env;
-    const plan = planTuning(call.conf, call.args, ifname);
-    // A broken list is no reason to refuse who asks for no sysctl.
-    if (plan.sysctls.length > 0) refuseUnlisted(plan.sysctls, readAllowlist());
+    const plan = planAllowed(call);
     const prevResult = prevResultOf(call);
     const target = targetOf(call);
     const state = readState(target, plan);
@@ -52,12 +50,11 @@ export const tuning = definePlugin({
   },
 
   repair(call) {
-    const plan = planTuning(call.conf, call.args, call.env.ifname);
+    const plan = planAllowed(call);
     const target = targetOf(call);
     const state = readState(target, plan);
-    // The backup stays that of ADD: what is there now is nobody's wish.
+    // The backup made by ADD is kept: it holds the values from before the attachment.
     if (findDifferences(plan, state).length === 0) return;
-    if (plan.sysctls.length > 0) refuseUnlisted(plan.sysctls, readAllowlist());
     applySysctls(target, plan.sysctls, state);
     applyLink(target, plan.link, state);
   },
@@ -67,19 +64,16 @@ export const tuning = definePlugin({
     const backup = findBackup(path);
     if (backup === undefined) return removeBackup(path);
     const netns = call.findContainerNetns();
-    // A container must be able to go even where something refuses to become what it was.
+    // DEL must succeed even if a value cannot be restored.
     const problems = netns ? restore({ socket: call.container, netns, ifname: call.env.ifname }, backup) : [];
     for (const problem of problems) call.log.warn(problem, { container_id: call.env.containerId });
     if (problems.length === 0) removeBackup(path);
   },
 
   gc(call) {
-    const { validAttachments, conf, network } = call;
-    if (validAttachments === undefined) return;
-    const valid = validAttachments.map(({ containerID, ifname }) =>
-      backupPathOf(conf.dataDir, containerID, ifname),
-    );
-    for (const path of findStaleBackups(conf.dataDir, network, new Set(valid))) removeBackup(path);
+    const { kept, conf, network } = call;
+    if (kept === undefined) return;
+    for (const path of findStaleBackups(conf.dataDir, network, kept)) removeBackup(path);
   },
 
   status(call) {
@@ -91,7 +85,14 @@ export const tuning = definePlugin({
   },
 });
 
-/** Nothing is written over what an earlier ADD found; an ADD that fails leaves the file as it was. */
+/** An unreadable list is no reason to reject an attachment that sets no sysctl. */
+function planAllowed({ conf, args, env }: Call<TuningConf>): TuningPlan {
+  const plan = planTuning(conf, args, env.ifname);
+  if (plan.sysctls.length === 0) return plan;
+  return { ...plan, sysctls: refuseUnlisted(plan.sysctls, readAllowlist()) };
+}
+
+/** Never overwrites the values that an earlier ADD recorded; a failed ADD leaves the file as it was. */
 function keep(call: Call<TuningConf>, backup: Backup): void {
   const path = fileOf(call);
   const older = findBackup(path);
@@ -120,7 +121,7 @@ function prevResultOf(call: Call<TuningConf>): Result {
   );
 }
 
-/** Decoding takes the last of two; the reference refuses them, because nobody can have meant both. */
+/** The decoder would take the last of two equal keys. The reference rejects them, since the configuration cannot mean both. */
 function refuseRepeatedSysctl(call: Call<TuningConf>): void {
   const key = findRepeatedKey(call.requestText, 'sysctl');
   if (key === undefined) return;

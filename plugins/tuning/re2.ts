@@ -1,6 +1,6 @@
-// What does an expression in the syntax of RE2, which the reference takes, mean in JavaScript?
+// What does an expression in RE2 syntax, which the reference uses, mean in JavaScript?
 
-/** POSIX classes, as they stand within brackets. */
+/** POSIX classes, as they appear within brackets. */
 const CLASSES: Readonly<Record<string, string>> = {
   alnum: '0-9A-Za-z',
   alpha: 'A-Za-z',
@@ -18,16 +18,16 @@ const CLASSES: Readonly<Record<string, string>> = {
   xdigit: '0-9A-Fa-f',
 };
 
-/** Pieces that the two write differently, outside of brackets and within; the rest is the same. */
+/** Constructs that the two syntaxes write differently, outside of brackets and within; everything else is the same. */
 const OUTSIDE = /\\Q(.*?)(?:\\E|$)|\\x\{[0-9A-Fa-f]+\}|\\(.)|\(\?P<|\[\^?\]?/gsy;
 const WITHIN = /\[:(\^?)(\w+):\]|\\x\{[0-9A-Fa-f]+\}|\\(.)|\]|\[/gsy;
 
 /**
- * The expression, unanchored as RE2's.
- * @throws Error for what is none, and for what JavaScript has no word for
+ * The expression, unanchored as in RE2.
+ * @throws Error for invalid expressions, and for those that JavaScript cannot express
  */
 export function parseRe2(text: string): RegExp {
-  // Flags at the start are the only ones that both can have.
+  // Flags at the start are the only ones that both support.
   const [, flags = '', source = text] = /^\(\?([ims]+)\)(.*)$/s.exec(text) ?? [];
   let translated = '';
   let within = false;
@@ -49,7 +49,7 @@ export function parseRe2(text: string): RegExp {
 function translateOutside([piece, quoted, escaped]: RegExpExecArray): string {
   if (quoted !== undefined) return quoted.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
   if (piece === '(?P<') return '(?<';
-  // A bracket right behind the opening one is a member; in JavaScript it would end an empty class.
+  // A bracket directly after the opening one is a member; in JavaScript it would end an empty class.
   if (piece.startsWith('[')) return piece.endsWith(']') ? `${piece.slice(0, -1)}\\]` : piece;
   if (escaped === 'A') return '(?<![^])';
   if (escaped === 'z') return '(?![^])';

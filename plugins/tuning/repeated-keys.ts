@@ -1,11 +1,11 @@
-// Which key does an object in a JSON text have twice, where a decoder would quietly take the last?
+// Which key occurs twice in an object of a JSON document, where a decoder would silently take the last?
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g;
 
 interface Container {
   /** Keys so far; undefined for an array. */
   readonly keys: Set<string> | undefined;
-  /** True for the object under the name asked for. */
+  /** True for the object with the requested name. */
   readonly watched: boolean;
   key: string | undefined;
 }
@@ -13,7 +13,7 @@ interface Container {
 /**
  * The first key that occurs twice in the object that is the member `member` of the document.
  * @param text a valid JSON document
- * @param member compared without regard to letter case, as members are everywhere
+ * @param member compared case-insensitively, as members are everywhere
  */
 export function findRepeatedKey(text: string, member: string): string | undefined {
   const stack: Container[] = [];

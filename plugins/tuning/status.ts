@@ -10,13 +10,13 @@ import { backupPathOf } from './backup.ts';
 import type { TuningConf } from './config.ts';
 import { planTuning } from './plan.ts';
 
-/** Every kernel with a network has it. */
+/** Exists in every kernel with networking. */
 const SOME_SYSCTL = 'net/core/somaxconn';
 
 /**
- * Looks for what would keep ADD from doing what is configured: values that nothing can have, the allowlist, a read-only
- * /proc, missing rights, a place for backups that cannot be written. Changes nothing.
- * @throws Error saying what it is
+ * Looks for anything that would make ADD fail: impossible values, the allowlist, a read-only /proc, missing rights, a backup
+ * directory that cannot be written. Changes nothing.
+ * @throws Error describing the obstacle
  */
 export function probeTuning({ conf, args, host }: Call<TuningConf>): void {
   const { sysctls, link } = planTuning(conf, args, 'eth0');
@@ -31,7 +31,7 @@ export function probeTuning({ conf, args, host }: Call<TuningConf>): void {
   if (sysctls.length > 0 || hasLink) requireWritable(dirname(backupPathOf(conf.dataDir, 'id', 'eth0')));
 }
 
-/** ADD makes the directory: what counts is the part of its path that is there. */
+/** ADD creates the directory, so what matters is the existing part of its path. */
 function requireWritable(directory: string): void {
   try {
     const present = findPresent(directory);

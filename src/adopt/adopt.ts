@@ -1,9 +1,10 @@
-// Which attachments of other runtimes stand, and how do they get into the journal?
+// Which attachments of other runtimes exist, and how do they get into the journal?
+import { forgetDetached } from '../chain/adopted.ts';
 import type { AttachmentId, CachedAttachment } from '../chain/cache-record.ts';
 import { renderAttachment } from '../chain/cache-record.ts';
+import { findExecutable } from '../chain/call-plugins.ts';
 import { parseFrozen } from '../chain/conflist.ts';
 import { toKnown } from '../chain/known.ts';
-import { findExecutable } from '../chain/links.ts';
 import { listAttachments, readAttachment } from '../chain/result-cache.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/runtime.ts';
 import { inTurn } from '../chain/turns.ts';
@@ -11,46 +12,51 @@ import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../journal/boot.ts';
 import { holderOf } from '../journal/claim.ts';
-import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import { identifyNetns } from '../journal/netns-identity.ts';
 import type { Intent, Line } from '../journal/record.ts';
 import { endRunner, startRunner } from '../journal/runner.ts';
 import { dropRecord, readRecord, replaceRecord } from '../journal/store.ts';
 import { findInterfaceProblem } from './interface.ts';
 
-/** What is adopted. */
+/** What to adopt. */
 export interface AdoptScope {
   /** Every network unless given. */
   readonly network?: string;
-  /** Only look. */
+  /** Change nothing. */
   readonly dryRun?: boolean;
-  /** Further journals whose attachments are on record already: those of the delegate runner. */
+  /** Further journals whose attachments are already on record: those of the delegate runner. */
   readonly alsoIn?: readonly string[];
 }
 
-/** What became of one attachment of libcni's cache. */
+/** The outcome for one attachment of libcni's cache. */
 export interface Adoption extends AttachmentId {
-  /** `adopted`: it has a record now. `known`: it had one that says the same. `skipped`: it gets none. */
+  /** `adopted`: it has a record now. `known`: it already had one with the same content. `skipped`: it gets none. */
   readonly state: 'adopted' | 'known' | 'skipped';
   /** Why it was skipped. */
   readonly why?: string;
 }
 
-/** What there was to adopt. */
+/** The outcome for all attachments of libcni's cache. */
 export interface AdoptReport {
   readonly attachments: readonly Adoption[];
-  /** Files of the cache that nobody can read. */
+  /** Adopted earlier, and taken down since by their own runtime: their records are dropped. */
+  readonly forgotten: readonly AttachmentId[];
+  /** Unreadable files of the cache. */
   readonly damaged: readonly CniError[];
 }
 
 /**
- * Writes a record for every attachment of libcni's cache that stands in the kernel: its namespace has the interface, with the
- * hardware address that ADD told. Configuration, arguments and result are those of its ADD; executables those that are
- * found now. No link is called and nothing in the kernel changes.
+ * Writes a record for every attachment of libcni's cache that exists in the kernel: its namespace has the interface, with the
+ * hardware address that ADD reported. Configuration, arguments and result are those of its ADD; executables are those
+ * found now. Drops records of attachments adopted earlier that their runtime has detached since. No plugin is called and nothing
+ * in the kernel changes.
  * @throws CniError 5 when the cache cannot be listed
  */
 export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptReport> {
-  const { network } = scope;
+  const { network, dryRun = false } = scope;
+  const { stateDir } = runtime;
   const filter = network === undefined ? {} : { network };
+  const forgotten = dryRun || stateDir === undefined ? [] : await forgetDetached(stateDir, network, runtime);
   const { attachments, damaged } = listAttachments(cacheDirOf(runtime), filter);
   const adoptions: Adoption[] = [];
   for (const { containerId, ...cached } of attachments) {
@@ -58,7 +64,7 @@ export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptR
     const work = async () => adoptOne({ containerId, ...cached }, scope, runtime);
     adoptions.push(await inTurn(containerId, runtime, work));
   }
-  return { attachments: adoptions, damaged };
+  return { attachments: adoptions, forgotten, damaged };
 }
 
 function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope, runtime: Runtime): Adoption {
@@ -74,7 +80,7 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
       if (record.phase === 'attached' && isSame) return { ...id, state: 'known' };
       const holder = holderOf(record);
       if (holder) return { ...id, state: 'skipped', why: `process ${holder.pid} works on it` };
-      // What the record says is to be undone, and the cache tells nothing of it.
+      // That record has to be undone, and the cache does not contain what it says.
       if (record.phase !== 'attached' || journal !== stateDir)
         return { ...id, state: 'skipped', why: 'another ADD is on record: see catena list' };
     }
@@ -88,13 +94,13 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
   }
 }
 
-/** What a record needs besides the cache. */
+/** What a record needs in addition to the cached result. */
 interface Findings {
   readonly links: number;
   readonly executables: readonly string[];
 }
 
-/** Why there is nothing to adopt, or what the record needs. @throws CniError of what cannot be used */
+/** Why there is nothing to adopt, or what the record needs. @throws CniError for an unusable configuration or result */
 function inquire(cached: CachedAttachment, runtime: Runtime): Findings | string {
   const { network, netns, ifname, source, result } = cached;
   if (source === undefined) return 'its cached result is of libcni 0.7 and has no configuration';
@@ -111,7 +117,7 @@ function inquire(cached: CachedAttachment, runtime: Runtime): Findings | string 
   };
 }
 
-/** @returns whether the cache still says the same afterwards: other runtimes know nothing of our records */
+/** @returns whether the cached result is still the same afterwards: other runtimes do not know our records */
 function writeRecord(
   stateDir: string,
   cached: CachedAttachment,
@@ -123,16 +129,17 @@ function writeRecord(
   const runner = startRunner();
   const intent: Intent = {
     ...id,
-    netnsIdentity: findNetnsIdentity(cached.netns),
+    ...identifyNetns(cached.netns),
     boot: bootId(env),
     owner,
     source,
     pluginDirs,
     executables,
     cacheDir: cacheDirOf(runtime),
+    adopted: true,
     runner,
   };
-  // The cache has the last link's result only, and that is what every link gets on CHECK and DEL.
+  // The cache has only the last plugin's result, which is what every plugin gets on CHECK and DEL.
   const outcomes = Array.from({ length: links }, (_, index): Line => {
     const place = { event: 'link', verb: 'ADD', index } as const;
     return index === 0 ? { ...place, result } : { ...place, same: true };

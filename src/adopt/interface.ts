@@ -1,13 +1,13 @@
-// Does the kernel have the interface that a result speaks of?
+// Does the kernel have the interface that a result names?
 import type { Result } from '../cni/result.ts';
 import { findLink } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
 
 /**
- * Why the interface of an attachment cannot be the one of its ADD; undefined when nothing speaks against it.
+ * Why the interface of an attachment cannot be the one of its ADD; undefined if nothing contradicts that.
  * @param netns path of the namespace
- * @param result what ADD said, for the hardware address
+ * @param result of the ADD, for the hardware address
  */
 export function findInterfaceProblem(netns: string, ifname: string, result: Result): string | undefined {
   const place = findNetns(netns);

@@ -1,4 +1,4 @@
-// Which addresses and routes does a container's interface get, according to its IPAM plugin?
+// Which addresses and routes does the IPAM plugin assign to a container's interface?
 import type { ResultRoute } from '../cni/result.ts';
 import { type Cidr, cidrContains, networkOf, parseCidr } from '../net/cidr.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
@@ -10,18 +10,18 @@ export interface PlannedIp {
   readonly gateway: Ip | undefined;
 }
 
-/** A route of the container; the outgoing interface is its own. */
+/** A route of the container; the outgoing interface is the attachment's own. */
 export type PlannedRoute = Omit<Route, 'oif'>;
 
-/** What the container's interface is to look like on layer 3. */
+/** The layer 3 configuration of the container's interface. */
 export interface ContainerAddressing {
   readonly ips: readonly PlannedIp[];
   readonly routes: readonly PlannedRoute[];
 }
 
 /**
- * A route of a result as the kernel gets it. Without a gateway of its own it goes through the family's, unless its
- * destination lies inside an own subnet.
+ * Converts a route of a result to one for the kernel. A route without a gateway uses the family's default gateway, unless
+ * its destination is inside one of the interface's own subnets.
  */
 export function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): PlannedRoute {
   const dst = parseCidr(route.dst);
@@ -31,7 +31,7 @@ export function planRoute(route: ResultRoute, ips: readonly PlannedIp[]): Planne
   return { dst, gateway, table, scope, priority, mtu, advmss };
 }
 
-/** The gateway for routes of the family that name none. */
+/** The gateway for routes of the family that specify none. */
 export function firstGateway(ips: readonly PlannedIp[], family: 4 | 6): Ip | undefined {
   return ips.find(({ cidr, gateway }) => gateway !== undefined && cidr.ip.family === family)?.gateway;
 }

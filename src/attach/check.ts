@@ -1,4 +1,4 @@
-// Is an interface as ADD left it?
+// Is an interface still as ADD left it?
 import type { ResultInterface } from '../cni/result.ts';
 import { type Cidr, renderCidr } from '../net/cidr.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
@@ -7,7 +7,7 @@ import { IFF_UP } from '../netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 
-/** @throws Error naming the first address that the interface lacks */
+/** @throws Error naming the first address that is missing from the interface */
 export function checkAddresses(socket: NetlinkSocket, link: Link, wanted: readonly Cidr[]): void {
   const present = listAddresses(socket, link.index).map(({ cidr }) => renderCidr(cidr));
   for (const cidr of wanted) {
@@ -16,12 +16,12 @@ export function checkAddresses(socket: NetlinkSocket, link: Link, wanted: readon
   }
 }
 
-/** @throws Error when the hardware address is not the reported one; none reported is fine */
+/** @throws Error when the hardware address differs from the reported one; no reported address is accepted */
 export function checkMac(name: string, reported: ResultInterface | undefined, link: Link): void {
   if (reported?.mac) confirm(`hardware address of ${name}`, reported.mac.toLowerCase(), link.mac);
 }
 
-/** `up` or `down`, as an administrator set it. */
+/** The administrative state, `up` or `down`. */
 export function stateOf(link: Link): string {
   return link.flags & IFF_UP ? 'up' : 'down';
 }

@@ -13,7 +13,7 @@ const LOOPBACK_SWITCH = 'net/ipv6/conf/lo/disable_ipv6';
 
 /**
  * Gives the container's interface its addresses, brings it up and adds the routes.
- * @param detectDuplicates leave IPv6 duplicate address detection on; the container waits for it then
+ * @param detectDuplicates leave IPv6 duplicate address detection enabled; the container then waits for it
  */
 export function configureContainer(
   call: Call,
@@ -27,8 +27,8 @@ export function configureContainer(
 }
 
 /**
- * Gives the container's interface its addresses and brings it up. Addresses come first, so that the kernel announces
- * them when the link comes up (arp_notify, ndisc_notify).
+ * Gives the container's interface its addresses and brings it up. The addresses come first because the kernel announces
+ * them when the interface comes up (arp_notify, ndisc_notify).
  */
 export function addressContainer(
   call: Call,
@@ -40,14 +40,14 @@ export function addressContainer(
   call.container.requestAll(addressing(link, cidrs, detectDuplicates));
 }
 
-/** What the kernel has to know of the interface before it has addresses. */
+/** Applies the settings that the interface needs before it gets addresses. */
 function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicates: boolean): void {
   const { containerNetns: netns } = call;
   const wantsIpv6 = cidrs.some(({ ip }) => ip.family === 6);
   inNetns(netns, () => {
     writeSysctls(link.name, detectDuplicates);
     if (!wantsIpv6) return;
-    // The interface goes when ADD fails, the loopback device does not.
+    // The interface is deleted when ADD fails, the loopback device is not.
     if (findSysctl(LOOPBACK_SWITCH) === '1') {
       call.onFailure('turn IPv6 off again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, '1')));
     }

@@ -1,13 +1,13 @@
-// Which packet filters of the host drop what containers send?
+// Which packet filters of the host drop traffic from containers?
 import { isLegacyDropping } from '../netlink/iptables/legacy-table.ts';
 import { renderTable } from '../netlink/nft/message.ts';
 import { listDroppingChains } from '../netlink/nft/policy.ts';
 import type { Call } from '../plugin/define.ts';
 
 /**
- * Warns of chains that drop forwarded packets which none of their own rules accepts. A packet has to get past every table:
- * what one of them drops, no rule elsewhere lets pass.
- * @param isTold leaves chains `FORWARD` of iptables out, in which the pods' rules are
+ * Warns of chains that drop forwarded packets which none of their own rules accepts. A packet must pass every table: once
+ * one of them drops it, no rule elsewhere can accept it.
+ * @param isTold omits the iptables `FORWARD` chains, which contain the pods' rules
  */
 export function warnOfDroppingChains(call: Call, isTold = false): void {
   for (const place of [...listDropping(call, isTold), ...(isTold ? [] : listLegacyDropping())]) {
@@ -23,7 +23,7 @@ function listDropping(call: Call, isTold: boolean): string[] {
       .filter(({ table, chain }) => !(isTold && table.name === 'filter' && chain === 'FORWARD'))
       .map(({ table, chain }) => `chain "${chain}" of table ${renderTable(table)}`);
   } catch {
-    // A kernel without nf_tables drops nothing in it; whoever needs it notices by himself.
+    // A kernel without nf_tables drops nothing there; code that needs nf_tables reports its absence itself.
     return [];
   }
 }

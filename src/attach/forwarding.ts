@@ -1,4 +1,4 @@
-// How does the host come to pass packets on?
+// How is packet forwarding enabled on the host?
 import type { Ip } from '../net/ip.ts';
 import { confirm } from '../plugin/confirm.ts';
 import { canWriteSysctl, findSysctl, trySysctl, writeSysctl } from '../sys/sysctl.ts';
@@ -6,8 +6,8 @@ import { canWriteSysctl, findSysctl, trySysctl, writeSysctl } from '../sys/sysct
 const SYSCTLS = { 4: 'net/ipv4/ip_forward', 6: 'net/ipv6/conf/all/forwarding' } as const;
 
 /**
- * Turns forwarding on, for the families of these addresses. Never turned off again: other networks may rely on it, and
- * so may the host. To be called last, so that an ADD that fails has not touched it.
+ * Enables forwarding for the families of these addresses. Never disabled again, because other networks or the host itself
+ * may rely on it. Call it last, so that a failed ADD has not touched it.
  */
 export function ensureForwarding(ips: readonly Ip[]): void {
   const changed: string[] = [];
@@ -23,12 +23,12 @@ export function ensureForwarding(ips: readonly Ip[]): void {
   }
 }
 
-/** @throws Error naming the parameter that is off */
+/** @throws Error naming the sysctl that is off */
 export function checkForwarding(ips: readonly Ip[]): void {
   for (const path of sysctlsFor(ips)) confirm(`sysctl "${path}"`, '1', findSysctl(path));
 }
 
-/** The families for which forwarding is off and nothing lets us turn it on, such as a read-only /proc. */
+/** The families for which forwarding is off and cannot be enabled, for example because /proc is read-only. */
 export function stuckFamilies(): (4 | 6)[] {
   return ([4, 6] as const).filter(family => {
     const path = SYSCTLS[family];

@@ -1,14 +1,14 @@
-// By what does the packet filter know an attachment?
+// How does the packet filter identify an attachment?
 import { type Attachment, renderOwner } from '../cni/attachment.ts';
 import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
 
-/** A short handle for keys of sets, and a note for people in comments. */
+/** A short handle for keys of sets, and a human-readable note for comments. */
 export interface FilterOwner {
   readonly handle: string;
   readonly note: string;
 }
 
-/** Handle and note of an attachment. */
+/** The handle and note of an attachment. */
 export function filterOwnerOf(attachment: Attachment): FilterOwner {
   return filterOwnerOfNote(renderOwner(attachment, COMMENT_MAX_LENGTH));
 }
@@ -18,7 +18,7 @@ export function filterOwnerOfNote(note: string): FilterOwner {
   return { note, handle: handleOf(note) };
 }
 
-/** FNV-1a with 64 bits, as far as it fits the fifteen characters of an interface name, the only text type nft has. */
+/** 64-bit FNV-1a, cut to the fifteen characters of an interface name, the only text type that nft has. */
 function handleOf(note: string): string {
   const mask = (1n << 64n) - 1n;
   let hash = 0xcbf29ce484222325n;

@@ -1,9 +1,9 @@
-// How does a link get addresses from its IPAM plugin, and what does it keep of the answer?
+// How does a plugin get addresses from its IPAM plugin, and what does it keep of the answer?
 import type { PluginConfig } from '../cni/plugin-config.ts';
 import type { Result, ResultDns } from '../cni/result.ts';
 import type { Call } from '../plugin/define.ts';
 
-/** Asks the IPAM plugin for addresses, if there is one; they go back when ADD fails. */
+/** Requests addresses from the IPAM plugin, if one is configured. They are released when ADD fails. */
 export async function askIpam(call: Call<PluginConfig>): Promise<Result | undefined> {
   const type = call.conf.ipam?.type;
   if (!type) return undefined;
@@ -14,7 +14,7 @@ export async function askIpam(call: Call<PluginConfig>): Promise<Result | undefi
 }
 
 /**
- * Resolver settings for the result. Any member, even an empty list, makes the configuration's replace IPAM's
+ * Resolver settings for the result. If the configuration has any member, even an empty list, its settings replace IPAM's
  * (reference behaviour).
  */
 export function dnsOf({ dns }: PluginConfig, ipam: Result | undefined): ResultDns | undefined {

@@ -11,6 +11,8 @@ import { deleteChain, hasChain } from '../netlink/nft/chain.ts';
 import { deleteRule, flushChain } from '../netlink/nft/rule.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
+import type { KeptAttachments } from '../plugin/kept.ts';
+import type { FormerOwner } from './living-owner.ts';
 import { attachmentChain } from './reference-names.ts';
 
 const FAMILIES = [4, 6] as const;
@@ -18,8 +20,8 @@ const POSTROUTING = 'POSTROUTING';
 const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') };
 
 /**
- * Masquerades what the addresses send beyond their subnets: one transaction for each family. Interfaces of a container
- * on one network share a chain, as with the reference: what is in it stays.
+ * Masquerades what the addresses send beyond their subnets, with one transaction per family. A container's interfaces on
+ * one network share a chain, as in the reference, so existing rules are kept.
  */
 export function ensureIptablesMasquerade(
   socket: NetlinkSocket,
@@ -30,7 +32,7 @@ export function ensureIptablesMasquerade(
     const own = cidrs.filter(({ ip }) => ip.family === family);
     if (own.length === 0) continue;
     const chain = attachmentChain(owner);
-    // A dead ADD may have left rules for these addresses: they would be there twice.
+    // An ADD that died may have left rules for these addresses, which would then exist twice.
     removeRules(socket, family, chain, () => own.map(({ ip }) => ip));
     const present = listChain(socket, family, chain);
     const kept = present.filter(rule => rule.target === 'ACCEPT' && rule.destination);
@@ -39,10 +41,29 @@ export function ensureIptablesMasquerade(
   }
 }
 
+/** The owners named by rules that jump from the addresses to other chains. */
+export function findOtherIptablesOwners(
+  socket: NetlinkSocket,
+  owner: Attachment,
+  addresses: readonly Ip[],
+): FormerOwner[] {
+  return FAMILIES.flatMap(family => {
+    const own = addresses.filter(ip => ip.family === family);
+    if (own.length === 0) return [];
+    const rules = [...listNftNat(socket, family, POSTROUTING), ...listLegacyNat(family)];
+    return rules.flatMap(({ chain, target, source, comment }) => {
+      const ip = own.find(one => isSource(source, one));
+      const other = ownerIn(comment);
+      const isOther = chain === POSTROUTING && other !== undefined && target === attachmentChain(other);
+      return isOther && ip && target !== attachmentChain(owner) ? { ip, owner: other } : [];
+    });
+  });
+}
+
 /**
- * Ends the masquerading of an attachment, whichever plugin began it and whichever packet filter carries it.
- * @param addresses asked when there is something to remove: the attachment's own, if another interface of the container
- * shares the chain; undefined for all
+ * Stops masquerading an attachment, whichever plugin started it and whichever packet filter holds the rules.
+ * @param addresses called when there is something to remove: the attachment's own addresses if another interface of the
+ * container shares the chain; undefined for all
  */
 export function removeIptablesMasquerade(
   socket: NetlinkSocket,
@@ -52,26 +73,26 @@ export function removeIptablesMasquerade(
   for (const family of FAMILIES) removeRules(socket, family, attachmentChain(owner), addresses);
 }
 
-/** Ends the masquerading of a network's containers that no valid attachment names. */
+/** Stops masquerading the network's containers that GC does not keep. */
 export function removeStaleIptablesMasquerade(
   socket: NetlinkSocket,
   network: string,
-  valid: readonly Attachment[],
+  kept: KeptAttachments,
 ): void {
-  const keep = new Set(valid.map(attachmentChain));
   for (const family of FAMILIES) {
     const rules = [...listNftNat(socket, family), ...listLegacyNat(family)];
     const stale = rules.filter(({ chain, comment }) => {
       const id = containerIn(comment, network);
-      // A comment says what it likes; the name of the chain follows from network and container.
-      return id !== undefined && !keep.has(chain) && chain === attachmentChain({ network, containerId: id });
+      // A comment may contain anything; the name of the chain is derived from network and container.
+      if (id === undefined || chain !== attachmentChain({ network, containerId: id })) return false;
+      return !kept.some(({ containerId }) => containerId === id);
     });
     for (const chain of new Set(stale.map(rule => rule.chain)))
       removeRules(socket, family, chain, () => undefined);
   }
 }
 
-/** @throws Error naming the rules that should be there, and those that are */
+/** @throws Error naming the rules that should exist, and those that do */
 export function checkIptablesMasquerade(
   socket: NetlinkSocket,
   owner: Attachment,
@@ -92,7 +113,7 @@ export function checkIptablesMasquerade(
   }
 }
 
-/** What the reference would add, in an order in which every subnet is left alone. */
+/** The rules that the reference would add, in an order that exempts every subnet before masquerading. */
 function rulesFor(owner: Attachment, family: Family, cidrs: readonly Cidr[]): NatRule[] {
   const chain = attachmentChain(owner);
   const comment = commentOf(owner);
@@ -109,7 +130,7 @@ function rulesFor(owner: Attachment, family: Family, cidrs: readonly Cidr[]): Na
   ];
 }
 
-/** Subnets of others first, each once. */
+/** Rules of other interfaces first, each rule once. */
 function mergeRules(kept: readonly NatRule[], own: readonly NatRule[]): NatRule[] {
   const byText = new Map([...kept, ...own].map(rule => [renderRule(rule), rule]));
   return [...byText.values()];
@@ -123,7 +144,7 @@ function listChain(socket: NetlinkSocket, family: Family, chain: string): NatRul
   ];
 }
 
-/** Removes what leads to the chain, or leads there from these addresses, and the chain itself once nothing does. */
+/** Removes the jumps to the chain, or only those from these addresses, and the chain itself once no jump is left. */
 function removeRules(
   socket: NetlinkSocket,
   family: Family,
@@ -137,7 +158,7 @@ function removeRules(
     return { gone, left: jumps.length - gone.length };
   };
   const table = natTable(family);
-  // By their handles: for that no program is needed.
+  // Deleted by handle, which needs no iptables program.
   if (hasChain(socket, table, chain)) {
     commitAfterReading(socket, () => {
       const { gone, left } = split(listNftNat(socket, family, POSTROUTING));
@@ -159,13 +180,18 @@ function removeRules(
   if (lines.length) restoreNat(family, lines, 'legacy');
 }
 
-/** The reference has also written the container's address with the length of its subnet. */
+/** Besides the plain address, the reference has also written it with the prefix length of its subnet. */
 function isSource(source: NatRule['source'], ip: Ip): boolean {
   return source !== undefined && renderIp(source.cidr.ip) === renderIp(ip);
 }
 
 function commentOf({ network, containerId }: Pick<Attachment, 'network' | 'containerId'>): string {
   return `name: "${network}" id: "${containerId}"`;
+}
+
+function ownerIn(comment: string | undefined): Pick<Attachment, 'network' | 'containerId'> | undefined {
+  const [, network, containerId] = /^name: "([^"]*)" id: "([^"]*)"$/.exec(comment ?? '') ?? [];
+  return network !== undefined && containerId !== undefined ? { network, containerId } : undefined;
 }
 
 function containerIn(comment: string | undefined, network: string): string | undefined {

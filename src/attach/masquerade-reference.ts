@@ -1,34 +1,37 @@
-// What do the reference plugins leave of masquerading with nftables, and how does it go?
+// What do the reference plugins leave behind of nftables masquerading, and how is it removed?
 import type { Attachment } from '../cni/attachment.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import type { Table } from '../netlink/nft/message.ts';
 import { deleteRule, listRules } from '../netlink/nft/rule.ts';
 import { hasTable } from '../netlink/nft/table.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { KeptAttachments } from '../plugin/kept.ts';
 import { attachmentKey, networkKey } from './reference-names.ts';
 
 const TABLE: Table = { family: 'inet', name: 'cni_plugins_masquerade' };
-/** One rule for each address, with a comment that begins with the keys of network and attachment. */
+/** One rule per address, with a comment that starts with the keys of network and attachment. */
 const CHAIN = 'masq_checks';
 
-/** Removes the rules that the reference made for an attachment. Table and chains stay, as after its own DEL. */
+/** Removes the rules that the reference made for an attachment. Table and chains remain, as after the reference's DEL. */
 export function removeReferenceMasquerade(socket: NetlinkSocket, owner: Attachment): void {
   const key = attachmentKey(owner);
   removeRules(socket, comment => comment.startsWith(key));
 }
 
-/** Removes the rules that the reference made for attachments of the network that are not valid any more. */
+/** Removes the rules that the reference made for attachments of the network that GC does not keep. */
 export function removeStaleReferenceMasquerade(
   socket: NetlinkSocket,
   network: string,
-  valid: readonly Attachment[],
+  kept: KeptAttachments,
 ): void {
-  const keep = valid.map(attachmentKey);
   const own = `${networkKey(network)}-`;
-  removeRules(socket, comment => comment.startsWith(own) && !keep.some(key => comment.startsWith(key)));
+  removeRules(
+    socket,
+    comment => comment.startsWith(own) && !kept.some(one => comment.startsWith(attachmentKey(one))),
+  );
 }
 
-/** How many addresses of an attachment the reference masquerades. */
+/** Number of addresses of an attachment that the reference masquerades. */
 export function countReferenceRules(socket: NetlinkSocket, owner: Attachment): number {
   const key = attachmentKey(owner);
   return findRules(socket, comment => comment.startsWith(key)).length;

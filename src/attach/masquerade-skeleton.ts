@@ -1,4 +1,4 @@
-// Which fixed rules make masquerading work, so that an attachment only adds elements?
+// Which fixed rules implement masquerading, so that an attachment only adds elements?
 import { type Cidr, netmaskOf, parseCidr } from '../net/cidr.ts';
 import { ipToBytes } from '../net/ip.ts';
 import { addChain, type BaseChain, NF_IP_PRI_NAT_SRC } from '../netlink/nft/chain.ts';
@@ -15,16 +15,16 @@ import { loadAddress, matchAddress, matchFamily, REG } from '../netlink/nft/stat
 import { addTable } from '../netlink/nft/table.ts';
 import type { NetlinkSocket, Request } from '../netlink/socket.ts';
 
-/** Everything below lives in one table of our own. */
+/** Our own table, which contains everything below. */
 export const TABLE: Table = { family: 'inet', name: 'catena_masquerade' };
 
-/** Container address to the chain for its prefix length. */
+/** Maps a container address to the chain for its prefix length. */
 export const PODS: Readonly<Record<4 | 6, NftSet>> = {
   4: { table: TABLE, name: 'pods4', key: ['ipv4_addr'], data: 'verdict' },
   6: { table: TABLE, name: 'pods6', key: ['ipv6_addr'], data: 'verdict' },
 };
 
-/** Container address and its own subnet: destinations that keep their source. */
+/** A container address and its own subnet: destinations for which the source address is kept. */
 export const LOCAL: Readonly<Record<4 | 6, NftSet>> = {
   4: { table: TABLE, name: 'local4', key: ['ipv4_addr', 'ipv4_addr'] },
   6: { table: TABLE, name: 'local6', key: ['ipv6_addr', 'ipv6_addr'] },
@@ -34,14 +34,14 @@ const POSTROUTING = 'postrouting';
 const HOOKED: BaseChain = { type: 'nat', hook: 'postrouting', priority: NF_IP_PRI_NAT_SRC };
 const MULTICAST = { 4: parseCidr('224.0.0.0/4'), 6: parseCidr('ff00::/8') } as const;
 
-/** Where traffic from an address of the prefix length is decided about. */
+/** A jump to the chain that decides about traffic from an address of this prefix length. */
 export function verdictFor({ ip, prefix }: Cidr): ReturnType<typeof goto> {
   return goto(chainName(ip.family, prefix));
 }
 
 /**
- * What is missing of the skeleton for subnets of these kinds: nothing on all but the first attachment, everything
- * after somebody flushed the rule set.
+ * The requests that create what is missing of the skeleton for subnets of these kinds: none for all but the first
+ * attachment, everything after a flush of the rule set.
  */
 export function skeletonChanges(socket: NetlinkSocket, cidrs: readonly Cidr[]): Request[] {
   const chains = wantedChains(cidrs);
@@ -65,7 +65,7 @@ interface ChainPlan {
   readonly rules: readonly Expression[][];
 }
 
-/** Chains that are jumped to come first: a rule or verdict must find its target. */
+/** Chains that are jumped to come first: the target of a rule or verdict must exist. */
 function wantedChains(cidrs: readonly Cidr[]): ChainPlan[] {
   const byName = new Map<string, ChainPlan>();
   for (const cidr of cidrs) {

@@ -1,4 +1,4 @@
-// How is an attachment masqueraded, and how does that end?
+// How is masquerading of an attachment started and stopped?
 import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
 import { type Cidr, networkOf } from '../net/cidr.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
@@ -13,23 +13,32 @@ import type { NftSet } from '../netlink/nft/set.ts';
 import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
 import type { NetlinkSocket, Request } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
+import type { KeptAttachments } from '../plugin/kept.ts';
+import type { FormerOwner, RefuseLiving } from './living-owner.ts';
 import { LOCAL, PODS, skeletonChanges, verdictFor } from './masquerade-skeleton.ts';
 
 const SETS: readonly NftSet[] = [PODS[4], PODS[6], LOCAL[4], LOCAL[6]];
 
-/** An element and where it belongs. */
+/** An element and the set that it belongs to. */
 interface Placed {
   readonly set: NftSet;
   readonly element: Element;
 }
 
 /**
- * Masquerades what the addresses send beyond their subnets, in one transaction. Elements that a dead attachment left
- * under the same address become this one's.
+ * Masquerades what the addresses send beyond their subnets, in one transaction. Elements that a dead attachment left for
+ * the same addresses are reassigned to this one.
+ * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
  */
-export function ensureMasquerade(socket: NetlinkSocket, owner: Attachment, cidrs: readonly Cidr[]): void {
+export function ensureMasquerade(
+  socket: NetlinkSocket,
+  owner: Attachment,
+  cidrs: readonly Cidr[],
+  refuseLiving: RefuseLiving,
+): void {
   const wanted = elementsFor(owner, cidrs);
   commitAfterReading(socket, () => {
+    refuseLiving(findOtherOwners(socket, owner, cidrs));
     const missing: Placed[] = [];
     const stale: Request[] = [];
     const present = findElements(socket, placesOf(wanted));
@@ -44,10 +53,25 @@ export function ensureMasquerade(socket: NetlinkSocket, owner: Attachment, cidrs
   });
 }
 
+/** The other attachments that own elements for the addresses. */
+export function findOtherOwners(
+  socket: NetlinkSocket,
+  owner: Attachment,
+  cidrs: readonly Cidr[],
+): FormerOwner[] {
+  const own = noteOf(owner);
+  const places = cidrs.map(({ ip }) => ({ set: PODS[ip.family], key: [ip] }));
+  const found = findElements(socket, places);
+  return cidrs.flatMap(({ ip }, i) => {
+    const note = found[i]?.comment;
+    return note === undefined || note === own ? [] : { ip, owner: note };
+  });
+}
+
 /**
- * Ends the masquerading of an attachment. Its elements carry its name, so nothing else needs to be known; but to go
- * through all elements takes the longer, the more containers there are.
- * @param known addresses that it had: when their elements are all there, no others are looked for
+ * Stops masquerading an attachment. Its elements carry its name, so nothing else is needed to find them, but scanning all
+ * elements takes longer the more containers there are.
+ * @param known its addresses; when all of their elements exist, the sets are not scanned
  */
 export function removeMasquerade(
   socket: NetlinkSocket,
@@ -65,14 +89,12 @@ export function removeMasquerade(
   if (!isKnown) removeElements(socket, comment => comment === note);
 }
 
-/** Ends the masquerading of a network's attachments that are not valid any more. */
-export function removeStaleMasquerade(
-  socket: NetlinkSocket,
-  network: string,
-  valid: readonly Attachment[],
-): void {
-  const keep = new Set(valid.map(noteOf));
-  removeElements(socket, comment => findOwner(comment)?.network === network && !keep.has(comment ?? ''));
+/** Stops masquerading the network's attachments that GC does not keep. */
+export function removeStaleMasquerade(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
+  removeElements(socket, comment => {
+    const owner = findOwner(comment);
+    return owner?.network === network && !kept.has(owner);
+  });
 }
 
 /** @throws Error naming what is missing of the attachment's masquerading, or of the rules behind it */

@@ -1,4 +1,4 @@
-// How does a link masquerade what a container sends, with the packet filter its configuration names?
+// How does a plugin masquerade a container's traffic with the configured packet filter?
 import type { Attachment } from '../cni/attachment.ts';
 import { type Cidr, findCidr, parseCidr } from '../net/cidr.ts';
 import type { Ip } from '../net/ip.ts';
@@ -6,12 +6,21 @@ import { getRestore } from '../netlink/iptables/restore.ts';
 import { tryOut } from '../netlink/nft/batch.ts';
 import { addTable } from '../netlink/nft/table.ts';
 import type { Call } from '../plugin/define.ts';
+import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
+import { refuserFor } from './living-owner.ts';
 import type { MasqBackend } from './masq-backend.ts';
-import { checkMasquerade, ensureMasquerade, removeMasquerade, removeStaleMasquerade } from './masquerade.ts';
+import {
+  checkMasquerade,
+  ensureMasquerade,
+  findOtherOwners,
+  removeMasquerade,
+  removeStaleMasquerade,
+} from './masquerade.ts';
 import {
   checkIptablesMasquerade,
   ensureIptablesMasquerade,
+  findOtherIptablesOwners,
   removeIptablesMasquerade,
   removeStaleIptablesMasquerade,
 } from './masquerade-iptables.ts';
@@ -24,21 +33,28 @@ import { TABLE } from './masquerade-skeleton.ts';
 import { attachmentOf } from './owner.ts';
 import { listPairs } from './veth.ts';
 
-/** Masquerades what the addresses send beyond their subnets. Registers its own undoing. */
+/**
+ * Masquerades what the addresses send beyond their subnets. Registers its own rollback.
+ * @throws CniError 101 when one of the addresses belongs to another attachment that is alive
+ */
 export function startMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Cidr[]): void {
   const owner = attachmentOf(call);
   const { hostNft } = call;
   if (backend === 'nftables') {
     call.onFailure('stop masquerading', () => removeMasquerade(hostNft, owner));
-    ensureMasquerade(hostNft, owner, cidrs);
+    ensureMasquerade(hostNft, owner, cidrs, refuserFor(call));
     return;
   }
   const addresses = cidrs.map(({ ip }) => ip);
+  refuserFor(call)([
+    ...findOtherOwners(hostNft, owner, cidrs),
+    ...findOtherIptablesOwners(hostNft, owner, addresses),
+  ]);
   call.onFailure('stop masquerading', () => removeIptablesMasquerade(hostNft, owner, () => addresses));
   ensureIptablesMasquerade(hostNft, owner, cidrs);
 }
 
-/** Ends the masquerading of the call's attachment, whichever link began it with whichever packet filter. */
+/** Stops masquerading the call's attachment, whichever plugin started it and with whichever packet filter. */
 export async function stopMasquerading(call: Call): Promise<void> {
   const owner = attachmentOf(call);
   const { hostNft } = call;
@@ -49,19 +65,19 @@ export async function stopMasquerading(call: Call): Promise<void> {
   ]);
 }
 
-/** Ends the masquerading of the network's attachments that are not valid any more. */
-export async function stopStaleMasquerading(call: Call, valid: readonly Attachment[]): Promise<void> {
+/** Stops masquerading the network's attachments that GC does not keep. */
+export async function stopStaleMasquerading(call: Call, kept: KeptAttachments): Promise<void> {
   const { hostNft, network } = call;
   await tryAll([
-    () => removeStaleMasquerade(hostNft, network, valid),
-    () => removeStaleReferenceMasquerade(hostNft, network, valid),
-    () => removeStaleIptablesMasquerade(hostNft, network, valid),
+    () => removeStaleMasquerade(hostNft, network, kept),
+    () => removeStaleReferenceMasquerade(hostNft, network, kept),
+    () => removeStaleIptablesMasquerade(hostNft, network, kept),
   ]);
 }
 
 /**
- * Makes sure that the addresses are masqueraded. What the reference plugins did before the link took their place is as
- * good as our own.
+ * Checks that the addresses are masqueraded. Rules made by the reference plugin before ours replaced it are as good as our
+ * own.
  * @throws Error naming what is missing
  */
 export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: readonly Cidr[]): void {
@@ -79,20 +95,20 @@ export function checkMasquerading(call: Call, backend: MasqBackend, cidrs: reado
 }
 
 /**
- * Makes sure that the packet filter is there and lets us change it.
- * @throws Error in the words of the kernel, or naming the program that is missing
+ * Checks that the packet filter is available and that we may change it.
+ * @throws Error with the kernel's message, or naming the missing program
  */
 export function probeMasquerading(call: Call, backend: MasqBackend): void {
   if (backend === 'nftables') tryOut(call.hostNft, [addTable(TABLE)]);
   else getRestore(4);
 }
 
-/** Addresses that the runtime knows of. */
+/** The attachment's addresses according to the runtime. */
 function addressesOf({ prevResult }: Call): readonly Cidr[] {
   return (prevResult?.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
 }
 
-/** Own addresses, when another interface of the container may share what is keyed by container and network. */
+/** The attachment's own addresses, when another interface of the container may share rules keyed by container and network. */
 function addressesIfShared(call: Call, owner: Attachment): readonly Ip[] | undefined {
   const shared = listPairs(call.host, owner.network).some(
     ({ owner: other }) => other.containerId === owner.containerId && other.ifname !== owner.ifname,

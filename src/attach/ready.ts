@@ -1,11 +1,11 @@
-// When do packets flow through what ADD connected?
+// When does traffic flow through what ADD connected?
 //
-// Bringing an interface up is not the end of it. The kernel sees the carrier at once, and leaves the rest to a work item of
-// its own: only that lets the interface send, makes the port forward and gives the bridge its carrier. A packet that comes
-// before is dropped, and a neighbour that was asked for in vain is asked for again a second later. Since Linux 6.8 that work
-// is done before a question about the interface is answered, so that asking once is enough; older kernels are asked again.
-// An IPv6 address is there at once, too, but another work item joins the group of those who ask for its owner, and then makes
-// the route by which packets to it are the host's own.
+// Bringing an interface up is not enough. The kernel sees the carrier at once but leaves the rest to a work item. Only that
+// work item lets the interface send, makes the port forward and gives the bridge its carrier. An earlier packet is dropped,
+// and an unanswered neighbour solicitation is repeated only a second later. Since Linux 6.8 the kernel finishes that work
+// before it answers a query about the interface, so one query is enough; older kernels are polled. An IPv6 address also
+// exists at once, but another work item joins its solicited-node group and then adds the route that delivers packets for it
+// locally.
 
 import type { Log } from '../log.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
@@ -15,10 +15,10 @@ import { listIpv6Groups } from '../netlink/rtnl/multicast.ts';
 import { findWay } from '../netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 
-/** The work waits for others that change devices, which may take tens of milliseconds each. */
+/** The work item waits for other device changes, which may take tens of milliseconds each. */
 const READY_DEADLINE_MS = 1_000;
 const POLL_MS = 1;
-/** Most waits are for a work item that takes less than a timer. */
+/** Most waits are for a work item that takes less time than the shortest timer. */
 const SHORT_POLLS = 10;
 const SHORT_POLL_MS = 0.1;
 
@@ -29,7 +29,7 @@ const BR_STATE_FORWARDING = 3;
 /** RFC 4291, 2.7.1: ff02::1:ff00:0/104 */
 const SOLICITED_NODE = 0xff0200000000000000000001ff000000n;
 
-/** An interface, how to ask for it, and addresses of it that are not checked for duplicates. */
+/** An interface, the socket to query it with, and those of its addresses that skip duplicate address detection. */
 export interface Stage {
   readonly socket: NetlinkSocket;
   readonly link: Pick<Link, 'index' | 'name'>;
@@ -38,12 +38,12 @@ export interface Stage {
 
 /**
  * Waits until each interface sends and receives. Usually costs one request for each.
- * @param stages in the order in which they get a carrier from each other: the container's end, the host's, the bridge
+ * @param stages in the order in which each gives the next its carrier: the container's end, the host's, the bridge
  */
 export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<void> {
   const giveUpAt = performance.now() + READY_DEADLINE_MS;
   const links = lookAtLinks(stages);
-  // Addresses last: the work for them goes on meanwhile.
+  // Addresses last: the kernel's work for them continues while we check the interfaces.
   for (const look of [lookAtLink, lookAtAddresses]) {
     for (const [i, stage] of stages.entries()) {
       let seen = look(stage, links[i]);
@@ -57,23 +57,23 @@ export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<
         log.warn(`"${stage.link.name}" may not pass packets yet: ${seen.problem} after ${waited}`);
         return;
       }
-      // Spanning tree listens for half a minute first, as whoever turned it on knows.
+      // Spanning tree listens for half a minute first; an administrator who enabled it knows that.
       if (seen.isListening) return;
     }
   }
 }
 
-/** What nobody wakes: a pause that is over sooner than any timer. */
+/** Nothing ever notifies it: waiting on it is a pause shorter than any timer. */
 const nothing = new Int32Array(new SharedArrayBuffer(4));
 
-/** What is still missing at a stage. */
+/** What a stage still lacks. */
 interface Seen {
   readonly problem?: string | undefined;
-  /** A port that will forward by itself, much later. */
+  /** A port that will start forwarding without our help, but much later. */
   readonly isListening?: boolean;
 }
 
-/** Those that one socket knows are asked for at once. */
+/** Queries all interfaces of one socket at once. */
 function lookAtLinks(stages: readonly Stage[]): readonly (Link | undefined)[] {
   const bySocket = new Map<NetlinkSocket, Stage[]>();
   for (const stage of stages) bySocket.set(stage.socket, [...(bySocket.get(stage.socket) ?? []), stage]);
@@ -100,13 +100,13 @@ function lookAtAddresses({ socket, link, ips }: Stage, seen?: Link): Seen {
   const asked = ips.filter(({ family }) => family === 6);
   if (asked.length === 0) return {};
   const groups = listIpv6Groups(socket, link.index);
-  // Another interface may have the address as well, and a route for it: hosts have one gateway at many pairs.
+  // Another interface may have the same address and a route for it: a host has one gateway address on many pairs.
   const unheard = asked.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
   const strange = unheard ?? findUnled(socket, link, asked, seen);
   return { problem: strange && `it does not answer for ${renderIp(strange)}` };
 }
 
-/** An address that packets are not led to as the host's own. Routes of a VRF are in a table of its own. */
+/** An address that the kernel does not yet deliver locally. Routes of a VRF are in a table of their own. */
 function findUnled(
   socket: NetlinkSocket,
   { index }: Stage['link'],
@@ -120,7 +120,7 @@ function solicitedNodeOf({ value }: Ip): Ip {
   return { family: 6, value: SOLICITED_NODE | (value & 0xffffffn) };
 }
 
-/** State of a port of a bridge; undefined for what is none. */
+/** State of a bridge port; undefined for an interface that is not a port. */
 function portStateOf({ attrs }: Link): number | undefined {
   const port = attrs.linkinfo?.portData;
   return port === undefined || port instanceof Uint8Array ? undefined : port.state;

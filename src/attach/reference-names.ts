@@ -1,4 +1,4 @@
-// By which names do the reference plugins keep their packet filter rules?
+// How do the reference plugins name their packet filter rules?
 import type { Attachment } from '../cni/attachment.ts';
 
 /** The iptables chain of a container on a network. */
@@ -9,12 +9,12 @@ export function attachmentChain({
   return `CNI-${hash(network + containerId).slice(0, 24)}`;
 }
 
-/** What begins the comment of every nftables rule of a network. */
+/** The prefix of the comment of every nftables rule of a network. */
 export function networkKey(network: string): string {
   return hash(network).slice(0, 16);
 }
 
-/** What begins the comment of every nftables rule of an attachment. */
+/** The prefix of the comment of every nftables rule of an attachment. */
 export function attachmentKey({ network, containerId, ifname }: Attachment): string {
   return `${networkKey(network)}-${hash(`${ifname}:${containerId}`).slice(0, 16)}`;
 }

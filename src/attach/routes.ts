@@ -1,4 +1,4 @@
-// How do the planned routes of an interface get into the kernel, and are they still there?
+// How do the planned routes of an interface get into the kernel, and do they still exist?
 import { networkOf, renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { NetlinkError } from '../netlink/errors.ts';
@@ -13,9 +13,9 @@ import type { PlannedRoute } from './addressing.ts';
 const RT_TABLE_MAIN = 254;
 
 /**
- * Adds the routes, out by the interface; those that exist are fine. A route to the same place by another interface stays,
- * and this one comes before it, as with the reference.
- * @param first what has to be done before, sent together with them
+ * Adds the routes with the interface as their output; routes that already exist are ignored. A route to the same destination
+ * through another interface is kept, and this one is placed before it, as in the reference.
+ * @param first requests to send before the routes, in the same batch
  */
 export function addRoutes(
   socket: NetlinkSocket,
@@ -29,7 +29,7 @@ export function addRoutes(
   for (const [i, outcome] of outcomes.entries()) {
     if (!(outcome instanceof NetlinkError)) continue;
     const route = merged[i - first.length];
-    // A route may lead through one before it that was not there yet.
+    // A route may use a gateway reached by an earlier one that did not exist yet.
     if (!route || !(mended || outcome.errno === Errno.EEXIST)) throw outcome;
     if (outcome.errno === Errno.EEXIST) comeBefore(socket, index, route);
     else addRoutes(socket, { index }, [route]);
@@ -37,13 +37,13 @@ export function addRoutes(
   }
 }
 
-/** The kernel has made the subnet's own route already, and IPAM may list one twice. */
+/** The kernel has already made the subnet's own route, and IPAM may list a route twice. */
 function comeBefore(socket: NetlinkSocket, index: number, route: Route): void {
   const isMade = listRoutes(socket).some(one => leavesBy(one, index) && isSamePlace(one, route));
   if (!isMade) prependRoute(socket, route);
 }
 
-/** @throws Error naming the first route that the interface lacks, in whatever table */
+/** @throws Error naming the first route that is missing from the interface, in any table */
 export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly PlannedRoute[]): void {
   const present = listRoutes(socket).filter(route => leavesBy(route, link.index));
   for (const route of wanted) {
@@ -53,8 +53,8 @@ export function checkRoutes(socket: NetlinkSocket, link: Link, wanted: readonly 
 }
 
 /**
- * Several gateways for one destination become one route that spreads traffic over them. The reference makes routes
- * that compete, of which IPv4 uses one.
+ * Merges several gateways for one destination into one multipath route. The reference makes competing routes, of which IPv4
+ * uses only one.
  */
 export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[] {
   const byDestination = new Map<string, PlannedRoute[]>();
@@ -75,7 +75,7 @@ export function mergeWays(routes: readonly PlannedRoute[], oif: number): Route[]
   });
 }
 
-/** IPv6 makes one route of those that have the same destination and metric. */
+/** IPv6 merges routes with the same destination and metric into one. */
 function leavesBy({ oif, ways }: Route, index: number): boolean {
   return oif === index || (ways?.some(way => way.oif === index) ?? false);
 }
@@ -89,11 +89,11 @@ function isSamePlace(found: Route, wanted: Route): boolean {
   );
 }
 
-/** What the plan says nothing of may be anything. */
+/** Ignores attributes that the plan does not specify. */
 function isSameRoute(found: Route, wanted: PlannedRoute): boolean {
   const network = networkOf(wanted.dst);
   if (!sameIp(networkOf(found.dst), network) || found.dst.prefix !== wanted.dst.prefix) return false;
-  // A later link, such as sbr, may have moved it.
+  // A later plugin, such as sbr, may have moved it.
   if (wanted.table && wanted.table !== found.table) return false;
   const gateways = [found.gateway, ...(found.ways ?? []).map(({ gateway }) => gateway)];
   if (wanted.gateway && !gateways.some(gateway => sameGateway(gateway, wanted.gateway))) return false;

@@ -1,16 +1,16 @@
-// When may a container use addresses that are checked for duplicates?
+// When can a container use addresses that are subject to duplicate address detection?
 import { renderCidr } from '../net/cidr.ts';
 import { IFA_F_DADFAILED, IFA_F_TENTATIVE, listAddresses } from '../netlink/rtnl/addr.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 
-/** The kernel asks once and waits a second, after a pause of up to another one (RFC 4862). */
+/** The kernel sends one probe and waits a second, after a delay of up to one second (RFC 4862). */
 const SETTLE_DEADLINE_MS = 5_000;
 const POLL_MS = 25;
 
 /**
- * Waits until the kernel has found no duplicate of the interface's IPv6 addresses.
- * @throws Error naming an address that somebody else has, or that stays undecided
+ * Waits until the kernel has finished duplicate address detection for the interface's IPv6 addresses.
+ * @throws Error naming an address that another host uses, or that stays undecided
  */
 export async function settleAddresses(socket: NetlinkSocket, link: Link): Promise<void> {
   const giveUpAt = performance.now() + SETTLE_DEADLINE_MS;

@@ -1,4 +1,4 @@
-// How does the pair of interfaces between host and container come to be, and how is it found again?
+// How is the veth pair between host and container created, found and deleted?
 import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { NetlinkError } from '../netlink/errors.ts';
@@ -14,12 +14,13 @@ import {
 } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call, Done } from '../plugin/define.ts';
+import type { KeptAttachments } from '../plugin/kept.ts';
 import { tryAll } from '../plugin/try-all.ts';
 import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
 import { attachmentOf } from './owner.ts';
 
-/** linux/if.h: IFALIASZ, less the zero at the end and a byte that the kernel does not use either. */
+/** linux/if.h: IFALIASZ, minus the terminating zero and one more byte that the kernel does not use. */
 const ALIAS_MAX_BYTES = 254;
 const NAME_ATTEMPTS = 10;
 
@@ -29,12 +30,12 @@ export interface Pair {
   readonly container: Link;
 }
 
-/** What a new pair is to be. */
+/** The properties of a new pair. */
 export interface PairPlan {
   readonly owner: Attachment;
-  /** Index of the bridge that the host end is a port of; none leaves it alone. */
+  /** Index of the bridge that the host end becomes a port of; undefined for none. */
   readonly master?: number;
-  /** Switches of the host end as a port. */
+  /** Bridge port flags of the host end. */
   readonly port?: { readonly hairpin?: boolean; readonly isolated?: boolean } | undefined;
   /** Bytes; 0 for the kernel's default. */
   readonly mtu: number;
@@ -42,9 +43,9 @@ export interface PairPlan {
 }
 
 /**
- * Creates the pair in one request, the host end up: the other end is born in the container under its final name. The
- * host end is named at random and carries the attachment as its alias.
- * @throws CniError when the container has an interface of that name
+ * Creates the pair in one request, with the host end up. The other end is created directly in the container with its final
+ * name. The host end gets a random name, and the attachment as its alias.
+ * @throws CniError when the container already has an interface of that name
  */
 export function createPair(
   host: NetlinkSocket,
@@ -64,16 +65,16 @@ export function createPair(
       container: getLink(container, owner.ifname),
     };
   } catch (thrown) {
-    // The caller does not know of the pair yet.
+    // The caller does not know about the pair yet.
     removeLink(host, link.index);
     throw thrown;
   }
 }
 
 /**
- * Deletes the pair of an attachment, by whichever end can be found: the container's interface, else the host end that
- * carries the attachment as its alias, else the one that a plugin without aliases reported. An interface of another
- * kind is not ours and stays. Then does what has to wait until the pair is gone.
+ * Deletes the pair of an attachment by whichever end can be found: the container's interface, else the host end with the
+ * attachment as its alias, else the one that a plugin without aliases reported. An interface of another kind is not ours
+ * and is kept. Then does what has to wait until the pair is deleted.
  */
 export async function removePair(call: Call, then: () => Done): Promise<void> {
   const { ifname } = call.env;
@@ -86,19 +87,13 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
   }
   if (inside)
     call.log.warn(`Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth this link made`);
-  const own = aliasOf(attachmentOf(call));
-  const marked = listLinks(call.host).filter(link => link.kind === 'veth' && link.attrs.alias === own);
+  const marked = listMarkedEnds(call);
   await call.removeLinks(marked.length ? marked : findReportedEnds(call), then);
 }
 
-/** Deletes the pairs of the network whose attachment is not valid any more, then does what has to wait for that. */
-export async function removeStalePairs(
-  call: Call,
-  valid: readonly Attachment[],
-  then: () => Done,
-): Promise<void> {
-  const keep = new Set(valid.map(aliasOf));
-  const stale = listPairs(call.host, call.network).filter(({ link }) => !keep.has(link.attrs.alias ?? ''));
+/** Deletes the network's pairs whose attachments GC does not keep, then does what has to wait for that. */
+export async function removeStalePairs(call: Call, kept: KeptAttachments, then: () => Done): Promise<void> {
+  const stale = listPairs(call.host, call.network).filter(({ owner }) => !kept.has(owner));
   for (const { link, owner } of stale) {
     call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
   }
@@ -108,7 +103,7 @@ export async function removeStalePairs(
   );
 }
 
-/** The host's end of the pair, if the host of this plugin has it: indexes mean nothing in another namespace. */
+/** The host end of the pair, if it is in this plugin's namespace: an index means nothing in another namespace. */
 function findOwnEnd(call: Call, inside: Link): Link | undefined {
   const outside = findLink(call.host, inside.peer);
   const isIt = outside?.peer === inside.index && outside.attrs.alias === aliasOf(attachmentOf(call));
@@ -127,7 +122,13 @@ function aliasOf(owner: Attachment): string {
   return renderOwner(owner, ALIAS_MAX_BYTES);
 }
 
-/** A name alone may have passed to somebody else: the hardware address has to fit as well. */
+/** Host ends whose alias names the call's attachment, whatever happened to its namespace. */
+export function listMarkedEnds(call: Call): Link[] {
+  const own = aliasOf(attachmentOf(call));
+  return listLinks(call.host).filter(link => link.kind === 'veth' && link.attrs.alias === own);
+}
+
+/** A name may have been reused by another device, so the hardware address has to match as well. */
 function findReportedEnds({ host, prevResult }: Call): Link[] {
   return (prevResult?.interfaces ?? []).flatMap(({ name, mac, sandbox }) => {
     if (sandbox || !name.startsWith('veth') || !mac) return [];
@@ -146,7 +147,7 @@ function createNamedPair(host: NetlinkSocket, container: NetlinkSocket, netns: N
     const link = makeLink(host, { name, kind: 'veth', master, mtu, peer });
     if (link) return link;
     const taken = new NetlinkError(`create link "${name}" of kind veth`, Errno.EEXIST);
-    // Either name may be taken; only the host's is ours to change.
+    // Either name may be taken; only the host end's can be changed.
     if (findLink(container, owner.ifname)) throw interfaceExists(owner.ifname, netns, taken);
     if (attempt === NAME_ATTEMPTS) throw taken;
   }

@@ -1,4 +1,4 @@
-// Is what a link printed a result that the next link can work with?
+// Is a plugin's output a result that the next plugin can work with?
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseReply } from '../cni/reply.ts';
@@ -6,9 +6,9 @@ import { convertResult, resultVersionOf } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 
 /**
- * What a link printed on ADD, checked, in the version of its list; keys we do not know stay. The next link and the
- * caller then deal with one version only, where the reference hands on whatever was answered. Blame is on the
- * producer: the error names the link that printed it, not the one that would have stumbled over it.
+ * Checks what a plugin printed on ADD and converts it to the version of its list; unknown keys stay. The next plugin and the
+ * caller then deal with one version only, while the reference passes on whatever it gets. The error names the plugin that
+ * printed the result, not the one that would have failed on it.
  * @throws CniError 6 (no result, or a value of the wrong shape, with its path), 1 (a version that does not exist),
  *   7 (addresses that the list's version demands are missing)
  */

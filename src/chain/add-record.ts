@@ -2,53 +2,56 @@
 import { CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { bootId } from '../journal/boot.ts';
+import { createRecord } from '../journal/create-record.ts';
 import { settle } from '../journal/marks.ts';
-import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import { identifyNetns } from '../journal/netns-identity.ts';
 import type { Intent, Line, RecordedError } from '../journal/record.ts';
 import { endRunner, startRunner } from '../journal/runner.ts';
-import { createRecord, dropRecord, type OpenRecord, replaceRecord } from '../journal/store.ts';
+import { dropRecord, type OpenRecord, replaceRecord } from '../journal/store.ts';
 import type { Conflist } from './conflist.ts';
 import { idOf } from './frozen.ts';
-import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from './runtime.ts';
 
-/** The record of an ADD under way. Without a journal it does nothing. */
+/** The record of a running ADD. Without a journal its methods do nothing. */
 export interface AddRecord {
-  /** Links up to this one are about to be called without a word in between. @throws CniError 5 */
-  together(last: number): void;
-  /** A link succeeded. @throws CniError 5 */
+  /** The plugins up to this one are about to be called, and may run before the runner has read all replies. @throws CniError 5 */
+  segment(last: number): void;
+  /** A plugin succeeded. @throws CniError 5 */
   link(index: number, result: JsonObject): void;
-  /** A link failed; what comes now is undoing. */
+  /** A plugin failed; the undo follows. */
   linkFailed(index: number, error: unknown): void;
-  /** All links succeeded. @throws CniError 5 */
+  /** All plugins succeeded. @throws CniError 5 */
   done(): void;
-  /** Everything was undone: there is nothing to remember. */
+  /** Everything was undone: deletes the record. */
   drop(): void;
-  /** Undoing failed: it is tried again later. */
+  /** Undoing failed: the record is kept, and the undo is retried later. */
   fail(errors: readonly unknown[]): void;
-  /** An ADD over a standing attachment failed: the record stays that of the earlier one. */
+  /** An ADD over an existing attachment failed: the record stays that of the earlier ADD. */
   leave(): void;
 }
 
 /**
- * Writes down what is about to be done.
- * @param standing the record on disk is that of an earlier ADD, whose attachment stands: it is replaced when this one
- *   has succeeded, and not before
- * @throws CniError 5: nothing must be done then that nobody could take back
+ * Writes the record before anything is done.
+ * @returns undefined when another process has just begun the same attachment
+ * @param standing the record on disk is that of an earlier ADD whose attachment exists: it is replaced only when this ADD
+ *   has succeeded
+ * @throws CniError 5: nothing may be done then, because no record would tell how to undo it
  */
 export function beginRecord(
   list: Conflist,
   attachment: Attachment,
-  runtime: Runtime,
+  runtime: ChainRuntime,
   { executables, standing }: { readonly executables: readonly string[]; readonly standing: boolean },
-): AddRecord {
+): AddRecord | undefined {
   const { stateDir } = runtime;
   if (stateDir === undefined) return NONE;
   const intent = intentOf(list, attachment, runtime, executables);
+  let record: AddRecord | undefined;
   try {
-    return standing ? recordAtEnd(stateDir, intent) : recordNow(stateDir, intent);
-  } catch (error) {
-    endRunner(intent.runner);
-    throw error;
+    record = standing ? recordAtEnd(stateDir, intent) : recordNow(stateDir, intent);
+    return record;
+  } finally {
+    if (record === undefined) endRunner(intent.runner);
   }
 }
 
@@ -60,7 +63,7 @@ export function toRecorded(thrown: unknown): RecordedError {
 }
 
 const NONE: AddRecord = {
-  together() {},
+  segment() {},
   link() {},
   linkFailed() {},
   done() {},
@@ -72,7 +75,7 @@ const NONE: AddRecord = {
 function intentOf(
   list: Conflist,
   attachment: Attachment,
-  runtime: Runtime,
+  runtime: ChainRuntime,
   executables: readonly string[],
 ): Intent {
   const { netns, args = [], capabilityArgs = {} } = attachment;
@@ -80,7 +83,7 @@ function intentOf(
   return {
     ...idOf(list, attachment),
     netns,
-    netnsIdentity: findNetnsIdentity(netns),
+    ...identifyNetns(netns),
     boot: bootId(env),
     owner,
     args,
@@ -90,16 +93,17 @@ function intentOf(
     executables,
     ...(request === undefined ? {} : { request }),
     cacheDir: cacheDirOf(runtime),
-    runner: startRunner(),
+    runner: startRunner(deadlineOf(runtime, 'ADD')),
   };
 }
 
-function recordNow(stateDir: string, intent: Intent): AddRecord {
+function recordNow(stateDir: string, intent: Intent): AddRecord | undefined {
   const open = createRecord(stateDir, intent);
+  if (open === undefined) return undefined;
   const lines = linesOf(line => open.append(line));
   return {
     ...lines,
-    together: last => open.append({ event: 'together', verb: 'ADD', last }),
+    segment: last => open.append({ event: 'segment', verb: 'ADD', last }),
     done() {
       open.append({ event: 'done', op: intent.runner.op });
       settle(stateDir, intent);
@@ -126,8 +130,8 @@ function recordAtEnd(stateDir: string, intent: Intent): AddRecord {
   const leave = () => endRunner(intent.runner);
   return {
     ...linesOf(line => written.push(line)),
-    // Nothing of it is undone: what stands is the earlier ADD's.
-    together() {},
+    // Nothing of this ADD is undone: the attachment is the earlier ADD's.
+    segment() {},
     done() {
       replaceRecord(stateDir, intent, [...written, { event: 'done', op: intent.runner.op }]);
       leave();
@@ -154,8 +158,8 @@ function linesOf(write: (line: Line) => void): Pick<AddRecord, 'link' | 'linkFai
 }
 
 /**
- * After a failure nothing may hide why it came. What the record still says is that the ADD was cut off, so that a recovery
- * undoes the same links once more.
+ * A write error must not hide the failure that is being handled. The record then still says that the ADD did not end, and
+ * recovery undoes the same plugins once more.
  */
 function unlessUnwritable(write: () => void): void {
   try {

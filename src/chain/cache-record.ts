@@ -1,24 +1,24 @@
-// What does the record of one ADD look like on disk? (libcni's format)
+// What does a cached result look like on disk, in libcni's format?
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 
-/** What names an attachment: one ADD on one network for one interface of one container. */
+/** The identity of an attachment: one ADD on one network for one interface of one container. */
 export interface AttachmentId {
   readonly network: string;
   readonly containerId: string;
   readonly ifname: string;
 }
 
-/** One ADD on record. */
+/** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {
-  /** Empty when the file does not say. */
+  /** Empty when neither the file nor its result names it. */
   readonly netns: string;
   readonly args: CniArgs;
   readonly capabilityArgs: JsonObject;
   /** The list as it was at ADD; undefined in files of libcni 0.7, which hold the bare result. */
   readonly source: string | undefined;
-  /** Result of the last link, in the version it names; undefined when the file holds none. */
+  /** Result of the last plugin, in the version it names; undefined when the file holds none. */
   readonly result: JsonObject | undefined;
 }
 
@@ -42,10 +42,9 @@ export function renderAttachment(attachment: CachedAttachment): string {
 }
 
 /**
- * The attachment that a file records.
+ * The attachment that a cached result describes.
  * @param file its path, for the error
- * @param id what the file's name says, which is all that the layout of libcni 0.7 has; undefined when it has several
- *   readings
+ * @param id what the file's name says, which is all that the layout of libcni 0.7 has; undefined when the name is ambiguous
  * @throws CniError 6 when it is damaged or of another kind
  */
 export function parseRecord(text: string, file: string, id: AttachmentId | undefined): CachedAttachment {
@@ -77,7 +76,7 @@ function attachmentOf(object: JsonObject): CachedAttachment | undefined {
     network,
     containerId,
     ifname,
-    netns: typeof netns === 'string' ? netns : '',
+    netns: isName(netns) ? netns : findSandbox(result, ifname),
     args: Array.isArray(args) ? args.filter(isPair) : [],
     capabilityArgs: isObject(capabilityArgs) ? capabilityArgs : {},
     source: isName(config) ? Buffer.from(config, 'base64').toString() : undefined,
@@ -86,7 +85,23 @@ function attachmentOf(object: JsonObject): CachedAttachment | undefined {
 }
 
 function legacyAttachment(id: AttachmentId, result: JsonObject): CachedAttachment {
-  return { ...id, netns: '', args: [], capabilityArgs: {}, source: undefined, result };
+  const netns = findSandbox(result, id.ifname);
+  return { ...id, netns, args: [], capabilityArgs: {}, source: undefined, result };
+}
+
+/**
+ * The namespace in which the result has the interface. The libcni of Podman 4.3 and containerd 1.6 does not store the path
+ * itself.
+ */
+function findSandbox(result: unknown, ifname: string): string {
+  const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;
+  if (!Array.isArray(interfaces)) return '';
+  for (const one of interfaces) {
+    if (!isObject(one) || memberOf(one, 'name') !== ifname) continue;
+    const sandbox = memberOf(one, 'sandbox');
+    if (isName(sandbox)) return sandbox;
+  }
+  return '';
 }
 
 function parseJson(text: string): unknown {

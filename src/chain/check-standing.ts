@@ -1,4 +1,4 @@
-// What does CHECK say of every attachment that stands and has a link of one type?
+// What does CHECK report for every existing attachment, or for those with a plugin of one type?
 import { toCniError } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
@@ -9,26 +9,27 @@ import { findKnown, type Known } from './known.ts';
 import { listUses } from './link-types.ts';
 import { listAttachments } from './result-cache.ts';
 import { checkNetwork } from './run.ts';
-import { cacheDirOf, type Runtime } from './runtime.ts';
+import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
-/** One attachment, and how it is doing. */
+/** The condition of one attachment. */
 export interface Standing extends AttachmentId {
-  /** `unknown`: there is no CHECK that could tell. */
+  /** `unknown`: no CHECK could be run. */
   readonly state: 'sound' | 'broken' | 'unknown';
-  /** What CHECK said, or why there is none. */
+  /** What CHECK reported, or why it could not be run. */
   readonly problem?: string;
 }
 
 /**
- * Checks one after the other, with the configuration of its own ADD: of libcni's cache, of the journal, and of further
- * journals. Those whose namespace is gone are left out, and so are those that go meanwhile.
- * @param journals state directories besides the runtime's own
+ * Checks attachments one at a time, each with the configuration of its own ADD: of libcni's cache, of the journal, and of further
+ * journals. Skips attachments whose namespace is gone, and those deleted during the check.
+ * @param type of a plugin that the attachments have; undefined for all of them
+ * @param journals state directories in addition to the runtime's own
  * @throws CniError 5 when cache or journal cannot be listed
  */
 export async function checkStanding(
-  type: string,
+  type: string | undefined,
   journals: readonly string[],
-  runtime: Runtime,
+  runtime: ChainRuntime,
 ): Promise<Standing[]> {
   const standing = new Map<string, Standing>();
   for (const { id, within } of listStanding(journals, runtime)) {
@@ -43,10 +44,10 @@ export async function checkStanding(
 
 interface Place {
   readonly id: AttachmentId;
-  readonly within: Runtime;
+  readonly within: ChainRuntime;
 }
 
-function listStanding(journals: readonly string[], runtime: Runtime): Place[] {
+function listStanding(journals: readonly string[], runtime: ChainRuntime): Place[] {
   const { attachments } = listAttachments(cacheDirOf(runtime));
   const own = attachments.map(id => ({ id, within: runtime }));
   const dirs = [...new Set([...(runtime.stateDir === undefined ? [] : [runtime.stateDir]), ...journals])];
@@ -58,12 +59,16 @@ function listStanding(journals: readonly string[], runtime: Runtime): Place[] {
   return [...own, ...recorded];
 }
 
-async function checkOne(type: string, id: AttachmentId, runtime: Runtime): Promise<Standing | undefined> {
+async function checkOne(
+  type: string | undefined,
+  id: AttachmentId,
+  runtime: ChainRuntime,
+): Promise<Standing | undefined> {
   const { network, containerId, ifname } = id;
   const known = findKnown(id, runtime);
   const list = findFrozen(known, runtime);
   if (!known || !list || !isThere(known)) return undefined;
-  if (!listUses(list).some(use => use.type === type)) return undefined;
+  if (type !== undefined && !listUses(list).some(use => use.type === type)) return undefined;
   const unknown = (problem: string): Standing => ({
     network,
     containerId,
@@ -78,7 +83,7 @@ async function checkOne(type: string, id: AttachmentId, runtime: Runtime): Promi
     await checkNetwork(list, { containerId, ifname, netns, args, capabilityArgs }, runtime);
     return { network, containerId, ifname, state: 'sound' };
   } catch (thrown) {
-    // A runtime may have taken it down this moment.
+    // A runtime may have just deleted it.
     if (!isThere(known) || findKnown(id, runtime) === undefined) return undefined;
     return { network, containerId, ifname, state: 'broken', problem: toCniError(thrown).message };
   }

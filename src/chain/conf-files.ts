@@ -1,9 +1,9 @@
-// Which files of a directory may hold a network, or a further link of one?
+// Which files of a directory may hold a network, or a further plugin of one?
 import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { dirname, extname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 
-/** Told of an entry that has the name of a configuration and is no file, and why. */
+/** Called for an entry that is named like a configuration but is not a usable file, with the reason. */
 export type OnSkipped = (path: string, problem: string) => void;
 
 /**
@@ -16,17 +16,17 @@ export function findConfFiles(dir: string, onSkipped?: OnSkipped): string[] {
 }
 
 /**
- * Files that each hold a further link of the list in `file`, in their order: the `.conf` files in the directory beside
- * it that is named like the network.
+ * Files that each hold a further plugin of the list in `file`, in order: the `.conf` files of a directory beside it that has the
+ * network's name.
  * @throws CniError 5 when the directory cannot be read
  */
 export function findPluginFiles(file: string, network: string, onSkipped?: OnSkipped): string[] {
   const dir = join(dirname(file), network);
-  // Most networks have none, and a file that is named like one is no directory of links.
+  // Most networks have no such directory, and a file of that name is not one.
   return isDirectory(dir) ? listFiles(dir, ['.conf'], onSkipped) : [];
 }
 
-/** A network may have a name that no directory can have. */
+/** A network's name may not be a possible directory name. */
 function isDirectory(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
@@ -36,7 +36,7 @@ function isDirectory(path: string): boolean {
   }
 }
 
-/** A configuration that cannot be read from disk. */
+/** The error for a configuration that cannot be read from disk. */
 export function unreadable(path: string, cause: unknown): CniError {
   const { message } = cause as Error;
   return new CniError(ErrorCode.ioFailure, `Cannot read network configuration "${path}": ${message}`, {
@@ -60,16 +60,16 @@ function listFiles(dir: string, extensions: readonly string[], onSkipped: OnSkip
     .map(({ path }) => path);
 }
 
-/** A link to a directory breaks the reference's load, and a pipe would keep the reader waiting. */
+/** The reference fails to load a symlink to a directory, and reading a pipe would block. */
 function isUsable(path: string, onSkipped: OnSkipped | undefined): boolean {
   const stat = statSync(path, { throwIfNoEntry: false });
-  // A dangling link is left to the reader, who says so.
+  // The reader reports a dangling symlink.
   if (stat === undefined || stat.isFile()) return true;
   onSkipped?.(path, stat.isDirectory() ? 'it links to a directory' : 'it is no regular file');
   return false;
 }
 
-/** A file named just ".conflist" counts, which extname() says has no extension. */
+/** Also counts a file named just ".conflist", for which extname() returns no extension. */
 function extensionOf(name: string): string {
   return extname(`x${name}`);
 }

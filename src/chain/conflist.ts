@@ -1,4 +1,4 @@
-// What is a network that can be run: a list with its version chosen and its links complete?
+// What is a network that can be run, with its version chosen and its plugins complete?
 import {
   ConflistError,
   type ConflistParts,
@@ -13,15 +13,15 @@ import { selectVersion } from './select-version.ts';
 /** A network, ready to run. */
 export interface Conflist {
   readonly name: string;
-  /** The version every link is called with. */
+  /** The version every plugin is called with. */
   readonly version: SpecVersion;
   readonly disableCheck: boolean;
   readonly disableGC: boolean;
   /** In order of ADD; never empty. */
   readonly plugins: readonly PluginEntry[];
   /**
-   * The configuration as text, from which {@link parseNetwork} makes this very network again. It is the file's text
-   * unless links came from files beside it. The result cache keeps it.
+   * The configuration as text, which {@link parseNetwork} parses to this same network. It is the file's text
+   * unless some plugins came from files beside it. The result cache stores it.
    */
   readonly source: string;
 }
@@ -38,8 +38,8 @@ export function parseNetwork(text: string, what = 'network configuration'): Conf
 }
 
 /**
- * A network from the parts of a list and the links found beside it, which follow the inlined ones.
- * @throws ConflistError 7 without any link, 1 for a version we do not speak
+ * A network from the parts of a list and the plugins found beside it, which follow the inlined ones.
+ * @throws ConflistError 7 without any plugin, 1 for a version we do not speak
  */
 export function completeNetwork(
   parts: ConflistParts,
@@ -59,7 +59,7 @@ export function completeNetwork(
 }
 
 /**
- * A network of one link that stays a plugin configuration, for the single-plugin calls: libcni's, which heed no key of
+ * A network of one plugin that stays a plugin configuration, for libcni's single-plugin calls, which ignore the keys of
  * a list (`cniVersions`, `disableCheck`, `disableGC`) and record the configuration as it is.
  * @throws CniError 6 (not JSON), 7 (no plugin configuration, or without a name), 1 (no version we speak)
  */
@@ -73,14 +73,14 @@ export function parseFrozen(text: string): Conflist {
   return isSinglePlugin(parseObject(text, 'configuration')) ? parsePlugin(text) : parseNetwork(text);
 }
 
-/** True for a plugin configuration rather than a list: `plugins` is what only lists have, `type` what only plugins have. */
+/** True for a plugin configuration rather than a list: only lists have `plugins`, only plugins have `type`. */
 export function isSinglePlugin(object: JsonObject): boolean {
   return object.plugins === undefined && memberOf(object, 'type') !== undefined;
 }
 
 /**
- * The reference caches the list without the links found beside it, so that its DEL from the cache forgets them. Text
- * that holds them all is understood by everyone.
+ * The reference caches the list without the plugins found beside it, so its DEL from the cache omits them. Every implementation
+ * understands text that contains them all.
  */
 function inlineAll(text: string, plugins: readonly PluginEntry[]): string {
   const list: unknown = JSON.parse(text);

@@ -1,23 +1,23 @@
-// What does an ADD find of an earlier one of the same attachment, and what becomes of that?
+// What does an ADD do about an earlier ADD of the same attachment?
 
 import { ErrorCode } from '../cni/errors.ts';
 import { holderOf } from '../journal/claim.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import type { AttachmentId } from './cache-record.ts';
+import type { AttachmentId, CachedAttachment } from './cache-record.ts';
 import { findCached, findRecord } from './known.ts';
 import { isOfEarlierBoot } from './recover.ts';
 import { cacheFileOf } from './result-cache.ts';
-import { cacheDirOf, type Runtime } from './runtime.ts';
+import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 import { patience, tearDownClaimed, winClaim } from './tear-down.ts';
 
 /**
- * Takes down what an earlier ADD of the attachment left when that was cut off, or when its namespace or its boot is gone;
- * waits while another process works on it.
- * @returns the file that knows of an earlier ADD whose attachment stands; undefined when the way is clear
+ * Takes down what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone.
+ * Waits while another process works on it.
+ * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
  * @throws CniError of what cannot be taken down, 11 while another process works on the attachment
  */
-export async function clearTheWay(id: AttachmentId, runtime: Runtime): Promise<string | undefined> {
+export async function clearTheWay(id: AttachmentId, runtime: ChainRuntime): Promise<string | undefined> {
   const wait = patience(id, runtime);
   for (;;) {
     const record = findRecord(id, runtime);
@@ -30,14 +30,30 @@ export async function clearTheWay(id: AttachmentId, runtime: Runtime): Promise<s
       if (claim) await tearDownClaimed(claim, runtime);
     }
   }
-  // Where nothing can be read, nothing is begun: the same disk is to hold what is about to be done.
+  // If the cache cannot be read, do not begin: the same disk is to hold the new record.
   const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);
-  return cached && cacheFileOf(cacheDirOf(runtime), id);
+  if (cached === undefined || (await hasLostInterface(cached, runtime))) return undefined;
+  return cacheFileOf(cacheDirOf(runtime), id);
 }
 
-function stands(record: AttachmentRecord, { env }: Runtime): boolean {
-  const { phase, netns, netnsIdentity } = record;
-  return (
-    phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, netnsIdentity) === 'same'
-  );
+/**
+ * A cached result outlives a DEL that was killed, or that another tool ran. Without its interface there is no attachment, and
+ * this ADD must be undone if it fails.
+ */
+async function hasLostInterface(
+  { netns, ifname }: CachedAttachment,
+  { openWitness }: ChainRuntime,
+): Promise<boolean> {
+  if (netns === '') return false;
+  try {
+    return (await openWitness?.())?.hasInterface(netns, ifname) === false;
+  } catch {
+    // If that cannot be determined, it counts as attached.
+    return false;
+  }
+}
+
+function stands(record: AttachmentRecord, { env }: ChainRuntime): boolean {
+  const { phase, netns } = record;
+  return phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
 }

@@ -1,11 +1,13 @@
 // How does one plugin process start, get its request, and end?
 //
-// This is the command's and the library's way, under Node as well: execa starts each link. An executable that a runtime
-// starts anew for every verb has no time to load it (5 ms, as long as two links of the reference take): its way is
-// plugin/foreign.ts. Both share what is read, waited for and ended, and one suite of tests.
+// The command and the library use this one, under Node as well: execa starts each plugin. A plugin executable, which a runtime
+// starts for every verb, cannot afford to load execa (5 ms, as long as two of the reference's plugins take); it uses
+// plugin/foreign.ts. Both share reading, waiting and ending, and one test suite.
 import { ChildProcess } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { execa, type ResultPromise } from 'execa';
+import { workingDirectory } from '../cni/directories.ts';
 import type { Outcome } from '../cni/reply.ts';
 import { GRACE_MS, signalGroup } from './process-group.ts';
 import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
@@ -19,20 +21,18 @@ export interface Invocation {
   readonly deadlineMs: number;
   /** Ends the process group when it fires. */
   readonly signal?: AbortSignal | undefined;
-  /** Have the outcome say what the plugin did in the kernel, where whoever runs it can tell. */
-  readonly noted?: boolean | undefined;
 }
 
-/** One exchange of a link with the kernel. */
+/** One exchange of a plugin with the kernel. */
 export interface KernelTransaction {
   /** `rtnetlink`, `netfilter`; `iptables` for its programs. */
   readonly family: string;
-  /** What was asked, in words. */
+  /** What was requested, human-readable. */
   readonly what: string;
   /** Milliseconds after the call's start. */
   readonly startMs: number;
   readonly durationMs: number;
-  /** Why the kernel refused, which the link may well have counted on: `ENODEV`. */
+  /** Why the kernel refused: `ENODEV`. The plugin may have expected it. */
   readonly error?: string;
 }
 
@@ -41,39 +41,31 @@ export interface ExecOutcome extends Outcome {
   readonly durationMs: number;
   /** The process did not start: the kernel's reason, for example `EACCES: permission denied`. */
   readonly spawnError?: string;
-  /** We ended the process, and why. */
+  /** Why we ended the process. */
   readonly ended?: 'deadline' | 'output' | 'interrupt';
-  /** What failed is a process that serves links, not the link: the call may well succeed when it is made again. */
+  /** The process that serves plugins failed, not the plugin: a retry may succeed. */
   readonly again?: boolean;
-  /** The link was not called, because the one before it failed. */
-  readonly skipped?: boolean;
-  /** What it did in the kernel, when that was asked for and is known. */
+  /** What the plugin did in the kernel, if that was asked for and is known. */
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** A started plugin that has not been asked anything yet. */
+/** A started plugin that has not been sent a request yet. */
 export interface PluginProcess {
-  /** Names the call to the one that follows it, where requests are served in order. */
-  readonly id?: number;
-  /**
-   * Hands over the request and waits for the process to end; never rejects. Call it once.
-   * @param follows the call whose result becomes `prevResult`; where that fails, this one is not made. Only for what serves
-   *   requests in order
-   */
-  send(request: string, follows?: number): Promise<ExecOutcome>;
-  /** Ends the process, which has read nothing. */
+  /** Sends the request and waits for the process to end; never rejects. Call it once. */
+  send(request: string): Promise<ExecOutcome>;
+  /** Kills the process, which has read nothing. */
   discard(): void;
 }
 
-/** Starts a plugin: the seam at which tests and other ways of running a link come in. */
+/** Starts a plugin. Tests and other ways of running a plugin replace it. */
 export type StartPlugin = (invocation: Invocation) => PluginProcess;
 
-/** A file just written may be open for writing in a process forked meanwhile, for a moment. */
+/** A file just written may still be open for writing, for a moment, in a process forked at the same time (ETXTBSY). */
 const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
 
 /**
- * Starts an executable as leader of a process group of its own, so that whatever it starts can be ended with it.
- * Standard output holds at most 16 MiB, more ends the plugin; of standard error the last 1 MiB is kept.
+ * Starts an executable as leader of its own process group, so that its children can be ended with it. More than 16 MiB of
+ * standard output ends the plugin. Of standard error, the last 1 MiB is kept.
  */
 export function startProcess({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
   let child = spawn(path, env);
@@ -96,11 +88,11 @@ export function startProcess({ path, env, deadlineMs, signal }: Invocation): Plu
   };
 }
 
-type Running = ResultPromise<typeof EXECA_OPTIONS>;
+type Running = ResultPromise<typeof EXECA_OPTIONS & { cwd: string }>;
 
 const EXECA_OPTIONS = {
   detached: true,
-  // A runtime that goes away must not take half a chain with it.
+  // A runtime that exits must not kill half a chain.
   cleanup: false,
   extendEnv: false,
   reject: false,
@@ -110,7 +102,7 @@ const EXECA_OPTIONS = {
   stderr: 'pipe',
 } as const;
 
-/** A process whose output is read from the start: what nobody listens to when a process ends is thrown away. */
+/** A process whose output is read from the start: Node discards unread output when a process ends. */
 interface Child {
   readonly running: Running;
   readonly stdout: Output;
@@ -122,8 +114,9 @@ interface Child {
 
 function spawn(path: string, env: Invocation['env']): Child {
   letExecaReportSpawnErrors();
-  const running = execa(path, [], { ...EXECA_OPTIONS, env: env as Record<string, string> }) as Running;
-  // A plugin need not read its request: a broken pipe is no error.
+  const options = { ...EXECA_OPTIONS, cwd: directoryToInherit(), env: env as Record<string, string> };
+  const running = execa(path, [], options) as Running;
+  // A plugin need not read its request, so a broken pipe is not an error.
   running.stdin.on('error', () => {});
   let ended: ExecOutcome['ended'];
   const end: Child['end'] = reason => {
@@ -144,6 +137,24 @@ function spawn(path: string, env: Invocation['env']): Child {
   };
 }
 
+/**
+ * A name of the working directory that the child can enter. execa always passes a directory by name, and fails as if the
+ * executable were missing if that name no longer names a usable directory: it was deleted, or mounted over as in the lab.
+ */
+function directoryToInherit(): string {
+  const names = ['/proc/self/cwd', workingDirectory()];
+  return names.find(name => name !== undefined && isSearchable(name)) ?? '/';
+}
+
+function isSearchable(dir: string): boolean {
+  try {
+    accessSync(dir, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 async function converse(
   child: Child,
   request: string,
@@ -161,7 +172,7 @@ async function converse(
   clearTimeout(deadline);
   abort?.removeEventListener('abort', interrupt);
   const { ended } = child;
-  // Children that ignored SIGTERM must not outlive the plugin we ended.
+  // Kill children that ignored SIGTERM: they must not outlive the plugin.
   if (ended !== undefined) signalGroup(running.pid, 'SIGKILL');
   await drain([stdout, stderr]);
   for (const stream of [running.stdin, running.stdout, running.stderr]) stream.destroy();
@@ -208,8 +219,8 @@ async function spawnErrorOf(running: Running): Promise<string> {
 }
 
 /**
- * When spawn() throws, execa hangs placeholder streams on the failed process. On Bun those members are getters
- * without setter, and the TypeError of the assignment would hide the kernel's reason.
+ * When spawn() throws, execa assigns placeholder streams to the failed process. On Bun those members are getters
+ * without a setter, and the TypeError of the assignment would hide the kernel's reason.
  */
 function letExecaReportSpawnErrors(): void {
   for (const name of ['stdin', 'stdout', 'stderr', 'stdio']) {

@@ -1,12 +1,13 @@
 // Which executable does a plugin's type name?
 import { statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { isAbsolute, resolve } from 'node:path';
+import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 
 /**
- * The first regular file of that name in the directories, symbolic links followed. Whether it may be executed is left
- * to the kernel to say. An empty directory is the current one, as in `CNI_PATH=a::b`.
- * @throws CniError 7 for a name that is not one, 0 when there is no such file
+ * The first regular file of that name in the directories, following symbolic links. Whether it is executable is left to the
+ * kernel. An empty directory is the current one, as in `CNI_PATH=a::b`.
+ * @throws CniError 7 for an invalid name, 0 when there is no such file
  */
 export function findPlugin(type: string, dirs: readonly string[]): string {
   if (type === '' || type.includes('/') || type.includes('\0')) {
@@ -21,7 +22,9 @@ export function findPlugin(type: string, dirs: readonly string[]): string {
       `Cannot find plugin "${type}": no directories to look in; set CNI_PATH`,
     );
   }
-  for (const dir of dirs) {
+  // In a deleted working directory, relative entries cannot be resolved.
+  const reachable = workingDirectory() === undefined ? dirs.filter(isAbsolute) : dirs;
+  for (const dir of reachable) {
     const path = resolve(dir, type);
     if (isFile(path)) return path;
   }
@@ -43,8 +46,8 @@ export function parsePluginDirs(path: string): string[] {
 }
 
 /**
- * True when the file is the executable this process runs: one of our own links, whatever its name (design: "ours is
- * decided by device and inode").
+ * True when the file is the executable this process runs: one of our own plugins, whatever its name. Compared by device and
+ * inode.
  */
 export function isOwnExecutable(path: string): boolean {
   const own = statSync('/proc/self/exe', { bigint: true, throwIfNoEntry: false });

@@ -1,18 +1,17 @@
-// What does the record of an ADD say about how to check and delete the attachment?
+// With which configuration and arguments of its ADD is an attachment checked and deleted?
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { JsonObject } from '../cni/json.ts';
-import { convertResult } from '../cni/result.ts';
+import { convertResult, type ResultOf } from '../cni/result.ts';
 import type { AttachmentId, CachedAttachment } from './cache-record.ts';
 import { type Conflist, parseFrozen } from './conflist.ts';
 import { findKnown, type Known } from './known.ts';
 import { cacheFileOf, readAttachment } from './result-cache.ts';
-import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf } from './runtime.ts';
 
 /**
- * The configuration with which an attachment was made, when it is on record: what to delete it with after its file
+ * The configuration with which an attachment was made, if it is on record: DEL uses it after the configuration file
  * is gone.
  */
-export function findFrozenNetwork(id: AttachmentId, runtime: Runtime): Conflist | undefined {
+export function findFrozenNetwork(id: AttachmentId, runtime: ChainRuntime): Conflist | undefined {
   return findFrozen(findKnown(id, runtime), runtime);
 }
 
@@ -23,14 +22,15 @@ export function findFrozenNetwork(id: AttachmentId, runtime: Runtime): Conflist 
 export function findCachedResult(
   list: Conflist,
   { containerId, ifname }: Pick<Attachment, 'containerId' | 'ifname'>,
-  runtime: Runtime,
-): JsonObject | undefined {
+  runtime: ChainRuntime,
+): ResultOf | undefined {
   const cached = readAttachment(cacheDirOf(runtime), { network: list.name, containerId, ifname });
-  return cached?.result && convertResult(cached.result, list.version, 'cached result');
+  const result = cached?.result && convertResult(cached.result, list.version, 'cached result');
+  return result as ResultOf | undefined;
 }
 
-/** The list as it was at ADD. One that is not usable is reported, and the caller's stands in for it. */
-export function findFrozen(known: Known | undefined, runtime: Runtime): Conflist | undefined {
+/** The list as it was at ADD. If it is unusable, a warning is given and the caller falls back to its own list. */
+export function findFrozen(known: Known | undefined, runtime: ChainRuntime): Conflist | undefined {
   if (known?.source === undefined) return undefined;
   const place = known.file
     ? `record "${known.file}"`
@@ -49,7 +49,7 @@ export function findFrozen(known: Known | undefined, runtime: Runtime): Conflist
   }
 }
 
-/** As in the reference: arguments of the ADD where there were any, capability arguments always. */
+/** As in the reference: the ADD's arguments if it had any, and always its capability arguments. */
 export function withCachedArgs(attachment: Attachment, cached: CachedAttachment | undefined): Attachment {
   if (cached?.source === undefined) return attachment;
   const { containerId, ifname, netns } = attachment;

@@ -1,52 +1,56 @@
-// Which attachments of a network are garbage, and how are they collected?
+// Which attachments of a network are garbage?
 
-import { existsSync } from 'node:fs';
-import type { PluginEntry } from '../cni/conflist.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { holderOf } from '../journal/claim.ts';
-import { listMarked } from '../journal/marks.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { listRecords, unmark } from '../journal/store.ts';
+import { listRecords } from '../journal/store.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
-import type { AttachmentId } from './cache-record.ts';
+import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
+import { findExecutable } from './call-plugins.ts';
 import type { Conflist } from './conflist.ts';
 import { isOwnExecutable } from './find-plugin.ts';
 import { chooseKnown, type Known, toKnown } from './known.ts';
-import { joinErrors } from './link-errors.ts';
 import { listUses } from './link-types.ts';
-import { findExecutable, IGNORED, openLinks } from './links.ts';
-import { findReason, takeDown } from './recover.ts';
-import { buildGcRequest } from './request.ts';
-import { listAttachments, sweepCache } from './result-cache.ts';
-import { deleteNetwork } from './run.ts';
-import { cacheDirOf, type Runtime } from './runtime.ts';
+import { findReason } from './recover.ts';
+import { listAttachments } from './result-cache.ts';
+import { type ChainRuntime, cacheDirOf } from './runtime.ts';
+import { isOfLaterAdd } from './successor.ts';
 import type { Traced } from './traced.ts';
-import { alone } from './turns.ts';
+
+type ValidKeys = readonly AttachmentKey[];
 
 /**
- * Which attachments GC leaves: those listed, or none at all. Leaving it out is not possible by accident. With an owner,
- * what the journal says is somebody else's stays too.
+ * Which attachments GC keeps: those listed, or none. It is required, so it cannot be left out by accident. With an owner,
+ * attachments that the journal says another runner made are kept too. A function is called for the list after the records were
+ * read. A caller with higher-level records, written before these, then has an entry for every record.
  */
-export type GcScope = ({ readonly valid: readonly AttachmentKey[] } | { readonly all: true }) & {
+export type GcScope = ({ readonly valid: ValidKeys | (() => ValidKeys) } | { readonly all: true }) & {
   readonly owner?: string;
   /**
-   * What the node holds of attachments to the network, whoever has them on record. Without it, only links look for what
-   * is left over, and take everything for it that is on no record here.
+   * When GC was requested, in milliseconds since the epoch; the moment of the call unless given (a command needs some time to
+   * start). Attachments begun since are kept, because the caller's list cannot name them.
+   */
+  readonly since?: number;
+  /**
+   * Finds what the node holds of attachments to the network, whichever runtime recorded them. Without it, only the plugins look
+   * for leaks, and they treat everything that is not recorded here as leaked.
    */
   readonly look?: (list: Conflist, known: readonly AttachmentKey[]) => readonly Traced[];
-  /** Take what is on no record here for left over also where it is in use. */
+  /** Also collect attachments without a record here, even if they look in use. */
   readonly unrecorded?: boolean;
 };
 
-/** An attachment that GC has found. */
+/** An attachment found by GC. */
 export interface Found extends Known {
-  /** Why it goes, or stays, whatever the scope says; undefined when the scope decides. */
+  /** Why it is deleted or kept, regardless of the scope; undefined when the scope decides. */
   readonly why?: string;
-  /** What the node holds of it, each in words; none where nobody looked. */
+  /** What the node holds of it, human-readable; empty if GC did not look. */
   readonly traces?: readonly string[];
+  /** Distinguishes this attachment from a later one of the same name; undefined without a record. */
+  readonly life?: string;
 }
 
 /** What GC does to a network. */
@@ -54,38 +58,38 @@ export interface GarbagePlan {
   readonly network: string;
   /** Why nothing at all is done: the list says `disableGC`. */
   readonly disabled: boolean;
-  /** Attachments that get DEL: the scope does not name them, or they were cut off, or nobody has them on record or uses them. */
+  /** Attachments that get DEL: not in the scope, begun and never completed, or neither recorded anywhere nor in use. */
   readonly stale: readonly Found[];
-  /** Attachments that stay: the scope names them, somebody works on them, or they are somebody else's. */
+  /** Attachments that are kept: named by the scope, being worked on, or another runner's. */
   readonly kept: readonly Found[];
-  /** What names no container that DEL could be called for, and is in use or not: links' GC decides. */
+  /** Leaks that name no container that DEL could be called for. The plugins' GC decides about them. */
   readonly unnamed: readonly Traced[];
   /**
-   * Links that get GC with the list of what is valid, in order. In a list before 1.1.0 only our own executables, which know
-   * the verb all the same: what somebody else's DEL did not know of is theirs to find.
+   * Plugins that get GC with the list of valid attachments, in order. In a list before 1.1.0 these are only our own executables,
+   * which support GC anyway: they find the leaks that another implementation's DEL missed.
    */
   readonly links: readonly string[];
-  /** What GC tells them is valid: what the scope names, and what else stays. */
+  /** The valid attachments that GC names to the plugins: those in the scope, and the others that are kept. */
   readonly valid: readonly AttachmentKey[];
-  /** Records of this network that cannot be read: nobody knows whether they are garbage, so they stay. */
+  /** Records of this network that cannot be read. They may not be garbage, so they are kept. */
   readonly damaged: readonly CniError[];
 }
 
-/** Where attachments are on record, and links. */
-export type GarbagePlace = Pick<Runtime, 'cacheDir' | 'stateDir' | 'env'> &
-  Partial<Pick<Runtime, 'pluginDirs' | 'find' | 'isOwn'>>;
+/** Where attachments are recorded, and where plugins are found. */
+export type GarbagePlace = Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'> &
+  Partial<Pick<ChainRuntime, 'pluginDirs' | 'find' | 'isOwn'>>;
 
 /**
- * What {@link collectGarbage} would do now. Nothing is changed and no link is called.
+ * What {@link collectGarbage} would do now. Nothing is changed and no plugin is called.
  * @throws CniError 7 without a scope, 5 when cache or journal cannot be listed
  */
 export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace): GarbagePlan {
-  const valid = validOf(scope);
   if (list.disableGC) {
     const nothing = { stale: [], kept: [], unnamed: [], links: [], damaged: [] };
-    return { network: list.name, disabled: true, valid, ...nothing };
+    return { network: list.name, disabled: true, valid: validOf(scope), ...nothing };
   }
   const recorded = findAll(list.name, scope, place);
+  const valid = validOf(scope);
   const named = new Set(valid.map(keyOf));
   const { found, unnamed } = withTraces(list, recorded.found, valid, scope);
   const stays = ({ stays, containerId, ifname }: Judged) =>
@@ -105,51 +109,13 @@ export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace)
   };
 }
 
-/**
- * Deletes every attachment of the network on record that is not valid, with the configuration of its own ADD, then
- * lets each link (from 1.1.0 on, our own always) collect what it finds. Goes on after errors. Within this process nothing else runs
- * on the cache meanwhile.
- * @returns what was done
- * @throws CniError 7 without a scope; else one that joins what failed
- */
-export function collectGarbage(list: Conflist, scope: GcScope, runtime: Runtime): Promise<GarbagePlan> {
-  return alone(runtime, () => collect(list, scope, runtime));
-}
-
-async function collect(list: Conflist, scope: GcScope, runtime: Runtime): Promise<GarbagePlan> {
-  const plan = planGarbage(list, scope, runtime);
-  for (const problem of plan.damaged) runtime.onWarning?.(problem);
-  sweep(list.name, runtime);
-  const errors: unknown[] = [];
-  for (const stale of plan.stale) {
-    const isUnsettled = stale.why !== undefined && stale.source !== undefined;
-    const gone = isUnsettled ? takeDown(stale, runtime) : deleteNetwork(list, stale, runtime);
-    await gone.catch((error: unknown) => {
-      const what = `Cannot delete stale attachment "${stale.containerId}" "${stale.ifname}"`;
-      errors.push(new Error(what, { cause: error }));
-    });
-  }
-  const collectors = plan.disabled || !maySpeakOf(plan.unnamed) ? [] : collectorsOf(list, runtime);
-  if (collectors.length) {
-    const asked = atLeast(list.version, SINCE.gc) ? list : { ...list, version: SINCE.gc };
-    const links = openLinks(asked, 'GC', runtime, collectors, IGNORED);
-    for (const index of collectors) {
-      const entry = asked.plugins[index] as PluginEntry;
-      await links.call(index, buildGcRequest(asked, entry, plan.valid)).catch(error => errors.push(error));
-    }
-    links.close();
-  }
-  if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
-  return plan;
-}
-
-/** A link would take for garbage what is in use and nobody can name to it. */
-function maySpeakOf(unnamed: readonly Traced[]): boolean {
+/** Whether plugins may get GC. They would delete resources in use that the list of valid attachments cannot name. */
+export function maySpeakOf(unnamed: readonly Traced[]): boolean {
   return !unnamed.some(({ inUse }) => inUse);
 }
 
-/** Places of the links that get GC; of an older list those that are ours, with all that they call. */
-function collectorsOf(
+/** Indexes of the plugins that get GC; in an older list only ours, if everything that they delegate to is ours too. */
+export function collectorsOf(
   list: Conflist,
   { pluginDirs = [], find, isOwn = isOwnExecutable }: GarbagePlace,
 ): number[] {
@@ -160,45 +126,44 @@ function collectorsOf(
     try {
       return isOwn(findExecutable(type, { pluginDirs, ...(find ? { find } : {}) }));
     } catch {
-      // It is not there, and no GC is due to it.
+      // A missing plugin gets no GC.
       return false;
     }
   };
   return all.filter(index => uses.every(use => use.index !== index || isOurs(use.type)));
 }
 
-/** Removes half-written files of processes that are gone, and marks of records that they had removed. */
-function sweep(network: string, { stateDir, ...runtime }: Runtime): void {
-  sweepCache(cacheDirOf(runtime));
-  if (stateDir === undefined) return;
-  const gone = listMarked(stateDir, network).filter(({ file }) => !existsSync(file));
-  for (const marked of gone) unmark(stateDir, marked);
-}
-
-/** An attachment, and whether it stays whatever the scope says. */
+/** An attachment, and whether it is kept regardless of the scope. */
 interface Judged extends Found {
   readonly stays?: boolean;
 }
 
-/** What journal and cache know of, each attachment once. */
+/** All attachments in journal and cache, each once. */
 function findAll(
   network: string,
-  { owner }: GcScope,
+  scope: GcScope,
   place: GarbagePlace,
 ): { found: readonly Judged[]; damaged: readonly CniError[] } {
   const { stateDir, env } = place;
   const cached = listAttachments(cacheDirOf(place), { network });
   const journal = stateDir === undefined ? { records: [], damaged: [] } : listRecords(stateDir, network);
-  const found = new Map<string, Judged>(cached.attachments.map(one => [idText(one), one]));
+  const inCache = new Map(cached.attachments.map(one => [idText(one), one]));
+  const found = new Map<string, Judged>();
+  for (const [id, one] of inCache) found.set(id, { ...one, life: lifeOf(undefined, one) });
   for (const record of journal.records) {
-    const known = chooseKnown(record, found.get(idText(record)));
-    found.set(idText(record), { ...(known ?? toKnown(record)), ...judge(record, owner, env) });
+    const id = idText(record);
+    const cachedNow = inCache.get(id);
+    const known = chooseKnown(record, cachedNow) ?? toKnown(record);
+    const judged = judge(record, scope, env);
+    // The record says nothing about an attachment that another runtime has made again since: the scope decides.
+    if (cachedNow && judged.stays !== true && isOfLaterAdd(cachedNow, record)) continue;
+    found.set(id, { ...known, ...judged, life: lifeOf(record, cachedNow) });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged: [...cached.damaged, ...journal.damaged] };
 }
 
-/** What the node holds of what is on record, and of what is not. */
+/** Adds what the node holds of recorded attachments, and of unrecorded ones. */
 function withTraces(
   list: Conflist,
   recorded: readonly Judged[],
@@ -226,29 +191,38 @@ function withTraces(
 
 function judge(
   record: AttachmentRecord,
-  owner: string | undefined,
-  env: Runtime['env'],
+  { owner, since }: GcScope,
+  env: ChainRuntime['env'],
 ): Pick<Judged, 'stays' | 'why'> {
   const holder = holderOf(record);
   if (holder) return { stays: true, why: `process ${holder.pid} works on it` };
   if (owner !== undefined && record.owner !== owner)
     return { stays: true, why: `it belongs to "${record.owner}"` };
   const why = findReason(record, env);
-  return why === undefined ? {} : { stays: false, why };
+  if (why !== undefined) return { stays: false, why };
+  if (since !== undefined && Date.parse(record.runner.time) >= since)
+    return { stays: true, why: 'it was added after GC began' };
+  return {};
+}
+
+/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its cached result. */
+export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {
+  return `${record?.runner.op ?? ''} ${cached ? renderAttachment(cached) : ''}`;
 }
 
 function idText({ containerId, ifname }: AttachmentId): string {
   return keyOf({ containerID: containerId, ifname });
 }
 
-function keyOf({ containerID, ifname }: AttachmentKey): string {
+export function keyOf({ containerID, ifname }: AttachmentKey): string {
   return `${containerID}/${ifname}`;
 }
 
-/** A key with a typing mistake would name nothing, and what it was meant to keep would be deleted. */
+/** The valid attachments of a scope, checked: a misspelt key would name none, and GC would delete what it was meant to keep. */
 function validOf(scope: GcScope): readonly AttachmentKey[] {
   if ('all' in scope && scope.all === true && !('valid' in scope)) return [];
-  const valid: unknown = 'valid' in scope ? scope.valid : undefined;
+  const given: unknown = 'valid' in scope ? scope.valid : undefined;
+  const valid: unknown = typeof given === 'function' ? given() : given;
   if (!Array.isArray(valid)) {
     throw new CniError(
       ErrorCode.invalidConfig,

@@ -1,25 +1,25 @@
-// What is known of an attachment: from its record, else from libcni's cache?
+// What is known of an attachment, from its record or from libcni's cache?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { readRecord } from '../journal/store.ts';
 import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
 import { readAttachment } from './result-cache.ts';
-import { cacheDirOf, type Runtime } from './runtime.ts';
+import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
-/** An attachment as its ADD left it. */
+/** An attachment as its ADD made it. */
 export interface Known extends CachedAttachment {
-  /** The record that says so; undefined when only the cache does. */
+  /** The record that it was read from; undefined if only the cache has it. */
   readonly file?: string;
 }
 
-/** What is known, from whichever can be used: the steps that call this must go on. */
-export function findKnown(id: AttachmentId, runtime: Runtime): Known | undefined {
+/** What is known, from the record or cached result that can be used. Unreadable ones are ignored: the callers must go on. */
+export function findKnown(id: AttachmentId, runtime: ChainRuntime): Known | undefined {
   return chooseKnown(findRecord(id, runtime), findCached(id, runtime));
 }
 
 /**
- * The record knows more, and it is there when the cache is not. But what it says of a standing attachment is in the
- * cache as well: where the two differ, somebody else has made the attachment anew since.
+ * Chooses between record and cached result. The record holds more, and may exist without the cache. But for an existing
+ * attachment both hold the same; if they differ, another runtime has made the attachment again since.
  */
 export function chooseKnown(
   record: AttachmentRecord | undefined,
@@ -31,32 +31,32 @@ export function chooseKnown(
   return renderAttachment(cached) === renderAttachment(known) ? known : cached;
 }
 
-/** A record in the terms of the cache. */
+/** A record converted to the cache's format. */
 export function toKnown(record: AttachmentRecord): Known {
   const { network, containerId, ifname, netns, args, capabilityArgs, source, result, file } = record;
   return { network, containerId, ifname, netns, args, capabilityArgs, source, result, file };
 }
 
-/** The record, when there is a journal and it can be read. */
-export function findRecord(id: AttachmentId, runtime: Runtime): AttachmentRecord | undefined {
+/** The record, if there is a journal and it can be read. */
+export function findRecord(id: AttachmentId, runtime: ChainRuntime): AttachmentRecord | undefined {
   const { stateDir } = runtime;
   if (stateDir === undefined) return undefined;
   return orWarn(runtime, [ErrorCode.decodingFailure, ErrorCode.ioFailure], () => readRecord(stateDir, id));
 }
 
 /**
- * Like readAttachment(), but a file that cannot be used is none.
- * @param unusable codes of what makes it so: for steps that must go on, also that it cannot be read
+ * Like readAttachment(), but ignores an unusable file.
+ * @param unusable error codes that make it so. A step that must go on includes that it cannot be read.
  */
 export function findCached(
   id: AttachmentId,
-  runtime: Runtime,
+  runtime: ChainRuntime,
   unusable: readonly number[] = [ErrorCode.decodingFailure, ErrorCode.ioFailure],
 ): CachedAttachment | undefined {
   return orWarn(runtime, unusable, () => readAttachment(cacheDirOf(runtime), id));
 }
 
-function orWarn<T>({ onWarning }: Runtime, codes: readonly number[], work: () => T): T | undefined {
+function orWarn<T>({ onWarning }: ChainRuntime, codes: readonly number[], work: () => T): T | undefined {
   try {
     return work();
   } catch (error) {

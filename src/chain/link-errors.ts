@@ -1,7 +1,7 @@
-// How do several failures of a chain become one that tells them all?
+// How do several failures of a chain become one error that reports them all?
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
 
-/** The same error with more details; code, message and link stay. */
+/** The same error with more details; code, message and plugin stay. */
 export function withDetails(error: unknown, details: string, causes: readonly unknown[] = []): unknown {
   if (!(error instanceof CniError)) return new Error(details, { cause: error });
   return new CniError(error.code, error.message, {
@@ -11,7 +11,7 @@ export function withDetails(error: unknown, details: string, causes: readonly un
   });
 }
 
-/** One error for several: itself when alone, else one with the first one's code and all of them in its details. */
+/** One error for several: a single one unchanged, else one with the first one's code and all of them in its details. */
 export function joinErrors(what: string, errors: readonly unknown[]): unknown {
   const [first] = errors;
   if (errors.length === 1) return first;
@@ -21,7 +21,7 @@ export function joinErrors(what: string, errors: readonly unknown[]): unknown {
   });
 }
 
-/** An error in one sentence that names its link. */
+/** An error in one sentence that names its plugin. */
 export function describeLinkError(error: unknown): string {
   const link = error instanceof CniError ? error.link : undefined;
   const text =

@@ -5,13 +5,13 @@ import type { Conflist } from './conflist.ts';
 /** An executable that an entry of a list needs. */
 export interface LinkUse {
   readonly type: string;
-  /** The entry's place in the list, from 0. */
+  /** The entry's index in the list, from 0. */
   readonly index: number;
-  /** `link`: the entry itself. `ipam`, `delegate`: what it calls for addresses, or in its own place. */
+  /** `link`: the entry itself. `ipam`, `delegate`: what it calls for addresses, or instead of itself. */
   readonly as: 'link' | 'ipam' | 'delegate';
 }
 
-/** Every executable by name, in the order of the entries; one that several entries need comes up for each. */
+/** Every executable by name, in the order of the entries; one that several entries need is listed for each. */
 export function listUses({ plugins }: Pick<Conflist, 'plugins'>): LinkUse[] {
   return plugins.flatMap(({ type, conf }, index) => {
     const called = (['ipam', 'delegate'] as const).flatMap((as): LinkUse[] => {

@@ -1,4 +1,4 @@
-// Which networks are configured on this machine, and what is wrong with the files that are not one?
+// Which networks are configured on this machine, and what is wrong with the files that hold none?
 import { readFileSync } from 'node:fs';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, memberOf } from '../cni/json.ts';
@@ -15,14 +15,14 @@ import {
 
 /** What a directory of network configurations holds. */
 export interface LoadedNetworks {
-  /** Lists before single plugin configurations, each sorted by file name; the first of a name is kept. */
+  /** Lists before single plugin configurations, each sorted by file name; the first network of a name is kept. */
   readonly networks: readonly { readonly file: string; readonly list: Conflist }[];
   readonly diagnostics: readonly Diagnostic[];
 }
 
 /**
  * Reads every network of a directory: `.conflist` files, then `.conf` and `.json` files of a single plugin. A missing
- * directory is an empty one. A file that cannot be used never hides the others; it becomes a diagnostic.
+ * directory counts as empty. An unusable file does not hide the others; it becomes a diagnostic.
  * @throws CniError 5 when the directory cannot be read
  */
 export function listNetworks(dir: string): LoadedNetworks {
@@ -43,9 +43,9 @@ export function listNetworks(dir: string): LoadedNetworks {
 }
 
 /**
- * The network of a name. Broken files of other networks are passed over.
- * @param onDiagnostic told of what is odd about the network's own files
- * @throws CniError 7 when there is none, naming the files that could not be read and might be it; the error of the
+ * The network of a name. Broken files of other networks are ignored.
+ * @param onDiagnostic called with problems of the network's own files
+ * @throws CniError 7 when there is none, naming the unreadable files that might hold it; the error of the
  *   file itself when it is broken
  */
 export function loadNetwork(dir: string, name: string, onDiagnostic?: OnDiagnostic): Conflist {
@@ -69,14 +69,14 @@ export function loadNetwork(dir: string, name: string, onDiagnostic?: OnDiagnost
 
 /**
  * The network in a file, whatever its extension: a list or a single plugin configuration.
- * @param onDiagnostic told of what is odd about it
+ * @param onDiagnostic called with its problems
  * @throws CniError 5 (not readable), 6 (not JSON), 7 (not a network), 1 (version), each naming file, line and column
  */
 export function loadFile(file: string, onDiagnostic?: OnDiagnostic): Conflist {
   return completeParts(readParts(file, onDiagnostic), onDiagnostic);
 }
 
-/** The name a broken file claims, as far as it can be made out. */
+/** The name in a broken file, if it can be found. */
 function nameIn(file: string): unknown {
   try {
     const value: unknown = JSON.parse(readFileSync(file, 'utf8'));

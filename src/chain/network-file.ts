@@ -1,4 +1,4 @@
-// Which network is in a file, and where in it is the mistake when there is none?
+// Which network is in a file, or where in it is the mistake?
 import { readFileSync } from 'node:fs';
 import {
   ConflistError,
@@ -15,7 +15,7 @@ import { findPluginFiles, unreadable } from './conf-files.ts';
 import { type Conflist, completeNetwork, isSinglePlugin } from './conflist.ts';
 import { findOddKeys } from './odd-keys.ts';
 
-/** What is wrong with a file: `error` when it is no network, `warning` when it is one all the same, or was passed by. */
+/** A problem of a file: `error` when it is no network, `warning` when it is still usable, or was skipped. */
 export interface Diagnostic {
   readonly severity: 'error' | 'warning';
   readonly file: string;
@@ -25,13 +25,13 @@ export interface Diagnostic {
   readonly error: CniError;
 }
 
-/** Told of what is odd about the files that are read, and does not keep the network from being used. */
+/** Called for each problem that does not keep the network from being used. */
 export type OnDiagnostic = (diagnostic: Diagnostic) => void;
 
-/** Parts of a list together with where they came from. */
+/** Parts of a list, and the file and text they came from. */
 export interface FileParts extends ConflistParts {
   readonly file: string;
-  /** The file's text, in which mistakes have their place. */
+  /** The file's text, to which positions of mistakes refer. */
   readonly text: string;
   /** The list as text: the same, unless a single plugin configuration was upgraded. */
   readonly source: string;
@@ -54,7 +54,7 @@ export function readParts(file: string, onDiagnostic?: OnDiagnostic): FileParts 
 }
 
 /**
- * The whole network: with the links that stand in files of their own beside the list (SPEC 1.1.0
+ * The whole network, including the plugins in separate files beside the list (SPEC 1.1.0
  * "loadOnlyInlinedPlugins").
  * @throws CniError as {@link readParts}, and 1 for a version that we do not speak
  */
@@ -66,7 +66,7 @@ export function completeParts(
   return atPlace(file, text, () => completeNetwork(parts, source, beside));
 }
 
-/** What reading a file threw, as a diagnostic. */
+/** The diagnostic for an error thrown while reading a file. */
 export function diagnose(file: string, error: unknown): Diagnostic {
   if (error instanceof PlacedError)
     return { severity: 'error', file: error.file, ...error.place, error: error as CniError };
@@ -74,7 +74,7 @@ export function diagnose(file: string, error: unknown): Diagnostic {
   throw error;
 }
 
-/** The diagnostic of an entry that was passed by. */
+/** The diagnostic of a skipped entry. */
 export function skipped(file: string, problem: string): Diagnostic {
   const text = `Cannot read network configuration "${file}": ${problem}; it was skipped`;
   return { severity: 'warning', file, error: new CniError(ErrorCode.ioFailure, text) };
@@ -134,7 +134,7 @@ function parseFile(file: string, text: string): JsonObject {
   throw new PlacedError(file, placeOf(text, []), problem, new CniError(ErrorCode.decodingFailure, problem));
 }
 
-/** Runs a step of reading a file; its complaint gets file, line and column. */
+/** Runs a step of reading a file, and adds file, line and column to its error. */
 function atPlace<T>(file: string, text: string, step: () => T): T {
   try {
     return step();

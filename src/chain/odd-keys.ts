@@ -1,24 +1,24 @@
-// Which keys of a configuration will not do what their writer may think?
+// Which keys of a configuration will not do what their author may expect?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { isRuntimeKey } from './request.ts';
 
-/** A key and what happens to it. */
+/** A key, and what is wrong with it. */
 export interface OddKey {
   readonly path: readonly (string | number)[];
   readonly problem: string;
 }
 
-/** What a list knows. Its keys heed letter case, as in the reference, where those of a link do not. */
+/** Known keys of a list. They are case-sensitive, as in the reference; those of a plugin are not. */
 const LIST_KEYS = [
   ...['name', 'cniVersion', 'cniVersions', 'disableCheck', 'disableGC'],
   ...['loadOnlyInlinedPlugins', 'plugins'],
 ];
-/** What a single plugin configuration may say about the list that it becomes. */
+/** Keys of a single plugin configuration that apply to the list it becomes. */
 const LIFTED_KEYS = ['cniVersions', 'disableCheck', 'disableGC'];
 
 /**
- * Keys that miss one of the list by their letter case, and keys of links that are the runtime's to set.
- * @param what `plugin` is a single plugin configuration that stands for a network, `link` one beside its list
+ * Keys that differ from one of the list's only by letter case, and keys of plugins that only the runtime may set.
+ * @param what `plugin` is a single plugin configuration that forms a network, `link` one beside its list
  */
 export function findOddKeys(object: JsonObject, what: 'list' | 'plugin' | 'link'): OddKey[] {
   if (what === 'link') return findRuntimeKeys(object, []);

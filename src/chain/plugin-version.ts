@@ -1,56 +1,57 @@
-// Which specification versions do the links of a list speak, and is there one that all of them do?
+// Which specification versions do the plugins of a list speak, and which one do they share?
+import type { PluginEntry } from '../cni/conflist.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { parseReply } from '../cni/reply.ts';
 import { CURRENT_VERSION, SPEC_VERSIONS, type SpecVersion } from '../cni/version.ts';
+import { callPlugins } from './call-plugins.ts';
 import type { Conflist } from './conflist.ts';
 import { joinErrors, withDetails } from './link-errors.ts';
-import { openLinks } from './links.ts';
-import type { Attachment, Runtime } from './runtime.ts';
+import type { Attachment, ChainRuntime } from './runtime.ts';
 
-/** A link and the versions it answered with. */
+/** A plugin and the versions that it reported. */
 export interface PluginVersions {
   readonly type: string;
-  /** As the link lists them: they need not be versions that exist. */
+  /** As the plugin lists them; they may include versions that do not exist. */
   readonly supportedVersions: readonly string[];
 }
 
-/** A network whose links are all there and speak its version. */
+/** A network whose plugins are all installed and speak its version. */
 export interface ValidNetwork {
   readonly plugins: readonly PluginVersions[];
-  /** The highest version that every link and this library speak. */
+  /** The highest version that every plugin and this library speak. */
   readonly highestCommon: SpecVersion;
-  /** Capabilities that the links declare, each once. */
+  /** Capabilities that the plugins declare, each once. */
   readonly capabilities: readonly string[];
 }
 
-/** Plugins of the first generation demand these even of VERSION. */
+/** Plugins of the first generation require these even for VERSION. */
 const DUMMY: Attachment = { containerId: '', netns: 'dummy', ifname: 'dummy' };
 
 /**
- * Asks one plugin for VERSION (SPEC "VERSION").
+ * Calls VERSION of one plugin (SPEC "VERSION").
  * @throws CniError when it is not found or does not answer
  */
-export async function pluginVersion(type: string, runtime: Runtime): Promise<PluginVersions> {
+export async function pluginVersion(type: string, runtime: ChainRuntime): Promise<PluginVersions> {
   const plugin = { type, capabilities: {}, conf: { type } };
   const [first] = await listPluginVersions({ ...NAMELESS, plugins: [plugin] }, runtime);
   return first as PluginVersions;
 }
 
 /**
- * Asks every link for VERSION.
+ * Calls VERSION of every plugin.
  * @throws CniError of the first that does not answer
  */
-export async function listPluginVersions(list: Conflist, runtime: Runtime): Promise<PluginVersions[]> {
+export async function listPluginVersions(list: Conflist, runtime: ChainRuntime): Promise<PluginVersions[]> {
   const answers = await askAll(list, runtime, true);
   return answers.filter(answer => 'supportedVersions' in answer);
 }
 
 /**
- * Checks that every link is there and speaks the list's version, all of them before it reports.
- * @throws CniError 1 with the versions of all links and the highest one they share; joined with what else is wrong
+ * Checks that every plugin is installed and speaks the list's version. Reports after all were checked.
+ * @throws CniError 1 with the versions of all plugins and the highest one they share; joined with the other errors
  */
-export async function validateNetwork(list: Conflist, runtime: Runtime): Promise<ValidNetwork> {
+export async function validateNetwork(list: Conflist, runtime: ChainRuntime): Promise<ValidNetwork> {
   const answers = await askAll(list, runtime, false);
   const plugins = answers.filter(answer => 'supportedVersions' in answer);
   const errors: unknown[] = answers.flatMap(answer => ('error' in answer ? [answer.error] : []));
@@ -72,10 +73,14 @@ export function findHighestCommon(plugins: readonly PluginVersions[]): SpecVersi
 }
 
 /**
- * The same error; when a link refused the version, with the versions of all links and the highest one they share in
- * its details. They are asked for that, which a failed ADD can afford.
+ * The same error. If a plugin refused the version, its details also list the versions of all plugins and the highest one they
+ * share. That calls VERSION of every plugin, which a failed ADD can afford.
  */
-export async function explainConflict(error: unknown, list: Conflist, runtime: Runtime): Promise<unknown> {
+export async function explainConflict(
+  error: unknown,
+  list: Conflist,
+  runtime: ChainRuntime,
+): Promise<unknown> {
   if (!(error instanceof CniError && error.code === ErrorCode.incompatibleVersion && error.link))
     return error;
   const { onLink: _, onFinish: __, ...silent } = runtime;
@@ -93,28 +98,33 @@ const NAMELESS: Omit<Conflist, 'plugins'> = {
   source: '',
 };
 
-async function askAll(list: Conflist, runtime: Runtime, throwing: boolean): Promise<Answer[]> {
-  const links = openLinks(list, 'VERSION', runtime, [...list.plugins.keys()], readVersions, DUMMY);
+async function askAll(list: Conflist, runtime: ChainRuntime, throwing: boolean): Promise<Answer[]> {
+  const replies = callPlugins(
+    {
+      list,
+      verb: 'VERSION',
+      order: [...list.plugins.keys()],
+      read: readVersions,
+      attachment: DUMMY,
+      requestFor: () => ({ cniVersion: CURRENT_VERSION }),
+    },
+    runtime,
+  );
   const answers: Answer[] = [];
-  try {
-    for (const [index, { type }] of list.plugins.entries()) {
-      try {
-        const supportedVersions = await links
-          .call(index, { cniVersion: CURRENT_VERSION })
-          .catch(pretendOldest);
-        answers.push({ type, supportedVersions });
-      } catch (error) {
-        if (throwing) throw error;
-        answers.push({ type, error });
-      }
+  for await (const reply of replies) {
+    const { type } = list.plugins[reply.index] as PluginEntry;
+    try {
+      const supportedVersions = 'error' in reply ? pretendOldest(reply.error) : reply.value;
+      answers.push({ type, supportedVersions });
+    } catch (error) {
+      if (throwing) throw error;
+      answers.push({ type, error });
     }
-  } finally {
-    links.close();
   }
   return answers;
 }
 
-/** The specification of 0.1.0 had no VERSION; plugins of that time say so in exactly these words. */
+/** The specification of 0.1.0 had no VERSION; plugins of that time answer with exactly this message. */
 function pretendOldest(error: unknown): string[] {
   if (error instanceof CniError && error.message === 'unknown CNI_COMMAND: VERSION' && !error.details)
     return ['0.1.0'];

@@ -1,14 +1,14 @@
-// How does whatever a plugin has started end together with it?
+// How do the processes that a plugin has started end together with it?
 
 /** Time between SIGTERM and SIGKILL. */
 export const GRACE_MS = 2_000;
 
-/** Sends a signal to a process group, whose leader has that id; undefined when there is none. One that is gone is fine. */
+/** Sends a signal to the process group of a leader, if a process id is given. A missing group is ignored. */
 export function signalGroup(leader: number | undefined, signal: NodeJS.Signals): void {
   if (leader === undefined) return;
   try {
     process.kill(-leader, signal);
   } catch {
-    // Nobody of the group is left.
+    // The group has no process left.
   }
 }

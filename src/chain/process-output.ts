@@ -1,15 +1,15 @@
-// How much of what a plugin prints is kept, and how long is it waited for?
+// How much of a plugin's output is kept, and how long do we wait for it?
 
 /** Bytes of standard output; more ends the plugin. */
 export const MAX_STDOUT_BYTES = 16 * 1024 * 1024;
-/** Bytes of standard error, of which the last are kept. */
+/** Bytes of standard error that are kept, from its end. */
 export const MAX_STDERR_BYTES = 1024 * 1024;
-/** The process has ended, but a grandchild holds its pipes open: silence after which nothing more is waited for. */
+/** After the process has ended, a grandchild may hold its pipes open: stop waiting after this much silence ... */
 const QUIET_MS = 250;
-/** ... and time after which nothing more is waited for, whatever the grandchild still prints. */
+/** ... and after this time in any case, even if the grandchild still prints. */
 const DRAIN_MS = 1_000;
 
-/** One stream of a process, as it is being read. */
+/** One stream of a process while it is read. */
 export interface Output {
   readonly closed: Promise<void>;
   /** Bytes so far. */
@@ -17,7 +17,7 @@ export interface Output {
   text(): string;
 }
 
-/** Keeps the head of a stream and reports the overflow, or, without anyone to report to, keeps its tail. */
+/** Keeps the head of a stream and reports an overflow; without an overflow handler, keeps its tail. */
 export class OutputBuffer {
   readonly #limit: number;
   readonly #onOverflow: (() => void) | undefined;
@@ -54,15 +54,15 @@ export class OutputBuffer {
 }
 
 /**
- * Waits until all streams of a process that has ended are closed; not for a grandchild that holds them open without a
- * word. @returns whether they are
+ * Waits until all streams of an ended process are closed, but not for a grandchild that holds them open silently.
+ * @returns whether they are closed
  */
 export async function drain(outputs: readonly Output[]): Promise<boolean> {
   let open = true;
   const closed = Promise.all(outputs.map(output => output.closed)).then(() => {
     open = false;
   });
-  // Nearly always they are closed by now, and only that has to be heard of.
+  // Usually they are already closed, and the event loop only has to report it.
   await turnOfEvents();
   const until = performance.now() + DRAIN_MS;
   for (let before = -1; open && performance.now() < until; ) {
@@ -70,7 +70,7 @@ export async function drain(outputs: readonly Output[]): Promise<boolean> {
     if (received === before) break;
     before = received;
     await quietOr(closed);
-    // A process that was busy meanwhile finds the timer due before it has looked at the pipes.
+    // If this process was busy, the timer fires before the pipes have been read.
     if (open) await turnOfEvents();
   }
   return !open;
@@ -80,7 +80,7 @@ function turnOfEvents(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve));
 }
 
-/** node:timers/promises would do, but is one more module to load for every chain. */
+/** A race with a timer. node:timers/promises would be one more module to load for every chain. */
 async function quietOr(closed: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const quiet = new Promise<void>(resolve => {

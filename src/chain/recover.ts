@@ -1,70 +1,77 @@
-// Who takes down what a dead runner left behind, and when?
+// How and when is an attachment taken down whose runner has died?
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { runDir } from '../cni/directories.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import { putFile } from '../files/put-file.ts';
 import { sweepUnfinished } from '../files/unfinished.ts';
-import { bootId } from '../journal/boot.ts';
-import { claimRecord, holderOf } from '../journal/claim.ts';
+import { bootId, isOfEarlierBoot } from '../journal/boot.ts';
+import { type Claim, claimRecord, holderOf } from '../journal/claim.ts';
 import { listMarked, type Marked, setMark } from '../journal/marks.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
+import { sweepSnapshots } from '../journal/snapshot.ts';
 import { listRecords, readFile, unmark } from '../journal/store.ts';
+import { forgetDetached } from './adopted.ts';
 import type { AttachmentId } from './cache-record.ts';
 import { sweepCache } from './result-cache.ts';
-import { cacheDirOf, type Runtime } from './runtime.ts';
+import { type ChainRuntime, cacheDirOf, deadlineOf } from './runtime.ts';
 import { tearDownClaimed } from './tear-down.ts';
 
-/** What became of one attachment that was not settled. */
+export { isOfEarlierBoot };
+
+/** The outcome for one unsettled attachment. */
 export interface Recovery extends AttachmentId {
   /** Why it had to be taken down. */
   readonly why: string;
-  /** Why it could not be; it is tried again later. */
+  /** Why that failed; it is retried later. */
   readonly error?: CniError;
 }
 
-/** How much is recovered at once. */
+/** How much one recovery does. */
 export interface RecoveryScope {
   readonly network?: string;
-  /** All of it, and at once; otherwise a few, so that the verb which does it on the way is not held up for long. */
+  /** Recover everything now. Otherwise only a few, because a verb that recovers first must not be delayed for long. */
   readonly all?: boolean;
 }
 
-/** On the way: how many, how long until no further one is begun, and how long each link may take. */
+/** Limits of a recovery before a verb: how many, when to begin no more, and how long each plugin may take. */
 const LIMIT = 4;
 const BUDGET_MS = 5_000;
 const LINK_DEADLINE_MS = 10_000;
-/** From one attempt to the next: doubled each time, from the first of these to the second. */
+/** Pause between attempts: starts at the first value and doubles each time up to the second. */
 const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
 
 /**
- * How one attachment is taken down.
- * @returns whether there was a reason to, and nobody else was at it
+ * Takes one attachment down.
+ * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
  */
-export type TakeDown = (id: AttachmentId, runtime: Runtime) => Promise<boolean>;
+export type TakeDown = (id: AttachmentId, runtime: ChainRuntime) => Promise<boolean>;
 
 /**
- * Takes down the attachments that are recorded as begun and not ended, whose runner has died; those whose DEL failed, when
- * they are due; and those of an earlier boot. Each with the configuration of its own ADD. Never throws: what could not be
- * done waits in its record.
- * @param how for journals whose records mean something else than the links of a list
+ * Takes attachments down: those with an operation that began and never ended because its runner died, those whose DEL failed
+ * when their retry is due, and those of an earlier boot. Each uses the configuration of its own ADD. Never throws: the record
+ * of an attachment that could not be taken down is kept for the next attempt.
+ * @param how for journals whose records describe something other than the plugins of a list
  */
 export async function recover(
   scope: RecoveryScope,
-  runtime: Runtime,
+  runtime: ChainRuntime,
   how: TakeDown = takeDown,
 ): Promise<Recovery[]> {
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
   const { onLink: _, onFinish: __, ...quiet } = runtime;
-  const onTheWay: Runtime = { ...quiet, deadlineMs: LINK_DEADLINE_MS };
+  const onTheWay: ChainRuntime = { ...quiet, deadlineMs: LINK_DEADLINE_MS };
   const until = performance.now() + BUDGET_MS;
   const done: Recovery[] = [];
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
-    // A verb that is for one network has no time to look through what all of them share.
+    sweepSnapshots(runDir(runtime.env));
+    // A verb for one network has no time to look through what all networks share.
     if (scope.all || scope.network === undefined) {
       sweepUnfinished(stateDir);
       sweepCache(cacheDirOf(runtime));
+      if (scope.all || isAdoptedDue(stateDir)) await forgetDetached(stateDir, scope.network, runtime);
     }
     for (const marked of listMarked(stateDir, scope.network)) {
       if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
@@ -78,8 +85,8 @@ export async function recover(
   return done;
 }
 
-/** Why an attachment has to be taken down; undefined when it stands, or somebody is at work on it. */
-export function findReason(record: AttachmentRecord, env: Runtime['env']): string | undefined {
+/** Why an attachment has to be taken down; undefined if it is settled or a process is at work on it. */
+export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
   if (holderOf(record)) return undefined;
   if (isOfEarlierBoot(record, env)) return 'it is of an earlier boot of the machine';
   const { phase, attempts, lastErrors } = record;
@@ -90,33 +97,29 @@ export function findReason(record: AttachmentRecord, env: Runtime['env']): strin
 }
 
 /**
- * Whether nothing of the attachment can be in the kernel any more. Where one of the two boots is not known, it may well be:
- * taking it down would cost a working container its network.
- */
-export function isOfEarlierBoot({ boot }: Pick<AttachmentRecord, 'boot'>, env: Runtime['env']): boolean {
-  const now = bootId(env);
-  return now !== '' && boot !== '' && boot !== now;
-}
-
-/**
- * Takes an attachment down that is not settled, with nothing but its record.
- * @returns whether there was a reason to, and nobody else was at it
+ * Takes an unsettled attachment down, using only its record.
+ * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
  * @throws CniError of what failed
  */
-export async function takeDown(id: AttachmentId, runtime: Runtime): Promise<boolean> {
+export async function takeDown(id: AttachmentId, runtime: ChainRuntime): Promise<boolean> {
+  const claim = claimUnsettled(id, runtime);
+  return claim === undefined ? false : tearDownClaimed(claim, runtime);
+}
+
+/** The right to take an unsettled attachment down; undefined when there is no reason to, or another process is at work on it. */
+export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim | undefined {
   const { stateDir, env } = runtime;
-  if (stateDir === undefined) return false;
-  const claim = claimRecord(stateDir, id, record => findReason(record, env) !== undefined);
-  if (claim === undefined || 'holder' in claim) return false;
-  await tearDownClaimed(claim, runtime);
-  return true;
+  if (stateDir === undefined) return undefined;
+  const isWanted = (record: AttachmentRecord) => findReason(record, env) !== undefined;
+  const claim = claimRecord(stateDir, id, isWanted, 'DEL', deadlineOf(runtime, 'DEL'));
+  return claim === undefined || 'holder' in claim ? undefined : claim;
 }
 
 async function recoverOne(
   stateDir: string,
   marked: Marked,
   how: TakeDown,
-  runtime: Runtime,
+  runtime: ChainRuntime,
   now = false,
 ): Promise<Recovery | undefined> {
   let found: AttachmentRecord | undefined;
@@ -134,7 +137,7 @@ async function recoverOne(
   if (!now && !isDue(found)) return undefined;
   const { network, containerId, ifname } = found;
   const outcome = { network, containerId, ifname, why };
-  // Whoever was cut off may have been writing.
+  // The process that died may have left a temporary file.
   sweepCache(found.cacheDir);
   try {
     return (await how(found, runtime)) ? outcome : undefined;
@@ -146,7 +149,7 @@ async function recoverOne(
   }
 }
 
-/** Who tried and died counts as well: what killed him must not kill every verb of the network. */
+/** Crashed attempts count too; otherwise every verb on this network would repeat the crash. */
 function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
   const tries = attempts + runners.length - (attempts > 0 ? 0 : 1);
   const last = [lastAttempt, runners.at(-1)?.time].flatMap(time =>
@@ -154,12 +157,23 @@ function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
   );
   if (tries < 1 || last.length === 0) return true;
   const pause = Math.min(BACKOFF_MS.first * 2 ** (tries - 1), BACKOFF_MS.last);
-  // A clock that was set back makes no attempt wait for years.
+  // After the clock was set back, an attempt must not wait for years.
   return !(Math.abs(Date.now() - Math.max(...last)) < pause);
 }
 
-/** Once per boot: what an earlier one left is marked, and recovered like everything else that is. */
-function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime, onlyLooking: boolean): void {
+/** Nothing marks an attachment that another runtime has taken down, so all records have to be read. */
+const ADOPTED_INTERVAL_MS = 300_000;
+const adoptedSince = new Map<string, number>();
+
+function isAdoptedDue(stateDir: string): boolean {
+  const now = performance.now();
+  if (now - (adoptedSince.get(stateDir) ?? 0) < ADOPTED_INTERVAL_MS) return false;
+  adoptedSince.set(stateDir, now);
+  return true;
+}
+
+/** Once per boot: marks the records of an earlier boot. They are then recovered like any other marked record. */
+function markEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, onlyLooking: boolean): void {
   const boot = bootId(env);
   if (boot === '' || seen.get(stateDir) === boot) return;
   const stamp = join(stateDir, 'boot');
@@ -167,17 +181,17 @@ function markEarlierBoots(stateDir: string, { env, onWarning }: Runtime, onlyLoo
     const { records, damaged } = listRecords(stateDir);
     for (const problem of damaged) onWarning?.(problem);
     for (const record of records) if (isOfEarlierBoot(record, env)) setMark(stateDir, record);
-    // A verb notes it also where there is nothing yet: what the first container brings is not the second one's.
+    // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
     const isThere = records.length || damaged.length || readIfThere(stamp) !== undefined;
     if (isThere || !onlyLooking) writeStamp(stamp, boot);
   }
   seen.set(stateDir, boot);
 }
 
-/** State directories that this process has looked through, and in which boot. */
+/** State directories that this process has already searched, and in which boot. */
 const seen = new Map<string, string>();
 
-/** Only once per boot: what another one left who tried this can be looked for as well. */
+/** Happens only once per boot, so this also sweeps the temporary files of processes that died here. */
 function writeStamp(stamp: string, boot: string): void {
   sweepUnfinished(dirname(stamp));
   putFile(stamp, boot, { what: 'note of the boot' });

@@ -1,4 +1,4 @@
-// What was taken away from attachments behind their links' backs, and what of it can be put back?
+// What have attachments lost behind their plugins' backs, and what of it can be put back?
 import { REPAIR_VARIABLE } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
@@ -10,68 +10,70 @@ import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
 import { acceptResult } from './accept-result.ts';
 import type { AttachmentId } from './cache-record.ts';
+import { callAll } from './call-plugins.ts';
 import type { Conflist } from './conflist.ts';
 import { findFrozen } from './frozen.ts';
 import { findCached, toKnown } from './known.ts';
-import { IGNORED, openLinks, type ReadReply } from './links.ts';
+import { IGNORED, type ReadReply } from './plugin-outcome.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
 import { buildRequest } from './request.ts';
 import { writeAttachment } from './result-cache.ts';
-import type { Attachment, Runtime } from './runtime.ts';
+import { type Attachment, type ChainRuntime, deadlineOf } from './runtime.ts';
+import { isOfLaterAdd } from './successor.ts';
 import { withRecordedDirs } from './tear-down.ts';
 
-/** What is repaired, and by which means. */
+/** What to repair, and by which means. */
 export interface RepairScope {
   /** Every network unless given. */
   readonly network?: string;
-  /** Only look: links get CHECK and nothing else. */
+  /** Change nothing: plugins get CHECK only. */
   readonly dryRun?: boolean;
   /**
-   * Run ADD again of chained links that do not know how to repair. Most only put rules there; but what theirs does is known
-   * to nobody but whoever chose it.
+   * Run ADD again for chained plugins that do not support repair. Most of them only add rules, but only the person who chose
+   * a plugin knows what it does.
    */
   readonly foreign?: boolean;
 }
 
-/** How one link of an attachment is doing. */
+/** The condition of one plugin's part of an attachment. */
 export interface LinkCondition {
   readonly link: string;
   readonly index: number;
-  /** `sound`: CHECK passes. `mended`: it does since something was put back. `broken`: it does not. */
+  /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
   readonly state: 'sound' | 'mended' | 'broken';
-  /** What CHECK said at first. */
+  /** What CHECK reported first. */
   readonly problem?: string;
-  /** What it says still. */
+  /** What CHECK still reports. */
   readonly error?: CniError;
 }
 
-/** How an attachment is doing. */
+/** The condition of an attachment. */
 export interface Condition extends AttachmentId {
-  /** `skipped`: nobody asked its links. */
+  /** `skipped`: its plugins were not called. */
   readonly state: LinkCondition['state'] | 'skipped';
-  /** Why it was skipped, or why none of its links could be asked. */
+  /** Why it was skipped, or why none of its plugins could be called. */
   readonly why?: string;
   readonly links: readonly LinkCondition[];
-  /** libcni's record of it was gone, and is there again. */
+  /** libcni's cached result was missing and has been written again. */
   readonly cacheWritten?: boolean;
 }
 
 /** What a repair found and did. */
 export interface RepairReport {
-  /** Attachments that had to be taken down: what a crash left, and DELs that failed. */
+  /** Attachments that had to be taken down: crashed operations and failed DELs. */
   readonly recovered: readonly Recovery[];
   readonly attachments: readonly Condition[];
-  /** Records that nobody can read. */
+  /** Records that cannot be read. */
   readonly damaged: readonly CniError[];
 }
 
 /**
- * Takes down what is not settled, then has every link of every recorded attachment check its part and, where that fails,
- * put back what is missing: rules, elements, addresses of the host, traffic control, sysctls, leases. The container's
- * interface stays, and so do its connections. Where the first link stays broken, nothing is put back for the others.
+ * Takes down unsettled attachments. Then, for every recorded attachment, every plugin checks its part and, if that fails, puts
+ * back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
+ * so do its connections. If the first plugin stays broken, nothing is put back for the others.
  * @throws CniError 5 when the journal cannot be listed
  */
-export async function repair(scope: RepairScope, runtime: Runtime): Promise<RepairReport> {
+export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise<RepairReport> {
   const { network, dryRun = false } = scope;
   const { stateDir } = runtime;
   if (stateDir === undefined) return { recovered: [], attachments: [], damaged: [] };
@@ -89,7 +91,7 @@ export async function repair(scope: RepairScope, runtime: Runtime): Promise<Repa
 }
 
 /** What a repair would take down: the attachment of the record, or nothing. */
-export function findRecovery(record: AttachmentRecord, { env }: Pick<Runtime, 'env'>): Recovery[] {
+export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntime, 'env'>): Recovery[] {
   const { network, containerId, ifname } = record;
   const why = findReason(record, env);
   return why === undefined ? [] : [{ network, containerId, ifname, why }];
@@ -99,19 +101,21 @@ async function repairOne(
   stateDir: string,
   record: AttachmentRecord,
   scope: RepairScope,
-  runtime: Runtime,
+  runtime: ChainRuntime,
 ): Promise<Condition> {
   const { network, containerId, ifname } = record;
   const id = { network, containerId, ifname };
   const skipped = (why: string): Condition => ({ ...id, state: 'skipped', why, links: [] });
   const list = findFrozen(toKnown(record), runtime);
-  const obstacle = findObstacle(record, list);
+  const obstacle = findObstacle(record, list, runtime);
   if (list === undefined || obstacle !== undefined)
     return skipped(obstacle ?? 'its configuration cannot be used');
   let claim: Claim | undefined;
   try {
-    // Nobody may take down what is put back this moment, and the other way round.
-    const won = scope.dryRun ? undefined : claimRecord(stateDir, id, isAttached, 'REPAIR');
+    // The claim keeps a repair and a teardown of the same attachment from running at the same time.
+    const won = scope.dryRun
+      ? undefined
+      : claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
     if (won && 'holder' in won) return skipped(`process ${won.holder.pid} works on it`);
     if (!won && !scope.dryRun) return skipped('it has just been taken down');
     claim = won;
@@ -119,7 +123,7 @@ async function repairOne(
     const links = await repairLinks(list, record, scope, reaching);
     const states = ['broken', 'mended'] as const;
     const state = states.find(one => links.some(link => link.state === one)) ?? 'sound';
-    // Without it, somebody else may have taken the attachment down.
+    // Without the claim (dry run), another process may have taken the attachment down.
     const cacheWritten = !scope.dryRun && state !== 'broken' && ensureCached(record, reaching);
     return { ...id, state, links, ...(cacheWritten ? { cacheWritten } : {}) };
   } catch (error) {
@@ -133,10 +137,16 @@ function isAttached({ phase }: AttachmentRecord): boolean {
   return phase === 'attached';
 }
 
-/** Why the links of an attachment are not asked. */
-function findObstacle(record: AttachmentRecord, list: Conflist | undefined): string | undefined {
-  const { netns, netnsIdentity } = record;
-  const place = compareNetns(netns, netnsIdentity);
+/** Why the plugins of an attachment cannot be called. */
+function findObstacle(
+  record: AttachmentRecord,
+  list: Conflist | undefined,
+  { onWarning: _, ...quiet }: ChainRuntime,
+): string | undefined {
+  const { netns, cacheDir } = record;
+  if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
+    return 'another runtime has attached it again since: catena adopt takes that over';
+  const place = compareNetns(netns, record);
   if (place === 'gone') return `its namespace "${netns}" is gone: DEL takes it down`;
   if (place === 'other') return `"${netns}" is not the namespace of its ADD any more: DEL takes it down`;
   if (list?.disableCheck) return 'its list says "disableCheck"';
@@ -149,7 +159,7 @@ async function repairLinks(
   list: Conflist,
   record: AttachmentRecord,
   scope: RepairScope,
-  runtime: Runtime,
+  runtime: ChainRuntime,
 ): Promise<LinkCondition[]> {
   const { result, containerId, netns, ifname, args, capabilityArgs, outcomes } = record;
   const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
@@ -157,7 +167,8 @@ async function repairLinks(
   const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
   const links: LinkCondition[] = [];
   for (const [index, entry] of list.plugins.entries()) {
-    const call = (how: Runtime) => () => callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
+    const call = (how: ChainRuntime) => () =>
+      callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
     const addAgain = async () => {
       const before = outcomes.find(one => one.index === index - 1)?.result;
       const read: ReadReply<JsonObject> = (stdout, link) => acceptResult(stdout, list.version, link);
@@ -171,10 +182,10 @@ async function repairLinks(
       continue;
     }
     let error: CniError | undefined = problem;
-    // What the others would put back leads to an interface that is not there.
+    // The other plugins would put back rules for an interface that does not exist.
     const isLost = scope.dryRun || links[0]?.state === 'broken';
     if (!isLost) error = await failureOf(call(repairing));
-    // A first link would make a second interface.
+    // The ADD of a first plugin would create a second interface.
     if (error && scope.foreign && !isLost && index > 0) error = await failureOf(addAgain);
     const found = { problem: problem.message, ...(error ? { error } : {}) };
     links.push({ ...link, state: error ? 'broken' : 'mended', ...found });
@@ -182,26 +193,19 @@ async function repairLinks(
   return links;
 }
 
-async function callOne<Reply>(
+async function callOne(
   list: Conflist,
   verb: 'CHECK' | 'ADD',
   index: number,
   prevResult: JsonObject | undefined,
   attachment: Attachment,
-  runtime: Runtime,
-  read: ReadReply<Reply>,
+  runtime: ChainRuntime,
+  read: ReadReply<unknown>,
 ): Promise<void> {
   const entry = list.plugins[index];
   if (entry === undefined) return;
-  const links = openLinks(list, verb, runtime, [index], read, attachment);
-  try {
-    await links.call(
-      index,
-      buildRequest(list, entry, { prevResult, capabilityArgs: attachment.capabilityArgs }),
-    );
-  } finally {
-    links.close();
-  }
+  const request = buildRequest(list, entry, { prevResult, capabilityArgs: attachment.capabilityArgs });
+  await callAll({ list, verb, order: [index], read, attachment, requestFor: () => request }, runtime);
 }
 
 async function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {
@@ -213,8 +217,8 @@ async function failureOf(work: () => Promise<void>): Promise<CniError | undefine
   }
 }
 
-/** cnitool and others look there. */
-function ensureCached(record: AttachmentRecord, runtime: Runtime): boolean {
+/** cnitool and others read the cached result. */
+function ensureCached(record: AttachmentRecord, runtime: ChainRuntime): boolean {
   if (findCached(record, runtime) !== undefined) return false;
   writeAttachment(record.cacheDir, toKnown(record));
   return true;

@@ -1,4 +1,4 @@
-// What does one link receive on standard input?
+// What does one plugin receive on standard input?
 import type { PluginEntry } from '../cni/conflist.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
@@ -6,9 +6,9 @@ import type { Conflist } from './conflist.ts';
 
 /** What the runtime adds to the entry of a list. */
 export interface RequestParts {
-  /** Result of the link before (ADD), or of the whole ADD (CHECK, DEL). */
+  /** Result of the plugin before (ADD), or of the whole ADD (CHECK, DEL). */
   readonly prevResult?: JsonObject | undefined;
-  /** What the caller offers, by capability; only what the entry declares reaches it. */
+  /** What the caller offers, by capability; the plugin gets only what its entry declares. */
   readonly capabilityArgs?: JsonObject | undefined;
 }
 
@@ -16,9 +16,9 @@ export interface RequestParts {
 const ATTACHMENTS_ALIAS = 'cni.dev/attachments';
 
 /**
- * The request of a verb (SPEC "Deriving request configuration from plugin configuration"). Every key of the user's
- * stays, except those that only a runtime may set: `prevResult`, and what starts with `cni.dev/`. `capabilities` goes
- * to the link too, as in libcni: the specification would leave it out, but plugins that call others read it.
+ * The request of a verb (SPEC "Deriving request configuration from plugin configuration"). All keys of the user
+ * stay, except those that only a runtime may set: `prevResult`, and keys that begin with `cni.dev/`. `capabilities` is passed
+ * to the plugin too, as in libcni: the specification would leave it out, but plugins that call others read it.
  */
 export function buildRequest(list: Conflist, entry: PluginEntry, parts: RequestParts = {}): JsonObject {
   const conf = withoutRuntimeKeys(entry.conf);
@@ -42,7 +42,7 @@ export function buildGcRequest(
   return { ...buildRequest(list, entry), [VALID_ATTACHMENTS]: keys, [ATTACHMENTS_ALIAS]: keys };
 }
 
-/** True for a key that only a runtime may set; in a file it means nothing. */
+/** True for a key that only a runtime may set; in a file it has no meaning. */
 export function isRuntimeKey(key: string): boolean {
   return key === 'prevResult' || key.startsWith('cni.dev/');
 }
@@ -55,7 +55,7 @@ function withoutRuntimeKeys(conf: JsonObject): JsonObject {
   return rest;
 }
 
-/** Undefined when nothing is picked: what the file says under `runtimeConfig` then stays, as in the reference. */
+/** Undefined if nothing is picked; then `runtimeConfig` of the file stays, as in the reference. */
 function pickRuntimeConfig(entry: PluginEntry, offered: JsonObject): JsonObject | undefined {
   const picked = Object.entries(entry.capabilities)
     .filter(([name, wanted]) => wanted && Object.hasOwn(offered, name))

@@ -1,4 +1,4 @@
-// Which attachments exist, and what did their ADD say? (libcni's files, in libcni's place)
+// Which attachments exist, and what was the result of their ADD, by libcni's files?
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { cniCacheDir } from '../cni/directories.ts';
@@ -14,7 +14,7 @@ export const DEFAULT_CACHE_DIR = cniCacheDir({});
 
 /**
  * The file of an attachment.
- * @throws CniError 7 when a part is empty or would lead elsewhere
+ * @throws CniError 7 when a part is empty or would escape the directory
  */
 export function cacheFileOf(dir: string, { network, containerId, ifname }: AttachmentId): string {
   if ([network, containerId, ifname].every(part => part !== '' && !/[/\0]/.test(part))) {
@@ -27,7 +27,7 @@ export function cacheFileOf(dir: string, { network, containerId, ifname }: Attac
 }
 
 /**
- * The attachment on record, or undefined when there is none.
+ * The attachment on record, or undefined if there is none.
  * @throws CniError 6 when its file is damaged or of another kind, 5 when it cannot be read, 7 for an impossible id
  */
 export function readAttachment(dir: string, id: AttachmentId): CachedAttachment | undefined {
@@ -39,21 +39,21 @@ export function readAttachment(dir: string, id: AttachmentId): CachedAttachment 
 }
 
 /**
- * Records an attachment: written beside the file, then renamed, so that nobody meets half of it.
+ * Writes a cached result: a temporary file, then renamed, so a reader never finds half of it.
  * @throws CniError 5
  */
 export function writeAttachment(dir: string, attachment: CachedAttachment): void {
-  // Not synced: what a power failure could tear is about namespaces that the same failure ends.
+  // Not synced: a power failure that tears the file also ends the namespaces it is about.
   putFile(cacheFileOf(dir, attachment), renderAttachment(attachment), { what: 'cached result' });
 }
 
-/** Removes what processes left that were killed while they recorded an attachment. */
+/** Removes temporary files of processes that were killed while they wrote a cached result. */
 export function sweepCache(dir: string): void {
   sweepUnfinished(join(dir, 'results'));
 }
 
 /**
- * Forgets an attachment; one that is not there is fine.
+ * Removes a cached result. A missing one is ignored.
  * @throws CniError 5
  */
 export function removeAttachment(dir: string, id: AttachmentId): void {
@@ -62,7 +62,7 @@ export function removeAttachment(dir: string, id: AttachmentId): void {
   removeFile(file, 'cached result');
 }
 
-/** Which attachments are meant; what is left out is every one. */
+/** Selects attachments; a field that is left out matches every one. */
 export interface AttachmentFilter {
   readonly network?: string;
   readonly containerId?: string;
@@ -72,13 +72,13 @@ export interface AttachmentFilter {
 export interface AttachmentList {
   /** Sorted by file. */
   readonly attachments: readonly CachedAttachment[];
-  /** Files that are no records or damaged ones: whose they are, only their names might tell. */
+  /** Files that are damaged or not cached results. At most their names tell which attachment they belong to. */
   readonly damaged: readonly CniError[];
 }
 
 /**
- * The attachments on record. Files of libcni 0.7 name their attachment only by the file's name and count where that
- * has one reading. A file that cannot be used hides no other.
+ * The attachments in the cache. Files of libcni 0.7 name their attachment only in the file name, and are listed if that
+ * is unambiguous. An unusable file does not hide the others.
  * @throws CniError 5 when the directory cannot be read; a missing one is empty
  */
 export function listAttachments(dir: string, filter: AttachmentFilter = {}): AttachmentList {
@@ -104,7 +104,7 @@ export function listAttachments(dir: string, filter: AttachmentFilter = {}): Att
   return { attachments, damaged };
 }
 
-/** Names that begin with a dot are of records being written. */
+/** Names that begin with a dot are temporary files. */
 function mayHold(name: string, { network, containerId }: AttachmentFilter): boolean {
   if (name.startsWith('.')) return false;
   return (
@@ -120,7 +120,7 @@ function isMeant(attachment: CachedAttachment, { network, containerId }: Attachm
   );
 }
 
-/** Undefined for a directory, and for a file that has gone meanwhile. */
+/** Undefined for a directory, and for a file deleted since it was listed. */
 function readRecord(file: string, name: string): CachedAttachment | undefined {
   if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) return undefined;
   const text = readIfThere(file);
@@ -138,7 +138,7 @@ function readIfThere(file: string): string | undefined {
   }
 }
 
-/** "-" may be part of all three names, so that another attachment can have the same file: its fields decide. */
+/** All three names may contain "-", so the file may belong to another attachment. Its fields decide. */
 function isOfAnother(file: string, id: AttachmentId): boolean {
   try {
     const text = readIfThere(file);

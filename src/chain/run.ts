@@ -1,78 +1,83 @@
-// How do ADD, CHECK, DEL and STATUS run over the links of a list?
+// How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
 import type { PluginEntry } from '../cni/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { convertResult } from '../cni/result.ts';
+import { convertResult, type ResultOf } from '../cni/result.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { acceptResult } from './accept-result.ts';
-import { beginRecord } from './add-record.ts';
+import { type AddRecord, beginRecord } from './add-record.ts';
 import type { AttachmentId } from './cache-record.ts';
+import { callAll, callPlugins, findExecutable } from './call-plugins.ts';
 import type { Conflist } from './conflist.ts';
 import { clearTheWay } from './earlier.ts';
 import { findFrozen, idOf, toCached, withCachedArgs } from './frozen.ts';
 import { chooseKnown, findCached, findRecord } from './known.ts';
 import { withDetails } from './link-errors.ts';
-import { findExecutable, IGNORED, openLinks } from './links.ts';
+import { IGNORED } from './plugin-outcome.ts';
 import { explainConflict } from './plugin-version.ts';
 import { isOfEarlierBoot, recover } from './recover.ts';
 import { buildRequest } from './request.ts';
 import { cacheFileOf, readAttachment, removeAttachment, writeAttachment } from './result-cache.ts';
-import { type Attachment, cacheDirOf, checkAttachment, type Runtime } from './runtime.ts';
-import { tearDown } from './tear-down.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
+import { type IsStill, tearDown } from './tear-down.ts';
 import { inTurn } from './turns.ts';
 import { unwind } from './undo.ts';
 
 /**
- * Attaches a container to a network: every link in order, each with the result of the one before. When one fails,
- * the links that ran are undone, last first and the failing one included, and its error is thrown.
- * @returns the last link's result, in the list's version
- * @throws CniError of the link that failed; what went wrong while undoing is in its details
+ * Attaches a container to a network. Calls every plugin in order, each with the result of the one before. If a plugin fails,
+ * the plugins that ran, including the failed one, are undone in reverse order, and its error is thrown.
+ * @returns the last plugin's result, in the list's version
+ * @throws CniError of the plugin that failed; failures of the undo are in its details
  */
-export function addNetwork(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<JsonObject> {
+export function addNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
   return inTurn(attachment.containerId, runtime, () => add(list, attachment, runtime));
 }
 
-async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<JsonObject> {
+async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
   checkAttachment(attachment, 'ADD', runtime);
   const executables = list.plugins.map(({ type }) => findExecutable(type, runtime));
-  // First of all: what is taken down gives its addresses back.
+  // Recovery comes first: attachments that it takes down release their addresses.
   await recover({ network: list.name }, runtime);
-  const earlier = await clearTheWay(idOf(list, attachment), runtime);
-  const again = earlier === undefined ? undefined : findAnswer(idOf(list, attachment), runtime);
-  if (again) return convertResult(again, list.version, 'recorded result');
-  const record = beginRecord(list, attachment, runtime, { executables, standing: earlier !== undefined });
+  let earlier: string | undefined;
+  let record: AddRecord | undefined;
+  while (record === undefined) {
+    earlier = await clearTheWay(idOf(list, attachment), runtime);
+    const again = earlier === undefined ? undefined : findAnswer(idOf(list, attachment), runtime);
+    if (again) return convertResult(again, list.version, 'recorded result') as ResultOf;
+    // Another ADD won the race. Look again, and wait for it like for any process that works on the attachment.
+    record = beginRecord(list, attachment, runtime, { executables, standing: earlier !== undefined });
+  }
 
   const { capabilityArgs } = attachment;
-  const order = [...list.plugins.keys()];
-  const links = openLinks(
-    list,
-    'ADD',
+  const replies = callPlugins(
+    {
+      list,
+      verb: 'ADD',
+      order: [...list.plugins.keys()],
+      read: (stdout, plugin) => acceptResult(stdout, list.version, plugin),
+      attachment,
+      requestFor: (index, prevResult) =>
+        buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
+      beforeSegment: last => record.segment(last),
+    },
     runtime,
-    order,
-    (stdout, link) => acceptResult(stdout, list.version, link),
-    attachment,
-  );
-  links.foretell(
-    index => buildRequest(list, list.plugins[index] as PluginEntry, { capabilityArgs }),
-    last => record.together(last),
   );
   let result = attachment.prevResult;
-  let reached = -1;
+  let at = 0;
   try {
-    for (const [index, entry] of list.plugins.entries()) {
-      reached = index;
-      result = await links.call(index, buildRequest(list, entry, { prevResult: result, capabilityArgs }));
-      record.link(index, result);
+    for await (const reply of replies) {
+      at = reply.index;
+      if ('error' in reply) throw reply.error;
+      result = reply.value;
+      record.link(reply.index, result);
     }
     writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result });
     record.done();
   } catch (error) {
-    const begun = await links.begun();
-    links.close();
-    record.linkFailed(reached, error);
-    // What stands belongs to the earlier ADD: taking it down would cost a working container its network.
+    record.linkFailed(at, error);
+    // The existing attachment belongs to the earlier ADD. Deleting it would cut a working container off its network.
     if (earlier !== undefined) {
       record.leave();
       throw withDetails(
@@ -80,14 +85,8 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
         `an earlier ADD is on record in "${earlier}": nothing was undone, run DEL first`,
       );
     }
-    const { final, failures } = await unwind(
-      error,
-      list,
-      Math.max(reached, begun),
-      attachment,
-      runtime,
-      result,
-    );
+    const { lastBegun } = replies;
+    const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
     if (failures.length) record.fail(failures);
     else {
       removeAttachment(cacheDirOf(runtime), idOf(list, attachment));
@@ -95,11 +94,11 @@ async function add(list: Conflist, attachment: Attachment, runtime: Runtime): Pr
     }
     throw await explainConflict(final, list, runtime);
   }
-  return result as JsonObject;
+  return result as ResultOf;
 }
 
-/** The result of an ADD that the caller has asked for before, when it did not hear how that went. */
-function findAnswer(id: AttachmentId, runtime: Runtime): JsonObject | undefined {
+/** The result of an earlier ADD with the same request key, for a caller that lost the reply and asks again. */
+function findAnswer(id: AttachmentId, runtime: ChainRuntime): JsonObject | undefined {
   const { request } = runtime;
   if (request === undefined) return undefined;
   const record = findRecord(id, runtime);
@@ -107,15 +106,14 @@ function findAnswer(id: AttachmentId, runtime: Runtime): JsonObject | undefined 
 }
 
 /**
- * Asks every link, in order, whether its part of the attachment still stands; with the configuration, arguments and
- * result of its ADD.
- * @throws CniError of the first link that objects, or when there is no ADD on record
+ * Calls CHECK of every plugin, in order, with the configuration, arguments and result of the ADD.
+ * @throws CniError of the first plugin that reports a problem, or when no ADD is on record
  */
-export function checkNetwork(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
+export function checkNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
   return inTurn(attachment.containerId, runtime, () => check(list, attachment, runtime));
 }
 
-async function check(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
+async function check(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
   checkAttachment(attachment, 'CHECK', runtime);
   if (list.disableCheck) return;
   const id = idOf(list, attachment);
@@ -146,38 +144,49 @@ async function check(list: Conflist, attachment: Attachment, runtime: Runtime): 
 }
 
 /**
- * Detaches a container: every link in reverse order, even after one failed, with the configuration, arguments and
- * result of its ADD where they are on record. The record goes when all have succeeded.
- * @throws CniError of the link that failed, or one error that joins several
+ * Detaches a container. Calls every plugin in reverse order, even after one failed, with the configuration, arguments and
+ * result of the ADD if they are on record. The record is deleted when all have succeeded.
+ * @param isStill called once no other process can change the record; nothing is done if it returns false
+ * @throws CniError of the plugin that failed, or one error that joins several
  */
-export function deleteNetwork(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
-  return inTurn(attachment.containerId, runtime, () => del(list, attachment, runtime));
+export function deleteNetwork(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill?: IsStill,
+): Promise<void> {
+  return inTurn(attachment.containerId, runtime, () => del(list, attachment, runtime, isStill));
 }
 
-async function del(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
+async function del(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill: IsStill | undefined,
+): Promise<void> {
   checkAttachment(attachment, 'DEL', runtime);
-  await tearDown(list, attachment, runtime);
+  await tearDown(list, attachment, runtime, isStill);
   await recover({ network: list.name }, runtime);
 }
 
 /**
- * Asks every link whether it could serve an ADD (from 1.1.0 on; older lists have no such question).
- * @throws CniError of the first that could not, with its own code (50, 51)
+ * Asks every plugin whether it could serve an ADD. STATUS exists from 1.1.0 on; for older lists nothing is called.
+ * @throws CniError of the first plugin that could not, with its own code (50, 51)
  */
-export async function networkStatus(list: Conflist, runtime: Runtime): Promise<void> {
+export async function networkStatus(list: Conflist, runtime: ChainRuntime): Promise<void> {
   if (!atLeast(list.version, SINCE.status)) return;
   await callInOrder(list, 'STATUS', runtime, undefined, entry => buildRequest(list, entry));
 }
 
-/** The path may lead to another container by now, whose network is not ours to judge. */
+/** The path may already belong to another container, whose network we must not check. */
 function refuseOtherNetns(
   { netns, containerId }: Attachment,
   record: AttachmentRecord | undefined,
-  { env }: Runtime,
+  { env }: ChainRuntime,
 ): void {
   if (record === undefined) return;
   const boot = isOfEarlierBoot(record, env);
-  if (!boot && compareNetns(netns, record.netnsIdentity) !== 'other') return;
+  if (!boot && compareNetns(netns, record) !== 'other') return;
   throw new CniError(
     ErrorCode.invalidNetns,
     `Cannot check container "${containerId}": ${boot ? 'its ADD was in an earlier boot of the machine' : `"${netns}" is not the namespace of its ADD any more`}`,
@@ -187,17 +196,19 @@ function refuseOtherNetns(
 async function callInOrder(
   list: Conflist,
   verb: 'CHECK' | 'STATUS',
-  runtime: Runtime,
+  runtime: ChainRuntime,
   attachment: Attachment | undefined,
   requestFor: (entry: PluginEntry) => JsonObject,
 ): Promise<void> {
-  const order = [...list.plugins.keys()];
-  const links = openLinks(list, verb, runtime, order, IGNORED, attachment);
-  const requestOf = (index: number): JsonObject => requestFor(list.plugins[index] as PluginEntry);
-  links.foretell(requestOf);
-  try {
-    for (const index of order) await links.call(index, requestOf(index));
-  } finally {
-    links.close();
-  }
+  await callAll(
+    {
+      list,
+      verb,
+      order: [...list.plugins.keys()],
+      read: IGNORED,
+      attachment,
+      requestFor: index => requestFor(list.plugins[index] as PluginEntry),
+    },
+    runtime,
+  );
 }

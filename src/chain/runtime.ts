@@ -1,14 +1,16 @@
-// What does the caller of a chain decide: where executables are, how long they may take, for which container?
-import { type CniArgs, renderCniArgs } from '../cni/cni-args.ts';
+// What does the caller of a chain decide, such as plugin directories, deadlines and the container?
+import { type CniArgs, findPairProblem, renderCniArgs } from '../cni/cni-args.ts';
 import { cniCacheDir } from '../cni/directories.ts';
 import { type Command, findContainerIdProblem } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
-import { processOf, RUNNER_VARIABLE } from '../journal/runner.ts';
+import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../journal/runner.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import type { Exec } from './exec.ts';
-import type { ExecOutcome, KernelTransaction, StartPlugin } from './exec-plugin.ts';
+import type { KernelTransaction } from './exec-plugin.ts';
+import type { SegmentRunner } from './segment.ts';
 import type { LinkSpan } from './trace-context.ts';
+import type { NodeWitness } from './traced.ts';
 
 /** The interface of a container that a network is attached to. */
 export interface Attachment {
@@ -18,16 +20,16 @@ export interface Attachment {
   readonly ifname: string;
   /** `CNI_ARGS`. */
   readonly args?: CniArgs;
-  /** What the runtime offers by capability (`{"portMappings": […]}`); each link gets what its entry declares. */
+  /** What the runtime offers by capability (`{"portMappings": […]}`). Each plugin gets those its entry declares. */
   readonly capabilityArgs?: JsonObject;
-  /** What the first link of an ADD gets as the result of one before it; none unless given. */
+  /** `prevResult` of an ADD's first plugin; none unless given. */
   readonly prevResult?: JsonObject;
 }
 
-/** How one link did. */
+/** How the call of one plugin went. */
 export interface LinkEvent {
   readonly network: string;
-  /** The link's type, and where it stands in the list, from 0. */
+  /** The plugin's type, and its index in the list, from 0. */
   readonly link: string;
   readonly index: number;
   readonly executable: string;
@@ -37,13 +39,13 @@ export interface LinkEvent {
   /** What ADD printed, in the version of the list. */
   readonly result?: JsonObject;
   readonly error?: CniError;
-  /** Its place in the caller's trace, when `TRACEPARENT` of {@link Runtime.env} names one. */
+  /** Its span in the caller's trace, when `TRACEPARENT` of {@link Runtime.env} names one. */
   readonly span?: LinkSpan;
-  /** What it did in the kernel, where {@link Runtime.noted} asked for it and whoever ran it could tell. */
+  /** What it did in the kernel, if {@link RunHooks.tracesKernel} is set and the runner can tell. */
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** How the work went that links of a verb had put off until its end: devices deleted together, and what waited for that. */
+/** How the work went that the plugins of a verb had deferred to its end: removing devices together, and what waited for that. */
 export interface FinishEvent {
   readonly network: string;
   readonly verb: Command;
@@ -51,82 +53,87 @@ export interface FinishEvent {
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** Milliseconds that a link may take, by verb; a verb that is left out has {@link DEFAULT_DEADLINE_MS}. */
+/** Milliseconds that a plugin may take, by verb; a verb that is left out has {@link DEFAULT_DEADLINE_MS}. */
 export type Deadlines = Readonly<Partial<Record<Command, number>>>;
 
-/** Time for a link to run, unless the caller says otherwise. */
-export const DEFAULT_DEADLINE_MS = 60_000;
+/** Time for a plugin to run, unless the caller sets another. */
+export const DEFAULT_DEADLINE_MS = PLUGIN_DEADLINE_MS;
 
-/** Where and how links run. */
+/** Where and how plugins run. */
 export interface Runtime {
   /** Directories of `CNI_PATH`, in order. */
   readonly pluginDirs: readonly string[];
   /** Directory of the result cache: `CATENA_CNI_CACHE_DIR`, else `/var/lib/cni`. */
   readonly cacheDir?: string;
   /**
-   * Directory of the journal: what every ADD is about to do and how far it came, so that whatever is cut off can be taken
-   * back. Without one there is no journal, and the result cache alone remembers attachments. `catena` uses
+   * Directory of the journal, which records what every ADD is about to do and how far it came, so that an ADD that was cut off
+   * can be undone. Without one there is no journal, and attachments are remembered by the result cache alone. `catena` uses
    * `CATENA_STATE_DIR`, else `/var/lib/catena`.
    */
   readonly stateDir?: string | undefined;
-  /** Who runs the chain, as its records say. */
+  /** The runner's name in its records. */
   readonly owner?: string;
   /**
-   * Environment that links inherit; this process's unless given. A `TRACEPARENT` in it (W3C Trace Context) is passed
-   * on with a span of its own for every link, `TRACESTATE` and `BAGGAGE` as they are.
+   * Environment that plugins inherit; this process's unless given. A `TRACEPARENT` in it (W3C Trace Context) is passed
+   * on with a separate span for every plugin, `TRACESTATE` and `BAGGAGE` unchanged.
    */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Milliseconds each link may take, for all verbs or by verb; 60,000 unless given. */
+  /** Milliseconds each plugin may take, for all verbs or by verb; 60,000 unless given. */
   readonly deadlineMs?: number | Deadlines;
-  /** When it fires, the running link is ended and no other is called; a failed ADD is undone all the same. */
+  /** When it fires, the running plugin is ended and no other is called; a failed ADD is still undone. */
   readonly signal?: AbortSignal | undefined;
-  /** Called after each link. */
+  /** Called after each plugin. */
   readonly onLink?: (event: LinkEvent) => void;
-  /** Called after what the links had put off was done, if they had. */
-  readonly onFinish?: (event: FinishEvent) => void;
-  /** Have events say what links did in the kernel: known of our own where a worker serves them. */
-  readonly noted?: boolean;
-  /** Variables that a link, given by the name of its executable, gets besides {@link Runtime.env}. */
-  readonly envOf?: (link: string) => Readonly<Record<string, string>>;
-  /** Called when it is this operation's turn, with the milliseconds that it waited for others of its container, or GC. */
-  readonly onTurn?: (waitedMs: number) => void;
-  /** Told what did not keep the verb from going on, such as a record that cannot be read on DEL. */
+  /** Called with problems that did not stop the verb, such as a record that cannot be read on DEL. */
   readonly onWarning?: (warning: CniError) => void;
-  /** Runs links in place of subprocesses: for tests, or for links that live elsewhere. */
+  /** Runs plugins instead of subprocesses: for tests, or for plugins that run elsewhere. */
   readonly exec?: Exec;
-  /** Finds the executable of a type in place of {@link findPlugin}; throws when there is none. */
+  /** Finds the executable of a type instead of {@link findPlugin}; throws when there is none. */
   readonly find?: (type: string, dirs: readonly string[]) => string;
-  /** How a link is started, a step below `exec`: it may be started before its request is there. */
-  readonly start?: StartPlugin;
-  /** What `start` makes of our own executables serves one request after the other, in the order in which they were sent. */
-  readonly inOrder?: boolean;
   /**
-   * Called after the last link of a verb, for what links served by `start` may have put off until then. What it returns
-   * counts like a link's outcome; undefined when there was nothing.
-   */
-  readonly finish?: () => Promise<Omit<ExecOutcome, 'durationMs'> | undefined>;
-  /**
-   * Names an ADD, for callers that lost the answer and ask again: when the attachment stands by an ADD of that name, its
-   * result is returned and nothing is done. Needs a journal.
+   * Identifies an ADD, for callers that lost the reply and ask again: if the attachment was made by an ADD with this request key,
+   * its result is returned and nothing is done. Needs a journal.
    */
   readonly request?: string;
-  /** Which executables do nothing before they have read their request, so that they may be started ahead of it. */
-  readonly isOwn?: (path: string) => boolean;
 }
+
+/** Further options of the command, the daemon and the delegate runner; not part of the library. */
+export interface RunHooks {
+  /**
+   * Opens a witness that asks the node itself about an attachment, before it acts on a record of an earlier boot. Without
+   * it, only the result cache tells whether another runtime has made the attachment again.
+   */
+  readonly openWitness?: () => Promise<NodeWitness>;
+  /** Runs the plugins; without it each is a separate process, or is passed to {@link Runtime.exec}. */
+  readonly segments?: SegmentRunner;
+  /** Which executables do nothing before they have read their request; this build's unless given. */
+  readonly isOwn?: (path: string) => boolean;
+  /** Called after deferred work was done, if plugins had deferred any to the end of their chain. */
+  readonly onFinish?: (event: FinishEvent) => void;
+  /** Called when this operation's turn has come, with the milliseconds that it waited for GC or others of its container. */
+  readonly onTurn?: (waitedMs: number) => void;
+  /** Events include what plugins did in the kernel, as far as known: for our plugins, if a worker serves them. */
+  readonly tracesKernel?: boolean;
+  /** Variables that a plugin, given by the name of its executable, gets in addition to {@link Runtime.env}. */
+  readonly envOf?: (plugin: string) => Readonly<Record<string, string>>;
+}
+
+/** {@link Runtime} plus the options that only this project's own programs set. */
+export type ChainRuntime = Runtime & RunHooks;
 
 /** Directory of the result cache. */
 export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>): string {
   return cacheDir || cniCacheDir(env);
 }
 
-/** Milliseconds that a link may take for this verb. */
+/** Milliseconds that a plugin may take for this verb. */
 export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: Command): number {
   return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
 }
 
 /**
- * The environment of a link: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a
- * journal also whose it is.
+ * The environment of a plugin: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a
+ * journal also the variables that name the runner.
  */
 export function linkEnv(
   verb: Command,
@@ -146,7 +153,7 @@ export function linkEnv(
 }
 
 /**
- * Checks what becomes part of paths and of the environment.
+ * Checks the values that become part of paths and of the environment.
  * @throws CniError 3 (no container id), 4 (invalid id, interface name, argument or missing namespace)
  */
 export function checkAttachment(
@@ -162,9 +169,8 @@ export function checkAttachment(
   if (ifnameProblem !== undefined) throw invalid('interface name', ifname, ifnameProblem);
   if (netns === '' && verb !== 'DEL') throw invalid('network namespace', netns, `${verb} needs its path`);
   for (const [key, value] of args) {
-    if (key === '' || /[;=\0]/.test(key) || /[;\0]/.test(value)) {
-      throw invalid('CNI_ARGS pair', `${key}=${value}`, 'neither half may hold ";", nor the key "="');
-    }
+    const pairProblem = findPairProblem(key, value);
+    if (pairProblem !== undefined) throw invalid('CNI_ARGS pair', `${key}=${value}`, pairProblem);
     if (value.includes('='))
       onWarning?.(
         invalid('CNI_ARGS pair', `${key}=${value}`, 'most plugins cannot read a value that holds "="'),

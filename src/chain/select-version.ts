@@ -5,16 +5,16 @@ import { ErrorCode } from '../cni/errors.ts';
 import { isSpecVersion, SPEC_VERSIONS, type SpecVersion } from '../cni/version.ts';
 
 /**
- * The highest version of `cniVersions` and `cniVersion` that this library speaks (SPEC "Version considerations");
- * without `cniVersions` it is `cniVersion` itself, and 0.1.0 when that is missing too.
- * @throws CniError 7 for text that is no version, 1 when no version is left
+ * The highest version of `cniVersions` and `cniVersion` that this library speaks (SPEC "Version considerations").
+ * Without `cniVersions` it is `cniVersion` itself, and 0.1.0 if that is missing too.
+ * @throws CniError 7 for text that is not a version, 1 if no supported version remains
  */
 export function selectVersion({ cniVersion, cniVersions }: ConflistParts): SpecVersion {
   if (cniVersions === undefined) {
-    // As in the reference, "1.0" stands for 1.0.0 only among `cniVersions`.
+    // As in the reference, "1.0" means 1.0.0 only in `cniVersions`.
     return cniVersion === '' ? '0.1.0' : known(cniVersion, 'cniVersion', [cniVersion]);
   }
-  // semver makes dozens of expressions when it is loaded: half a millisecond that most lists need not wait for.
+  // semver compiles dozens of regular expressions when it is loaded: half a millisecond that most lists do not need.
   const compare: typeof Compare = require('semver/functions/compare.js');
   const asked = cniVersion === '' ? cniVersions : [...cniVersions, cniVersion];
   const [best] = asked
@@ -33,7 +33,7 @@ function known(version: string | undefined, key: string, asked: readonly string[
   );
 }
 
-/** One to three decimal parts, as the reference takes them; semver wants three without leading zeros. */
+/** One to three decimal parts, as the reference accepts them; semver requires three without leading zeros. */
 function normalise(text: string, path: readonly (string | number)[]): string {
   const parts =
     text === '' ? [0, 1, 0] : text.split('.').map(part => (/^\d{1,9}$/.test(part) ? Number(part) : NaN));

@@ -1,9 +1,9 @@
-// How does a plugin process start without its library being loaded before there is one?
+// How does a plugin process start without loading its library before it is needed?
 import type { PluginProcess, StartPlugin } from './exec-plugin.ts';
 
 /**
- * Starts an executable as a process of its own: {@link startProcess} of exec-plugin.ts, behind an `import()`. Loading
- * execa takes as long as a link does (5 ms), and a chain that is served by a worker has no use for it.
+ * Starts an executable as a separate process: {@link startProcess} of exec-plugin.ts, behind an `import()`. Loading
+ * execa takes as long as a plugin does (5 ms), and a chain that is served by a worker does not need it.
  */
 export const startPlugin: StartPlugin = invocation => {
   const starting = import('./exec-plugin.ts').then(({ startProcess }) => startProcess(invocation));

@@ -1,44 +1,69 @@
-// How is an attachment taken down: by DEL, or after whoever worked on it has died?
+// How is an attachment taken down, by DEL or after its runner has died?
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
 import { type Claim, claimRecord } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import type { Runner } from '../journal/runner.ts';
-import { dropRecord } from '../journal/store.ts';
-import { findStragglers, wasCutOff } from '../journal/stragglers.ts';
+import { dropUnclaimed } from '../journal/store.ts';
+import { endStragglers, findStragglers, wasCutOff } from '../journal/stragglers.ts';
 import { toRecorded } from './add-record.ts';
 import type { AttachmentId } from './cache-record.ts';
 import type { Conflist } from './conflist.ts';
 import { findFrozen, idOf, withCachedArgs } from './frozen.ts';
 import { chooseKnown, findCached, findRecord, toKnown } from './known.ts';
 import { joinErrors } from './link-errors.ts';
+import { GRACE_MS } from './process-group.ts';
 import { removeAttachment, sweepCache } from './result-cache.ts';
-import { type Attachment, cacheDirOf, type Runtime } from './runtime.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from './runtime.ts';
+import { yieldToSuccessor } from './successor.ts';
 import { undoLinks } from './undo.ts';
 
 /** Longest wait for another process that works on the attachment. */
 const WAIT_MS = 30_000;
 const LOOK_AGAIN_MS = 50;
-/** Longest wait for links whose runner has died. */
+/** Longest wait for plugins whose runner has died. */
 const STRAGGLERS_MS = 5_000;
 
 /**
- * DEL of every link, last first, with the configuration, arguments and result of the ADD where they are known. Record
- * and cache forget the attachment when all have succeeded; what failed waits in the record for its next attempt.
- * @throws CniError of the link that failed, or one error that joins several; 11 while another process works on it
+ * Calls DEL of every plugin, last first, with the configuration, arguments and result of the ADD if they are known. Record and
+ * cached result are deleted when all have succeeded. Otherwise the failures are kept in the record for the next attempt.
+ * @param isStill whether the attachment found is the one meant; nothing is done if it returns false
+ * @throws CniError of the plugin that failed, or one error that joins several; 11 while another process works on it
  */
-export async function tearDown(list: Conflist, attachment: Attachment, runtime: Runtime): Promise<void> {
+export async function tearDown(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill?: IsStill,
+): Promise<void> {
   const id = idOf(list, attachment);
-  const claim = await winClaim(id, runtime);
-  await underClaim(id, claim, runtime, async () => {
-    // A record that cannot be written to, as on a full disk, can still be read. If not, it has been said.
-    const { onWarning: _, ...quiet } = runtime;
-    const found = claim?.record ?? findRecord(id, quiet);
+  // A record that cannot be written, as on a full disk, can still be read. If not, claiming has already warned.
+  const { onWarning: _, ...quiet } = runtime;
+  for (;;) {
+    const claim = await winClaim(id, runtime, isStill, 'read');
+    const before = claim?.record ?? findRecord(id, quiet);
+    if (claim === undefined && isStill?.(before) === false) return;
+    await tearDownOnce(list, attachment, runtime, { id, claim, found: before });
+    // Without a record, nothing keeps an ADD from beginning during this DEL. What that ADD had made so far is deleted, so the
+    // rest has to be deleted too: no record may say that the attachment exists.
+    const isBegun = claim === undefined && before === undefined && findRecord(id, quiet) !== undefined;
+    if (!isBegun || isStill) return;
+  }
+}
+
+async function tearDownOnce(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  { id, claim, found }: { id: AttachmentId; claim: Claim | undefined; found: AttachmentRecord | undefined },
+): Promise<void> {
+  await underClaim(id, { claim, found }, runtime, async () => {
     if (found) await outwaitStragglers(found, runtime);
     const known = chooseKnown(found, findCached(id, runtime));
     const frozen = findFrozen(known, runtime) ?? list;
-    // Where somebody else has made the attachment anew, the record knows nothing of its namespace.
+    // If another runtime has made the attachment again, our record's namespace is not the attachment's.
     const record = known?.file === undefined ? undefined : found;
     const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
     return undoLinks(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
@@ -46,15 +71,23 @@ export async function tearDown(list: Conflist, attachment: Attachment, runtime: 
 }
 
 /**
- * The same with nothing but the record that was claimed: DEL of the links that may have begun.
+ * Takes an attachment down using only its claimed record: DEL of the plugins that may have begun. If the attachment has been
+ * made again since, nothing is taken down and the record is dropped.
+ * @returns whether the attachment was taken down
  * @throws CniError as tearDown(), 6 when the record's configuration cannot be used
  */
-export async function tearDownClaimed(claim: Claim, runtime: Runtime): Promise<void> {
+export async function tearDownClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
   const { record } = claim;
   const { network, containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
-  await underClaim({ network, containerId, ifname }, claim, reaching, async () => {
+  const id = { network, containerId, ifname };
+  try {
     await outwaitStragglers(record, reaching);
+    if (await yieldToSuccessor(claim, reaching)) return false;
+  } catch (error) {
+    await underClaim(id, { claim, found: record }, reaching, () => Promise.reject(error));
+  }
+  await underClaim(id, { claim, found: record }, reaching, async () => {
     const known = toKnown(record);
     const frozen = findFrozen(known, reaching);
     if (frozen === undefined) {
@@ -67,31 +100,35 @@ export async function tearDownClaimed(claim: Claim, runtime: Runtime): Promise<v
     const attachment = withOwnNetns({ containerId, ifname, netns, args, capabilityArgs }, record, reaching);
     return undoLinks(frozen, lastBegun(record, frozen.plugins.length), attachment, reaching, known.result);
   });
+  return true;
 }
 
 /**
- * The right to take the attachment down; waits while another process works on it. Undefined when there is no record, or
- * none that can be used: DEL must not be kept from its work by it. Undefined as well when it is not `wanted` any more.
- * @throws CniError 11 when it has waited long enough; with `wanted`, 5 when the record cannot be written to
+ * Claims the attachment in order to take it down, waiting while another process works on it. Undefined when there is no record
+ * or no usable one, which must not prevent DEL, or when the attachment is no longer `wanted`.
+ * @param unwritable how to treat a record that can only be read. `refuse` throws, because a caller that does only part of a DEL
+ *   must not conclude that there is no record; `read` leaves it to the caller
+ * @throws CniError 11 when it has waited long enough; 5 when the record cannot be written to
  */
 export async function winClaim(
   id: AttachmentId,
-  runtime: Runtime,
+  runtime: ChainRuntime,
   wanted?: Wanted,
+  unwritable: Unwritable = wanted ? 'refuse' : 'read',
 ): Promise<Claim | undefined> {
   const wait = patience(id, runtime);
   for (;;) {
-    const claim = tryClaim(id, runtime, wanted);
+    const claim = tryClaim(id, runtime, wanted, unwritable);
     if (claim === undefined || !('holder' in claim)) return claim;
     await wait(claim.holder);
   }
 }
 
 /**
- * Waits for whoever works on an attachment: each call a moment, together as long as is worth it.
- * @returns what throws CniError 11 when that is over
+ * Waits for the process that works on an attachment: a moment per call, up to a limit for all calls together.
+ * @returns the function to call, which throws CniError 11 when the limit is reached
  */
-export function patience(id: AttachmentId, { signal }: Runtime): (holder: Runner) => Promise<void> {
+export function patience(id: AttachmentId, { signal }: ChainRuntime): (holder: Runner) => Promise<void> {
   const until = performance.now() + WAIT_MS;
   return async ({ pid, time }) => {
     if (performance.now() > until || signal?.aborted) {
@@ -104,15 +141,19 @@ export function patience(id: AttachmentId, { signal }: Runtime): (holder: Runner
   };
 }
 
-/** A path that leads to another namespace by now would have links delete what is somebody else's. */
+/**
+ * Drops the namespace if its path already belongs to another one: plugins would delete interfaces of another container. No
+ * namespace outlives a boot, but inode numbers and cookies start again in each boot and may match by chance.
+ */
 function withOwnNetns(
   attachment: Attachment,
   record: AttachmentRecord | undefined,
-  { onWarning }: Pick<Runtime, 'onWarning'>,
+  { onWarning, env }: Pick<ChainRuntime, 'onWarning' | 'env'>,
 ): Attachment {
   const { netns, containerId } = attachment;
   if (netns === '' || record === undefined) return attachment;
-  if (compareNetns(netns, record.netnsIdentity) !== 'other') return attachment;
+  if (isOfEarlierBoot(record, env)) return { ...attachment, netns: '' };
+  if (compareNetns(netns, record) !== 'other') return attachment;
   onWarning?.(
     new CniError(
       ErrorCode.invalidNetns,
@@ -122,27 +163,43 @@ function withOwnNetns(
   return { ...attachment, netns: '' };
 }
 
-/** Directories in which the ADD found its links, after those of the caller. */
-export function withRecordedDirs(runtime: Runtime, { pluginDirs }: AttachmentRecord): Runtime {
+/** Adds the directories in which the ADD found its plugins, after the caller's. */
+export function withRecordedDirs(runtime: ChainRuntime, { pluginDirs }: AttachmentRecord): ChainRuntime {
   const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
   return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
 }
 
 /**
- * What a link makes after its DEL would be nobody's. Where a runner has died, what it left half written goes as well.
+ * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set: what a plugin makes
+ * after its DEL would leak. Also deletes the runner's temporary files.
  */
-async function outwaitStragglers(record: AttachmentRecord, runtime: Runtime): Promise<void> {
+async function outwaitStragglers(record: AttachmentRecord, runtime: ChainRuntime): Promise<void> {
+  const { containerId, ifname } = record;
   const until = performance.now() + STRAGGLERS_MS;
   for (;;) {
-    const [pid] = findStragglers(record);
-    if (pid === undefined) break;
+    const stragglers = findStragglers(record);
+    const [first] = stragglers;
+    if (first === undefined) break;
+    const overdue = stragglers.filter(({ isOverdue }) => isOverdue);
     if (performance.now() > until) {
+      const end = overdue.length
+        ? 'it does not end by SIGKILL'
+        : 'it is ended at its deadline; try again then';
       throw new CniError(
         ErrorCode.tryAgainLater,
-        `Cannot take down interface "${record.ifname}" of container "${record.containerId}": process ${pid}, a link of whoever died, still works on it`,
+        `Cannot take down interface "${ifname}" of container "${containerId}": process ${first.pid}, a plugin whose runner died, still works on it; ${end}`,
       );
     }
-    await aMoment();
+    if (overdue.length) {
+      const pids = overdue.map(({ pid }) => pid).join(', ');
+      runtime.onWarning?.(
+        new CniError(
+          ErrorCode.unknown,
+          `Ending process ${pids}, which works on interface "${ifname}" of container "${containerId}": its runner died, and its deadline is over`,
+        ),
+      );
+      await endStragglers(overdue, GRACE_MS);
+    } else await aMoment();
   }
   if (wasCutOff(record)) sweepCache(cacheDirOf(runtime));
 }
@@ -152,11 +209,11 @@ function aMoment(): Promise<void> {
   return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
 }
 
-/** @param work returns what went wrong */
+/** @param work returns the errors */
 async function underClaim(
   id: AttachmentId,
-  claim: Claim | undefined,
-  runtime: Runtime,
+  { claim, found }: { readonly claim: Claim | undefined; readonly found: AttachmentRecord | undefined },
+  runtime: ChainRuntime,
   work: () => Promise<unknown[]>,
 ): Promise<void> {
   let errors: readonly unknown[];
@@ -168,8 +225,7 @@ async function underClaim(
   }
   if (!errors.length) {
     if (claim) claim.drop();
-    // One that nobody can read is of no more use either.
-    else if (runtime.stateDir !== undefined) dropRecord(runtime.stateDir, id);
+    else if (runtime.stateDir !== undefined) dropUnclaimed(runtime.stateDir, id, found);
     return;
   }
   try {
@@ -184,19 +240,24 @@ async function underClaim(
 }
 
 type Wanted = (record: AttachmentRecord) => boolean;
+type Unwritable = 'refuse' | 'read';
+
+/** Whether the record found for an attachment, or none, is the expected one. */
+export type IsStill = (record: AttachmentRecord | undefined) => boolean;
 
 function tryClaim(
   id: AttachmentId,
-  { stateDir, onWarning }: Runtime,
-  wanted?: Wanted,
+  runtime: ChainRuntime,
+  wanted: Wanted | undefined,
+  unwritable: Unwritable,
 ): ReturnType<typeof claimRecord> {
+  const { stateDir, onWarning } = runtime;
   if (stateDir === undefined) return undefined;
   try {
-    return claimRecord(stateDir, id, wanted);
+    return claimRecord(stateDir, id, wanted, 'DEL', deadlineOf(runtime, 'DEL'));
   } catch (error) {
     if (!(error instanceof CniError)) throw error;
-    // Whoever wants no more than a part of what DEL does must not be told that there is nothing.
-    if (wanted && error.code === ErrorCode.ioFailure) throw error;
+    if (unwritable === 'refuse' && error.code === ErrorCode.ioFailure) throw error;
     onWarning?.(error);
     return undefined;
   }

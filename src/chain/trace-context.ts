@@ -1,10 +1,10 @@
-// Which trace does a chain belong to, and which span of it is each link? (W3C Trace Context)
+// Which trace (W3C Trace Context) does a chain belong to, and which span of it is each plugin?
 
-/** One link in a trace: what an exporter needs to draw it. */
+/** The call of one plugin as part of a trace, with what an exporter needs. */
 export interface LinkSpan {
   /** 32 hexadecimal digits, the caller's. */
   readonly traceId: string;
-  /** 16 hexadecimal digits, new for every call of a link. */
+  /** 16 hexadecimal digits, new for every call of a plugin. */
   readonly spanId: string;
   /** The caller's span. */
   readonly parentSpanId: string;
@@ -12,7 +12,7 @@ export interface LinkSpan {
   readonly sampled: boolean;
 }
 
-/** What the caller's `TRACEPARENT` says. */
+/** The content of the caller's `TRACEPARENT`. */
 export interface TraceParent {
   readonly traceId: string;
   readonly spanId: string;
@@ -27,7 +27,7 @@ const KNOWN_FLAGS = 0x03;
 const SAMPLED = 0x01;
 
 /**
- * Reads `version-traceid-parentid-flags`. Higher versions than 00 may say more after the flags, which is passed by.
+ * Reads `version-traceid-parentid-flags`. Versions above 00 may have more after the flags, which is ignored.
  * @returns undefined for what the recommendation calls invalid (section 3.2)
  */
 export function parseTraceParent(text: string): TraceParent | undefined {
@@ -58,19 +58,19 @@ export function newSpanId(): string {
   return newId(8);
 }
 
-/** A span as `TRACEPARENT` names it to whoever is to go on below it. */
+/** A span as `TRACEPARENT`, for its children. */
 export function renderTraceParent({ traceId, spanId, sampled }: Omit<LinkSpan, 'parentSpanId'>): string {
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
 }
 
-/** The caller's trace, as its environment gives it. */
+/** The caller's trace, from its environment. */
 export function findTraceParent(env: Environment): TraceParent | undefined {
   return env.TRACEPARENT === undefined ? undefined : parseTraceParent(env.TRACEPARENT);
 }
 
 /**
- * The tracing variables for a link: `TRACEPARENT` with the link's own span; `TRACESTATE` and `BAGGAGE` stay as they
- * are. Without a valid parent there is no trace to go on with, and its state must go too (section 3.3).
+ * The tracing variables for a plugin: `TRACEPARENT` with the plugin's own span; `TRACESTATE` and `BAGGAGE` stay
+ * unchanged. Without a valid parent there is no trace to continue, and its state must be removed too (section 3.3).
  */
 export function traceEnv(parent: TraceParent | undefined, span: LinkSpan | undefined): Environment {
   if (parent === undefined || span === undefined) return { TRACEPARENT: undefined, TRACESTATE: undefined };

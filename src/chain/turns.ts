@@ -1,15 +1,15 @@
-// Who has to wait: which operations of this process must not run at the same time?
+// Which operations of this process must not run at the same time?
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { cacheDirOf, type Runtime } from './runtime.ts';
+import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
-type Place = Pick<Runtime, 'cacheDir' | 'env' | 'onTurn'>;
+type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
 
 /**
  * Does the work when nothing else runs for the container, and no GC (SPEC "Lifecycle & Ordering": no parallel
- * operations for one container, GC runs alone). Work for one container is done in the order in which it came; other
- * containers do not wait. Work that is asked for from within such work is part of it and does not wait.
+ * operations for one container, GC runs alone). Work for one container is done in order of arrival; other
+ * containers do not wait. Work requested from within such work is part of it and does not wait.
  *
- * It holds within this process: processes that share a cache must see for themselves that they agree.
+ * This holds within this process only: processes that share a cache must coordinate by other means.
  */
 export function inTurn<T>(containerId: string, place: Place, work: () => Promise<T>): Promise<T> {
   const queue = queueOf(place);
@@ -28,7 +28,7 @@ export function inTurn<T>(containerId: string, place: Place, work: () => Promise
   return turn.result;
 }
 
-/** Does the work when nothing else runs on the cache; whatever comes later waits for it. */
+/** Does the work when nothing else runs on the cache; later work waits for it. */
 export function alone<T>(place: Place, work: () => Promise<T>): Promise<T> {
   const queue = queueOf(place);
   if (isPartOf(queue, undefined)) return work();
@@ -45,13 +45,13 @@ export function alone<T>(place: Place, work: () => Promise<T>): Promise<T> {
   return turn.result;
 }
 
-/** What runs or waits on one cache: the last operation of each container, and the last one that runs alone. */
+/** What runs or waits on one cache: the last operation of each container, and the last one that must run alone. */
 interface Queue {
   readonly containers: Map<string, Promise<void>>;
   alone: Promise<void> | undefined;
 }
 
-/** An operation under way; without container id it is one that runs alone. */
+/** A running operation; without container id, one that runs alone. */
 interface Turn {
   readonly queue: Queue;
   readonly containerId: string | undefined;

@@ -1,4 +1,4 @@
-// What is a command of the tool: what does the table know of it, and what does it get to work with?
+// What is a command of the tool, and what does it get to work with?
 import type { Deadlines } from '../chain/runtime.ts';
 import type { LinkCatalog } from '../cni/link-about.ts';
 import type { ClusterAccess } from '../delegate/api-server.ts';
@@ -6,11 +6,11 @@ import type { Cluster } from '../delegate/kubernetes.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { WorkerSource } from '../worker/client.ts';
 
-/** An option as the table declares it; names are without the leading dashes. */
+/** An option as declared in the table; option names are without the leading dashes. */
 export interface CommandOption {
   readonly type: 'string' | 'boolean';
   readonly multiple?: boolean;
-  /** What stands for the value in the usage text (`<dir>`). */
+  /** Placeholder for the value in the usage text (`<dir>`). */
   readonly placeholder?: string;
   readonly help: string;
 }
@@ -19,9 +19,9 @@ export interface CommandOption {
 export interface Command {
   readonly name: string;
   readonly summary: string;
-  /** Arguments as the usage text shows them (`<network> <netns>`). */
+  /** Arguments as shown in the usage text (`<network> <netns>`). */
   readonly usage: string;
-  /** How many arguments there may be. */
+  /** Allowed number of arguments. */
   readonly positionals: { readonly min: number; readonly max: number };
   readonly options: Readonly<Record<string, CommandOption>>;
   readonly load: () => Promise<CommandModule>;
@@ -29,86 +29,86 @@ export interface Command {
 
 /** What a file in commands/ exports. */
 export interface CommandModule {
-  /** Does the work. @returns the exit code; anything thrown is reported by main.ts */
+  /** Runs the command. @returns the exit code; main.ts reports anything thrown */
   run(call: CommandCall): Promise<number>;
 }
 
-/** A call of this executable as a plugin: what a process gets, and what it leaves behind. */
+/** Runs a call of this executable as a plugin, with the input and output of a plugin's process. */
 export type AsPlugin = (
   call: { readonly env: CommandCall['env']; readonly stdin: string },
   surroundings: {
     readonly workers: WorkerSource;
     readonly signal: AbortSignal;
-    /** Told of the links that it calls. */
+    /** Notified of the plugins that it calls. */
     readonly watch?: Watch;
-    /** How long each of them may take. */
+    /** Deadline of each of them. */
     readonly deadlines?: Deadlines;
-    /** Opens a cluster whose state calls share. */
+    /** Opens a cluster whose state is shared by several calls. */
     readonly openCluster?: (access: ClusterAccess) => Promise<Cluster>;
   },
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 
-/** What the tool works with besides its command line. */
+/** What the tool works with, apart from its command line. */
 export interface Surroundings {
-  /** The links that come with this executable. */
+  /** The plugins that are part of this executable. */
   readonly links: LinkCatalog;
-  /** This process's environment unless given. */
+  /** By default this process's environment. */
   readonly env?: CommandCall['env'];
-  /** Where somebody else's relative paths start from; paths are left as they are unless given. */
+  /** Directory against which a remote caller's relative paths are resolved; without it, paths are left as they are. */
   readonly cwd?: string;
-  /** Fires when the command is to end; by default that is a signal to this process. */
+  /** Aborted when the command is to end; by default on a signal to this process. */
   readonly signal?: AbortSignal;
-  /** Where our own links are served, for a process that runs many commands. */
+  /** Workers that serve our own plugins, for a process that runs many commands. */
   readonly workers?: WorkerSource;
-  /** Told of every chain that is run. */
+  /** Notified of every chain that is run. */
   readonly watcher?: RequestWatcher;
-  /** Milliseconds that the command waited before it began. */
+  /** Milliseconds that the command was queued. */
   readonly queueMs?: number;
-  /** How long each link may take where the command line does not say. */
+  /** Deadline of each plugin if the command line does not set one. */
   readonly deadlines?: Deadlines;
-  /** Names the request: see {@link CommandCall.request}. */
+  /** Identifies the request: see {@link CommandCall.request}. */
   readonly request?: string;
   /** Calls this executable as a plugin. */
   readonly asPlugin?: AsPlugin;
-  /** Takes what would be written to descriptor 1 or 2. */
+  /** Writes to file descriptor 1 or 2 on behalf of the command. */
   readonly write?: (fd: 1 | 2, text: string) => void;
 }
 
 /** One invocation of a command. */
 export interface CommandCall {
   readonly positionals: readonly string[];
-  /** Value of a string option; undefined when it was not given. */
+  /** Value of a string option; undefined if it was not given. */
   text(option: string): string | undefined;
-  /** All values of an option that may be repeated. */
+  /** All values of a repeatable option. */
   texts(option: string): readonly string[];
   /** Whether a boolean option was given. */
   on(option: string): boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The links that come with this executable. */
+  /** The plugins that are part of this executable. */
   readonly links: LinkCatalog;
-  /** The directory that relative paths start from. */
-  readonly cwd: string;
-  /** Workers that serve our own links; a process of this command's own unless given. */
+  /** Directory against which relative paths are resolved; undefined if it was deleted or has no path for another reason. */
+  readonly cwd: string | undefined;
+  /** Workers that serve our own plugins; by default the command starts one of its own. */
   readonly workers?: WorkerSource | undefined;
-  /** Told of every chain that is run. */
+  /** Notified of every chain that is run. */
   readonly watcher?: RequestWatcher | undefined;
-  /** How long each link may take where the command line does not say. */
+  /** Deadline of each plugin if the command line does not set one. */
   readonly deadlines?: Deadlines | undefined;
-  /** Milliseconds that the command waited in the daemon before it began. */
+  /** Milliseconds that the command was queued in the daemon. */
   readonly queueMs?: number | undefined;
-  /** Runs another command line, for a process that serves those of others. @returns its exit code */
+  /** Runs another command line, for a process that serves others. @returns its exit code */
   readonly runCommand: (args: readonly string[], surroundings: Surroundings) => Promise<number>;
-  /** Names the request, for who asks twice. */
+  /** Identifies the request, so that a repetition is recognised. */
   readonly request?: string | undefined;
-  /** Calls this executable as a plugin; undefined where the links are not at hand. */
+  /** Calls this executable as a plugin; undefined if the plugins are not available. */
   readonly asPlugin?: AsPlugin | undefined;
-  /** Fires when the user or the system ends the tool: what was begun is then undone. */
+  /** Aborted when the user or the system ends the tool; work in progress is then undone. */
   readonly signal: AbortSignal;
-  /** Writes to standard output, adding nothing. */
+  /** Writes the text to standard output unchanged. */
   out(text: string): void;
-  /** Writes to standard error, adding nothing. */
+  /** Writes the text to standard error unchanged. */
   err(text: string): void;
 }
 
-/** The command line is wrong: exit code 2, with a pointer to the usage text. */
+/** A wrong command line: exit code 2, with a hint to the usage text. */
 export class UsageError extends Error {}

@@ -1,7 +1,7 @@
-// Which commands does the tool have, and what do they take?
+// Which commands does the tool have, and which options and arguments do they take?
 import type { Command, CommandOption } from './command.ts';
 
-/** Options every command takes. */
+/** Options of every command. */
 export const GLOBAL_OPTIONS: Readonly<Record<string, CommandOption>> = {
   help: { type: 'boolean', help: 'show how the command is used' },
   json: { type: 'boolean', help: 'print JSON; errors as the CNI specification has them' },
@@ -48,7 +48,7 @@ const SCENE: CommandOption = {
   help: 'play this scene only (life, twice, …), repeatable (all)',
 };
 
-/** Of commands that call links in namespaces of their own. */
+/** Options of commands that call plugins in temporary namespaces. */
 const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
   'bin-dir': {
     type: 'string',
@@ -114,7 +114,7 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   },
 };
 
-/** Of commands that run a chain for somebody. */
+/** Options of commands that run a chain. */
 const CHAIN_OPTIONS: Readonly<Record<string, CommandOption>> = {
   ...NETWORK_OPTIONS,
   trace: {
@@ -192,7 +192,7 @@ export const COMMANDS: readonly Command[] = [
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {
-      ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
+      ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
       foreign: {
         type: 'boolean',
         help: 'run ADD again of chained links that are not ours, when their CHECK fails',
@@ -206,7 +206,10 @@ export const COMMANDS: readonly Command[] = [
     summary: 'take attachments that other runtimes made into the journal, for repair and gc',
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
-    options: { ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir'), 'dry-run': DRY_RUN },
+    options: {
+      ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir'),
+      'dry-run': DRY_RUN,
+    },
     load: () => import('./commands/adopt.ts'),
   },
   {
@@ -278,7 +281,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'version',
     summary: "show the tool's version, or what each link of a network supports",
     usage: '[<network>]',
-    positionals: { min: 0, max: 2 },
+    positionals: { min: 0, max: 1 },
     options: NETWORK_OPTIONS,
     load: () => import('./commands/version.ts'),
   },
@@ -292,6 +295,10 @@ export const COMMANDS: readonly Command[] = [
         type: 'string',
         placeholder: '<dir>',
         help: 'directory of its socket (CATENA_RUN_DIR; /run/catena)',
+      },
+      replace: {
+        type: 'boolean',
+        help: 'take the place of a daemon that listens there already; it finishes what it has',
       },
       workers: { type: 'string', placeholder: '<n>', help: 'processes that serve links, at most (4)' },
       config: {
@@ -415,6 +422,24 @@ export const COMMANDS: readonly Command[] = [
     load: () => import('./commands/swap.ts'),
   },
   {
+    name: 'handover',
+    summary: 'make standing attachments deletable by other executables, such as the reference plugins',
+    usage: '[<network>]',
+    positionals: { min: 0, max: 1 },
+    options: {
+      to: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<dir>',
+        help: 'directory of the executables that are to delete them, repeatable: the first that has a link counts',
+      },
+      'dry-run': DRY_RUN,
+      force: { type: 'boolean', help: 'hand over although a trial fails, or cannot be made' },
+      ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
+    },
+    load: () => import('./commands/handover.ts'),
+  },
+  {
     name: 'conformance',
     summary: 'examine which rules of the protocol an executable keeps, in throwaway namespaces',
     usage: '<executable>',
@@ -520,6 +545,19 @@ export const COMMANDS: readonly Command[] = [
     options: {
       'bin-dir': INSTALL_BIN_DIR,
       'conf-dir': CONF_DIR,
+      'hand-over': {
+        type: 'boolean',
+        help: 'make standing attachments deletable by what comes back first; without it they forbid it',
+      },
+      to: {
+        type: 'string',
+        multiple: true,
+        placeholder: '<dir>',
+        help: 'directory of executables that come next where none come back, repeatable',
+      },
+      force: { type: 'boolean', help: 'uninstall although attachments stand that nothing can delete then' },
+      'cni-cache-dir': CACHE_DIR,
+      'state-dir': STATE_DIR,
       'dry-run': DRY_RUN,
     },
     load: () => import('./commands/uninstall.ts'),

@@ -1,11 +1,11 @@
-// How is a failure told in words that a person can act on?
+// How is a failure reported so that a user can act on it?
 import { CniError, ErrorCode, type ErrorReply, type LinkFailure, toCniError } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 
-/** Lines of a plugin's standard error that are shown. */
+/** How many lines of a plugin's standard error are shown. */
 const STDERR_LINES = 12;
 
-/** What to do about an error that is the same whoever reports it. */
+/** Advice for errors that mean the same whichever plugin reports them. */
 const HINTS: Readonly<Record<number, string>> = {
   [ErrorCode.incompatibleVersion]:
     'set "cniVersion" of the list to one that every link supports: catena version <network>',
@@ -15,8 +15,8 @@ const HINTS: Readonly<Record<number, string>> = {
 };
 
 /**
- * Several lines for standard error: what failed, which link of which network and how its process ended, the end of
- * what it said on standard error, and what to do about it where that is known.
+ * Several lines for standard error: the message; which plugin of which network failed and how its process ended; the end of its
+ * standard error; and advice, if there is any.
  */
 export function renderFailure(thrown: unknown): string {
   const error = toCniError(thrown);
@@ -26,17 +26,17 @@ export function renderFailure(thrown: unknown): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** The error object of the specification, with one key more for what it has no place for. */
+/** The error object of the specification, with one more key for what the specification has no place for. */
 export interface FailureJson extends ErrorReply {
   readonly catena?: {
-    /** Every link that failed, in the order in which they did: the chain's own failure, then those of undoing it. */
+    /** Every plugin that failed, in the order of the failures: the chain's own failure, then those of undoing it. */
     readonly failures: readonly (LinkFailure & { readonly code: number; readonly msg: string })[];
   };
 }
 
 /**
- * What `--json` prints on standard error: `cniVersion`, `code`, `msg` and `details` as the specification has them,
- * and under `catena` how each failed link's process ended.
+ * What `--json` prints on standard error: `cniVersion`, `code`, `msg` and `details` as in the specification, and under `catena`
+ * how the process of each failed plugin ended.
  */
 export function toFailureJson(thrown: unknown): FailureJson {
   const error = toCniError(thrown);
@@ -46,7 +46,7 @@ export function toFailureJson(thrown: unknown): FailureJson {
   return { ...error.toReply(CURRENT_VERSION), ...(failures.length ? { catena: { failures } } : {}) };
 }
 
-/** The errors of links behind an error; those that only add words to another one of the same link are left out. */
+/** The plugin errors behind an error, one per failure of a plugin: errors that only rephrase another one are left out. */
 function findLinkErrors(...thrown: readonly unknown[]): Set<CniError> {
   const found = new Map<LinkFailure, CniError>();
   const visit = (one: unknown): void => {
@@ -82,6 +82,8 @@ function hintFor({ message }: CniError): string | undefined {
     return 'set CNI_PATH or --bin-dir to the directories of the plugins';
   if (message.startsWith('Cannot find network'))
     return 'set NETCONFPATH or --conf-dir, or name a file with --file';
+  // The message already contains the advice.
+  if (message.includes('run as root')) return undefined;
   if (/\b(EPERM|EACCES|Operation not permitted|Permission denied)\b/.test(message)) return 'run as root';
   return undefined;
 }

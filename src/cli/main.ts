@@ -2,7 +2,9 @@
 import { writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { fileFailure } from '../files/failure.ts';
 import { type Command, type CommandCall, type Surroundings, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
@@ -14,15 +16,17 @@ import { renderCommandUsage, renderUsage } from './usage.ts';
 const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
 
 /**
- * Runs a command line; the only place that catches. Results go to standard output, everything else to standard error.
- * @param args without the executable's name
+ * Runs a command line; the only function that catches errors. Results are written to standard output, everything else to standard
+ * error.
+ * @param args command line without the executable's name
  * @returns the exit code
  */
 export async function runMain(args: readonly string[], surroundings: Surroundings): Promise<number> {
   try {
     return await dispatch(args, surroundings);
-  } catch (error) {
+  } catch (thrown) {
     const write = writerOf(surroundings);
+    const error = nameCommand(thrown, args[0]);
     const usage = error instanceof UsageError;
     if (args.includes('--json')) {
       const failure = usage ? new CniError(ErrorCode.invalidEnvironment, error.message) : error;
@@ -31,6 +35,15 @@ export async function runMain(args: readonly string[], surroundings: Surrounding
     else write(2, renderFailure(error));
     return usage ? ExitCode.usage : ExitCode.failure;
   }
+}
+
+/** Adds at least the command's name to an error of the file system that no part of the command has described. */
+function nameCommand(thrown: unknown, command = ''): unknown {
+  if (!(thrown instanceof Error) || thrown instanceof CniError) return thrown;
+  const { code, syscall } = thrown as NodeJS.ErrnoException;
+  return code === undefined || syscall === undefined
+    ? thrown
+    : fileFailure('run', `catena ${command}`, thrown);
 }
 
 async function dispatch(args: readonly string[], surroundings: Surroundings): Promise<number> {
@@ -50,7 +63,7 @@ async function dispatch(args: readonly string[], surroundings: Surroundings): Pr
   const { min, max } = command.positionals;
   if (positionals.length < min || positionals.length > max) {
     throw new UsageError(
-      `Cannot run "${name}" with ${positionals.length} argument${positionals.length === 1 ? '' : 's'}: it takes ${command.usage}; see catena help ${name}`,
+      `Cannot run "${name}" with ${positionals.length} argument${positionals.length === 1 ? '' : 's'}: it takes ${command.usage || 'none'}; see catena help ${name}`,
     );
   }
   const { run } = await command.load();
@@ -68,9 +81,17 @@ function parse(command: Command, args: readonly string[]): { values: Values; pos
   try {
     return parseArgs({ args: [...args], options, allowPositionals: true });
   } catch (cause) {
-    const { message } = cause as Error;
-    throw new UsageError(`${message.split('. ')[0]}; see catena help ${command.name}`, { cause });
+    throw new UsageError(`${problemWith(cause as Error, args)}; see catena help ${command.name}`, { cause });
   }
+}
+
+/** The problem in one line; parseArgs() explains at length how an option could have been meant. */
+function problemWith({ message }: Error, args: readonly string[]): string {
+  const [first = message] = message.split(/\.?(?: |\n)Did you|\. /);
+  const [, option] = /^Option '(--[\w-]+)[^']*' argument is ambiguous/.exec(first) ?? [];
+  if (option === undefined) return first.split('\n')[0] ?? first;
+  const value = args[args.indexOf(option) + 1] ?? '';
+  return `Cannot use ${option}: its value is missing, or begins with a dash: ${option}=${value}`;
 }
 
 function find(name: string): Command {
@@ -109,7 +130,7 @@ function toCall(
     on: option => values[option] === true,
     env,
     links,
-    cwd: cwd ?? process.cwd(),
+    cwd: cwd ?? workingDirectory(),
     runCommand: runMain,
     workers,
     watcher,
@@ -117,7 +138,7 @@ function toCall(
     deadlines,
     asPlugin,
     request,
-    // Only who asks for it gives up that a signal ends the tool at once.
+    // Lazy: only a command that uses it gives up that a signal ends the tool at once.
     get signal() {
       signal ??= onSignal();
       return signal;
@@ -127,22 +148,22 @@ function toCall(
   };
 }
 
-/** Much of what is told comes from plugins and files: a terminal must not be led by it. */
+/** Much of the output comes from plugins and files, and must not be able to control the terminal. */
 function writerOf({ write = writeOut }: Surroundings): typeof writeOut {
   return (fd, text) => write(fd, showable(text));
 }
 
-/** What stands for a path in the usage text. */
+/** Placeholders for paths in the usage text. */
 const PATHS: readonly string[] = ['<dir>', '<file>', '<conflist>'];
 
-/** The first signal asks for an orderly end, the next one is the end. */
+/** The first signal asks for an orderly end; the next one ends the tool at once. */
 function onSignal(): AbortSignal {
   const controller = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => controller.abort());
   return controller.signal;
 }
 
-/** The descriptor, not the process's stream: the streams cost 9 ms. */
+/** Writes to the descriptor, not to the process's stream: the streams cost 9 ms. */
 function writeOut(fd: 1 | 2, text: string): void {
   let rest = Buffer.from(text);
   while (rest.length) {
@@ -150,7 +171,7 @@ function writeOut(fd: 1 | 2, text: string): void {
       rest = rest.subarray(writeSync(fd, rest));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // Nobody reads any more.
+      // The reader has closed its end.
       if (code === 'EPIPE') return;
       if (code !== 'EAGAIN') throw error;
     }

@@ -1,16 +1,17 @@
 // Which network, which container and which directories does a command line mean?
-import { resolve } from 'node:path';
+import { existsSync } from 'node:fs';
 import type { Conflist } from '../chain/conflist.ts';
 import { parsePluginDirs } from '../chain/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/load.ts';
 import type { Diagnostic } from '../chain/network-file.ts';
-import type { Attachment, Deadlines, Runtime } from '../chain/runtime.ts';
+import type { Attachment, ChainRuntime, Deadlines } from '../chain/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { ownWorker, runThrough } from '../worker/client.ts';
+import { absolutePath } from '../files/absolute-path.ts';
+import { ownWorker, workerSegments } from '../worker/client.ts';
 import { type CommandCall, UsageError } from './command.ts';
 
 const DEFAULT_CONF_DIR = '/etc/cni/net.d';
@@ -20,7 +21,7 @@ export function confDirOf(call: CommandCall): string {
   return call.text('conf-dir') || call.env.NETCONFPATH || DEFAULT_CONF_DIR;
 }
 
-/** The network named first on the command line, from `--file` or from the configuration directory. */
+/** The network named first on the command line, from `--file` or the configuration directory. */
 export function loadTarget(call: CommandCall): Conflist {
   const [name = ''] = call.positionals;
   const file = call.text('file');
@@ -34,8 +35,8 @@ export function loadTarget(call: CommandCall): Conflist {
   );
 }
 
-/** Where plugins are and how they run; what a link says on standard error is passed on when it succeeds. */
-export function runtimeOf(call: CommandCall): Runtime {
+/** Where plugins are and how they run; the standard error of a plugin that succeeds is passed on. */
+export function runtimeOf(call: CommandCall): ChainRuntime {
   const dirs = call.texts('bin-dir');
   const cacheDir = call.text('cni-cache-dir');
   const deadlines = deadlinesOf(call);
@@ -43,12 +44,15 @@ export function runtimeOf(call: CommandCall): Runtime {
     pluginDirs: dirs.length ? dirs : parsePluginDirs(call.env.CNI_PATH || DEFAULT_BIN_DIR),
     env: call.env,
     signal: call.signal,
-    ...(call.on('separate') ? {} : runThrough(call.workers ?? ownWorker(), { cwd: call.cwd })),
+    ...(call.on('separate')
+      ? {}
+      : { segments: workerSegments(call.workers ?? ownWorker(), { cwd: call.cwd }) }),
     stateDir: call.text('state-dir') || stateDir(call.env),
     owner: 'catena',
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
+    openWitness: async () => (await import('../orphans/witness.ts')).NODE_WITNESS,
     onLink({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
@@ -56,20 +60,21 @@ export function runtimeOf(call: CommandCall): Runtime {
   };
 }
 
-/** How long each link may take, as the command line says, else as the daemon's settings do. */
+/** Deadline of each plugin: from the command line, else from the daemon's settings. */
 export function deadlinesOf(call: CommandCall): Deadlines | undefined {
   return parseTimeouts(call.texts('timeout')) ?? call.deadlines;
 }
 
-/** Says what did not keep the command from its work. */
+/** Reports a problem that did not stop the command. */
 export function warn(call: CommandCall, { message }: CniError): void {
   call.err(`catena: warning: ${message}\n`);
 }
 
-/** The container's side: the second argument, and the options with their variables as cnitool reads them. */
+/** The container's side: the second argument and the options, with environment variables as in cnitool. */
 export function attachmentOf(call: CommandCall): Attachment {
   const path = call.positionals[1] ?? '';
-  const netns = path === '' ? '' : resolve(call.cwd, path);
+  const netns = path === '' ? '' : absolutePath(path, call.cwd);
+  checkNamespace(path, netns);
   const containerId = call.text('container-id') || (netns === '' ? '' : deriveContainerId(netns));
   if (containerId === '') {
     throw new UsageError('Cannot name the container: without a namespace, --container-id is needed');
@@ -83,7 +88,20 @@ export function attachmentOf(call: CommandCall): Attachment {
   };
 }
 
-/** cnitool's way to a container id: the same namespace always gives the same one. */
+/** A bare name is a file in the working directory, but is almost never meant as one. */
+function checkNamespace(given: string, path: string): void {
+  const named = `${NETNS_DIR}/${given}`;
+  if (given === '' || given.includes('/') || existsSync(path) || !existsSync(named)) return;
+  throw new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot find network namespace "${path}": nothing is there; did you mean "${named}"?`,
+  );
+}
+
+/** Where `ip netns add` creates namespaces. */
+const NETNS_DIR = '/run/netns';
+
+/** cnitool's way to derive a container id: a namespace always gets the same one. */
 export function deriveContainerId(netns: string): string {
   // Not node:crypto: loading it costs more than the rest of the tool.
   const digest = new Bun.CryptoHasher('sha512').update(netns).digest();
@@ -104,7 +122,7 @@ function parseCapabilities(text: string): JsonObject {
   return text === '' ? {} : parseObject(text, 'capability arguments (CAP_ARGS or --cap)');
 }
 
-/** `30` is for every verb, `del=120` for one; the last of each counts. */
+/** `30` applies to every verb, `del=120` to one; the last value of each counts. */
 function parseTimeouts(texts: readonly string[]): Deadlines | undefined {
   if (!texts.length) return undefined;
   const deadlines: Partial<Record<string, number>> = {};

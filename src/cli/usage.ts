@@ -1,4 +1,4 @@
-// How does a person learn what to type?
+// How does a user learn what to type?
 import type { Command, CommandOption } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 

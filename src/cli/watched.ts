@@ -1,29 +1,29 @@
-// Who is told of the chain that a command runs?
-import { resolve } from 'node:path';
-import type { Attachment, Runtime } from '../chain/runtime.ts';
+// Which observers are told of the chain that a command runs?
+import type { Attachment, ChainRuntime } from '../chain/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
+import { absolutePath } from '../files/absolute-path.ts';
 import type { RequestWatcher } from '../observe/watcher.ts';
 import type { CommandCall } from './command.ts';
 import { runtimeOf, warn } from './target.ts';
 
-/** The directory of traces: `--trace-dir`, `CATENA_TRACE_DIR`, else below the run directory. */
+/** The directory of traces: `--trace-dir`, else `CATENA_TRACE_DIR`, else in the run directory. */
 export function traceDirFor(call: CommandCall): string {
   const named = call.text('trace-dir') || call.env.CATENA_TRACE_DIR;
-  return named ? resolve(call.cwd, named) : `${call.text('run-dir') ?? runDir(call.env)}/traces`;
+  return named ? absolutePath(named, call.cwd) : `${call.text('run-dir') ?? runDir(call.env)}/traces`;
 }
 
 /**
- * Runs a chain with the directories and deadlines of the command line; the daemon, or the directory of traces where
- * somebody asked for one, gets to know of it and of each link.
+ * Runs a chain with the directories and deadlines of the command line. Reports it and each of its plugins to the daemon's
+ * watcher, or to the directory of traces if a trace was requested.
  */
 export async function watched<T>(
   call: CommandCall,
   verb: Command,
   attachment: Attachment | undefined,
-  work: (runtime: Runtime) => Promise<T>,
+  work: (runtime: ChainRuntime) => Promise<T>,
 ): Promise<T> {
   const runtime = runtimeOf(call);
   const watcher = call.watcher ?? (await traceWatcher(call));
@@ -52,7 +52,7 @@ export async function watched<T>(
   }
 }
 
-/** Commands without a daemon keep a trace when they are told to; only then is its code loaded. */
+/** Without a daemon, a command keeps a trace only on request; only then is the code loaded. */
 async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefined> {
   if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
   const { openTraceWatcher } = await import('../observe/watcher.ts');

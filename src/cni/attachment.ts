@@ -1,4 +1,4 @@
-// How is an attachment named in the places where the kernel lets us leave a note?
+// How do notes in the kernel (aliases, comments) name the attachment that they belong to?
 
 /** What identifies an attachment on a node (SPEC "Terminology"). */
 export interface Attachment {
@@ -7,20 +7,20 @@ export interface Attachment {
   readonly ifname: string;
 }
 
-/** Start of every note that is ours: others may use the same place. */
+/** Prefix of our own notes; other software may use the same fields. */
 const PREFIX = 'catena:';
 
 /**
- * The attachment as one line: `catena:network/container/ifname`, for link aliases and comments. None of the parts can
- * hold a slash. Where the line would be longer than `maxLength`, a digest stands for the container id: compare lines
- * with lines, not ids.
+ * Renders the attachment as one line, `catena:network/container/ifname`, for link aliases and comments. None of the parts can
+ * contain a slash. If the line would be longer than `maxLength`, a digest replaces the container id. Therefore compare
+ * rendered lines, not container ids.
  */
 export function renderOwner({ network, containerId, ifname }: Attachment, maxLength = Infinity): string {
   const line = `${PREFIX}${network}/${containerId}/${ifname}`;
   return line.length <= maxLength ? line : `${PREFIX}${network}/~${digestOf(containerId)}/${ifname}`;
 }
 
-/** The attachment a note names, or undefined when the note is somebody else's. */
+/** The attachment that a note names, or undefined when the note is not ours. */
 export function findOwner(note: string | undefined): Attachment | undefined {
   if (!note?.startsWith(PREFIX)) return undefined;
   const [network, containerId, ifname, ...more] = note.slice(PREFIX.length).split('/');
@@ -29,8 +29,8 @@ export function findOwner(note: string | undefined): Attachment | undefined {
 }
 
 /**
- * A short stand-in for a long name: FNV-1a with 128 bits, as 32 hexadecimal digits. It tells apart ids that runtimes
- * chose, and costs no module. Nobody gains anything by finding two ids with the same digest: only the runtime gives them.
+ * A short stand-in for a long name: 128-bit FNV-1a as 32 hexadecimal digits. It distinguishes ids chosen by runtimes and
+ * needs no module. A cryptographic hash is unnecessary: only the runtime chooses ids, and it gains nothing from a collision.
  */
 export function digestOf(text: string): string {
   const mask = (1n << 128n) - 1n;

@@ -1,4 +1,4 @@
-// What may the runtime pass in `runtimeConfig`, and in which shape?
+// What may the runtime pass in `runtimeConfig`, and in what shape?
 import * as z from 'zod/mini';
 import { optionalText } from './schema-parts.ts';
 

@@ -1,7 +1,7 @@
-// What do the `CNI_ARGS` say?
+// What does `CNI_ARGS` contain?
 import { CniError, ErrorCode } from './errors.ts';
 
-/** Pairs of `CNI_ARGS` in order. */
+/** Key-value pairs of `CNI_ARGS`, in order. */
 export type CniArgs = readonly (readonly [key: string, value: string])[];
 
 /**
@@ -23,14 +23,29 @@ export function parseCniArgs(text: string): CniArgs {
   });
 }
 
+/** Like {@link parseCniArgs} for callers that only report the arguments: returns an empty list for malformed text. */
+export function findCniArgs(text: string): CniArgs {
+  try {
+    return parseCniArgs(text);
+  } catch {
+    return [];
+  }
+}
+
+/** Why a pair cannot be written to `CNI_ARGS` (it would be read back as another pair, or as several), or undefined. */
+export function findPairProblem(key: string, value: string): string | undefined {
+  const isWhole = key !== '' && !/[;=\0]/.test(key) && !/[;\0]/.test(value);
+  return isWhole ? undefined : 'neither half may hold ";", nor the key "="';
+}
+
 /** `K=V;K2=V2` for the environment of a plugin. */
 export function renderCniArgs(args: CniArgs): string {
   return args.map(([key, value]) => `${key}=${value}`).join(';');
 }
 
 /**
- * The values of the arguments a plugin knows, by name; the last of a repeated one wins. Others are an error unless
- * `IgnoreUnknown` is set, wherever it stands.
+ * Picks the arguments that a plugin knows, by name; the last of a repeated argument wins. Unknown arguments are an error
+ * unless `IgnoreUnknown` is set, at any position.
  * @throws CniError 4 listing the unknown ones
  */
 export function pickCniArgs<K extends string>(

@@ -1,20 +1,20 @@
-// What is a network configuration list, and is this JSON one?
+// Is this JSON a valid network configuration list, and what are its parts?
 import { parseNetworkName } from './env.ts';
 import { CniError, type CniErrorOptions, ErrorCode } from './errors.ts';
 import { decode, isObject, type JsonObject, memberOf } from './json.ts';
-import { PluginConfig } from './plugin-config.ts';
+import { ListedPlugin } from './plugin-config.ts';
 
-/** One link of a list. */
+/** One plugin of a conflist. */
 export interface PluginEntry {
-  /** Name of the executable, looked up along `CNI_PATH`. */
+  /** Name of the executable, looked up in `CNI_PATH`. */
   readonly type: string;
-  /** Capabilities that the entry declares, true or false. */
+  /** Capabilities that the entry declares, each true or false. */
   readonly capabilities: Readonly<Record<string, boolean>>;
-  /** The entry as the user wrote it, every unknown key included; never changed. */
+  /** The entry as the user wrote it, including unknown keys; never modified. */
   readonly conf: JsonObject;
 }
 
-/** A network configuration list (SPEC "Configuration format"), before its version is chosen and files are added. */
+/** A conflist (SPEC "Configuration format") before its version is selected and plugins from separate files are added. */
 export interface ConflistParts {
   readonly name: string;
   /** `cniVersion` as written; empty when absent. */
@@ -24,11 +24,11 @@ export interface ConflistParts {
   readonly disableCheck: boolean;
   readonly disableGC: boolean;
   readonly loadOnlyInlinedPlugins: boolean;
-  /** Undefined when the list has no `plugins` key: all its links come from files beside it. */
+  /** Undefined when the list has no `plugins` key: all its plugins come from files next to it. */
   readonly plugins: readonly PluginEntry[] | undefined;
 }
 
-/** A configuration that is not one, with the path of the offending value (`["plugins", 1]`). */
+/** An invalid configuration, with the path of the offending value (`["plugins", 1]`). */
 export class ConflistError extends CniError {
   readonly path: readonly (string | number)[];
 
@@ -43,7 +43,7 @@ export class ConflistError extends CniError {
 }
 
 /**
- * The parts of a list, checked in the reference's order. Keys of the list itself are case-sensitive, those of its
+ * Parses a conflist, checking its parts in the reference's order. Keys of the list itself are case-sensitive, keys of its
  * plugins are not, as in the reference.
  * @throws ConflistError (code 7) naming the key and the value found
  */
@@ -62,8 +62,8 @@ export function parseConflist(list: JsonObject): ConflistParts {
 }
 
 /**
- * One link's configuration.
- * @param path where it stands in its document, for the error
+ * Parses the configuration of one plugin.
+ * @param path its location in the document, for the error
  * @throws ConflistError (code 7)
  */
 export function parsePluginEntry(conf: unknown, path: readonly (string | number)[] = []): PluginEntry {
@@ -71,9 +71,9 @@ export function parsePluginEntry(conf: unknown, path: readonly (string | number)
   if (!isObject(conf)) {
     throw new ConflistError(path, `Cannot use ${what}: expected an object, found ${JSON.stringify(conf)}`);
   }
-  let known: PluginConfig;
+  let known: ListedPlugin;
   try {
-    known = decode(PluginConfig, conf, what);
+    known = decode(ListedPlugin, conf, what);
   } catch (cause) {
     throw new ConflistError(path, (cause as Error).message, { cause });
   }
@@ -81,9 +81,9 @@ export function parsePluginEntry(conf: unknown, path: readonly (string | number)
 }
 
 /**
- * A single plugin configuration as a list of one. The keys that only a list has a meaning for (`cniVersions`,
- * `disableCheck`, `disableGC`) are lifted, which the reference forgets; `name` and `cniVersion` are the plugin's own
- * and match in any letter case, as in the reference.
+ * Turns a single plugin configuration into a list of one. Keys that have a meaning only in a list (`cniVersions`,
+ * `disableCheck`, `disableGC`) are lifted to the list, which the reference fails to do. `name` and `cniVersion` are the
+ * plugin's own and match in any letter case, as in the reference.
  */
 export function upgradeToConflist(conf: JsonObject): JsonObject {
   const lifted = ['cniVersions', 'disableCheck', 'disableGC'].filter(key => conf[key] !== undefined);

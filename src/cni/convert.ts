@@ -1,4 +1,4 @@
-// How does a result of one specification version become one of another?
+// How is a result converted from one specification version to another?
 import type * as z from 'zod/mini';
 import { findCidr } from '../net/cidr.ts';
 import { CniError, ErrorCode } from './errors.ts';
@@ -6,16 +6,16 @@ import { isObject, type JsonObject } from './json.ts';
 import { FamiliesResult, IpsResult, VersionedIpsResult } from './result-schema.ts';
 import { atLeast, type SpecVersion } from './version.ts';
 
-/** How results of some versions look, and how they become those of 1.x and back. Unknown keys are kept both ways. */
+/** The result layout of some versions, and its conversion to and from that of 1.x. Unknown keys are kept both ways. */
 export interface Layout {
   readonly schema: z.ZodMiniType<Record<string, unknown>>;
-  /** From a checked object of this layout, keys in the schema's letter case. Changes nothing of what it is given. */
+  /** Converts from a checked object of this layout with keys in the schema's letter case. Does not modify its argument. */
   up(object: JsonObject): JsonObject;
-  /** To this layout. What it has no place for is dropped. Changes nothing of what it is given. */
+  /** Converts to this layout and drops what the layout cannot hold. Does not modify its argument. */
   down(result: JsonObject): JsonObject;
 }
 
-/** The layout of a version's results. */
+/** The result layout of a version. */
 export function layoutOf(version: SpecVersion): Layout {
   if (atLeast(version, '1.0.0')) return IPS;
   return atLeast(version, '0.3.0') ? VERSIONED_IPS : FAMILIES;
@@ -43,7 +43,7 @@ const FAMILIES: Layout = {
       );
     }
     const present = Object.entries(families).filter(([, family]) => family !== undefined);
-    return { ...rest, ...Object.fromEntries(present), dns: dns ?? {} };
+    return { ...rest, ...Object.fromEntries(present), dns: withoutEmptyMembers(dns) };
   },
 };
 
@@ -57,21 +57,22 @@ const VERSIONED_IPS: Layout = {
       version: familyOf(ip.address),
       ...ip,
     }));
-    return { ...withoutEmptyArrays(families), dns: dns ?? {} };
+    return { ...withoutEmptyArrays(families), dns: withoutEmptyMembers(dns) };
   },
 };
 
-/** 1.0.0 and 1.1.0: what 1.1.0 added survives in 1.0.0, as in the reference. */
+/** 1.0.0 and 1.1.0. Fields added in 1.1.0 survive in 1.0.0, as in the reference. */
 const IPS: Layout = {
   schema: IpsResult,
   up: object => object,
-  // The reference leaves an empty resolver configuration out from 1.0.0 on.
+  // The reference omits an empty resolver configuration from 1.0.0 on.
   down({ dns, ...rest }) {
-    return { ...withoutEmptyArrays(rest), ...(isObject(dns) && !isEmptyDns(dns) ? { dns } : {}) };
+    const settings = withoutEmptyMembers(dns);
+    return { ...withoutEmptyArrays(rest), ...(Object.keys(settings).length ? { dns: settings } : {}) };
   },
 };
 
-/** The first address of the family, and the routes to destinations of that family; older routes know `dst` and `gw`. */
+/** The family's first address, and the routes to destinations of that family. Older routes only have `dst` and `gw`. */
 function downToFamily(version: '4' | '6', ips: unknown, routes: unknown): JsonObject | undefined {
   const first = asObjects(ips).find(ip => familyOf(ip.address) === version);
   if (first === undefined) return undefined;
@@ -106,11 +107,16 @@ function withoutEmptyArrays(object: JsonObject): JsonObject {
   return copy;
 }
 
-/** The four known settings say nothing, and nobody has added another. */
-function isEmptyDns({ nameservers, domain, search, options, ...more }: JsonObject): boolean {
+/** Resolver settings as the reference prints them: empty known settings are omitted, unknown keys are kept. */
+function withoutEmptyMembers(dns: unknown): JsonObject {
+  if (!isObject(dns)) return {};
   const isNothing = (value: unknown) => value === undefined || value === '' || isEmptyArray(value);
-  return !Object.keys(more).length && [nameservers, domain, search, options].every(isNothing);
+  return Object.fromEntries(
+    Object.entries(dns).filter(([key, value]) => !DNS_SETTINGS.includes(key) || !isNothing(value)),
+  );
 }
+
+const DNS_SETTINGS = ['nameservers', 'domain', 'search', 'options'];
 
 function isEmptyArray(value: unknown): boolean {
   return Array.isArray(value) && !value.length;

@@ -1,26 +1,43 @@
-// Where does Catena keep files, unless told otherwise?
+// Where does Catena keep its files by default?
 
-/** Where runtimes look for plugins, unless told otherwise. */
+/** Where runtimes look for plugins by default. */
 export const DEFAULT_BIN_DIR = '/opt/cni/bin';
+
+/**
+ * The directory that relative paths are resolved against. Undefined when it no longer has a path (it was deleted or
+ * unmounted), or when its path is longer than the kernel reports.
+ */
+export function workingDirectory(): string | undefined {
+  try {
+    return process.cwd();
+  } catch {
+    return undefined;
+  }
+}
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Sockets, locks and other state that a reboot may take. */
+/** Sockets, locks and other state that need not survive a reboot. */
 export function runDir(env: Environment = process.env): string {
   return env.CATENA_RUN_DIR || '/run/catena';
 }
 
-/** State that survives a reboot and is ours alone. */
+/** Below the run directory: the generation notes of attachments, and GC's notes while it runs. */
+export function notesDirs(dir: string): { readonly generations: string; readonly gc: string } {
+  return { generations: `${dir}/generations`, gc: `${dir}/gc` };
+}
+
+/** State that survives a reboot and belongs to Catena alone. */
 export function stateDir(env: Environment = process.env): string {
   return env.CATENA_STATE_DIR || '/var/lib/catena';
 }
 
-/** The journals of the delegate runner below the state directory: of pods, and of the networks that they got. */
+/** The journals of the delegate runner below the state directory: of pods, and of their delegates. */
 export function runnerJournals(dir: string): { readonly pods: string; readonly delegates: string } {
   return { pods: `${dir}/pods`, delegates: `${dir}/delegates` };
 }
 
-/** What we share with libcni: the result cache lies in `results` below it. */
+/** The directory shared with libcni; the cached results are in `results` below it. */
 export function cniCacheDir(env: Environment = process.env): string {
   return env.CATENA_CNI_CACHE_DIR || '/var/lib/cni';
 }

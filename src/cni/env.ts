@@ -1,20 +1,53 @@
-// Which environment variables does a plugin get, and are they valid?
+// Which environment variables does a plugin receive, and are they valid?
 import { findIfnameProblem } from '../net/ifname.ts';
 import { CniError, ErrorCode } from './errors.ts';
 
-/** What a plugin may be asked to do. */
+/** The commands of the protocol. */
 export const COMMANDS = ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION'] as const;
 
-/** One of the protocol's verbs. */
+/** One of {@link COMMANDS}. */
 export type Command = (typeof COMMANDS)[number];
 
 /**
- * Set to `1`, it asks CHECK to put back first what somebody has taken away behind the link's back. Who does not know it
- * checks and no more: no link can take it for something that it is not.
+ * Set to `1`, it asks CHECK to first restore what has been removed since ADD. A plugin that does not know the variable
+ * only checks. No plugin can mistake it for anything else.
  */
 export const REPAIR_VARIABLE = 'CATENA_REPAIR';
 
-/** The environment of one invocation, validated for its command; what it does not need may be empty. */
+/**
+ * With one of {@link HANDOVER_MODES}, CHECK hands the attachment over to the reference plugin of the same name instead of
+ * checking it, and prints what it found. A plugin that does not know the variable only checks.
+ */
+export const HANDOVER_VARIABLE = 'CATENA_HANDOVER';
+
+/** `look` reports what the reference's DEL would leave behind; `do` moves it to where that DEL finds it. */
+const HANDOVER_MODES = ['look', 'do'] as const;
+
+/** One of {@link HANDOVER_MODES}. */
+export type HandoverMode = (typeof HANDOVER_MODES)[number];
+
+/** The reply of a plugin that knows the variable. */
+export interface HandoverReply {
+  readonly handedOver: readonly string[];
+}
+
+/** Parses a plugin's reply; undefined when the plugin does not know the variable. */
+export function parseHandoverReply(stdout: string): readonly string[] | undefined {
+  try {
+    const { handedOver } = JSON.parse(stdout) as Partial<HandoverReply>;
+    return Array.isArray(handedOver) ? handedOver.map(String) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The handover mode requested by the environment; undefined for an ordinary CHECK. */
+export function handoverModeOf(env: Readonly<Record<string, string | undefined>>): HandoverMode | undefined {
+  if (env.CNI_COMMAND !== 'CHECK') return undefined;
+  return HANDOVER_MODES.find(mode => mode === env[HANDOVER_VARIABLE]);
+}
+
+/** The environment of one invocation, validated for its command; variables that the command does not need may be empty. */
 export interface CniEnv {
   readonly command: Command;
   readonly containerId: string;
@@ -37,8 +70,8 @@ interface Variable {
 }
 
 /**
- * The reference skeleton's table, with one difference: it demands CNI_PATH, which the specification calls optional,
- * so we do without until a delegate has to be found.
+ * The reference skeleton's table with one difference: the reference requires CNI_PATH. The specification calls it optional,
+ * so we require it only when a delegate has to be found.
  */
 const VARIABLES: readonly Variable[] = [
   {
@@ -59,13 +92,16 @@ const VARIABLES: readonly Variable[] = [
 ];
 
 /**
- * Reads and validates the `CNI_*` variables. All problems are reported at once, where the reference stops at the
- * first invalid one.
+ * Reads and validates the `CNI_*` variables. Reports all problems at once; the reference stops at the first invalid one.
  * @throws CniError 4
  */
 export function parseEnv(env: Readonly<Record<string, string | undefined>>): CniEnv {
   const command = parseCommand(env.CNI_COMMAND);
-  const missing = VARIABLES.filter(v => v.requiredFor.includes(command) && !env[v.name]).map(v => v.name);
+  // A handover only concerns the host, and runtimes do not always record the namespace.
+  const optional = handoverModeOf(env) === undefined ? [] : ['CNI_NETNS'];
+  const missing = VARIABLES.filter(
+    v => v.requiredFor.includes(command) && !env[v.name] && !optional.includes(v.name),
+  ).map(v => v.name);
   const invalid = VARIABLES.flatMap(variable => {
     const value = env[variable.name];
     if (!value || !variable.requiredFor.includes(command)) return [];
@@ -89,7 +125,7 @@ export function findContainerIdProblem(id: string): string | undefined {
 }
 
 /**
- * The name of a network, checked.
+ * Validates the name of a network.
  * @throws CniError 7
  */
 export function parseNetworkName(name: unknown): string {
@@ -106,7 +142,7 @@ export function parseNetworkName(name: unknown): string {
 function parseCommand(text: string | undefined): Command {
   if (!text) throw new CniError(ErrorCode.invalidEnvironment, 'required env variables [CNI_COMMAND] missing');
   if ((COMMANDS as readonly string[]).includes(text)) return text as Command;
-  // Older runtimes look for this very text after asking for VERSION.
+  // Older runtimes match this exact text after asking for VERSION.
   throw new CniError(ErrorCode.invalidEnvironment, `unknown CNI_COMMAND: ${text}`);
 }
 

@@ -1,8 +1,8 @@
-// How does a failure look in the protocol, and which codes are there?
+// How does the protocol represent a failure, and which error codes exist?
 
 /** Error codes of the CNI specification 1.1.0, section "Error", and of the reference skeleton (8, 999). */
 export const ErrorCode = {
-  /** Failures that the runtime itself noticed. */
+  /** Failures detected by the runtime itself. */
   unknown: 0,
   /** "Incompatible CNI version" */
   incompatibleVersion: 1,
@@ -18,7 +18,7 @@ export const ErrorCode = {
   decodingFailure: 6,
   /** "Invalid network config." */
   invalidConfig: 7,
-  /** The namespace is not one, or is the plugin's own (reference skeleton; not in the specification's table). */
+  /** The path is not a namespace, or is the plugin's own (reference skeleton; not in the specification's table). */
   invalidNetns: 8,
   /** "Try again later." */
   tryAgainLater: 11,
@@ -26,11 +26,17 @@ export const ErrorCode = {
   unavailable: 50,
   /** "The plugin is not available, and existing containers in the network may have limited connectivity." (STATUS) */
   unavailableLimited: 51,
-  /** Anything a plugin did not classify. */
+  /** Any failure that a plugin did not classify. */
   internal: 999,
 } as const;
 
-/** Which link of which network failed, and how its process ended; added by the runner. */
+/**
+ * A code of our own (100 and up are free for plugins), used by several plugins: the address belongs to another attachment,
+ * which still exists. Listed in their READMEs.
+ */
+export const ADDRESS_TAKEN = 101;
+
+/** Which plugin of which network failed, and how its process ended; added by the runner. */
 export interface LinkFailure {
   readonly network: string;
   readonly link: string;
@@ -39,10 +45,10 @@ export interface LinkFailure {
   readonly verb: string;
   readonly exitCode?: number;
   readonly signal?: string;
-  /** The runner ended it: past its deadline, for printing without end, or because the caller gave up. */
+  /** Why the runner ended the process: it missed its deadline, printed too much, or the caller gave up. */
   readonly ended?: 'deadline' | 'output' | 'interrupt';
   readonly durationMs?: number;
-  /** The end of what it said on standard error, even where standard output held the error. */
+  /** The end of its standard error, even when standard output contains the error. */
   readonly stderr?: string;
 }
 
@@ -53,7 +59,7 @@ export interface CniErrorOptions {
   readonly link?: LinkFailure;
 }
 
-/** A failure in terms of the protocol. It renders itself as the JSON of the specification. */
+/** A protocol failure. It renders itself as the JSON of the specification. */
 export class CniError extends Error {
   override readonly name = 'CniError';
   readonly code: number;
@@ -78,15 +84,15 @@ export class CniError extends Error {
   }
 }
 
-/** Longest text of an error, in characters. People read it, and it goes into logs, records and traces. */
+/** Maximum length of an error text, in characters. People read it, and it is stored in logs, records and traces. */
 const MAX_TEXT = 16_000;
 
-/** What was found may be as long as a caller likes, and is quoted in what is said about it. */
+/** Errors quote input from callers, which can be of any length. */
 function clip(text: string): string {
   return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}… (${text.length} characters in all)` : text;
 }
 
-/** Error object as plugins print it. */
+/** The error object as plugins print it. */
 export interface ErrorReply {
   readonly cniVersion?: string;
   readonly code: number;
@@ -95,8 +101,8 @@ export interface ErrorReply {
 }
 
 /**
- * Any thrown value as a CniError: one in the cause chain keeps its code, and the text around it becomes part of the
- * details; everything else is code 999. This is the only place that makes a 999 out of a stranger.
+ * Converts any thrown value to a CniError. A CniError in the cause chain keeps its code, and the surrounding messages are
+ * added to the details. Anything else gets code 999; no other place assigns that code to a foreign error.
  */
 export function toCniError(thrown: unknown): CniError {
   if (thrown instanceof CniError) return thrown;
@@ -110,7 +116,7 @@ export function toCniError(thrown: unknown): CniError {
   });
 }
 
-/** The message of a thrown value followed by the messages of its causes, each once. */
+/** The message of a thrown value followed by the messages of its causes, without repetitions. */
 export function describeError(thrown: unknown): string {
   const parts: string[] = [];
   for (

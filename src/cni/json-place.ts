@@ -1,20 +1,20 @@
-// Where in a JSON text is the mistake: at which line and column?
+// At which line and column of a JSON text is the mistake?
 
-/** A place in a text; both count from 1, the column in UTF-16 units. */
+/** A position in a text; both count from 1, the column in UTF-16 units. */
 export interface TextPlace {
   readonly line: number;
   readonly column: number;
 }
 
-/** A place with what is wrong there. */
+/** A position and the problem at it. */
 export interface SyntaxProblem extends TextPlace {
   readonly problem: string;
 }
 
-/** No configuration is nested this deeply, and every level costs the reader stack. */
+/** No real configuration is nested this deeply, and every level uses stack space of the scanner. */
 const MAX_DEPTH = 1000;
 
-/** What keeps a text from being JSON, or undefined when nothing does. JSON.parse of Bun does not say where. */
+/** The problem that makes a text invalid JSON, or undefined when it is valid. Bun's JSON.parse does not report a position. */
 export function findSyntaxProblem(text: string): SyntaxProblem | undefined {
   try {
     scanDocument(text, (path, offset) => {
@@ -27,7 +27,7 @@ export function findSyntaxProblem(text: string): SyntaxProblem | undefined {
   }
 }
 
-/** Where the value at `path` starts in a valid JSON text; its nearest ancestor's place when it is absent. */
+/** Where the value at `path` starts in a valid JSON text; the position of its nearest ancestor when it is absent. */
 export function placeOf(text: string, path: readonly (string | number)[]): TextPlace {
   let best = { depth: -1, offset: 0 };
   scanDocument(text, (at, offset) => {
@@ -38,21 +38,21 @@ export function placeOf(text: string, path: readonly (string | number)[]): TextP
   return placeAt(text, best.offset);
 }
 
-/** A key that its object had before: decoders quietly take the last. */
+/** A key that occurred earlier in the same object; decoders silently use the last one. */
 export interface RepeatedKey extends TextPlace {
   readonly key: string;
 }
 
-/** The places of all that is in a JSON text. */
+/** The positions of everything in a JSON text. */
 export interface Places {
-  /** Where a value starts; its nearest ancestor's place when it is absent. */
+  /** Where a value starts; the position of its nearest ancestor when it is absent. */
   valueAt(path: readonly (string | number)[]): TextPlace;
-  /** Where the key of a value starts; the value itself in an array. */
+  /** Where the key of a value starts; for an array element, the element itself. */
   keyAt(path: readonly (string | number)[]): TextPlace;
   readonly repeated: readonly RepeatedKey[];
 }
 
-/** Finds every place of a valid JSON text in one pass. */
+/** Finds every position in a valid JSON text in one pass. */
 export function readPlaces(text: string): Places {
   const found = new Map<string, { value: number; key: number }>();
   const repeated: RepeatedKey[] = [];

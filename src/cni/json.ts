@@ -1,4 +1,4 @@
-// How is JSON from strangers read: objects, letter case of keys, and errors that name the place?
+// How is foreign JSON read: objects, letter case of keys, and errors that name the offending path?
 import * as z from 'zod/mini';
 import { CniError, ErrorCode } from './errors.ts';
 
@@ -35,8 +35,8 @@ export function parseObject(text: string, what: string): JsonObject {
 }
 
 /**
- * Validates a value against a schema after folding the letter case of its keys to the schema's, so that what Go's
- * decoder takes (`HostPort` from containerd, `RuntimeConfig`) is taken here too. `null` counts as absent.
+ * Validates a value against a schema after folding the letter case of its keys to the schema's. This accepts what Go's
+ * decoder accepts (`HostPort` from containerd, `RuntimeConfig`). `null` counts as absent.
  * @throws CniError with `code` (7 unless given), naming the path and the value found
  */
 export function decode<T extends z.core.$ZodType>(
@@ -49,8 +49,8 @@ export function decode<T extends z.core.$ZodType>(
 }
 
 /**
- * Validates like {@link decode}, and returns the folded value itself rather than the schema's copy of it: every
- * unknown key is in it, `__proto__` included.
+ * Validates like {@link decode}, but returns the folded value itself instead of the schema's copy. It contains every
+ * unknown key, including `__proto__`.
  * @throws CniError as {@link decode}
  */
 export function checkObject(
@@ -76,8 +76,8 @@ function check<T extends z.core.$ZodType>(
 }
 
 /**
- * A copy of the value in which keys that equal a key of the schema but for letter case carry the schema's spelling
- * and null members are left out. An exact key wins over a folded one; unknown keys stay as they are.
+ * A copy of the value without null members, in which keys that match a key of the schema except for letter case get the
+ * schema's spelling. An exact key wins over a folded one; unknown keys are left unchanged.
  */
 export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
   const def = (schema as { _zod: { def: SchemaDef } })._zod.def;
@@ -104,7 +104,7 @@ export function foldKeys(schema: z.core.$ZodType, value: unknown): unknown {
   return folded;
 }
 
-/** The member of a key in any letter case, as Go's decoder finds it; the exact key first. Null counts as absent. */
+/** The member of a key in any letter case, as Go's decoder finds it; an exact match first. Null counts as absent. */
 export function memberOf(object: JsonObject, key: string): unknown {
   const exact = Object.hasOwn(object, key) ? object[key] : undefined;
   if (exact !== undefined) return exact ?? undefined;
@@ -130,17 +130,18 @@ function keysByLowerCase(shape: object): ReadonlyMap<string, string> {
   return made;
 }
 
-/** Plain assignment to `__proto__` would change the prototype instead of adding a member. */
+/** Assigning to `__proto__` directly would change the prototype instead of adding a member. */
 function setOwn(target: JsonObject, key: string, value: unknown): void {
   if (key !== '__proto__') target[key] = value;
   else Object.defineProperty(target, key, { value, enumerable: true, writable: true, configurable: true });
 }
 
 /**
- * What is wrong with a value, in words: `"ips[0].address" must be of type string, found 5`. zod/mini carries no texts of
- * its own, so that a link does not load a locale; parse with `reportInput`.
+ * Describes what is wrong with a value: `"ips[0].address" must be of type string, found 5`. zod/mini carries no texts of its
+ * own, which saves a plugin from loading a locale. Parse with `reportInput`.
  */
 export function describeIssue(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'unrecognized_keys') return describeUnknownKeys(issue);
   const path = issue.path.map((part, i) =>
     typeof part === 'number' ? `[${part}]` : `${i ? '.' : ''}${String(part)}`,
   );
@@ -149,7 +150,12 @@ export function describeIssue(issue: z.core.$ZodIssue): string {
   return `${where}${expectationOf(issue)}, ${found}`;
 }
 
-/** Enough of a value to recognise it. */
+function describeUnknownKeys({ path, keys }: z.core.$ZodIssueUnrecognizedKeys): string {
+  const names = keys.map(key => JSON.stringify([...path, key].map(String).join('.')));
+  return `${names.join(', ')} ${names.length === 1 ? 'is not a known key' : 'are not known keys'}`;
+}
+
+/** Quotes enough of a value to recognise it. */
 function quote(value: unknown): string {
   const text = JSON.stringify(value);
   return text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text;
@@ -158,7 +164,7 @@ function quote(value: unknown): string {
 const MAX_QUOTE = 1_000;
 
 function expectationOf(issue: z.core.$ZodIssue): string {
-  // Words of the schema's own; without a locale every other message is this one.
+  // A message of the schema's own; without a locale, zod's own message is always "Invalid input".
   if (issue.message && issue.message !== 'Invalid input') return issue.message;
   if (issue.code === 'invalid_type') return `must be of type ${issue.expected}`;
   if (issue.code === 'too_small') return `must be at least ${issue.minimum}`;

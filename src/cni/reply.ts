@@ -1,4 +1,4 @@
-// What do exit code, standard output and standard error of a plugin say?
+// What do a plugin's exit code, standard output and standard error mean?
 import { CniError, ErrorCode, type LinkFailure } from './errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from './json.ts';
 
@@ -11,13 +11,13 @@ export interface Outcome {
 }
 
 /**
- * The JSON object a plugin printed on success; undefined when it printed nothing.
- * @throws CniError 6 when it printed something else
+ * The JSON object that a plugin printed on success; undefined when it printed nothing.
+ * @throws CniError 6 when it printed anything else
  */
 export function parseReply(stdout: string, link: LinkFailure): JsonObject | undefined {
   const trimmed = stdout.trim();
   if (trimmed === '') return undefined;
-  // To the reference's decoder null is an object without members.
+  // The reference's decoder reads null as an object without members.
   if (trimmed === 'null') return {};
   try {
     return parseObject(stdout, `output of plugin "${link.link}"`);
@@ -30,7 +30,7 @@ export function parseReply(stdout: string, link: LinkFailure): JsonObject | unde
   }
 }
 
-/** The error that a failed plugin reported, or the best account of a failure that it did not report. */
+/** The error that a failed plugin reported, or the best available description of a failure that it did not report. */
 export function failureOf(outcome: Outcome, link: LinkFailure): CniError {
   const ending = outcome.signal ? `ended by ${outcome.signal}` : `exit status ${outcome.exitCode}`;
   const reported = findErrorReply(outcome.stdout);
@@ -70,7 +70,7 @@ function findErrorReply(stdout: string): { code: number; msg: string; details: s
   return { code, msg, details };
 }
 
-/** Enough of a text to recognise it, on one line. */
+/** Quotes enough of a text to recognise it, on one line. */
 function quote(text: string): string {
   const limit = 1000;
   const trimmed = text.trim();

@@ -1,4 +1,4 @@
-// Which values may a result hold, in each of the three layouts that results have had?
+// Which values may a result contain, in each of the three historical layouts?
 import * as z from 'zod/mini';
 import { findCidr } from '../net/cidr.ts';
 import { findIp } from '../net/ip.ts';
@@ -31,7 +31,7 @@ export const Route = z.looseObject({
   scope: optionalInt,
 });
 
-/** `mtu`, `socketPath` and `pciID` are of 1.1.0; where an older result has them, they become those. */
+/** `mtu`, `socketPath` and `pciID` exist since 1.1.0. If an older result has them, they are treated as those of 1.1.0. */
 const Interface = z.looseObject({
   name: z.string(),
   mac: optionalText,
@@ -52,7 +52,7 @@ const IpFamily = z.optional(
 /** 0.1.0 and 0.2.0: one address of each family. */
 export const FamiliesResult = z.looseObject({ ip4: IpFamily, ip6: IpFamily, dns: z.optional(Dns) });
 
-/** 0.3.0 to 0.4.0: addresses say which family they are of. */
+/** 0.3.0 to 0.4.0: each address states its family. */
 export const VersionedIpsResult = z.looseObject({
   interfaces,
   ips: z.optional(z.array(z.looseObject({ version: optionalText, ...address }))),

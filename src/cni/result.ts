@@ -1,4 +1,4 @@
-// What does a link report, and is what it printed a valid report?
+// What does a plugin report, and is what it printed a valid result?
 import { layoutOf } from './convert.ts';
 import { CniError, ErrorCode } from './errors.ts';
 import { checkObject, isObject, type JsonObject } from './json.ts';
@@ -42,7 +42,7 @@ export interface ResultDns {
   options?: string[] | undefined;
 }
 
-/** A result in the shape of 1.1.0, whatever version it came in; keys we do not know are kept. */
+/** A result in the shape of 1.1.0, whatever its original version; unknown keys are kept. */
 export interface Result {
   interfaces?: ResultInterface[];
   ips?: ResultIp[];
@@ -51,8 +51,55 @@ export interface Result {
   [unknown: string]: unknown;
 }
 
+/** An address in results of 0.3.0 to 0.4.0, which state the family. */
+export interface ResultIpWithFamily extends ResultIp {
+  version: '4' | '6';
+}
+
+/** The address of one family in results of 0.1.0 and 0.2.0. */
+export interface ResultFamily {
+  /** CIDR notation, host bits kept. */
+  ip: string;
+  gateway?: string;
+  routes?: ResultRoute[];
+}
+
+/** 1.0.0 and 1.1.0. */
+interface ResultWithIps extends Result {
+  cniVersion: '1.0.0' | '1.1.0';
+}
+
+/** 0.3.0, 0.3.1 and 0.4.0. */
+interface ResultWithVersionedIps extends Result {
+  cniVersion: '0.3.0' | '0.3.1' | '0.4.0';
+  ips?: ResultIpWithFamily[];
+}
+
+/** 0.1.0 and 0.2.0: at most one address of each family, no interfaces. */
+interface ResultWithFamilies {
+  cniVersion: '0.1.0' | '0.2.0';
+  ip4?: ResultFamily;
+  ip6?: ResultFamily;
+  ips?: undefined;
+  routes?: undefined;
+  interfaces?: undefined;
+  dns?: ResultDns;
+  [unknown: string]: unknown;
+}
+
 /**
- * A result object as a link printed it, checked as its own version looks and brought to the shape of 1.1.0.
+ * A result in the layout of its version, as a runtime receives it. `cniVersion` distinguishes the layouts;
+ * {@link parseResult} converts any of them to a {@link Result}.
+ */
+export type ResultOf<V extends SpecVersion = SpecVersion> = V extends '0.1.0' | '0.2.0'
+  ? ResultWithFamilies & { cniVersion: V }
+  : V extends '0.3.0' | '0.3.1' | '0.4.0'
+    ? ResultWithVersionedIps & { cniVersion: V }
+    : ResultWithIps & { cniVersion: V };
+
+/**
+ * Parses a result object as a plugin printed it: checks it against the layout of its own version and converts it to the
+ * shape of 1.1.0.
  * @param fallback version to assume when the object names none: the configuration's, not 0.1.0 (reference behaviour)
  * @throws CniError 1 for a version that does not exist, 6 for a value of the wrong shape, naming the path
  */
@@ -63,7 +110,7 @@ export function parseResult(object: JsonObject, fallback: SpecVersion, what = 'r
 }
 
 /**
- * The version a result object is in: its own, else the fallback.
+ * The version of a result object: the one that it states, else the fallback.
  * @throws CniError 1 for a version that does not exist
  */
 export function resultVersionOf(object: JsonObject, fallback: SpecVersion, what = 'result'): SpecVersion {
@@ -78,8 +125,8 @@ export function resultVersionOf(object: JsonObject, fallback: SpecVersion, what 
 }
 
 /**
- * The result as a JSON object of the given version, ready to be printed or to become a `prevResult`. Keys that the
- * version does not have are dropped; 1.1.0's additions survive in 1.0.0, as in the reference.
+ * Renders the result as a JSON object of the given version, ready to be printed or passed as `prevResult`. Keys that the
+ * version does not have are dropped; fields added in 1.1.0 survive in 1.0.0, as in the reference.
  * @throws CniError 7 when the version cannot express it (0.1.0 and 0.2.0 need an address)
  */
 export function renderResult(result: Result, version: SpecVersion): JsonObject {
@@ -88,8 +135,8 @@ export function renderResult(result: Result, version: SpecVersion): JsonObject {
 }
 
 /**
- * A result object of any version, checked and brought to another one; keys we do not know are kept. Between versions
- * that look the same only the label changes.
+ * Checks a result object of any version and converts it to another version; unknown keys are kept. Between versions with
+ * the same layout only `cniVersion` changes.
  * @throws CniError 1 and 6 as {@link parseResult}, 7 as {@link renderResult}
  */
 export function convertResult(object: JsonObject, to: SpecVersion, what = 'result'): JsonObject {
@@ -100,7 +147,7 @@ export function convertResult(object: JsonObject, to: SpecVersion, what = 'resul
 
 /**
  * The `prevResult` of a request, or undefined when there is none.
- * @throws CniError when it is not a result
+ * @throws CniError when it is not a valid result
  */
 export function prevResultOf(request: JsonObject, version: SpecVersion): Result | undefined {
   const raw = request.prevResult;

@@ -1,19 +1,19 @@
-// Which pieces do schemas have in common?
+// Which pieces do the schemas share?
 //
-// A schema is made anew by each process that starts, and one of a piece that is there already costs nothing.
+// Every process builds its schemas at start; a shared piece is built only once.
 import * as z from 'zod/mini';
 
-/** A text that may be left out. */
+/** An optional string. */
 export const optionalText = z.optional(z.string());
 
-/** A whole number that may be left out. */
+/** An optional integer. */
 export const optionalInt = z.optional(z.int());
 
-/** True or false, or left out. */
+/** An optional boolean. */
 export const optionalFlag = z.optional(z.boolean());
 
-/** Texts that may be left out. */
+/** An optional array of strings. */
 export const optionalTexts = z.optional(z.array(z.string()));
 
-/** An object of any keys that may be left out. */
+/** An optional object with any keys. */
 export const optionalObject = z.optional(z.looseObject({}));

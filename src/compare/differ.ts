@@ -1,14 +1,14 @@
-// In what do two records of one scene differ, and by which link did each difference come?
+// How do two records of one scene differ, and which plugin caused each difference?
 import { type Finding, findDifferences } from './findings.ts';
 import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
 import { toText } from './text.ts';
 
-/** One difference; a side that has nothing there has no text. */
+/** One difference; a side without the object has no text. */
 export interface Difference {
   readonly scene: string;
   readonly step: string;
   readonly verb: string;
-  /** Place of the link in the list; absent for what a step did as a whole. */
+  /** Index of the plugin in the conflist; absent for a step as a whole. */
   readonly index?: number;
   /** `result`, `answer`, `files`, or the namespace. */
   readonly where: string;
@@ -17,7 +17,7 @@ export interface Difference {
   readonly second?: string;
 }
 
-/** Differences in the order in which they came up; one that stays is told once. */
+/** Differences in the order in which they appeared; a persistent one is reported once. */
 export function diffRecords(scene: string, first: SceneRecord, second: SceneRecord): Difference[] {
   const differences: Difference[] = [];
   let known = keysOf(findInSights(first.before, second.before));
@@ -38,8 +38,8 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
       continue;
     }
     differences.push(...diffAnswers(one.answer, other.answer).map(found => ({ ...at, ...found })));
-    // One went back and the other went on: whatever follows differs.
-    if (one.answer.failed !== other.answer.failed) break;
+    // One side rolled back and the other continued, so everything after this differs. DEL continues after a failure.
+    if (one.answer.failed !== other.answer.failed && verb !== 'DEL') break;
     const findings = withoutFollowers(findInSights(one.sight, other.sight));
     const fresh = findings.filter(finding => !known.has(keyOf(finding)));
     differences.push(...fresh.map(finding => ({ ...at, ...describeFinding(finding) })));
@@ -48,7 +48,7 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
   return differences;
 }
 
-/** Moments of both sides that belong together; undefined where one side has none. */
+/** Pairs the corresponding moments of both sides; undefined where one side has none. */
 function align(
   first: readonly Moment[],
   second: readonly Moment[],
@@ -95,7 +95,7 @@ function findInSights(first: Sight, second: Sight): Finding[] {
   ];
 }
 
-/** What belongs to a device, a table or a chain goes and comes with it: one difference, not two hundred. */
+/** Drops what belongs to a differing device, table or chain: one difference, not two hundred. */
 function withoutFollowers(findings: readonly Finding[]): Finding[] {
   const followers = findings.flatMap(({ names: [place, kind, name = ''], first, second }) => {
     if (first !== undefined && second !== undefined) return [];
@@ -146,7 +146,7 @@ function renderSides({ first, second }: Omit<Finding, 'names'>): Pick<Difference
   };
 }
 
-/** An object's properties in a line; one that has none is just there. */
+/** Renders an object's properties on one line; for an object without properties, says only that it exists. */
 function renderSide(value: unknown): string {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return toText(value);
   const entries = Object.entries(value);

@@ -1,6 +1,6 @@
-// Which executables does the second twin run in place of the first one's?
+// Which executables does the second twin run instead of the first one's?
 import { statSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { ensureDirSync, ensureSymlinkSync } from 'fs-extra/esm';
 import type { Conflist } from '../chain/conflist.ts';
 import type { Exec } from '../chain/exec.ts';
@@ -8,29 +8,30 @@ import { startProcess } from '../chain/exec-plugin.ts';
 import { findPlugin } from '../chain/find-plugin.ts';
 import { listUses } from '../chain/link-types.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
+import { absolutePath } from '../files/absolute-path.ts';
 import { toText } from './text.ts';
 
-/** What the second twin runs instead. */
+/** The executables that the second twin runs instead. */
 export interface Swap {
   /** A directory of executables, or one executable. */
   readonly target: string;
-  /** Types that are found there. */
+  /** Plugin types found there. */
   readonly types: readonly string[];
-  /** The only entry that is meant, where several have the type. */
+  /** The only entry to swap, when several have the type. */
   readonly index?: number;
 }
 
-/** Where the lab shows the executables that were swapped, alone. */
+/** The directory in the lab that contains only the swapped executables. */
 const SWAP_DIR = '/run/catena-compare';
 
 /**
- * Reads what a user said: a directory swaps all that it has, an executable the link of its name, and `--link` only that
- * one.
- * @param link a type, or the place of an entry in the list
- * @throws Error when there is no such link or executable
+ * Interprets the user's choice: a directory swaps every plugin that it contains, an executable the plugin of its name, and
+ * `--link` only that one.
+ * @param link a type, or the index of an entry in the conflist
+ * @throws Error when there is no such plugin or executable
  */
 export function readSwap(list: Conflist, given: string, link: string | undefined): Swap {
-  const target = resolve(given);
+  const target = absolutePath(given);
   const stat = statSync(target, { throwIfNoEntry: false });
   if (stat === undefined) throw new Error(`Cannot compare with "${given}": it does not exist`);
   const known = typesOf(list);
@@ -52,8 +53,8 @@ export function readSwap(list: Conflist, given: string, link: string | undefined
 }
 
 /**
- * The type that a user means by a type, or by the place of an entry.
- * @throws Error when the list has no such link
+ * The type that a user specified, directly or by the index of an entry.
+ * @throws Error when the conflist has no such plugin
  */
 export function findType(list: Conflist, link: string): string {
   return readLink(list, typesOf(list), link)[0];
@@ -64,7 +65,7 @@ export function homesOf({ target }: Swap): string[] {
   return statSync(target).isDirectory() ? [target] : [dirname(target)];
 }
 
-/** Lays the executables out in the lab, in a directory of their own, and says how the second twin runs links. */
+/** Links the executables into a directory of their own in the lab, and returns how the second twin runs plugins. */
 export function laySwap(
   { target, types, index }: Swap,
   list: Conflist,
@@ -79,7 +80,7 @@ export function laySwap(
   return { ...place, pluginDirs, exec: execFor(entry, join(SWAP_DIR, types[0] ?? '')) };
 }
 
-/** Other entries have the same type: theirs is told from this one's by the configuration that it gets. */
+/** When other entries have the same type, a request is matched to this entry by its configuration. */
 function execFor(entry: JsonObject, executable: string): Exec {
   return ({ request, path, ...call }) => {
     const sent: unknown = JSON.parse(request);
@@ -88,14 +89,14 @@ function execFor(entry: JsonObject, executable: string): Exec {
   };
 }
 
-/** The runner puts the list's name and version, and what the runtime says, in place of an entry's. */
+/** The runner overrides an entry's keys with the conflist's name and version and the runtime's arguments. */
 function isSame(configured: unknown, sent: unknown, key: string): boolean {
   return (
     ['name', 'cniVersion', 'runtimeConfig', 'prevResult'].includes(key) || toText(configured) === toText(sent)
   );
 }
 
-/** Types of links, and of what they call. */
+/** Types of plugins, and of the plugins that they call. */
 function typesOf(list: Conflist): string[] {
   return [...new Set(listUses(list).map(({ type }) => type))];
 }

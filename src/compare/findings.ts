@@ -1,14 +1,14 @@
 // Where do two observations differ?
 
-/** One place where they do; a side that lacks it has `undefined`. */
+/** One difference; a side without the value has `undefined`. */
 export interface Finding {
-  /** Names on the way there: `['host', 'link', 'br0', 'mtu']`. */
+  /** Path to the value: `['host', 'link', 'br0', 'mtu']`. */
   readonly names: readonly string[];
   readonly first: unknown;
   readonly second: unknown;
 }
 
-/** Walks two values in parallel; what only one side has is one finding, however much it holds. */
+/** Compares two values recursively; a value that only one side has is one finding, whatever its size. */
 export function findDifferences(first: unknown, second: unknown, names: readonly string[] = []): Finding[] {
   if (!isContainer(first) || !isContainer(second) || Array.isArray(first) !== Array.isArray(second)) {
     return Object.is(first, second) ? [] : [{ names, first, second }];

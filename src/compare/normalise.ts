@@ -1,25 +1,25 @@
-// Which names and numbers are chance, and what are they called so that both twins call them alike?
+// Which names and numbers are random, and which common names replace them in both twins?
 
 const MAC = /\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b/g;
 const VETH = /\bveth[0-9a-f]{8}\b/g;
 const LINK_LOCAL = /\bfe80::[0-9a-f:]+/g;
 
-// Hardware addresses that are none of anybody's.
+// Hardware addresses that belong to no interface.
 const FIXED = ['00:00:00:00:00:00', 'ff:ff:ff:ff:ff:ff', '01:80:c2:00:00:00'];
 
-/** Says of a value in an observation, when it is one, which hardware address belongs to which interface. */
+/** For a value of an observation that describes an interface, returns its hardware address and its name. */
 export type FindHolder = (
   value: Record<string, unknown>,
   path: readonly string[],
 ) => readonly [mac: string, holder: string] | undefined;
 
 /**
- * Renames random interface names to `veth#1`, random hardware addresses to `mac of <interface>`, link-local addresses made
- * of them likewise, and the twin's own paths.
+ * Renames random interface names to `veth#1` and random hardware addresses to `mac of <interface>`. Link-local addresses
+ * derived from them, and the twin's own paths, are renamed as well.
  *
- * @param given text in which hardware addresses are not random: the configuration itself
- * @param paths what the twin calls its namespaces and directories → their common name
- * @param findHolder finds links in the observation; interfaces of results are found by themselves
+ * @param given text whose hardware addresses are not random: the configuration itself
+ * @param paths the twin's namespaces and directories → their common names
+ * @param findHolder finds links in the observation; interfaces of results are recognised anyway
  */
 export function normalise<T>(
   observed: T,
@@ -38,7 +38,7 @@ export function normalise<T>(
       return mac === undefined ? address : `fe80::(${macs.get(mac) ?? 'an address of before'})`;
     })
     .replace(MAC, mac => macs.get(mac) ?? (fixed.has(mac) ? mac : 'a hardware address of before'));
-  // As nf_tables has them, among other bytes.
+  // In nf_tables expressions, among other bytes.
   for (const [mac, name] of macs) text = text.replaceAll(mac.replaceAll(':', ''), `(${name})`);
   return JSON.parse(text);
 }
@@ -51,7 +51,7 @@ function numberVeths(text: string): string {
   });
 }
 
-/** A bridge may take the address of a port, so ports come first; who had an address first names it. */
+/** A bridge may adopt a port's address, so ports come first: the first holder of an address names it. */
 function nameMacs(
   observed: unknown,
   fixed: ReadonlySet<string>,
@@ -76,7 +76,7 @@ function nameMacs(
   return names;
 }
 
-/** Finds `{name, mac, sandbox}` of results, and links as they are observed. */
+/** Collects `{name, mac, sandbox}` of results, and observed links. */
 function collectHolders(
   value: unknown,
   path: readonly string[],
@@ -96,7 +96,7 @@ function collectHolders(
 
 function macOfLinkLocal(address: string): string | undefined {
   const words = address.slice('fe80::'.length).split(':');
-  // A word of zeros in front is left out, as any of zeros there.
+  // A leading word of zeros is omitted, and so are leading zeros of a word.
   if (words.length > 4) return undefined;
   const hex = words
     .map(word => word.padStart(4, '0'))

@@ -1,4 +1,4 @@
-// What is seen of a namespace, and by which names?
+// What is observed in a namespace, and under which names?
 
 /** An object with its properties as text. */
 export type Observed = Readonly<Record<string, string>>;

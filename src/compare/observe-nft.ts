@@ -1,4 +1,4 @@
-// Which rules has nf_tables, in full, and in their order?
+// What is the complete nf_tables rule set, in order?
 
 import { readNft } from '../lab/state/nft.ts';
 import { isNetlinkError } from '../netlink/errors.ts';
@@ -14,7 +14,7 @@ import { toText } from './text.ts';
 
 /**
  * Tables, chains, rules, sets and elements.
- * @param hidden tables that are observed by other means: `ip nat`
+ * @param hidden tables that are observed in another way: `ip nat`
  */
 export function observeNft(
   socket: NetlinkSocket,
@@ -49,7 +49,7 @@ function chains(socket: NetlinkSocket, isHidden: IsHidden): (readonly [string, O
   });
 }
 
-/** Numbers that the kernel gives, or counts. */
+/** Numbers that the kernel assigns or counts. */
 const VOLATILE = ['handle', 'use', 'counters', 'id'];
 
 function rules(socket: NetlinkSocket, isHidden: IsHidden): (readonly [string, Observed])[] {

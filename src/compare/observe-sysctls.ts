@@ -5,11 +5,11 @@ import type { Observed } from './observation.ts';
 
 const ROOT = '/proc/sys/net';
 
-/** Counters, secrets, and what the kernel derives from the memory that is free. */
+/** Counters, secrets, and values that the kernel derives from the available memory. */
 const VOLATILE =
   /^netfilter\/nf_conntrack_(count|max|buckets|expect_max)$|_usage$|stable_secret$|^ipv4\/(tcp|udp)_r?mem$|_mem$/;
 
-/** Everything below /proc/sys/net of the namespace, by path; what cannot be read is left out. */
+/** Everything below /proc/sys/net of the namespace, by path; unreadable parameters are omitted. */
 export function observeSysctls(netns: Netns): Readonly<Record<string, Observed>> {
   return inNetns(netns, () => {
     const found: Record<string, Observed> = {};
@@ -21,7 +21,7 @@ export function observeSysctls(netns: Netns): Readonly<Record<string, Observed>>
   });
 }
 
-/** Parameters of neighbour tables are hundreds, and nobody's links set them. */
+/** Neighbour tables have hundreds of parameters, which no plugin sets. */
 const LEFT_OUT = /^ipv[46]\/neigh$/;
 
 function filesBelow(dir: string): string[] {
@@ -32,7 +32,7 @@ function filesBelow(dir: string): string[] {
   });
 }
 
-/** A device may go in between. */
+/** A device may be deleted during the walk. */
 function list(dir: string): Dirent[] {
   try {
     return readdirSync(`${ROOT}/${dir}`, { withFileTypes: true });
@@ -43,7 +43,7 @@ function list(dir: string): Dirent[] {
 
 const buffer = Buffer.alloc(4096);
 
-/** There are a thousand of them at each look: no more than opening, reading and closing. */
+/** Each observation reads a thousand of them, so this does no more than open, read and close. */
 function read(path: string): string | undefined {
   let fd: number;
   try {

@@ -1,4 +1,4 @@
-// Which qdiscs, classes and filters are on the devices of a namespace, with all their numbers?
+// Which qdiscs, classes and filters are attached to the devices of a namespace, with all their numbers?
 import { listClasses } from '../netlink/rtnl/class.ts';
 import { type Filter, listFilters } from '../netlink/rtnl/filter.ts';
 import { listQdiscs, type Qdisc } from '../netlink/rtnl/qdisc.ts';
@@ -6,7 +6,7 @@ import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Observed } from './observation.ts';
 import { toText } from './text.ts';
 
-/** What somebody put on devices; the kernel's own qdiscs have no handle. */
+/** Configured objects only; the kernel's default qdiscs have no handle. */
 export function observeTrafficControl(
   socket: NetlinkSocket,
   nameOf: (index: number) => string,
@@ -45,7 +45,7 @@ function describeFilter(
   };
 }
 
-/** Nested properties under joined names: `{tbf: {rateBytes: 5}}` is `{'tbf rateBytes': '5'}`. */
+/** Flattens nested properties under joined names: `{tbf: {rateBytes: 5}}` becomes `{'tbf rateBytes': '5'}`. */
 function flatten(value: unknown, name: readonly string[] = []): Observed {
   if (value === undefined) return {};
   if (value === null || typeof value !== 'object' || value instanceof Uint8Array)

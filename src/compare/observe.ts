@@ -1,4 +1,4 @@
-// What can be seen of a namespace, by names that do not depend on the order of things?
+// What can be observed in a namespace, under names that do not depend on any order?
 
 import type { Place } from '../lab/lab.ts';
 import { linkKey, readLinks } from '../lab/state/links.ts';
@@ -18,7 +18,7 @@ import { observeTrafficControl } from './observe-traffic-control.ts';
 
 const TABLE_MAIN = 254;
 
-/** Everything in a namespace but what passes by itself: counters, dynamic neighbours, the detection of duplicates. */
+/** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
 export function observePlace({ netns, route, netfilter }: Place): Observation {
   const { objects, nameOf } = readLinks(route);
   const states = new Map(objects.map(({ key, state }) => [key, state ?? {}]));
@@ -45,7 +45,7 @@ export function observePlace({ netns, route, netfilter }: Place): Observation {
   };
 }
 
-/** Names to objects; what has a name that another one has is numbered. */
+/** Maps names to objects; repeated names get a number. */
 function numbered(named: readonly (readonly [string, Observed])[]): Record<string, Observed> {
   const all: Record<string, Observed> = {};
   for (const [name, object] of named) {
@@ -94,7 +94,7 @@ function observeRoute(route: Route, nameOf: NameOf): (readonly [string, Observed
   return [[at.join(' '), object]];
 }
 
-/** The kernel writes them down by itself. */
+/** The kernel adds these entries itself. */
 function isMulticast({ family, value }: Ip): boolean {
   return family === 6 ? value >> 120n === 0xffn : value >> 28n === 0xen;
 }

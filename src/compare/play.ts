@@ -1,13 +1,15 @@
-// How does one twin live through a scene?
+// How does one twin play a scene?
 import { existsSync, fstatSync, readFileSync, rmSync } from 'node:fs';
+import { collectGarbage } from '../chain/collect-garbage.ts';
 import type { Conflist } from '../chain/conflist.ts';
-import { collectGarbage } from '../chain/garbage.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run.ts';
 import type { Attachment, LinkEvent, Runtime } from '../chain/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
+import { notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
+import { handOver } from '../handover/ask.ts';
 import { forNeighbour } from '../lab/capabilities.ts';
 import { FRESH_DIRS } from '../lab/ground.ts';
 import { createContainer, createLab, type Place } from '../lab/lab.ts';
@@ -17,27 +19,32 @@ import { findLink, listLinks } from '../netlink/rtnl/link.ts';
 import { closeNetns, type Netns, unmountNetns } from '../sys/netns.ts';
 import { observePlace } from './observe.ts';
 import type { Answer, Moment, SceneRecord, Sight } from './record.ts';
-import type { Scene, Step } from './scene.ts';
+import type { Scene, Side, Step } from './scene.ts';
 
-/** What a twin works with. */
+/** The configuration of a twin. */
 export interface Twin {
   readonly list: Conflist;
-  readonly runtime: Pick<Runtime, 'pluginDirs' | 'env' | 'exec'>;
+  readonly side: Side;
+  /** How each side's executables are run. */
+  readonly runtimes: Readonly<Record<Side, Pick<Runtime, 'pluginDirs' | 'env' | 'exec'>>>;
   readonly ifname: string;
   readonly args: CniArgs;
   readonly capabilities: JsonObject;
-  /** Paths in the fresh directories that are not the links' doing. */
+  /** Paths in the fresh directories that were not created by plugins. */
   readonly shown: readonly string[];
 }
 
-/** What the runner keeps, and what the lab is made of. */
-const NOT_OF_LINKS = ['/run/netns', '/var/lib/cni/results', '/var/lib/catena'];
+/** The runner's own files, and those that the lab consists of. */
+const NOT_OF_LINKS = [
+  ...['/run/netns', '/var/lib/cni/results', '/var/lib/catena'],
+  ...Object.values(notesDirs(runDir({}))),
+];
 const DIGEST_ABOVE_BYTES = 16_384;
-/** A busy machine takes namespaces apart one after the other. */
+/** A busy machine destroys namespaces one after another. */
 const GONE_WITHIN_MS = 60_000;
 const NAMES = { 1: 'container', 2: 'second container' } as const;
 
-/** Plays a scene in the calling process's namespaces, which must be its own and new. */
+/** Plays a scene in the calling process's namespaces, which must be new and not shared. */
 export async function playScene(scene: Scene, twin: Twin): Promise<SceneRecord> {
   const lab = createLab();
   const containers = new Map<string, Place>([
@@ -84,7 +91,7 @@ async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
   };
   let answer: Answer = { failed: false };
   try {
-    await perform(step, stage, { ...stage.twin.runtime, onLink });
+    await perform(step, stage, { ...stage.twin.runtimes[step.by ?? stage.twin.side], onLink });
   } catch (thrown) {
     answer = refusal(thrown);
   }
@@ -110,6 +117,8 @@ async function perform(step: Step, stage: Stage, runtime: Runtime): Promise<void
       const valid = [{ containerID: attachment.containerId, ifname: attachment.ifname }];
       return void (await collectGarbage(list, { valid }, runtime));
     }
+    case 'hand over':
+      return void (await handOver(list, { network: list.name, ...attachment }, 'do', runtime));
     case 'damage':
       return damage(containers.get(who), twin.ifname);
     default:
@@ -124,19 +133,19 @@ function attachmentTo(who: string, { withoutNetns }: Step, { ifname, args, capab
     netns: withoutNetns ? '' : path,
     ifname,
     args,
-    // Two containers cannot have the same port of the host.
+    // Two containers cannot use the same host port.
     capabilityArgs: who === NAMES[1] ? capabilities : forNeighbour(capabilities),
   };
 }
 
-/** Takes the addresses away, as somebody in the container might. */
+/** Removes the addresses, as a process in the container might do. */
 function damage(place: Place | undefined, ifname: string): void {
   const link = place && findLink(place.route, ifname);
   if (!place || !link) return;
   for (const { cidr } of listAddresses(place.route, link.index)) removeAddress(place.route, link.index, cidr);
 }
 
-/** The kernel takes a namespace apart a moment after its end: only then is the host's end of a pair gone. */
+/** The kernel destroys a namespace asynchronously, and only then deletes the host end of a pair. */
 async function removeNamespace(who: string, { containers, lab }: Stage): Promise<void> {
   const place = containers.get(who);
   if (!place) return;
@@ -161,7 +170,7 @@ function refusal(thrown: unknown): Answer {
   return { failed: true, code, message };
 }
 
-/** Every file that links wrote, with what is in it. */
+/** Every file that plugins wrote, with its content. */
 function readContents(shown: readonly string[]): Record<string, string> {
   const files = readFiles([...FRESH_DIRS], [...NOT_OF_LINKS, ...shown]);
   return Object.fromEntries(

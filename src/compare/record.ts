@@ -1,35 +1,35 @@
-// What does one twin tell of a scene?
+// What does one twin record of a scene?
 import type { Observation } from './observation.ts';
 
-/** Everything there is at one moment: namespaces by name, and files by path. */
+/** The complete state at one moment: namespaces by name, and files by path. */
 export interface Sight {
   readonly places: Readonly<Record<string, Observation>>;
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** How a link, or a whole step, answered. */
+/** The answer of a plugin or of a whole step. */
 export interface Answer {
   readonly failed: boolean;
-  /** Of an ADD that succeeded. */
+  /** The result of a successful ADD. */
   readonly result?: unknown;
   readonly code?: number;
   readonly message?: string;
 }
 
-/** After a link has run, or after a step: then without `index`. */
+/** The state after a plugin has run, or after a step, which has no `index`. */
 export interface Moment {
   readonly step: string;
   readonly verb: string;
-  /** Place of the link in the list. */
+  /** Index of the plugin in the conflist. */
   readonly index?: number;
   readonly answer: Answer;
   readonly durationMs: number;
   readonly sight: Sight;
 }
 
-/** A scene as one twin lived through it. */
+/** The record of a scene played by one twin. */
 export interface SceneRecord {
-  /** Inodes of the namespaces, by name: whoever writes them down means the namespace. */
+  /** Inodes of the namespaces, by name: an inode in a file means the namespace. */
   readonly namespaces: Readonly<Record<string, string>>;
   /** Milliseconds since 1970. */
   readonly began: number;

@@ -1,10 +1,13 @@
-// How does a comparison read?
+// How is a comparison rendered as text?
 import { count, renderTime } from '../lab/words.ts';
+import type { Crossing } from './crossings.ts';
 import type { CompareReport, LinkReport, ReportedDifference } from './report.ts';
 
 const WIDEST = 100;
+/** Maximum number of objects left behind that one crossing lists. */
+const MOST_LEFT = 5;
 
-/** The report as text: links with differences first said what, then those without, then the verdict. */
+/** The report as text: first plugins with differences, then those without, then the verdict. */
 export function renderReport(report: CompareReport, first: string, second: string): string {
   const { network, scenes, links, same, failing } = report;
   const total = links.reduce((sum, { differences }) => sum + differences.length, 0);
@@ -17,10 +20,27 @@ export function renderReport(report: CompareReport, first: string, second: strin
     `  B  ${second}`,
     ...links.flatMap(renderLink),
     '',
+    ...report.crossings.flatMap(renderCrossing),
+    ...(report.crossings.length ? [''] : []),
     ...unseen,
     ...(same ? ['SAME'] : total > 0 ? [`DIFFERENT: ${count(total, 'difference')}`] : []),
     '',
   ].join('\n');
+}
+
+function renderCrossing({ maker, verb, by, handedOver, untried, fails, left }: Crossing): string[] {
+  const title = `ADD by ${maker}, ${handedOver ? 'handed over, ' : ''}${verb} by ${by}`;
+  if (untried !== undefined) return [`${title}: not tried: ${shorten(untried)}`];
+  if (!fails.length && !left.length) return [`${title}: works${verb === 'DEL' ? ', leaves nothing' : ''}`];
+  const shown = left.slice(0, MOST_LEFT).map(what => `    left   ${shorten(what)}`);
+  const more = left.length > MOST_LEFT ? [`    left   ${left.length - MOST_LEFT} more`] : [];
+  const words = [fails.length ? 'fails' : '', left.length ? `leaves ${count(left.length, 'thing')}` : ''];
+  return [
+    `${title}: ${words.filter(Boolean).join(', ')}`,
+    ...fails.map(what => `    fails  ${shorten(what)}`),
+    ...shown,
+    ...more,
+  ];
 }
 
 function renderLink({ index, link, differences, times }: LinkReport): string[] {

@@ -1,43 +1,46 @@
-// What is told in the end: each difference once, by link, with where else it came up, and the time that links took?
+// What does the final report contain: each difference once, by plugin, with its other scenes, and the plugins' times?
 import type { Conflist } from '../chain/conflist.ts';
+import { type Crossing, isCrossing, reportCrossings } from './crossings.ts';
 import { type Difference, diffRecords } from './differ.ts';
 import type { SceneRecord } from './record.ts';
 
-/** A scene as both twins lived through it, with names that both have in common. */
+/** A scene as both twins played it, with names normalised to common ones. */
 export interface PlayedScene {
   readonly name: string;
   readonly first: SceneRecord;
   readonly second: SceneRecord;
 }
 
-/** A difference with the other scenes in which it came up as well. */
+/** A difference, with the other scenes in which it also appeared. */
 export interface ReportedDifference extends Difference {
   readonly alsoIn: readonly string[];
 }
 
-/** What is known of one link, or with index -1 of steps as a whole. */
+/** What is known about one plugin, or with index -1 about whole steps. */
 export interface LinkReport {
   readonly index: number;
   readonly link: string;
   readonly differences: readonly ReportedDifference[];
-  /** Median milliseconds by verb. */
+  /** Median milliseconds by command. */
   readonly times: Readonly<Record<string, { readonly first: number; readonly second: number }>>;
 }
 
 /** The outcome of a comparison. */
 export interface CompareReport {
   readonly network: string;
-  /** No difference, of a chain that works. */
+  /** True when the chain works and shows no difference. */
   readonly same: boolean;
-  /** Links whose ADD never succeeds, with neither: what fails alike is not compared. */
+  /** Plugins whose ADD never succeeds on either side: a common failure cannot be compared. */
   readonly failing: readonly { readonly index: number; readonly link: string; readonly message: string }[];
   readonly scenes: readonly string[];
   readonly links: readonly LinkReport[];
+  /** How one set of executables finished what the other began. */
+  readonly crossings: readonly Crossing[];
 }
 
 /**
  * Judges all scenes.
- * @param ignored differences that are intended, by what a line says of them
+ * @param ignored intended differences, matched against their lines
  */
 export function reportOn(
   list: Conflist,
@@ -46,6 +49,8 @@ export function reportOn(
 ): CompareReport {
   const found = scenes.flatMap(({ name, first, second }) => diffRecords(name, first, second));
   const counted = once(found).filter(one => !ignored.some(pattern => pattern.test(lineOf(one))));
+  // In crossings, both sides run ADD with the same executables.
+  const ordinary = scenes.filter(({ name }) => !isCrossing(name));
   const links = [...list.plugins.map(({ type }) => type), 'the chain as a whole'];
   const reports = links.map((link, at): LinkReport => {
     const index = at < list.plugins.length ? at : -1;
@@ -53,7 +58,7 @@ export function reportOn(
       index,
       link,
       differences: counted.filter(one => (one.index ?? -1) === index),
-      times: index < 0 ? {} : timesOf(index, scenes),
+      times: index < 0 ? {} : timesOf(index, ordinary),
     };
   });
   const failing = list.plugins.flatMap(({ type }, index) => {
@@ -66,10 +71,11 @@ export function reportOn(
     failing,
     scenes: scenes.map(({ name }) => name),
     links: reports,
+    crossings: reportCrossings(list, scenes),
   };
 }
 
-/** What ADD of a link says when it fails each time and on both sides. */
+/** The message of a plugin's ADD if it fails every time on both sides. */
 function findFailure(index: number, scenes: readonly PlayedScene[]): string | undefined {
   const answers = scenes
     .flatMap(({ first, second }) => [...first.moments, ...second.moments])
@@ -79,13 +85,13 @@ function findFailure(index: number, scenes: readonly PlayedScene[]): string | un
   return answers[0]?.message ?? 'it does not say why';
 }
 
-/** A difference in one line, as patterns see it. */
+/** A difference on one line, for matching. */
 function lineOf({ verb, where, what, first, second }: Difference): string {
   const subject = [where, what].filter(Boolean).join(': ');
   return `${verb}: ${subject}: ${first ?? 'nothing'} | ${second ?? 'nothing'}`;
 }
 
-/** The same link does the same in most scenes: told where it came up first. */
+/** A plugin does the same in most scenes, so a difference is reported only where it first appeared. */
 function once(differences: readonly Difference[]): ReportedDifference[] {
   const byLine = new Map<string, ReportedDifference>();
   for (const one of differences) {
@@ -95,7 +101,7 @@ function once(differences: readonly Difference[]): ReportedDifference[] {
     else if (one.scene !== known.scene && !known.alsoIn.includes(one.scene))
       byLine.set(key, { ...known, alsoIn: [...known.alsoIn, one.scene] });
   }
-  // A failed answer of a step is its link's.
+  // The failed answer of a step repeats its plugin's.
   const ofLinks = [...byLine.values()].filter(({ index }) => index !== undefined);
   return [...byLine.values()].filter(one => {
     if (one.index !== undefined || one.where !== 'answer') return true;

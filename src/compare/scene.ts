@@ -1,24 +1,33 @@
 // What happens to the containers of both twins?
 
-/** One step; `who` is the container, the first unless given. */
+/** One of the two compared sets of executables. */
+export type Side = 'A' | 'B';
+
+/** One step; `who` is the container, by default the first. */
 export interface Step {
-  readonly verb: 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'damage' | 'remove namespace';
+  readonly verb: 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'hand over' | 'damage' | 'remove namespace';
+  /** Whose executables run the step in both twins; by default each twin's own. */
+  readonly by?: Side;
   readonly who?: 1 | 2;
-  /** How a report calls it; the verb unless given. */
+  /** Name in reports; by default the command. */
   readonly name?: string;
-  /** For DEL: the runtime does not know the namespace any more. */
+  /** For DEL: the runtime no longer knows the namespace. */
   readonly withoutNetns?: boolean;
 }
 
-/** A story that both twins play on a ground of their own. */
+/** A sequence of steps that both twins play, each in a lab of its own. */
 export interface Scene {
   readonly name: string;
   readonly steps: readonly Step[];
+  /** For scenes in which one set finishes what the other began: who makes the attachment, and what the other does. */
+  readonly crossing?: { readonly maker: Side; readonly verb: 'CHECK' | 'DEL' };
+  /** Played only when requested by name. */
+  readonly onDemand?: true;
 }
 
 const [ADD, CHECK, DEL] = [{ verb: 'ADD' }, { verb: 'CHECK' }, { verb: 'DEL' }] as const;
 
-/** From the usual to the awkward; each is played from the beginning. */
+/** From the usual to the awkward; each starts from scratch. */
 export const SCENES: readonly Scene[] = [
   { name: 'life', steps: [{ verb: 'STATUS' }, ADD, CHECK, DEL, { ...DEL, name: 'DEL again' }] },
   {
@@ -61,4 +70,22 @@ export const SCENES: readonly Scene[] = [
       DEL,
     ],
   },
+  ...(['A', 'B'] as const).flatMap(maker =>
+    [DEL, CHECK].map(({ verb }) => ({
+      name: `ADD by ${maker}, ${verb}`,
+      steps: [{ ...ADD, by: maker }, { verb }],
+      crossing: { maker, verb },
+    })),
+  ),
+  {
+    name: 'ADD by A, handed over, DEL',
+    steps: [{ ...ADD, by: 'A' }, { verb: 'hand over', by: 'A' }, DEL],
+    crossing: { maker: 'A', verb: 'DEL' },
+    onDemand: true,
+  },
 ];
+
+/** The scene that shows whether B can delete what A made. */
+export const DELETED_BY_B = 'ADD by A, DEL';
+/** The scene that shows whether B can delete what A made and handed over. */
+export const DELETED_AFTER_HANDOVER = 'ADD by A, handed over, DEL';

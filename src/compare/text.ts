@@ -1,6 +1,6 @@
-// How is any value told in a line?
+// How is any value rendered on one line?
 
-/** A value as text that says the same for the same value. */
+/** A value as text; equal values get equal texts. */
 export function toText(value: unknown): string {
   if (typeof value === 'string') return value;
   return JSON.stringify(value, (_, member: unknown) => {

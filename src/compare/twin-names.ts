@@ -1,16 +1,16 @@
-// What do both twins have in common, when the names and times of each are its own?
+// How do the records of both twins get common names, although each twin has its own names and times?
 import { normalise } from './normalise.ts';
 import type { SceneRecord } from './record.ts';
 
-/** Times that are noted may lie ahead, as the end of a lease does, or a while back. */
+/** Stored times may lie ahead, such as the end of a lease, or some time back. */
 const SLACK_MS = 48 * 3_600_000;
 const ISO_TIME = /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?/g;
-/** Seconds since 1970, or any thousandth of them. */
+/** Seconds since 1970, or the same in milli-, micro- or nanoseconds. */
 const NUMBER_TIME = /\b\d{10}(\d{3}|\d{6}|\d{9})?\b/g;
 
 /**
- * A record in which interfaces, hardware addresses, namespaces and the time have names that both twins share.
- * @param given text in which hardware addresses are not chance: the configuration
+ * A record in which interfaces, hardware addresses, namespaces and times have names common to both twins.
+ * @param given text whose hardware addresses are not random: the configuration
  */
 export function withCommonNames(record: SceneRecord, given: string): SceneRecord {
   const inodes = Object.entries(record.namespaces).map(([name, inode]) => [inode, `{${name}}`] as const);
@@ -23,7 +23,7 @@ export function withCommonNames(record: SceneRecord, given: string): SceneRecord
   return normalise(steady, given, new Map(inodes), findHolder);
 }
 
-/** Files in which the times of the scene are `{time}`. */
+/** Files in which the times of the scene are replaced by `{time}`. */
 function timeless(
   files: Readonly<Record<string, string>>,
   { began, ended }: SceneRecord,
@@ -36,7 +36,7 @@ function timeless(
   return Object.fromEntries(Object.entries(files).map(([path, text]) => [path, replace(text)]));
 }
 
-/** Links are observed below the kind `link` of a namespace. */
+/** Links are observed under the kind `link` of a namespace. */
 function findHolder(
   value: Record<string, unknown>,
   path: readonly string[],

@@ -1,4 +1,4 @@
-// What does an examination know and remember from one rule to the next?
+// What does an examination remember from one rule to the next?
 import { atLeast, CURRENT_VERSION, isSpecVersion, type SpecVersion } from '../cni/version.ts';
 import { findLink } from '../netlink/rtnl/link.ts';
 import {
@@ -15,35 +15,35 @@ import { killGroup, runIn } from '../testing/run-in.ts';
 import { Scene } from './scene.ts';
 import { confOf, type Subject } from './subject.ts';
 
-/** One call, with all that the rules about every reply look at. */
+/** One call, with everything that the rules about all replies inspect. */
 export interface Recorded {
   readonly verb: Verb;
   readonly request: string;
   readonly reply: Reply;
-  /** It did not end by itself. */
+  /** It did not end on its own. */
   readonly late: boolean;
   /** Names of the processes that it left running. */
   readonly running: readonly string[];
 }
 
-/** How an ordinary ADD and DEL went. */
+/** The outcome of an ordinary ADD and DEL. */
 export interface Trial {
   readonly added: Reply;
   /** `main` makes an interface, `ipam` only hands out addresses, `chained` works on what others made. */
   readonly kind: 'main' | 'ipam' | 'chained';
-  /** Whether it was ADD that made CNI_IFNAME. */
+  /** True when ADD itself created CNI_IFNAME. */
   readonly makesInterface: boolean;
-  /** What ADD changed on host and container. */
+  /** What ADD changed on the host and in the container. */
   readonly made: readonly string[];
 }
 
-/** What a call without a pod may say otherwise than usual. */
+/** How a call without a pod differs from the usual one. */
 export interface Question {
   readonly conf?: CallOptions['conf'];
   readonly env?: CallOptions['env'];
 }
 
-/** Time for a process that ends a moment after the plugin. */
+/** Time for a process that ends shortly after the plugin. */
 const GRACE_MS = 100;
 
 /** The examination of one plugin. */
@@ -59,12 +59,12 @@ export class Exam {
     this.subject = subject;
   }
 
-  /** Versions that the plugin says it supports, oldest first; of released ones. */
+  /** Released versions that the plugin says it supports, oldest first. */
   get versions(): readonly SpecVersion[] {
     return this.#versions;
   }
 
-  /** The newest of them; the current one when it says nothing. */
+  /** The newest of them; the current version if it reports none. */
   get version(): SpecVersion {
     return this.#versions.at(-1) ?? CURRENT_VERSION;
   }
@@ -83,7 +83,7 @@ export class Exam {
     this.#bare = undefined;
   }
 
-  /** A call on a host where nothing is expected to happen. */
+  /** Calls the plugin on a host where it is expected to do nothing. */
   ask(verb: Verb, { conf, env = {} }: Question = {}): Promise<Reply> {
     if (this.#bare === undefined) {
       const host = createHost();
@@ -103,7 +103,7 @@ export class Exam {
     }
   }
 
-  /** An ordinary ADD and DEL, done once. */
+  /** An ordinary ADD and DEL, run once. */
   trial(): Promise<Trial> {
     this.#trial ??= this.scene(async scene => {
       await scene.warm();
@@ -122,7 +122,7 @@ export class Exam {
     return this.#trial;
   }
 
-  /** How ADD goes in every version that the plugin supports and that has what it needs; done once. */
+  /** The outcome of ADD in every supported version that has what it needs; run once. */
   addInEachVersion(): Promise<ReadonlyMap<SpecVersion, Reply>> {
     this.#replies ??= this.scene(async scene => {
       const replies = new Map<SpecVersion, Reply>();
@@ -138,7 +138,7 @@ export class Exam {
     return this.#replies;
   }
 
-  /** Any call on any host; it is remembered. */
+  /** Makes and records any call on any host. */
   async call(host: TestHost, verb: Verb, options: CallOptions, alongside = false): Promise<Reply> {
     const { subject } = this;
     const { executable, ifname, pluginDirs, deadlineMs } = subject;

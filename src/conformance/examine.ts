@@ -6,20 +6,20 @@ import { Broken, type Finding, type Rule, Skipped } from './rule.ts';
 import { RULES } from './rules.ts';
 import type { Subject } from './subject.ts';
 
-/** What an examination has found. */
+/** The findings of an examination. */
 export interface Report {
   readonly executable: string;
   /** Versions that the plugin says it supports. */
   readonly versions: readonly SpecVersion[];
   readonly findings: readonly Finding[];
-  /** Whether no rule that must be kept is broken. */
+  /** True when no `must` rule is broken. */
   readonly ok: boolean;
   readonly calls: number;
 }
 
 /**
- * Examines an executable on hosts of its own. Files are the machine's, unless the caller has seen to that: a plugin that
- * keeps some is to be told where in its configuration.
+ * Examines an executable on hosts of its own. They use the machine's file system unless the caller prevents that: if a plugin
+ * keeps files, its configuration must say where.
  */
 export async function examine(
   subject: Subject,

@@ -4,7 +4,7 @@ import type { Pod } from './pod.ts';
 import { insistOk } from './rule.ts';
 import type { Scene } from './scene.ts';
 
-/** A scene that is not the plugin's first. */
+/** Plays a scene in which the plugin has run before. */
 export function warm(exam: Exam, play: (scene: Scene) => Promise<void>): Promise<void> {
   return exam.scene(async scene => {
     await scene.warm();
@@ -12,7 +12,7 @@ export function warm(exam: Exam, play: (scene: Scene) => Promise<void>): Promise
   });
 }
 
-/** A pod that ADD has worked for; DEL follows. */
+/** Runs ADD for a pod, passes the pod to a function, and then runs DEL. */
 export async function attached(
   exam: Exam,
   look: (scene: Scene, pod: Pod) => void | Promise<void>,

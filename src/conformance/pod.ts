@@ -1,4 +1,4 @@
-// What is there for a plugin to work on: a container, and what the plugins before it would have made?
+// What does a plugin find to work on: a container, and what earlier plugins would have made?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { Result } from '../cni/result.ts';
 import { parseCidr } from '../net/cidr.ts';
@@ -15,15 +15,15 @@ import type { Subject } from './subject.ts';
 /** A container that a plugin is called for. */
 export interface Pod {
   readonly container: Container;
-  /** What ADD gets, in 1.1.0; undefined for a plugin at the head of a chain. */
+  /** The input of ADD, in 1.1.0; undefined for the first plugin of a chain. */
   readonly prevResult: Result | undefined;
-  /** What ADD has answered. */
+  /** The answer of ADD. */
   result?: JsonObject;
 }
 
 let counter = 0;
 
-/** Makes a container, with an interface in it if the plugin is a chained one. */
+/** Creates a container, with an interface in it for a chained plugin. */
 export function makePod(host: TestHost, subject: Subject): Pod {
   const { chained, device } = subject;
   if (device !== undefined) ensureDevice(host.namespace, device);
@@ -33,7 +33,7 @@ export function makePod(host: TestHost, subject: Subject): Pod {
   return { container, prevResult };
 }
 
-/** The device's other end stays on the host as well. */
+/** The device's other end also stays on the host. */
 function ensureDevice({ route }: Namespace, name: string): void {
   if (findLink(route, name)) return;
   const other = `${name.slice(0, 13)}-x`;
@@ -41,7 +41,7 @@ function ensureDevice({ route }: Namespace, name: string): void {
   for (const end of [name, other]) setLink(route, getLink(route, end).index, { up: true });
 }
 
-/** A veth pair with the addresses of the result, routed as a plugin at the head of the chain would. */
+/** A veth pair with the addresses of the result, routed as the first plugin of a chain would do it. */
 function connect(host: Namespace, container: Container, { ifname, prevResult }: Subject): Result {
   const result = (structuredClone(prevResult) ?? defaultResult(ifname)) as Result;
   const interfaces = (result.interfaces ?? []).filter(isObject);
@@ -51,7 +51,7 @@ function connect(host: Namespace, container: Container, { ifname, prevResult }: 
   const name = inner?.name ?? ifname;
   createLink(host.route, { name: hostName, kind: 'veth', peer: { name, netnsFd: container.netns.fd } });
   const [hostEnd, end] = [getLink(host.route, hostName), getLink(container.route, name)];
-  // While addresses are checked for duplicates they are not there yet for the plugin.
+  // During duplicate address detection the addresses would not be usable for the plugin.
   inNetns(host.netns, () => trySysctl(`net/ipv6/conf/${hostName}/accept_dad`, '0'));
   inNetns(container.netns, () => trySysctl(`net/ipv6/conf/${name}/accept_dad`, '0'));
   setLink(host.route, hostEnd.index, { up: true });

@@ -1,9 +1,9 @@
-// How are findings told, to people and to programs?
+// How are findings rendered, for people and for programs?
 import type { Report } from './examine.ts';
 import type { Finding } from './rule.ts';
 import type { Subject } from './subject.ts';
 
-/** What the last line is made of. */
+/** The input of the last line. */
 export interface Verdict extends Pick<Report, 'calls' | 'ok'> {
   readonly findings: readonly {
     readonly rule: Pick<Finding['rule'], 'level'>;
@@ -11,7 +11,7 @@ export interface Verdict extends Pick<Report, 'calls' | 'ok'> {
   }[];
 }
 
-/** Where the colours go, if there are any. */
+/** Whether to use colours. */
 export interface Style {
   readonly colour: boolean;
 }
@@ -19,13 +19,13 @@ export interface Style {
 const COLOURS = { kept: 32, broken: 31, skipped: 90 } as const;
 const ID_WIDTH = 31;
 
-/** What is examined, and with what. */
+/** The executable and how it is examined. */
 export function renderHeading({ executable, conf, chained }: Omit<Subject, 'watch'>): string {
   const how = chained ? ', as a chained plugin' : '';
   return conf ? `${executable}${how}\n` : `${executable}, without a configuration (--conf or --from)\n`;
 }
 
-/** One rule as one line of the table, with what was seen below it. */
+/** One rule as one line of the table, followed by what was observed. */
 export function renderFinding({ rule, outcome, details }: Finding, { colour }: Style): string {
   const word = outcome.padEnd(7);
   const painted = colour ? `\x1b[${COLOURS[outcome]}m${word}\x1b[0m` : word;
@@ -34,7 +34,7 @@ export function renderFinding({ rule, outcome, details }: Finding, { colour }: S
   return `${line}${' '.repeat(17)}${outcome === 'broken' ? `${rule.source}; seen: ` : ''}${details}\n`;
 }
 
-/** The last line: how many of each. */
+/** The last line: the number of each outcome. */
 export function renderVerdict({ findings, calls, ok }: Verdict): string {
   const number = (outcome: Finding['outcome'], level?: string) =>
     findings.filter(one => one.outcome === outcome && (level === undefined || one.rule.level === level))

@@ -1,4 +1,4 @@
-// Does a result have the shape of its version, and is it true?
+// Does a result have the shape of its version, and does it describe what exists?
 import { describeError } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result } from '../cni/result.ts';
@@ -11,7 +11,7 @@ import type { TestHost } from '../testing/host.ts';
 import type { Namespace } from '../testing/namespace.ts';
 import type { Pod } from './pod.ts';
 
-/** What is wrong with the form of a result object, in words. */
+/** Human-readable problems with the form of a result object. */
 export function findLayoutProblems(object: JsonObject, version: SpecVersion): string[] {
   let result: Result;
   try {
@@ -55,7 +55,7 @@ function ipProblems({ interfaces = [], ips = [] }: Result): string[] {
   });
 }
 
-/** Before 1.0.0 each address says which family it is of. */
+/** Before 1.0.0 each address states its family. */
 function familyProblems({ ips }: JsonObject): string[] {
   return (Array.isArray(ips) ? ips : []).filter(isObject).flatMap(({ version, address }, i) => {
     const family = String(findCidr(String(address))?.ip.family);
@@ -63,7 +63,7 @@ function familyProblems({ ips }: JsonObject): string[] {
   });
 }
 
-/** Interfaces that the result names and that are not there, or not as it says. */
+/** Interfaces of the result that do not exist, or differ from its description. */
 export function findFalseInterfaces(
   { interfaces = [] }: Result,
   host: TestHost,
@@ -80,7 +80,7 @@ export function findFalseInterfaces(
   });
 }
 
-/** Addresses that the result puts on an interface in the container where they are not. */
+/** Addresses that the result assigns to interfaces in the container which do not have them. */
 export function findFalseAddresses({ interfaces = [], ips = [] }: Result, { container }: Pod): string[] {
   return ips.flatMap(({ address, interface: index }) => {
     const owner = index === undefined ? undefined : interfaces[index];

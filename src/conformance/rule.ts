@@ -1,37 +1,37 @@
-// What is a rule of the protocol, and how does it come out?
+// What is a rule of the protocol, and what outcomes can it have?
 import type { ErrorCode } from '../cni/errors.ts';
 import type { Reply } from '../testing/call.ts';
 import type { Exam } from './exam.ts';
 
-/** What the specification says with MUST, and what it or the reference's habits make good manners. */
+/** `must`: a MUST of the specification. `should`: good practice according to it or to the reference. */
 export type Level = 'must' | 'should';
 
-/** What has to be given or to work before a rule can be examined. */
+/** What must be given or work before a rule can be examined. */
 export type Needs = 'nothing' | 'configuration' | 'attachment';
 
 /** One rule, and how it is examined. */
 export interface Rule {
-  /** `group/name`; stays the same from release to release. */
+  /** `group/name`; the same in all releases. */
   readonly id: string;
-  /** What a plugin does that keeps the rule, in the present tense. */
+  /** What a conforming plugin does, in the present tense. */
   readonly title: string;
   readonly level: Level;
-  /** Where it is written. */
+  /** Where the rule is defined. */
   readonly source: string;
   readonly needs: Needs;
   /** Returns when the rule is kept; throws {@link Broken} or {@link Skipped} otherwise. */
   check(exam: Exam): Promise<void> | void;
 }
 
-/** How one rule came out. */
+/** The outcome of one rule. */
 export interface Finding {
   readonly rule: Rule;
   readonly outcome: 'kept' | 'broken' | 'skipped';
-  /** What was seen, or why nothing was. */
+  /** What was observed, or why nothing was. */
   readonly details?: string;
 }
 
-/** The rule is broken; the message says what was seen. */
+/** The rule is broken; the message says what was observed. */
 export class Broken extends Error {}
 
 /** The rule does not apply, or cannot be examined here; the message says why. */
@@ -68,7 +68,7 @@ export function insistError(
   );
 }
 
-/** A reply in a few words. */
+/** A short description of a reply. */
 export function describeReply({ exitCode, error, stdout, stderr }: Reply): string {
   if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quote(stdout)}`;
   if (error) {

@@ -1,4 +1,4 @@
-// Which rules are there, and in which order are they examined?
+// Which rules exist, and in which order are they examined?
 import type { Rule } from './rule.ts';
 import { ADD_RULES } from './rules/add.ts';
 import { CHAIN_RULES } from './rules/chain.ts';
@@ -11,7 +11,7 @@ import { REPLY_RULES } from './rules/reply.ts';
 import { REQUEST_RULES } from './rules/request.ts';
 import { VERSION_RULES } from './rules/version.ts';
 
-/** Every rule. Those over all replies come last. */
+/** Every rule. The rules about all replies come last. */
 export const RULES: readonly Rule[] = [
   ...VERSION_RULES,
   ...ENVIRONMENT_RULES,

@@ -1,17 +1,17 @@
-// Where does a configuration come from with which a plugin can be examined?
+// Where does the configuration for an examination come from?
 import { readFileSync } from 'node:fs';
 import { loadFile } from '../chain/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { configureLinks, offerCapabilities } from '../lab/capabilities.ts';
 
-/** A configuration, and whether the plugin stands behind another. */
+/** A configuration, and whether the plugin comes after another one. */
 export interface Sample {
   readonly conf: JsonObject;
   readonly chained: boolean;
 }
 
-/** A JSON object in a file. @throws CniError when there is none */
+/** Reads a JSON object from a file. @throws CniError when it contains none */
 export function readObject(file: string): JsonObject {
   let text: string;
   try {
@@ -24,8 +24,8 @@ export function readObject(file: string): JsonObject {
 }
 
 /**
- * The first entry of a list for a plugin of that type, with capability arguments as `catena try` offers them.
- * @throws CniError when the list has none
+ * The first entry of that type in a conflist, with capability arguments as `catena try` offers them.
+ * @throws CniError when the conflist has none
  */
 export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
   const list = loadFile(file);

@@ -1,4 +1,4 @@
-// What happens on one fresh host while a rule is examined?
+// What happens on one fresh host during the examination of a rule?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, renderResult } from '../cni/result.ts';
 import { atLeast, SINCE, type SpecVersion } from '../cni/version.ts';
@@ -9,7 +9,7 @@ import { diffKernelStates, type KernelState } from '../testing/state.ts';
 import { makePod, type Pod } from './pod.ts';
 import { confOf, type Subject } from './subject.ts';
 
-/** What a scene needs of the examination that it belongs to. */
+/** What a scene needs from its examination. */
 export interface Examiner {
   readonly subject: Subject;
   readonly version: SpecVersion;
@@ -17,19 +17,19 @@ export interface Examiner {
   call(host: TestHost, verb: Verb, options: CallOptions, alongside?: boolean): Promise<Reply>;
 }
 
-/** What differs from an ordinary call for a pod. */
+/** How a call for a pod differs from the usual one. */
 export interface Asking {
   readonly version?: SpecVersion;
-  /** Keys that are added to the configuration. */
+  /** Keys added to the configuration. */
   readonly conf?: JsonObject;
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** `null` leaves it away. */
+  /** `null` omits it. */
   readonly prevResult?: Result | null;
   /** Other calls run at the same time. */
   readonly alongside?: boolean;
 }
 
-/** Time for what the kernel does in the background. */
+/** Time for the kernel's background work. */
 const SETTLE_MS = 500;
 const LEAVE_MS = 5000;
 const STEP_MS = 10;
@@ -48,7 +48,7 @@ export class Scene {
     return makePod(this.host, this.exam.subject);
   }
 
-  /** Lets a first pod come and go, so that what the plugin keeps for all of them is there. */
+  /** Adds and deletes a first pod, so that objects that the plugin keeps for all pods exist. */
   async warm(): Promise<void> {
     const pod = this.pod();
     await this.add(pod);
@@ -56,10 +56,10 @@ export class Scene {
     await this.leave(pod);
   }
 
-  /** Removes the pod's container as a runtime does, and waits until its devices are gone from the host too. */
+  /** Removes the pod's container as a runtime does, and waits until its devices are also gone from the host. */
   async leave({ container }: Pod): Promise<void> {
     const { namespace } = this.host;
-    // All devices of a namespace go at once, some time after the last user: this one is there to be seen going.
+    // All devices of a namespace are deleted together, some time after its last user ends. This one shows when that happens.
     const [witness, peer] = [`w${container.name.slice(-12)}`, 'witness'];
     createLink(namespace.route, {
       name: witness,
@@ -68,7 +68,7 @@ export class Scene {
     });
     this.host.remove(container);
     for (let waited = 0; findLink(namespace.route, witness); waited += STEP_MS) {
-      // Somebody holds the namespace open, a process that was left behind for example.
+      // Something keeps the namespace open, for example a leftover process.
       if (waited > LEAVE_MS) return removeLink(namespace.route, witness);
       await Bun.sleep(STEP_MS);
     }
@@ -90,7 +90,7 @@ export class Scene {
     return this.#ask('DEL', pod, asking, known ? (this.resultOf(pod) ?? pod.prevResult) : undefined);
   }
 
-  /** GC that is to keep the given pods. */
+  /** Runs GC, which must keep the given pods. */
   gc(keep: readonly Pod[]): Promise<Reply> {
     const { exam, host } = this;
     const { ifname } = exam.subject;
@@ -98,7 +98,7 @@ export class Scene {
     return exam.call(host, 'GC', { conf: confOf(exam.subject, exam.version), valid });
   }
 
-  /** What ADD answered, in 1.1.0; undefined when that is no result. */
+  /** The result of ADD, in 1.1.0; undefined when it is not a valid result. */
   resultOf({ result }: Pod): Result | undefined {
     try {
       return isObject(result) ? parseResult(result, this.exam.version) : undefined;
@@ -111,12 +111,12 @@ export class Scene {
     return this.host.state(this.exam.subject.watch);
   }
 
-  /** What is different from an earlier moment. What is in a file does not count. */
+  /** The changes since an earlier state, ignoring changes to the content of files. */
   changesNow(before: KernelState): string[] {
     return diffKernelStates(before, this.state()).filter(line => !/^files: file .*: content /.test(line));
   }
 
-  /** As {@link changesNow}, but gives the kernel time to undo what it undoes by itself. */
+  /** Like {@link changesNow}, but gives the kernel time for its own cleanup. */
   async changes(before: KernelState): Promise<string[]> {
     for (let waited = 0; ; waited += STEP_MS) {
       const lines = this.changesNow(before);

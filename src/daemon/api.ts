@@ -3,16 +3,16 @@ import * as z from 'zod/mini';
 import { describeIssue, type JsonObject } from '../cni/json.ts';
 import { DAEMON_COMMANDS, type RunReply, type RunRequest } from './protocol.ts';
 
-/** What a request asks for: a command line, or why it asks for nothing. */
+/** The command line that a request asks for, or why it asks for none. */
 export type Asked = { readonly args: readonly string[] } | { readonly problem: string };
 
 const Network = {
   /** Name of the network. */
   network: z.string().check(z.minLength(1)),
-  /** Directory of configurations, or the one file to take. */
+  /** Configuration directory, or a single configuration file. */
   confDir: z.optional(z.string()),
   file: z.optional(z.string()),
-  /** Directories of plugins, in order. */
+  /** Plugin directories, in search order. */
   binDirs: z.optional(z.array(z.string())),
 };
 
@@ -44,12 +44,13 @@ const FromClient = z.object({
   cwd: z.string(),
   env: z.record(z.string(), z.string()),
   stdin: z.optional(z.string()),
-  key: z.string(),
+  // The key is a line of its own in the list of begun calls.
+  key: z.string().check(z.regex(/^[\w-]{1,36}$/)),
 });
 
 /**
- * What a client hands over, or undefined for a body that no client of ours would send: not of its shape, or with a
- * command that is none of those the daemon runs for others, such as a second daemon in its own process.
+ * Parses a request of our client. Returns undefined for a body that our client would not send: one of another shape, or a command
+ * that the daemon does not run for clients (such as a second daemon in its own process).
  */
 export function parseRunRequest(body: string): RunRequest | undefined {
   const parsed = z.safeParse(FromClient, parseJson(body));
@@ -60,13 +61,13 @@ export function parseRunRequest(body: string): RunRequest | undefined {
   return isOurs ? (parsed.data as RunRequest) : undefined;
 }
 
-/** Verbs that are posted to `/v1/<verb>`, with what their body holds. */
+/** Verbs that are posted to `/v1/<verb>`, with the schema of their body. */
 const VERBS = { add: Attachment, check: Attachment, del: Attachment, gc: Garbage, status: Status } as const;
 
 /**
- * The command behind a method and path: `POST /v1/add` and its sisters with a JSON body, `GET /v1/attachments`.
- * @param body of the request, as text
- * @returns undefined for a path that is none of these
+ * The command behind a method and path: `POST /v1/add` (or another verb) with a JSON body, or `GET /v1/attachments`.
+ * @param body body of the request, as text
+ * @returns undefined for any other path
  */
 export function commandOf(method: string, path: string, body: string): Asked | undefined {
   if (method === 'GET' && path === '/v1/attachments') return { args: ['list', '--json'] };
@@ -80,7 +81,7 @@ export function commandOf(method: string, path: string, body: string): Asked | u
     };
   }
   const { options, positionals } = argumentsOf(parsed.data);
-  // What comes after `--` is no option, whatever it looks like.
+  // Nothing after `--` is parsed as an option.
   return { args: [verb, ...options, '--json', '--', ...positionals] };
 }
 
@@ -94,7 +95,7 @@ export function toResponse({ exitCode, stdout, stderr }: RunReply): Response {
   });
 }
 
-/** The tool's exit code for a command line that makes no sense. */
+/** The tool's exit code for a command line that it cannot use. */
 const USAGE = 2;
 
 type Body = z.output<(typeof VERBS)[keyof typeof VERBS]>;

@@ -1,42 +1,56 @@
-// How does the daemon run what clients send it?
+// How does the daemon run clients' requests?
 import { resolve } from 'node:path';
-import type { LinkRequest } from './link-calls.ts';
+import { noteUnserved, type WorkerSource } from '../worker/client.ts';
+import { declinedFor, type LinkRequest } from './link-calls.ts';
 import type { WatchedCall } from './plugin-calls.ts';
 import type { WorkerPool } from './pool.ts';
-import { type RunReply, type RunRequest, SERVED_VARIABLE } from './protocol.ts';
+import { type RunAnswer, type RunReply, type RunRequest, SERVED_VARIABLE } from './protocol.ts';
 import type { Backend } from './server.ts';
 
-/** A command line, run as its own process would, with its writing collected. */
+/** Runs a command line as a process of its own would, and collects its output. */
 export type RunCommand = (
-  call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'> & { readonly queueMs: number },
+  call: Pick<RunRequest, 'args' | 'env' | 'cwd' | 'key'> & {
+    readonly queueMs: number;
+    /** Serve the plugin calls of the command. */
+    readonly workers: WorkerSource;
+  },
   write: (fd: 1 | 2, text: string) => void,
   signal: AbortSignal,
 ) => Promise<number>;
 
-/** What can be read over HTTP besides the daemon's own state. */
+/** What can be read over HTTP, apart from the daemon's own state. */
 export interface Readings {
-  /** The page for Prometheus. */
+  /** The metrics page for Prometheus. */
   metrics(): Promise<Response>;
-  /** Recent requests, or the one whose id begins like this; undefined when there is none. */
+  /** Recent requests, or the one whose id has this prefix; undefined if there is none. */
   traces(id: string | undefined): object | undefined;
 }
 
-/** Runs commands and calls as a plugin; tells over HTTP how the daemon is. */
+/**
+ * Runs commands and plugin calls, and reports the daemon's state over HTTP.
+ * @param facts more members of that state
+ */
 export function makeBackend(
   pool: WorkerPool,
   runCommand: RunCommand,
   { runAsPlugin, runLink }: { readonly runAsPlugin: WatchedCall; readonly runLink: WatchedCall<LinkRequest> },
   readings: Readings,
+  facts: () => object,
 ): Backend {
-  const active = new Map<string, Promise<RunReply>>();
-  const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunReply> => {
+  const active = new Map<string, Promise<RunAnswer>>();
+  const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer> => {
     const { stdin, link, cwd } = request;
     const env = environmentFor(request);
     if (stdin !== undefined && link !== undefined) return runLink({ link, env, stdin, cwd }, signal, queueMs);
     if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);
-    return collect(write => runCommand({ ...request, env, queueMs }, write, signal));
+    return withWorkers(pool, workers =>
+      collect(write => runCommand({ ...request, env, queueMs, workers }, write, signal)),
+    );
   };
   return {
+    get problem() {
+      return pool.problem;
+    },
     run(request, signal, queueMs) {
       const running = active.get(request.key) ?? begin(request, signal, queueMs);
       active.set(request.key, running);
@@ -51,13 +65,28 @@ export function makeBackend(
         const ready = await pool.ready();
         return new Response(ready ? 'ok\n' : 'no worker answers\n', { status: ready ? 200 : 503 });
       }
-      if (pathname === '/v1/state') return Response.json({ pid: process.pid, ...state, pool: pool.state });
+      if (pathname === '/v1/state')
+        return Response.json({ pid: process.pid, ...state, pool: pool.state, ...facts() });
       if (pathname === '/metrics') return readings.metrics();
       const [, isTraces, id] = /^(\/v1\/traces)(?:\/([\da-z]+))?$/.exec(pathname) ?? [];
       const traces = isTraces && readings.traces(id);
       return traces ? Response.json(traces) : undefined;
     },
   };
+}
+
+/**
+ * Does work whose plugins are served by workers. If it fails and one of its calls found no worker, the client repeats all of it,
+ * as after the death of a daemon.
+ */
+export async function withWorkers(
+  pool: WorkerSource,
+  work: (workers: WorkerSource) => Promise<RunReply>,
+): Promise<RunAnswer> {
+  const { workers, unserved } = noteUnserved(pool);
+  const reply = await work(workers);
+  if (unserved.why === undefined || reply.exitCode === 0) return reply;
+  return { ...reply, ...declinedFor(unserved.why), begun: true };
 }
 
 async function collect(
@@ -70,12 +99,12 @@ async function collect(
   return { exitCode, stdout: written[1], stderr: written[2] };
 }
 
-/** What the call and its children get: directories in the environment mean those of the client. */
+/** Environment for the call and its children: relative directories are resolved against the client's working directory. */
 function environmentFor({ env, cwd }: RunRequest): RunRequest['env'] {
   const { CNI_PATH, NETCONFPATH } = env;
   return {
     ...env,
-    // Who waits for a worker, and has none to itself meanwhile, may not be waited for by one.
+    // A worker must not wait for a call that itself needs a worker (deadlock).
     [SERVED_VARIABLE]: '1',
     ...(CNI_PATH
       ? {

@@ -1,80 +1,162 @@
 // Will the daemon run this command for us?
 //
-// Asking is all that most starts of a link do, so it costs as little as can be: `node:fs` alone would take 0.7 ms, a quarter
-// of what an empty program takes. What Bun has itself is there already.
+// Most starts of a plugin do nothing but ask the daemon, so this file has to be cheap to load: `node:fs` alone would take 0.7 ms,
+// a quarter of the run time of an empty program. It uses Bun's built-ins, which are already loaded.
+import { workingDirectory } from '../cni/directories.ts';
 import { ownPlace } from './place.ts';
-import { type Place, RUN_PATH, type RunReply, type RunRequest, socketPathOf } from './protocol.ts';
+import {
+  callsFileOf,
+  type Declined,
+  isDeclined,
+  type Place,
+  RUN_PATH,
+  type RunAnswer,
+  type RunReply,
+  type RunRequest,
+  SILENCE_MS,
+  socketPathOf,
+} from './protocol.ts';
 
-/** What became of a request: answered, not taken, or taken and then never heard of again. */
+/**
+ * Outcome of a request: answered, not begun ('declined'), or begun but never to be finished by the daemon ('lost'). In the last
+ * two cases the caller makes the call itself, and no daemon makes it later.
+ */
 export type Answer = RunReply | 'declined' | 'lost';
 
-/** Where a daemon may be asked, and from which place. */
+/** The daemon's socket, and the place that this client asks from. */
 export interface Door {
   readonly socket: string;
   readonly place: Place;
+  /** File with the calls that the daemon of this socket has begun. */
+  readonly callsFile: string;
 }
 
-/** Longest wait for an answer; runtimes give up long before. */
+/** Longest wait for an answer; runtimes give up long before that. */
 const ANSWER_DEADLINE_MS = 10 * 60_000;
 
-/**
- * What is answered instead of running anything: no request that this daemon knows (400), none for it (409: another version
- * or namespace), more than it takes (413).
- */
+/** Statuses of a request that the daemon did not run: a request it does not know, one that it declines, one that is too large. */
 const DECLINED = [400, 409, 413];
 
-/** What fetch says when nobody listens: nothing was sent then. */
-const UNHEARD = ['FailedToOpenSocket', 'ConnectionRefused', 'ECONNREFUSED', 'ENOENT'];
+/** Errors of fetch if no process listens, or too many connections are waiting: nothing was sent in these cases. */
+const UNHEARD = ['FailedToOpenSocket', 'ConnectionRefused', 'ECONNREFUSED', 'ENOENT', 'EAGAIN'];
 
 /**
- * Whether it is worth to look for a daemon, told at once: what is not there was last changed in a time to come, says Bun.
- * It may be wrong the other way round; then {@link findDoor} finds nothing.
+ * A quick check whether to look for a daemon at all. Bun reports a modification time in the future for a missing file. A false
+ * positive is harmless: {@link findDoor} finds nothing then.
  */
 export function mayListen(runDir: string): boolean {
   return Bun.file(socketPathOf(runDir)).lastModified <= Date.now();
 }
 
 /**
- * The daemon's socket, if one is there that nobody else made: who answers gets our environment and may answer for us.
- * What root made is root's to answer.
+ * The daemon's socket, if it exists and is trusted: the daemon gets our environment and answers for us, so the socket must belong
+ * to root or to our own user.
  */
 export async function findDoor(runDir: string): Promise<Door | undefined> {
   const socket = socketPathOf(runDir);
   try {
     const [found, place] = await Promise.all([Bun.file(socket).stat(), ownPlace()]);
     const isTrusted = found.uid === 0 || found.uid === process.geteuid?.();
-    return found.isSocket() && isTrusted ? { socket, place } : undefined;
+    return found.isSocket() && isTrusted
+      ? { socket, place, callsFile: callsFileOf(socket, found) }
+      : undefined;
   } catch {
     return undefined;
   }
 }
 
 /**
- * Has the daemon run a command. It is an accelerator, never a dependency: whatever keeps it from answering, the caller
- * runs the command itself, on the same state on disk and under the same key: what became of a request whose answer was
- * lost, the record of the attachment tells.
+ * Asks the daemon to run a command. The daemon is an accelerator, never a dependency: if it does not answer for any reason, the
+ * caller runs the command itself, on the same state on disk and under the same key. The attachment's record tells what became of
+ * a request whose answer was lost. A daemon that is silent for {@link SILENCE_MS} is not waited for, unless it is working on the
+ * request.
  */
 export async function askDaemon(
-  { socket, place }: Door,
+  { socket, place, callsFile }: Door,
   call: Omit<RunRequest, 'cwd' | 'place'>,
 ): Promise<Answer> {
-  const request: RunRequest = { ...call, cwd: process.cwd(), place };
+  const cwd = workingDirectory();
+  // The daemon could not resolve relative paths of the request; here they fail.
+  if (cwd === undefined) return 'declined';
+  const request: RunRequest = { ...call, cwd, place };
+  const line: Line = { callsFile, key: request.key, until: performance.now() + ANSWER_DEADLINE_MS };
+  let response: Response | undefined;
   try {
-    const response = await inTime(
+    response = await hear(
+      line,
       fetch(`http://catena${RUN_PATH}`, { unix: socket, method: 'POST', body: JSON.stringify(request) }),
     );
-    if (response === undefined) return 'lost';
     if (DECLINED.includes(response.status)) return 'declined';
-    const reply = (await inTime(response.json())) as RunReply | undefined;
-    return typeof reply?.exitCode === 'number' ? reply : 'lost';
+    return toAnswer(JSON.parse(await hearBody(line, response)));
   } catch (error) {
-    return UNHEARD.includes(String((error as { code?: string }).code)) ? 'declined' : 'lost';
+    if (error instanceof Silent) {
+      // Closes the connection, which cancels the request if the daemon is still working on it.
+      void response?.body?.cancel().catch(() => {});
+      return error.verdict;
+    }
+    if (UNHEARD.includes(String((error as { code?: string }).code))) return 'declined';
+    const { judgeBreak } = await import('./silence.ts');
+    return judgeBreak(callsFile, request.key) === 'declined' ? 'declined' : 'lost';
   }
 }
 
-/** Undefined when it takes too long. An AbortSignal would cost 0.2 ms; a timer that holds nobody up costs nothing. */
+/** A request whose answer is awaited. */
+interface Line {
+  readonly callsFile: string;
+  readonly key: string;
+  /** When to stop waiting, whatever the daemon does. */
+  readonly until: number;
+}
+
+/** The daemon was silent for too long. */
+class Silent extends Error {
+  readonly verdict: 'declined' | 'lost';
+
+  constructor(verdict: 'declined' | 'lost') {
+    super();
+    this.verdict = verdict;
+  }
+}
+
+/**
+ * Waits for the next sign of life.
+ * @throws Silent if there is none and the daemon is not working on the call
+ */
+async function hear<T>({ callsFile, key, until }: Line, sign: Promise<T>): Promise<T> {
+  const begin = performance.now();
+  for (;;) {
+    const heard = await inTime(sign);
+    if (heard !== undefined) return heard;
+    const now = performance.now();
+    if (now > until) throw new Silent('lost');
+    const { judgeSilence } = await import('./silence.ts');
+    const verdict = await judgeSilence(callsFile, key, now - begin);
+    if (verdict !== 'wait') throw new Silent(verdict);
+  }
+}
+
+/** Reads the body: in one piece if its length is known; otherwise in pieces, with signs of life while the work takes long. */
+async function hearBody(line: Line, response: Response): Promise<string> {
+  if (response.body === null || response.headers.has('content-length')) return hear(line, response.text());
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let text = '';
+  for (;;) {
+    if (performance.now() > line.until) throw new Silent('lost');
+    const { done, value } = await hear(line, reader.read());
+    if (done) return text + decoder.decode();
+    text += decoder.decode(value, { stream: true });
+  }
+}
+
+function toAnswer(said: RunAnswer | Declined): Answer {
+  if (isDeclined(said)) return said.begun ? 'lost' : 'declined';
+  return typeof said.exitCode === 'number' ? said : 'lost';
+}
+
+/** The value, or undefined if it takes too long. An AbortSignal would cost 0.2 ms; an unreferenced timer costs nothing. */
 function inTime<T>(answer: Promise<T>): Promise<T | undefined> {
   const late = Promise.withResolvers<undefined>();
-  setTimeout(() => late.resolve(undefined), ANSWER_DEADLINE_MS).unref();
+  setTimeout(() => late.resolve(undefined), SILENCE_MS).unref();
   return Promise.race([answer, late.promise]);
 }

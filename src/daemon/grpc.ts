@@ -1,8 +1,8 @@
 // How do clients of coil's service reach us? (gRPC on a unix socket of its own)
 //
-// grpc-js serves it, which measured better than Connect. `Add` with a handler that does nothing, both compiled like our
-// executable, on a unix socket, for a grpc-js client on Node 20; medians of four runs of 500 calls each in turns, two cores,
-// November 2026 (grpc-js 1.14.7 | connect-node 2.1.2 with protobuf-es 2.17.0; Bun 1.4.5):
+// grpc-js serves it, because it measured better than Connect. The measurement: `Add` with a handler that does nothing, both
+// compiled like our executable, on a unix socket, for a grpc-js client on Node 20; medians of four interleaved runs of 500 calls
+// each, two cores, November 2026 (grpc-js 1.14.7 | connect-node 2.1.2 with protobuf-es 2.17.0; Bun 1.4.5):
 //
 //   one call at a time                     0.77 ms   | 1.04 ms
 //   eight at a time, each                  1.84 ms   | 3.55 ms
@@ -15,7 +15,7 @@
 //   message of a failure                   as it is  | with "%3A" for ":", which this client leaves there
 //   health, reflection                     packages  | none (connect-es #797, #507)
 //
-// Ours of health and reflection are made by hand: they share the schemas of `grpc/`.
+// Health and reflection are our own implementations, which share the schemas of `grpc/`.
 import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
@@ -35,7 +35,7 @@ const REFLECTION_SERVICES = [
   'grpc.reflection.v1alpha.ServerReflection',
 ];
 
-/** Every service of the socket. */
+/** Every service on the socket. */
 const GRPC_SERVICES: readonly string[] = [CNI_SERVICE, HEALTH_SERVICE, ...REFLECTION_SERVICES];
 
 /** Every method of every service. */
@@ -47,42 +47,42 @@ export function grpcMethods(): GrpcMethod[] {
   );
 }
 
-/** What the server stands in front of. */
+/** What the server serves, and how. */
 export interface GrpcOptions {
   readonly socketPath: string;
   readonly backend: CniBackend;
   readonly observer: GrpcObserver;
-  /** A real attempt to do something; the server counts as healthy unless given. */
+  /** A real attempt to do something; without it the server always counts as healthy. */
   readonly isHealthy?: () => Promise<boolean>;
-  /** Bytes of one request; 32 MiB unless given. */
+  /** Maximum bytes of one request; 32 MiB by default. */
   readonly maxBytes?: number;
 }
 
 /** A listening server. */
 export interface GrpcServer {
-  /** Takes no new calls, answers those under way for at most `graceMs`, and ends. */
+  /** Accepts no new calls, waits at most `graceMs` for those in progress, and closes. */
   close(graceMs?: number): Promise<void>;
 }
 
 const MAX_BYTES = 32 * 1024 * 1024;
 const GRACE_MS = 20_000;
 
-/** Start of the name of the directory in which a socket is made. */
+/** Prefix of the name of the directory in which a socket is created. */
 const FRESH_DIR = '.catena-grpc-';
 
-/** Time for answers to arrive, and for clients to close their end. */
+/** Time for answers to arrive and for clients to close their end. */
 const LET_GO_MS = 500;
 
 /**
- * Listens on a socket that only its owner may open (0600), in place of an earlier daemon's.
- * @throws Error when the socket cannot be made
+ * Listens on a socket that only its owner may open (0600), in place of an earlier daemon.
+ * @throws Error if the socket cannot be created
  */
 export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
   const { socketPath, backend, observer, isHealthy = async () => true, maxBytes = MAX_BYTES } = options;
   let working = 0;
   let lastAnswer = 0;
   const count = ({ type }: GrpcMethod, by: number): void => {
-    // Streams are watchers, which stay as long as they may.
+    // Streams belong to watchers, which stay connected as long as they like.
     if (type !== 'unary') return;
     working += by;
     lastAnswer = performance.now();
@@ -118,9 +118,9 @@ export async function serveGrpc(options: GrpcOptions): Promise<GrpcServer> {
 }
 
 /**
- * The socket is made in a directory that nobody else may enter, and gets its name when it listens already and has its
- * mode: at no moment may a stranger connect, and no client meets a name without a server behind it.
- * @returns its inode
+ * Creates the socket in a private directory and renames it once it listens and has its mode. So no other user can ever connect,
+ * and a client never finds a name without a server behind it.
+ * @returns the socket's inode
  */
 async function listen(server: Server, socketPath: string): Promise<number> {
   mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
@@ -144,7 +144,7 @@ async function listen(server: Server, socketPath: string): Promise<number> {
   }
 }
 
-/** Clients that only hold a connection are asked to let go, and not waited for. */
+/** Asks clients with an idle connection to disconnect, but does not wait for them. */
 function shutDown(server: Server, graceMs: number, restedMs: () => number): Promise<void> {
   return new Promise(done => {
     const began = performance.now();

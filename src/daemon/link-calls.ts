@@ -1,41 +1,42 @@
-// How does the daemon serve one of our links that somebody else's runtime calls by itself?
+// How does the daemon serve one of our plugins that a third-party runtime calls directly?
+
+import { finishDeferred } from '../chain/call-plugins.ts';
 import type { ExecOutcome } from '../chain/exec-plugin.ts';
-import { finishLinks } from '../chain/links.ts';
+import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/segment.ts';
 import { findTraceParent, startSpan, traceEnv } from '../chain/trace-context.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/reply.ts';
-import { serveThrough, type WorkerSource } from '../worker/client.ts';
+import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
 import { errorOf, type MakeCall, networkIn, objectIn, type PluginCall } from './plugin-calls.ts';
-import type { RunReply } from './protocol.ts';
+import type { Declined, RunReply } from './protocol.ts';
 
-/** A call of a link as a process of its own would get it. */
+/** A plugin call, as a process of its own would get it. */
 export interface LinkRequest extends PluginCall {
   readonly link: string;
-  /** Directory that relative paths start from. */
+  /** Directory against which relative paths are resolved. */
   readonly cwd: string;
 }
 
-/** Longest time for one call: runtimes give up long before, and that ends it. */
+/** Deadline of one call. Runtimes give up long before that, which ends the call. */
 const LINK_DEADLINE_MS = 10 * 60_000;
 
 /**
- * Serves calls by workers. Nothing is recorded or taken back here: that is the business of whoever runs the chain, as
- * with a process for each link. When the caller goes away in the middle, the worker is ended, as its process would be.
+ * Has workers serve plugin calls. Nothing is recorded or rolled back here: that is up to the process that runs the chain, as if
+ * each plugin were a process of its own. If the caller disconnects during a call, the worker is ended, as the plugin's process
+ * would be.
  */
 export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
   return async ({ link, env, stdin, cwd }, signal, watch) => {
-    const { onLink, noted, envOf } = watch;
+    const { onLink, tracesKernel, envOf } = watch;
     const parent = findTraceParent(env);
     const span = parent && startSpan(parent);
-    const own = serveThrough(workers, cwd);
-    const invocation = {
-      ...{ path: link, env: { ...env, ...envOf?.(link), ...traceEnv(parent, span) } },
-      ...{ deadlineMs: LINK_DEADLINE_MS, signal, noted },
-    };
-    const outcome = await own.start(invocation).send(stdin);
+    const { workers: watched, unserved } = noteUnserved(workers);
+    const own = ownSegments(watched, cwd);
+    const call = { path: link, env: { ...env, ...envOf?.(link), ...traceEnv(parent, span) }, request: stdin };
+    const outcome = await runOne(own, call, { signal, tracesKernel });
     const about = { network: networkIn(stdin), verb: env.CNI_COMMAND as Command };
-    const late = await finishLinks(own.finish, about.network, about.verb, watch);
+    const late = await finishDeferred(own, about.network, about.verb, watch);
     const reply = replyOf(link, outcome, late);
     const said = objectIn(reply.stdout);
     const { durationMs, transactions } = outcome;
@@ -45,15 +46,32 @@ export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
       ...(span ? { span } : {}),
       ...(transactions ? { transactions } : {}),
     });
-    return reply;
+    // No worker has begun the call, so its client makes it.
+    return unserved.why === undefined ? reply : { ...reply, ...declinedFor(unserved.why) };
   };
 }
 
-/** Byte for byte what the link said, unless it could not say anything or what it had put off failed. */
+/** Runs a segment of one call. */
+async function runOne(
+  own: SegmentRunner,
+  call: SegmentCall,
+  limits: Pick<Segment, 'signal' | 'tracesKernel'>,
+): Promise<ExecOutcome> {
+  const segment = { calls: [call], threadsResult: false, stopsAtFailure: true, ...limits };
+  for await (const outcome of own.run({ ...segment, deadlineMs: LINK_DEADLINE_MS })) return outcome;
+  throw new Error('a segment ended without an outcome');
+}
+
+/** The answer if no worker has read a call. */
+export function declinedFor(why: string): Declined {
+  return { declined: 'workers', error: why };
+}
+
+/** The plugin's reply, byte for byte, unless the plugin died or one of its deferred removals failed. */
 function replyOf(link: string, outcome: ExecOutcome, late: Outcome | undefined): RunReply {
   const { exitCode, stdout, stderr } = outcome;
   if (exitCode === undefined || outcome.ended !== undefined || outcome.again) {
-    const how = outcome.ended ?? outcome.signal ?? outcome.spawnError ?? `exit status ${exitCode}`;
+    const how = howEnded(outcome);
     const error = new CniError(
       ErrorCode.tryAgainLater,
       `Cannot finish call of plugin "${link}": its worker ended (${how}); delete the attachment and try again`,

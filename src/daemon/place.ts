@@ -1,7 +1,7 @@
 // What must be the same for the daemon to stand in for a client?
 import type { Place } from './protocol.ts';
 
-/** The place of this process. */
+/** The executable and the namespaces of this process. */
 export async function ownPlace(): Promise<Place> {
   const [executable, network, mount] = await Promise.all([
     identityOf('/proc/self/exe'),

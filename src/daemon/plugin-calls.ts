@@ -1,33 +1,33 @@
 // How does the daemon serve calls of this executable as a plugin, from its own client or over gRPC?
-import { parseCniArgs, renderCniArgs } from '../cni/cni-args.ts';
+import { findCniArgs, renderCniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import type { CniBackend, CniRequest } from './grpc/cni-service.ts';
-import type { RunReply, RunRequest } from './protocol.ts';
+import type { RunAnswer, RunRequest } from './protocol.ts';
 
-/** A call as a process would get it. */
+/** A call, as a plugin process would get it. */
 export interface PluginCall {
   readonly env: RunRequest['env'];
   readonly stdin: string;
 }
 
-/** Makes the call and tells of its links. */
+/** Makes the call and reports the plugins that it ran. */
 export type MakeCall<C extends PluginCall = PluginCall> = (
   call: C,
   signal: AbortSignal,
   watch: Watch,
-) => Promise<RunReply>;
+) => Promise<RunAnswer>;
 
-/** Makes the call; what came of it goes to the watcher. */
+/** Makes the call and reports the outcome to the watcher. */
 export type WatchedCall<C extends PluginCall = PluginCall> = (
   call: C,
   signal: AbortSignal,
   queueMs: number,
-) => Promise<RunReply>;
+) => Promise<RunAnswer>;
 
-/** Has a watcher told of every call and its links. */
+/** Reports every call and its plugins to a watcher. */
 export function watchedCalls<C extends PluginCall>(
   watcher: RequestWatcher,
   make: MakeCall<C>,
@@ -38,7 +38,7 @@ export function watchedCalls<C extends PluginCall>(
     const request = watcher.begin(
       {
         ...{ verb: CNI_COMMAND, network: networkIn(stdin), containerId: CNI_CONTAINERID, ifname: CNI_IFNAME },
-        ...{ netns: CNI_NETNS, args: argsIn(env.CNI_ARGS), warm: true, queueMs },
+        ...{ netns: CNI_NETNS, args: findCniArgs(env.CNI_ARGS ?? ''), warm: true, queueMs },
       },
       env,
     );
@@ -49,17 +49,17 @@ export function watchedCalls<C extends PluginCall>(
   };
 }
 
-/** Where executables are when a client does not say. */
+/** Directory of plugins if the client does not set `CNI_PATH`. */
 const DEFAULT_PATH = '/opt/cni/bin';
 
-/** coil's plugin reads results of this version whatever the version of its own list. */
+/** coil's plugin reads results of this version, whatever the version of its own conflist. */
 const ANSWER_VERSION = '1.0.0';
 
 /**
- * Serves coil's calls by the delegate runner: the configuration names its networks under `delegates` as the runner's own
- * does, or is itself a list with `plugins`.
- * @param admit waits for a turn among all requests of the daemon, and refuses when too many wait
- * @param env what calls inherit
+ * Serves coil's calls with the delegate runner. The configuration either lists its networks under `delegates`, as the runner's
+ * own does, or is itself a conflist with `plugins`.
+ * @param admit waits for a turn among all requests of the daemon, and rejects if the queue is full
+ * @param env environment that calls inherit
  */
 export function cniBackendOf(
   call: WatchedCall,
@@ -86,7 +86,7 @@ function toEnv(
   { containerId, netns, ifname, args, path }: Omit<CniRequest, 'signal'>,
   env: RunRequest['env'],
 ): RunRequest['env'] {
-  // coil's plugin passes on the arguments that it knows; what a runtime lets pass by, it does not.
+  // coil's plugin forwards only the arguments that it knows, which do not include the runtime's IgnoreUnknown.
   const all = args.some(([name]) => name === 'IgnoreUnknown')
     ? args
     : [...args, ['IgnoreUnknown', '1'] as const];
@@ -101,7 +101,7 @@ function toEnv(
   };
 }
 
-/** A list becomes the one delegate of a runner of its name. */
+/** Turns a conflist into the only delegate of a runner of the same name. */
 function toRunnerConfig(text: string): string {
   const config = parseObject(text, 'stdin_data');
   if (!Array.isArray(config.plugins)) return text;
@@ -109,21 +109,13 @@ function toRunnerConfig(text: string): string {
   return JSON.stringify({ cniVersion, name, type: 'catena', runtimeConfig, delegates: [config] });
 }
 
-/** Name of the network in a request; empty when it says none. */
+/** Name of the network in a request; empty if there is none. */
 export function networkIn(stdin: string): string {
   const name = memberOf(objectIn(stdin) ?? {}, 'name');
   return typeof name === 'string' ? name : '';
 }
 
-function argsIn(text: string | undefined): ReturnType<typeof parseCniArgs> {
-  try {
-    return parseCniArgs(text ?? '');
-  } catch {
-    return [];
-  }
-}
-
-/** The JSON object that a text holds; undefined when it holds none. */
+/** The JSON object in a text; undefined if the text is anything else. */
 export function objectIn(text: string): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,23 +1,27 @@
 // Which worker serves the next call?
-import { readFileSync } from 'node:fs';
 import type { Invocation } from '../chain/exec-plugin.ts';
 import type { WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
+import { residentBytes } from './process-memory.ts';
 import { Reaper } from './reaper.ts';
+import { type HealthEvents, WorkerHealth } from './worker-health.ts';
 
-/** How large a pool may grow, and when a worker has served long enough. */
+/** How large a pool may grow, and when a worker is replaced. */
 export interface PoolLimits {
-  /** Workers at most, besides the one that deletes devices. */
+  /**
+   * Maximum number of workers at work, besides the one that deletes devices. Waiting workers do not count: those that hold
+   * deferred removals, and those whose call takes longer than {@link STUCK_MS}. There are at most {@link SPARE} of them.
+   */
   readonly workers: number;
   /** Calls after which a worker is replaced. */
   readonly calls: number;
   /** Resident bytes above which a worker is replaced. */
   readonly bytes: number;
-  /** Milliseconds after which a worker without work goes; one always stays. */
+  /** Milliseconds after which an idle worker is ended; one always stays. */
   readonly idleMs: number;
 }
 
-/** Limits that hold unless told otherwise. */
+/** Default limits. */
 export const POOL_LIMITS: PoolLimits = { workers: 4, calls: 5_000, bytes: 192 * 1024 * 1024, idleMs: 30_000 };
 
 /** A pool in numbers. */
@@ -28,68 +32,109 @@ export interface PoolState {
   readonly waiting: number;
 }
 
-/** Path of the program that runs now, also after another one took its name. */
+/** Path of the running program, valid even after another file has taken its name. */
 const OWN_PROGRAM = '/proc/self/exe';
-/** Calls after which a worker that rests is better replaced. */
+/** Number of calls after which an idle worker is replaced rather than kept. */
 const CALLS_THAT_WEIGH = 200;
-/** How often memory is looked at, in calls. */
+/** How often a worker's memory is checked, in calls. */
 const LOOK_EVERY = 50;
 const READY_DEADLINE_MS = 10_000;
 /** Longer than a netlink socket waits for its answer. */
 const REMOVE_DEADLINE_MS = 40_000;
-const PAGE_BYTES = 4096;
+/** A longer call is waiting for something: a plugin that it has started, or a lock. Another container must not wait for that. */
+const STUCK_MS = 500;
+/** Maximum number of workers besides those at work. */
+const SPARE = 12;
+/** Longest wait for a worker. A call that gets none has not begun: the client makes it itself. */
+const WAIT_MS = 5_000;
+/** A worker's deferred removals run after this time even without a request to run them. It is longer than any call takes. */
+const HOLD_MS = 15 * 60_000;
+const SWEEP_EVERY_MS = 250;
 
 interface Member {
   readonly process: WorkerProcess;
-  /** Calls that it had answered when its memory was looked at. */
+  /** Number of calls that it had answered when its memory was last checked. */
   looked: number;
-  readonly idleSince: number;
-  /** It has given back the memory that its calls left. */
+  /** When it got its current call, or when its last call ended. */
+  since: number;
+  /** It has freed the memory that its calls left behind. */
   rested: boolean;
 }
 
-/** Workers that serve calls of any chain, one at a time each. A worker that ends is replaced when it is missed. */
+interface Waiter {
+  readonly since: number;
+  take(member: Member | undefined): void;
+}
+
+/**
+ * Workers that serve calls of any chain, one call at a time each. A worker that has ended is replaced when another one is needed.
+ * One that holds deferred removals of a chain serves no other chain until these have run.
+ */
 export class WorkerPool implements WorkerSource {
   readonly #env: Invocation['env'];
   readonly #reaper: Reaper;
   readonly #sweep: ReturnType<typeof setInterval>;
+  readonly #health: WorkerHealth;
   #limits: PoolLimits;
   #idle: Member[] = [];
-  #busy = new Set<Member>();
-  #waiting: ((member: Member) => void)[] = [];
+  readonly #busy = new Set<Member>();
+  readonly #holding = new Set<Member>();
+  readonly #waiting: Waiter[] = [];
   #reaping: WorkerProcess | undefined;
   #removing = false;
   #removedAt = 0;
+  #trying = false;
 
-  constructor(env: Invocation['env'], limits: PoolLimits = POOL_LIMITS) {
+  constructor(env: Invocation['env'], limits: PoolLimits, events: HealthEvents) {
     this.#env = env;
     this.#limits = limits;
+    this.#health = new WorkerHealth(events);
     this.#reaper = new Reaper(indexes => this.#removeNow(indexes));
-    this.#sweep = setInterval(() => this.#shrink(), 1_000);
+    this.#sweep = setInterval(() => this.#tidy(), SWEEP_EVERY_MS);
     this.#sweep.unref();
     this.#idle.push(this.#start());
   }
 
   get state(): PoolState {
-    const busy = this.#busy.size;
+    const busy = this.#busy.size + this.#holding.size;
     return { workers: busy + this.#idle.length, busy, waiting: this.#waiting.length };
+  }
+
+  /** Why no call can be served now; undefined if calls can be. */
+  get problem(): string | undefined {
+    const { problem } = this.#health;
+    return problem === undefined || this.#hasAny() ? undefined : `no worker starts: ${problem}`;
   }
 
   set limits(limits: PoolLimits) {
     this.#limits = limits;
   }
 
-  use<T>(
+  async use<T>(
     _invocation: Invocation,
     work: (worker: WorkerProcess) => Promise<T>,
     which?: WorkerProcess,
   ): Promise<T> {
-    // It answers in turn, whoever else uses it.
-    return which ? work(which) : this.#lend(work);
+    if (which === undefined) return this.#lend(work);
+    const own = [...this.#holding].find(({ process }) => process === which);
+    // It is serving a call of the same chain, or it has ended. In both cases it answers in order.
+    if (own === undefined) return work(which);
+    this.#holding.delete(own);
+    return this.#lendOut(own, work);
   }
 
   async #lend<T>(work: (worker: WorkerProcess) => Promise<T>): Promise<T> {
     const member = await this.#take();
+    if (member === undefined) {
+      return work(new WorkerProcess({ absent: this.problem ?? 'all workers are at work' }, this.#env));
+    }
+    return this.#lendOut(member, work);
+  }
+
+  async #lendOut<T>(member: Member, work: (worker: WorkerProcess) => Promise<T>): Promise<T> {
+    this.#busy.add(member);
+    member.since = performance.now();
+    member.rested = false;
     try {
       return await work(member.process);
     } finally {
@@ -108,48 +153,106 @@ export class WorkerPool implements WorkerSource {
     return outcome.exitCode === 0;
   }
 
-  /** Lets all workers go; those that work finish first. */
+  /** Closes all workers; busy ones finish their call first. */
   close(): void {
     clearInterval(this.#sweep);
-    for (const { process } of [...this.#idle, ...this.#busy]) process.close();
+    for (const { process } of [...this.#idle, ...this.#busy, ...this.#holding]) process.close();
     this.#reaping?.close();
   }
 
   #start(): Member {
-    const process = new WorkerProcess(OWN_PROGRAM, this.#env, true);
-    return { process, looked: 0, idleSince: performance.now(), rested: false };
+    const process = new WorkerProcess(OWN_PROGRAM, this.#env, true, problem => this.#health.note(problem));
+    return { process, looked: 0, since: performance.now(), rested: false };
   }
 
-  /** The one that rested least, so that the others may go; a new one while there may be more. */
-  #take(): Promise<Member> {
+  #hasAny(): boolean {
+    return [...this.#idle, ...this.#busy, ...this.#holding].some(({ process }) => process.usable);
+  }
+
+  /** A worker; undefined if none can be had. */
+  #take(): Promise<Member | undefined> {
+    const free = this.#find();
+    if (free) return Promise.resolve(free);
+    if (this.problem !== undefined) return Promise.resolve(undefined);
+    return new Promise(take => this.#waiting.push({ since: performance.now(), take }));
+  }
+
+  /** The worker that was idle for the shortest time, so that the others can time out; a new one if the limit allows. */
+  #find(): Member | undefined {
     this.#idle = this.#idle.filter(({ process }) => process.usable);
-    const free = this.#idle.pop() ?? (this.#busy.size < this.#limits.workers ? this.#start() : undefined);
-    if (free === undefined) return new Promise(resolve => this.#waiting.push(resolve));
-    this.#busy.add(free);
-    return Promise.resolve(free);
+    return this.#idle.pop() ?? (this.#mayStart() ? this.#start() : undefined);
+  }
+
+  #mayStart(): boolean {
+    if (this.problem !== undefined) return false;
+    const { workers } = this.#limits;
+    const stuckSince = performance.now() - STUCK_MS;
+    const atWork = [...this.#busy].filter(({ since }) => since > stuckSince).length;
+    return atWork < workers && this.#busy.size + this.#holding.size < workers + SPARE;
   }
 
   #giveBack(member: Member): void {
     this.#busy.delete(member);
-    const fit = member.process.usable && !this.#hasServedLongEnough(member);
-    if (!fit) member.process.close();
-    const next = this.#waiting.shift();
-    if (next === undefined) {
-      if (fit) this.#idle.push({ ...member, idleSince: performance.now(), rested: false });
-      return;
+    member.since = performance.now();
+    const { process } = member;
+    if (process.usable && process.holds) this.#holding.add(member);
+    else if (process.usable && !this.#hasServedLongEnough(member)) this.#idle.push(member);
+    else process.close();
+    this.#serveWaiting();
+  }
+
+  #serveWaiting(): void {
+    while (this.#waiting.length > 0) {
+      const free = this.#find();
+      if (free === undefined) return;
+      // Busy from now on, not only once the waiting call resumes.
+      this.#busy.add(free);
+      this.#waiting.shift()?.take(free);
     }
-    const successor = fit ? member : this.#start();
-    this.#busy.add(successor);
-    next(successor);
   }
 
   #hasServedLongEnough(member: Member): boolean {
-    const { holds, pid, served } = member.process;
-    if (holds) return false;
+    const { pid, served } = member.process;
     if (served >= this.#limits.calls) return true;
     if (served < member.looked + LOOK_EVERY) return false;
     member.looked = served;
     return residentBytes(pid) > this.#limits.bytes;
+  }
+
+  #tidy(): void {
+    this.#tryAgain();
+    this.#serveWaiting();
+    const lateSince = performance.now() - WAIT_MS;
+    while (
+      this.#waiting.length > 0 &&
+      (this.problem !== undefined || (this.#waiting[0]?.since ?? 0) < lateSince)
+    )
+      this.#waiting.shift()?.take(undefined);
+    this.#letGoOfForgotten();
+    this.#shrink();
+  }
+
+  /** If no worker starts, tries to start one again and again. */
+  #tryAgain(): void {
+    this.#idle = this.#idle.filter(({ process }) => process.usable);
+    this.#health.judge(this.#hasAny());
+    if (this.problem === undefined || this.#trying) return;
+    this.#trying = true;
+    const member = this.#start();
+    void member.process.ask({ deadlineMs: READY_DEADLINE_MS }, { remove: [] }).then(({ exitCode }) => {
+      this.#trying = false;
+      if (exitCode === 0) this.#idle.push(member);
+    });
+  }
+
+  /** The process that should have asked for the deferred removals is gone. The workers run them when they are closed. */
+  #letGoOfForgotten(): void {
+    const forgottenSince = performance.now() - HOLD_MS;
+    for (const member of this.#holding) {
+      if (member.process.usable && member.since > forgottenSince) continue;
+      this.#holding.delete(member);
+      member.process.close();
+    }
   }
 
   #shrink(): void {
@@ -160,21 +263,21 @@ export class WorkerPool implements WorkerSource {
     }
     while (this.state.workers > 1) {
       const [oldest] = this.#idle;
-      if (oldest === undefined || oldest.idleSince > until || oldest.process.holds) return;
+      if (oldest === undefined || oldest.since > until) return;
       this.#idle.shift();
       oldest.process.close();
     }
     const [last] = this.#idle;
-    if (last && !last.rested && last.idleSince <= until) this.#rest(last);
+    if (last && !last.rested && last.since <= until) this.#rest(last);
   }
 
   /**
-   * Nobody has asked for anything in a while: now is the time to collect garbage, here and in the last worker. One that has
-   * served a lot keeps three times what a new one needs (60 to 20 MiB), so a new one takes its place.
+   * No request came for a while, so collect garbage here and in the last worker. A worker that has served many calls keeps three
+   * times the memory of a new one (60 instead of 20 MiB), so it is replaced by a new one.
    */
   #rest(member: Member): void {
     Bun.gc(true);
-    if (member.process.served >= CALLS_THAT_WEIGH && !member.process.holds) {
+    if (member.process.served >= CALLS_THAT_WEIGH) {
       this.#idle = [{ ...this.#start(), rested: true }];
       member.process.close();
       return;
@@ -191,14 +294,5 @@ export class WorkerPool implements WorkerSource {
     this.#removing = false;
     this.#removedAt = performance.now();
     return outcome.exitCode === 0;
-  }
-}
-
-/** /proc/<pid>/statm, second column: pages in memory. */
-function residentBytes(pid: number | undefined): number {
-  try {
-    return Number(readFileSync(`/proc/${pid}/statm`, 'utf8').split(' ')[1]) * PAGE_BYTES;
-  } catch {
-    return 0;
   }
 }

@@ -1,47 +1,83 @@
 // What do a client and the daemon say to each other?
 //
-// It is part of every start of a link, so nothing of Node's is imported here (see client.ts).
+// Every start of a plugin loads this file, so it imports nothing of Node's (see client.ts).
 
-/** The socket below the run directory; whoever may open it may configure the node's network. */
+/** The socket in the run directory. A process that may open it may configure the node's network. */
 const SOCKET_NAME = 'catena.sock';
 
-/** Where commands are posted. */
+/** Path that commands are posted to. */
 export const RUN_PATH = '/v1/run';
 
-/** Commands that a client hands over. The others need no chain to be run. */
+/** Path by which a new daemon asks the running one to hand over. */
+export const HANDOVER_PATH = '/v1/handover';
+
+/**
+ * Interval in milliseconds at which a daemon shows a waiting client that it is alive. The first sign is the head of its response.
+ */
+export const SIGN_MS = 250;
+
+/** How long a client waits for such a sign, in milliseconds. */
+export const SILENCE_MS = 1_000;
+
+/**
+ * Why a daemon declines a request: `request`: it does not know this kind of request; `build`: the client is another executable;
+ * `namespace`: the client is in another network or mount namespace; `stale`: the client gave up waiting before the daemon came to
+ * the request; `workers`: no worker could take the call; `ending`: the daemon is about to end.
+ */
+export const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'workers', 'ending'] as const;
+export type DeclineReason = (typeof DECLINE_REASONS)[number];
+
+/** What a daemon answers instead of a reply. */
+export interface Declined {
+  readonly declined: DeclineReason;
+  /** Part of the work was already done and must be undone or completed. */
+  readonly begun?: boolean;
+  /** Human-readable. */
+  readonly error: string;
+}
+
+/** Commands that a client forwards to the daemon. The others run no chain. */
 export const DAEMON_COMMANDS: readonly string[] = ['add', 'check', 'del', 'gc', 'status'];
 
-/** Verbs of a link that a client hands over. The others are rare, and VERSION must not wait for standard input. */
+/** Plugin verbs that a client forwards to the daemon. The others are rare, and VERSION must not wait for standard input. */
 export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL'];
 
-/** Variable of processes that the daemon started: what they call does not wait for a worker in turn. */
+/** Variable that is set for processes started by the daemon: their calls must not wait for a worker in turn. */
 export const SERVED_VARIABLE = 'CATENA_SERVED';
 
-/** Everything that a command's own process would have. */
+/** Everything that a process of its own would get for the command. */
 export interface RunRequest {
   readonly place: Place;
-  /** The link that is called; without one, standard input is for the runner. */
+  /** The plugin that is called; without it, standard input is for the runner. */
   readonly link?: string;
-  /** Command line without the executable's name; empty for a call as a plugin. */
+  /** Command line without the executable's name; empty for a plugin call. */
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Standard input of a call as a plugin. */
+  /** Standard input of a plugin call. */
   readonly stdin?: string;
-  /** Names this request: asking again with the same key is no second request. */
+  /** Identifies the request: a repetition with the same key is not a second request. */
   readonly key: string;
 }
 
-/** Everything that a command's own process would leave behind. */
+/** Everything that a process of its own would leave behind. */
 export interface RunReply {
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
+/** Outcome of a command, and whether its client should run it itself. */
+export type RunAnswer = RunReply & Partial<Declined>;
+
+/** Whether the daemon has declined. */
+export function isDeclined(answer: RunAnswer | Declined): answer is Declined {
+  return answer.declined !== undefined;
+}
+
 /**
- * What must be the same on both sides for the daemon to stand in for the client: the executable, so that an upgrade is
- * never answered by yesterday's code, and the namespaces that paths and devices are looked up in.
+ * What must be the same on both sides for the daemon to stand in for the client: the executable, so that old code never answers
+ * after an upgrade, and the namespaces in which paths and devices are looked up.
  */
 export interface Place {
   readonly executable: string;
@@ -49,7 +85,20 @@ export interface Place {
   readonly mount: string;
 }
 
-/** Where the daemon of a run directory listens. */
+/** Path of the daemon's socket in a run directory. */
 export function socketPathOf(runDir: string): string {
   return `${runDir}/${SOCKET_NAME}`;
+}
+
+/** The file that a daemon keeps locked while it listens on the socket. */
+export function seatFileOf(socket: string): string {
+  return `${socket}.seat`;
+}
+
+/**
+ * The file next to a socket in which its daemon notes the calls that it has begun (begun-calls.ts). A later socket of the same
+ * name has another file.
+ */
+export function callsFileOf(socket: string, { ino, mtimeMs }: { ino: number; mtimeMs: number }): string {
+  return `${socket}.calls.${ino}-${Math.trunc(mtimeMs)}`;
 }

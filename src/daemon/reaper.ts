@@ -1,11 +1,11 @@
-// How do devices of many requests go with one request to the kernel?
+// How are devices of many requests deleted with one request to the kernel?
 
-/** Deletes devices of the host; false when that failed. */
+/** Deletes devices of the host; false if that failed. */
 export type RemoveDevices = (indexes: readonly number[]) => Promise<boolean>;
 
 /**
- * Deletes devices, those of all callers that came while the one before was under way in one go: the kernel waits for a
- * grace period each time, however many devices there are, and meanwhile holds up everybody who changes a device.
+ * Deletes devices. All requests that arrive while a deletion is in progress are combined into the next one: the kernel waits for
+ * a grace period per request, however many devices it deletes, and blocks every other change of a device while it waits.
  */
 export class Reaper {
   readonly #remove: RemoveDevices;
@@ -16,7 +16,7 @@ export class Reaper {
     this.#remove = remove;
   }
 
-  /** @returns whether they are gone, when they are */
+  /** @returns whether the devices were deleted, once they are */
   remove(indexes: readonly number[]): Promise<boolean> {
     if (this.#next) {
       this.#next.indexes.push(...indexes);

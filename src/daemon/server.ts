@@ -1,65 +1,240 @@
 // How does the daemon listen, decline, and stop?
-import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
 import { sweepGivenUp } from '../files/unfinished.ts';
 import { commandOf, parseRunRequest, toResponse } from './api.ts';
+import { BegunCalls } from './begun-calls.ts';
+import { Gate, SERVER_LIMITS, type ServerLimits, type ServerState } from './gate.ts';
 import { ownPlace } from './place.ts';
-import { RUN_PATH, type RunReply, type RunRequest } from './protocol.ts';
+import {
+  type Declined,
+  type DeclineReason,
+  HANDOVER_PATH,
+  isDeclined,
+  type Place,
+  RUN_PATH,
+  type RunAnswer,
+  type RunReply,
+  type RunRequest,
+} from './protocol.ts';
+import { respond } from './responses.ts';
+import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
 
-/** What the server stands in front of. */
+/** What the server runs for its clients. */
 export interface Backend {
-  /** Runs a command as its own process would; never rejects. The signal fires when nobody waits any more. */
-  run(request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunReply>;
-  /** Answers everything else that is asked over HTTP; undefined for what it does not know. */
+  /** Runs a command as its own process would; never rejects. The signal is aborted when the client has gone. */
+  run(request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer>;
+  /** Answers all other HTTP requests; undefined for a path that it does not know. */
   answer(request: Request, state: ServerState): Promise<Response | undefined>;
+  /** Why no call can be served now; undefined if calls can be. */
+  readonly problem: string | undefined;
 }
 
-/** How much the daemon takes on. */
-export interface ServerLimits {
-  /** Requests that run at the same time. */
-  readonly requests: number;
-  /** Requests that wait for their turn; more are told to try again later. */
-  readonly queue: number;
-  /** Bytes of one request. */
-  readonly bytes: number;
+/** Events of the server that its owner is told about. */
+export interface ServerEvents {
+  /** A client was told to make its call itself. */
+  declined(reason: DeclineReason, detail?: string): void;
+  /** The socket was missing and has been created again. */
+  restored(why: string): void;
+  /** Another daemon has the socket, because it asked for it or because ours was removed: time to end. */
+  replaced(why: string): void;
 }
 
-/** Limits that hold unless told otherwise. */
-export const SERVER_LIMITS: ServerLimits = { requests: 64, queue: 1_024, bytes: 32 * 1024 * 1024 };
-
-/** A server in numbers. */
-export interface ServerState {
-  /** Requests under way, those that wait for their turn, and those that were answered. */
-  readonly running: number;
-  readonly queued: number;
-  readonly served: number;
+/** Options of the server. */
+export interface ServerOptions {
+  readonly limits?: ServerLimits | undefined;
+  /** Asks a daemon that already listens to hand over. */
+  readonly replace?: boolean | undefined;
 }
 
 /** A listening daemon. */
 export interface Server {
   readonly state: ServerState;
-  /** Puts other limits in force for the requests to come. */
+  /** The daemon's place; calls from other places are declined. */
+  readonly place: Place;
+  /** Changes the limits for future requests. */
   setLimits(limits: ServerLimits): void;
-  /** Does work when it is its turn; undefined when too many wait already. */
+  /** Runs work when its turn comes; undefined if the queue is full. */
   admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined;
-  /** Takes no new requests, answers those that it has, and ends. New clients run their chains themselves. */
+  /** Accepts no new requests, answers those that it has, and closes. New clients run their chains themselves. */
   stop(): Promise<void>;
 }
 
+/** For callers that need no events. */
+const UNTOLD: ServerEvents = { declined() {}, restored() {}, replaced() {} };
+
+/** How often the daemon checks that its socket still exists. */
+const LOOK_EVERY_MS = 1_000;
+
 /**
- * Listens on a unix socket that only its owner may open. The name appears when the socket listens already, in place of
- * an earlier daemon's: no client meets a socket without a daemon behind it while one is replaced by another.
+ * Listens on a unix socket that only its owner may open. The socket gets its name once it listens, so a client never finds a name
+ * without a daemon behind it.
+ * @throws SeatTaken if another daemon listens on it
  */
 export async function startServer(
   socketPath: string,
   backend: Backend,
-  limits = SERVER_LIMITS,
+  events: ServerEvents = UNTOLD,
+  { limits = SERVER_LIMITS, replace = false }: ServerOptions = {},
 ): Promise<Server> {
-  mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
   const place = await ownPlace();
   const gate = new Gate(limits);
-  // Of daemons that were killed at this very point.
+  let seat: Seat | undefined = await takeSeat(socketPath, replace);
+  const doors: OpenDoor[] = [];
+  let current = openDoor();
+  let ending = false;
+  let isLooking = false;
+  const look = setInterval(async () => {
+    if (isLooking) return;
+    isLooking = true;
+    // If the socket cannot be created now, the next check tries again.
+    await restore().catch(() => {});
+    isLooking = false;
+  }, LOOK_EVERY_MS);
+  look.unref();
+
+  function openDoor(): OpenDoor {
+    const door = listen(socketPath, limits.bytes, serve);
+    doors.push(door);
+    return door;
+  }
+
+  async function serve(request: Request, { calls }: OpenDoor): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    if (request.method === 'POST' && pathname === RUN_PATH) return runCommand(request, calls);
+    if (request.method === 'POST' && pathname === HANDOVER_PATH) return handOver();
+    const body = request.method === 'POST' ? await request.text() : '';
+    const asked = commandOf(request.method, pathname, body);
+    if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
+    return (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path');
+  }
+
+  async function runCommand(http: Request, calls: BegunCalls): Promise<Response> {
+    const request = parseRunRequest(await http.text());
+    if (request === undefined) {
+      events.declined('request');
+      return problem(400, 'the body is not a request of a client');
+    }
+    const gone = new AbortController();
+    const end = (): void => gone.abort();
+    http.signal.addEventListener('abort', end);
+    return respond(answerTo(request, calls, gone.signal), end);
+  }
+
+  async function answerTo(
+    request: RunRequest,
+    calls: BegunCalls,
+    signal: AbortSignal,
+  ): Promise<RunAnswer | Declined> {
+    const why = findObstacle(request);
+    if (why) return why;
+    const answer = gate.admit(async queueMs => {
+      if (signal.aborted || !calls.begin(request.key))
+        return decline('stale', 'the client has given the call up');
+      try {
+        return await backend.run(request, signal, queueMs);
+      } finally {
+        calls.end(request.key);
+      }
+    });
+    if (answer === undefined) return OVERLOADED;
+    const reply = await answer;
+    if (isDeclined(reply)) events.declined(reply.declined, reply.error);
+    return reply;
+  }
+
+  function findObstacle({ place: theirs }: RunRequest): Declined | undefined {
+    const refuse = (reason: DeclineReason, error: string): Declined => {
+      events.declined(reason, error);
+      return decline(reason, error);
+    };
+    if (theirs.executable !== place.executable)
+      return refuse('build', `the client is file ${theirs.executable}, the daemon ${place.executable}`);
+    if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
+    if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace');
+    if (ending) return refuse('ending', 'the daemon is about to end');
+    const { problem: trouble } = backend;
+    return trouble === undefined ? undefined : refuse('workers', trouble);
+  }
+
+  async function runVerb(args: readonly string[], signal: AbortSignal): Promise<Response> {
+    const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
+    const reply = (await gate.admit(queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED;
+    return toResponse(reply);
+  }
+
+  function handOver(): Response {
+    leave();
+    events.replaced('another daemon has asked for its place');
+    return Response.json({ pid: process.pid });
+  }
+
+  /** Gives the socket up for another daemon. */
+  function leave(): void {
+    ending = true;
+    clearInterval(look);
+    if (current.isThere()) rmSync(socketPath, { force: true });
+    seat?.release();
+    seat = undefined;
+  }
+
+  /** Creates the socket again if it was removed, alone or with its directory. Leaves if another daemon has the name. */
+  async function restore(): Promise<void> {
+    if (ending || (current.isWhole() && seat?.holds())) return;
+    mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
+    const listener = current.isThere() ? undefined : await whoListens(socketPath);
+    if (ending) return;
+    if (listener !== undefined) {
+      leave();
+      events.replaced(`another daemon listens on "${socketPath}"`);
+      return;
+    }
+    const fresh = seat?.holds() ? seat : trySeat(socketPath);
+    // Another daemon is starting: either it finds that this one listens, or it will listen itself.
+    if (fresh === undefined) return;
+    if (fresh !== seat) seat?.release();
+    seat = fresh;
+    if (current.isWhole()) return;
+    const former = current;
+    current = openDoor();
+    void former.close();
+    events.restored(`the socket "${socketPath}" was gone: listening again`);
+  }
+
+  return {
+    get state() {
+      return gate.state;
+    },
+    place,
+    setLimits(next) {
+      gate.limits = next;
+    },
+    admit: work => gate.admit(work),
+    async stop() {
+      leave();
+      await Promise.all(doors.map(door => door.close()));
+    },
+  };
+}
+
+/** One listening socket and the calls that arrive on it. */
+interface OpenDoor {
+  readonly calls: BegunCalls;
+  /** Whether the socket still has its name. */
+  isThere(): boolean;
+  /** Whether its calls file exists as well. */
+  isWhole(): boolean;
+  /** Answers the pending requests and closes. */
+  close(): Promise<void>;
+}
+
+function listen(
+  socketPath: string,
+  maxBytes: number,
+  serve: (request: Request, door: OpenDoor) => Promise<Response>,
+): OpenDoor {
+  // Left by daemons that were killed before the rename.
   const beside = `${basename(socketPath)}.`;
   sweepGivenUp(
     dirname(socketPath),
@@ -70,97 +245,35 @@ export async function startServer(
   const before = process.umask(0o177);
   const server = Bun.serve({
     unix: fresh,
-    maxRequestBodySize: limits.bytes,
-    async fetch(request, self) {
-      // A chain takes as long as its links do.
+    maxRequestBodySize: maxBytes,
+    fetch(request, self) {
+      // A chain takes as long as its plugins do.
       self.timeout(request, 0);
-      const { pathname } = new URL(request.url);
-      if (request.method === 'POST' && pathname === RUN_PATH) return runCommand(request);
-      const body = request.method === 'POST' ? await request.text() : '';
-      const asked = commandOf(request.method, pathname, body);
-      if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
-      return (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path');
+      return serve(request, door);
     },
     error: error => problem(500, error.message),
   });
   process.umask(before);
-  renameSync(fresh, socketPath);
-  const { ino } = statSync(socketPath);
-
-  async function runCommand(http: Request): Promise<Response> {
-    const request = parseRunRequest(await http.text());
-    if (request === undefined) return problem(400, 'the body is not a request of a client');
-    const same = JSON.stringify(request.place) === JSON.stringify(place);
-    if (!same) return problem(409, 'the daemon is another program, or in another namespace');
-    const reply = gate.admit(queueMs => backend.run(request, http.signal, queueMs));
-    return Response.json(reply === undefined ? OVERLOADED : await reply);
-  }
-
-  async function runVerb(args: readonly string[], signal: AbortSignal): Promise<Response> {
-    const request = { place, args, cwd: '/', env: process.env, key: crypto.randomUUID() };
-    return toResponse((await gate.admit(queueMs => backend.run(request, signal, queueMs))) ?? OVERLOADED);
-  }
-
-  return {
-    get state() {
-      return gate.state;
+  const made = statSync(fresh);
+  const calls = new BegunCalls(socketPath, made);
+  let closed: Promise<void> | undefined;
+  const door: OpenDoor = {
+    calls,
+    isThere() {
+      const found = statSync(socketPath, { throwIfNoEntry: false });
+      return found?.ino === made.ino && found.mtimeMs === made.mtimeMs;
     },
-    setLimits(next) {
-      gate.limits = next;
-    },
-    admit: work => gate.admit(work),
-    async stop() {
-      if (existsSync(socketPath) && statSync(socketPath).ino === ino) rmSync(socketPath, { force: true });
-      await server.stop();
+    isWhole: () => door.isThere() && calls.isThere(),
+    close() {
+      closed ??= server.stop().then(() => calls.close());
+      return closed;
     },
   };
+  renameSync(fresh, socketPath);
+  return door;
 }
 
-/** Lets a number of requests through, and a number wait. */
-class Gate {
-  limits: ServerLimits;
-  readonly #waiting: (() => void)[] = [];
-  #running = 0;
-  #served = 0;
-
-  constructor(limits: ServerLimits) {
-    this.limits = limits;
-  }
-
-  get state(): ServerState {
-    return { running: this.#running, queued: this.#waiting.length, served: this.#served };
-  }
-
-  /** Does the work when it is its turn; undefined when too many wait. */
-  admit<T>(work: (queueMs: number) => Promise<T>): Promise<T> | undefined {
-    const asked = performance.now();
-    return this.enter()?.then(async leave => {
-      try {
-        return await work(performance.now() - asked);
-      } finally {
-        leave();
-      }
-    });
-  }
-
-  /** @returns a promise of the turn, to be ended by calling what it resolves to; undefined when too many wait */
-  enter(): Promise<() => void> | undefined {
-    const leave = (): void => {
-      this.#running -= 1;
-      this.#served += 1;
-      this.#waiting.shift()?.();
-    };
-    const begin = (): (() => void) => {
-      this.#running += 1;
-      return leave;
-    };
-    if (this.#running < this.limits.requests) return Promise.resolve(begin());
-    if (this.#waiting.length >= this.limits.queue) return undefined;
-    return new Promise(resolve => this.#waiting.push(() => resolve(begin())));
-  }
-}
-
-/** What is said to who comes when too many wait. */
+/** The message to a client if the queue is full. */
 export const BUSY = 'Cannot take the request: the daemon has too many that wait already; try again later';
 
 const OVERLOADED: RunReply = {
@@ -168,6 +281,10 @@ const OVERLOADED: RunReply = {
   stdout: JSON.stringify({ code: ErrorCode.tryAgainLater, msg: BUSY }),
   stderr: `catena: ${BUSY}\n`,
 };
+
+function decline(declined: DeclineReason, error: string): Declined {
+  return { declined, error };
+}
 
 function problem(status: number, reason: string): Response {
   return Response.json({ error: reason }, { status });

@@ -1,67 +1,67 @@
-// What may an operator change while the daemon runs?
+// What can an operator change while the daemon runs?
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
 import type { Deadlines } from '../chain/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue } from '../cni/json.ts';
 import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
+import type { ServerLimits } from './gate.ts';
 import type { PoolLimits } from './pool.ts';
-import type { ServerLimits } from './server.ts';
 
 const Count = z.int().check(z.minimum(1));
 const CountOrNone = z.int().check(z.minimum(0));
 const Seconds = z.optional(z.number().check(z.positive()));
 
-/** The file given by `--config`; what is left out is as without the file. */
+/** The file given by `--config`. A missing key keeps its value from the command line. */
 const Settings = z.strictObject({
-  /** Processes that serve links, at most. */
+  /** Maximum number of workers. */
   workers: z.optional(Count),
   /** Calls after which a worker is replaced. */
   callsPerWorker: z.optional(Count),
   /** Resident memory in MiB above which a worker is replaced. */
   memoryPerWorkerMiB: z.optional(Count),
-  /** Seconds after which a worker without work goes. */
+  /** Seconds after which an idle worker is ended. */
   idleSeconds: z.optional(Count),
-  /** Requests at the same time, at most. */
+  /** Maximum number of requests that run at the same time. */
   requests: z.optional(Count),
-  /** Requests that may wait for their turn. */
+  /** Maximum number of queued requests. */
   queue: z.optional(CountOrNone),
-  /** Seconds that each link may take, by verb, for requests that do not say. */
+  /** Deadline of each plugin in seconds, by verb, for requests that do not set one. */
   timeouts: z.optional(
     z.strictObject({ add: Seconds, check: Seconds, del: Seconds, gc: Seconds, status: Seconds }),
   ),
-  /** Places for log lines. */
+  /** Destinations of log lines. */
   log: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array of texts')),
-  /** Least severe lines that are logged, for all and by link. */
+  /** Least severe level that is logged, in general and by plugin. */
   logLevel: z.optional(z.string()),
   /** Size at which a log file is rotated. */
   logMaxBytes: z.optional(Count),
-  /** Log files that are kept of each. */
+  /** Number of log files kept for each path. */
   logMaxFiles: z.optional(Count),
-  /** Traces that are kept. */
+  /** Number of traces kept. */
   traces: z.optional(CountOrNone),
   /** Directory of traces. */
   traceDir: z.optional(z.string().check(z.startsWith('/', 'must be an absolute path'))),
-  /** Collector that gets spans. */
+  /** URL of the collector for spans. */
   otlpEndpoint: z.optional(z.string()),
 });
 type Settings = z.output<typeof Settings>;
 
-/** What the daemon's parts go by. */
+/** Settings of the daemon's parts. */
 export interface DaemonSettings {
   readonly pool: PoolLimits;
   readonly server: ServerLimits;
-  /** How long each link may take, for requests that do not say. */
+  /** Deadline of each plugin, for requests that do not set one. */
   readonly deadlines: Deadlines;
   readonly observe: ObserveChoices;
 }
 
-/** The same, with what is to be observed made ready to use. */
+/** The same, with the observer's settings checked and ready to use. */
 export interface CheckedSettings extends DaemonSettings {
   readonly observer: ObserverChoice;
 }
 
-/** How often the file is looked at. */
+/** How often the file is checked for changes. */
 const LOOK_EVERY_MS = 1_000;
 const MIB = 1024 * 1024;
 
@@ -69,9 +69,9 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Reads the file.
- * @param base what holds for all that the file leaves out
- * @param env in which OpenTelemetry's variables are looked for
- * @throws CniError 5 when it cannot be read, 7 when it makes no sense
+ * @param base values for the keys that the file leaves out
+ * @param env environment with OpenTelemetry's variables
+ * @throws CniError 5 if it cannot be read, 7 if it is invalid
  */
 export function readSettings(file: string, base: DaemonSettings, env: Environment): CheckedSettings {
   let text: string;
@@ -93,8 +93,8 @@ export function readSettings(file: string, base: DaemonSettings, env: Environmen
 }
 
 /**
- * Applies the file again whenever it changes. One that went bad is reported, and what held before holds on.
- * @returns ends that
+ * Applies the file again whenever it changes. An invalid file is reported, and the previous settings stay in force.
+ * @returns a function that stops watching
  */
 export function watchSettings(
   file: string,
@@ -103,7 +103,7 @@ export function watchSettings(
   apply: (settings: CheckedSettings) => void | Promise<void>,
   warn: (problem: string) => void,
 ): () => void {
-  // Looked at, not listened to: editors and configuration maps replace files by rename.
+  // Polled rather than watched: editors and ConfigMaps replace files by rename.
   const look = async (): Promise<void> => {
     try {
       await apply(readSettings(file, base, env));

@@ -1,4 +1,4 @@
-// How does a pod get all of its networks, or none?
+// How does a pod get either all of its networks, or none?
 import type { AddRecord } from '../chain/add-record.ts';
 import { readAttachment, writeAttachment } from '../chain/result-cache.ts';
 import { addNetwork, deleteNetwork } from '../chain/run.ts';
@@ -19,10 +19,10 @@ import { type Runner, refuseUnready } from './runner.ts';
 import { annotationsOf, listWanted } from './wanted.ts';
 
 /**
- * Attaches a pod to its networks, the default one first. When one fails, those before it are deleted, last first,
- * and the error is thrown as it came.
- * @returns the result of the default network, without the default routes that another network has
- * @throws CniError 11 while the default network is not ready; 7 for mistakes in what is wanted; else the failed link's
+ * Attaches a pod to its networks, the default one first. If one fails, those before it are deleted, last first,
+ * and the error is thrown unchanged.
+ * @returns the result of the default network, without its default routes if another network has them
+ * @throws CniError 11 while the default network is not ready; 7 for mistakes in what is wanted; else the failed plugin's
  */
 export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const { options } = runner;
@@ -34,13 +34,18 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   const defaults = new DefaultRoutes(networks, options.defaultRoute);
   const key = { network: options.network, ...pod };
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
-  await clearTheWay(runner, key);
-  refuseTaken(runner, networks);
-  return attachAll(runner, pod, { networks, claims, defaults }, beginPod(runner, key, networks));
+  let record: AddRecord | undefined;
+  while (record === undefined) {
+    await clearTheWay(runner, key);
+    refuseTaken(runner, networks);
+    // If another ADD won the race, wait for it; the pod is then already attached.
+    record = beginPod(runner, key, networks);
+  }
+  return attachAll(runner, pod, { networks, claims, defaults }, record);
 }
 
 /**
- * A link that finds the name of its interface taken fails, and undoing it would delete what was there before.
+ * Refuses an interface name that already exists: the plugin would fail, and undoing it would delete the existing interface.
  * @throws CniError 4
  */
 function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void {
@@ -56,7 +61,7 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
   );
 }
 
-/** Every namespace has one from the start. */
+/** Every namespace has a loopback interface from the start. */
 const LOOPBACK = 'lo';
 
 /** What is to be attached. */
@@ -74,7 +79,7 @@ async function attachAll(
 ): Promise<JsonObject> {
   const status: NetworkStatus[] = [];
   const results: JsonObject[] = [];
-  /** Networks that DEL must be run for, should anything fail from here on. */
+  /** Number of networks that need DEL if a later step fails. */
   let standing = 0;
   let reached = 0;
   let isPublished = false;
@@ -109,7 +114,7 @@ async function attachAll(
   return results[0] as JsonObject;
 }
 
-/** Gives the default route to whom it belongs; the record that CHECK and DEL go by says the same. */
+/** Gives the default route to the network that should have it, and updates the record that CHECK and DEL use. */
 async function settleRoutes(
   runner: Runner,
   { list, attachment }: PlannedNetwork,
@@ -133,8 +138,8 @@ async function settleRoutes(
 }
 
 /**
- * What was asked for by CNI_ARGS alone may have been passed by: then the container would be reachable where nobody
- * looks for it.
+ * Plugins may have ignored a request that was passed in CNI_ARGS only. The container would then be reachable at
+ * addresses that nothing expects.
  * @throws CniError 7
  */
 function refuseUnheeded({ list, label, selection, attachment }: PlannedNetwork, result: JsonObject): void {
@@ -165,13 +170,13 @@ function addressIn(text: string): Ip {
   return (findCidr(text)?.ip ?? findIp(text)) as Ip;
 }
 
-/** Removes what stands, last first. What cannot be removed stays on record for the runtime's DEL. */
+/** Removes the attached networks, last first. What cannot be removed stays on record for the runtime's DEL. */
 async function takeBack(
   runner: Runner,
   standing: readonly PlannedNetwork[],
   record: AddRecord,
 ): Promise<void> {
-  // What stopped the ADD must not stop its undoing.
+  // The signal that stopped the ADD must not stop its undo.
   const runtime = { ...runner.runtime, signal: undefined };
   const errors: unknown[] = [];
   for (const { list, attachment } of standing.toReversed()) {
@@ -182,7 +187,7 @@ async function takeBack(
   for (const error of errors) runner.warn('a network could not be removed again', { error: String(error) });
 }
 
-/** The chain takes back the links of an ADD that fails, and its error tells when it could not. */
+/** Whether the undo of a failed ADD failed too: the chain undoes its plugins, and its error says if it could not. */
 function isPartlyUndone(error: unknown): boolean {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     if (at instanceof AggregateError) return true;

@@ -1,16 +1,16 @@
-// Which networks does an annotation of a pod ask for? (Multi-network specification 1.3, section 4.1)
+// Which networks does an annotation of a pod select? (Multi-network specification 1.3, section 4.1)
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 import { findNameProblem, parseSelection, type Selection, selectByName } from './selection.ts';
 
-/** Further networks of a pod. */
+/** Annotation that names further networks of a pod. */
 export const NETWORKS_ANNOTATION = 'k8s.v1.cni.cncf.io/networks';
 
-/** The network that takes the place of the default one. */
+/** Annotation that names a network to replace the default one. */
 export const DEFAULT_NETWORK_ANNOTATION = 'v1.multus-cni.io/default-network';
 
 /**
- * Both grammars: `[namespace/]name[@interface],…`, and an array of JSON objects. Empty text asks for none.
+ * Parses both grammars: `[namespace/]name[@interface],…`, and an array of JSON objects. Empty text selects none.
  * @param what names the text in the error (`annotation "k8s.v1.cni.cncf.io/networks"`)
  * @throws CniError 7 (6 for broken JSON) naming the element
  */

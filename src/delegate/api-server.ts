@@ -1,26 +1,26 @@
-// How is the API server of a cluster asked, and listened to?
+// How does the runner send requests to a cluster's API server, and follow streams from it?
 //
-// @kubernetes/client-node finds cluster and credentials. Its own requests and its Watch need a way to the server that
-// Bun does not have: its undici knows no dispatcher, and with it no certificate of the cluster. What is asked here goes
-// over node:https.
+// @kubernetes/client-node finds cluster and credentials. But its own requests and its Watch do not work with Bun, whose undici
+// has no dispatcher and therefore does not pass the certificate of the cluster. Requests from here use
+// node:https.
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { type RequestOptions, request } from 'node:https';
 import { KubeConfig } from '@kubernetes/client-node';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 
-/** Where the API is, and how long an answer may take. */
+/** How to reach the API, and how long a reply may take. */
 export interface ClusterAccess {
-  /** Path of a kubeconfig; the account of the pod that this runs in when undefined. */
+  /** Path of a kubeconfig; if undefined, the account of the pod that this process runs in. */
   readonly kubeconfig: string | undefined;
   readonly timeoutMs: number;
 }
 
-/** An API server. Every call throws CniError 11 when it cannot be reached or is busy, 999 when it refuses. */
+/** An API server. Every call throws CniError 11 if it cannot be reached or is busy, 999 if it refuses. */
 export interface ApiServer {
   /**
-   * The object in the answer; undefined when there is none of that name.
-   * @param expected statuses for which the answer is undefined; 404 unless given
+   * The object in the reply; undefined if there is none of that name.
+   * @param expected statuses for which the result is undefined; 404 unless given
    */
   ask(
     method: 'GET' | 'PATCH',
@@ -29,28 +29,28 @@ export interface ApiServer {
     expected?: readonly number[],
   ): Promise<JsonObject | undefined>;
   /**
-   * Reads the lines of an answer that has no end, until the server ends it, the signal fires, or nothing has come for a while.
-   * @returns the status: 200, or 410 when what was asked for is too long ago
+   * Reads the lines of an endless reply, until the server ends it, the signal fires, or nothing has arrived for a while.
+   * @returns the status: 200, or 410 if the requested version is too old
    */
   listen(path: string, listener: Listener): Promise<200 | 410>;
 }
 
-/** Who listens to an answer without end. */
+/** Callbacks and limits for an endless reply. */
 export interface Listener {
-  /** The answer has begun. */
+  /** The reply has begun. */
   onOpen(): void;
-  /** An exception ends the answer. */
+  /** An exception ends the reply. */
   onLine(line: string): void;
   readonly signal: AbortSignal;
-  /** Silence after which nobody is taken to be there. */
+  /** Silence after which the server counts as gone. */
   readonly silenceMs: number;
 }
 
-/** Longer answers, and lines of answers, are none of those that are asked for. */
+/** Limit of a reply, and of a line of one: longer ones are never expected. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
 /**
- * The server that is configured; nothing is asked yet.
+ * The configured server; sends nothing yet.
  * @throws CniError 7 when the kubeconfig cannot be used
  */
 export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServer {
@@ -71,10 +71,10 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
     const url = new URL(path, `${server.replace(/\/+$/, '')}/`);
     const options: RequestOptions = { method, timeout: timeoutMs, headers: {} };
     try {
-      // Every time: tokens are exchanged while we run.
+      // Applied to every request, because tokens are replaced while we run.
       await config.applyToHTTPSOptions(options);
     } catch (cause) {
-      // A token that is in a file goes and comes with the pod whose it is.
+      // A token file exists only as long as the pod that it belongs to.
       const code = (cause as NodeJS.ErrnoException).code === 'ENOENT' ? ErrorCode.tryAgainLater : undefined;
       throw unusable(kubeconfig, (cause as Error).message, cause, code);
     }
@@ -87,7 +87,7 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
   };
 }
 
-/** Whoever wrote the file may have forgotten what it takes, or that YAML has numbers. */
+/** The kubeconfig may lack the scheme, or hold a YAML number. */
 function isAddress(server: unknown): boolean {
   return typeof server === 'string' && URL.canParse(server) && new URL(server).protocol === 'https:';
 }
@@ -165,7 +165,7 @@ async function overhear(prepared: Prepared, listener: Listener): Promise<200 | 4
 }
 
 /**
- * Sends a request. Whoever takes the answer says when it is over, and may extend the time that it has until then.
+ * Sends a request. The function that takes the reply says when it is complete, and may extend its deadline.
  */
 function begin<T>(
   { url, options, timeoutMs }: Prepared,
@@ -187,7 +187,7 @@ function begin<T>(
       clearTimeout(timer);
       timer = setTimeout(then, ms);
     };
-    // It throws where credentials make no request: no timer must be left of that, which nobody waits for.
+    // request() throws for unusable credentials: no timer may remain of that.
     const asked = request(url, options, reply => {
       reply.on('error', fail);
       reply.on('aborted', () => fail(new Error('its answer was cut off')));
@@ -206,7 +206,7 @@ function begin<T>(
   });
 }
 
-/** Text that comes in pieces, line by line. */
+/** Splits text that arrives in pieces into lines. */
 class Lines {
   readonly #onLine: (line: string) => void;
   readonly #decoder = new TextDecoder();

@@ -1,4 +1,4 @@
-// Does every network of a pod still stand, and could another pod be attached?
+// Are all networks of a pod still attached, and could another pod be attached?
 import { joinErrors } from '../chain/link-errors.ts';
 import { checkNetwork, networkStatus } from '../chain/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -10,8 +10,8 @@ import { type Runner, refuseUnready } from './runner.ts';
 import { listConfigured } from './wanted.ts';
 
 /**
- * Asks every network on record, each with what its own ADD had. Networks of a version that has no CHECK are passed by.
- * @throws CniError 3 when nothing is on record; of the network that objects, or one that joins several
+ * Calls CHECK of every network on record, each with the inputs of its own ADD. Networks of a version without CHECK are skipped.
+ * @throws CniError 3 when nothing is on record; of the network that fails, or one that joins several
  */
 export async function checkPod(runner: Runner, key: PodKey, netns: string): Promise<void> {
   const record = readRecord(runner.podsDir, key);
@@ -38,8 +38,8 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
 }
 
 /**
- * Asks every network that the configuration names whether it could serve an ADD.
- * @throws CniError 50 when the default network is not ready; of the network that could not, or one that joins several
+ * Calls STATUS of every network that the configuration names.
+ * @throws CniError 50 when the default network is not ready; of the network that is not, or one that joins several
  */
 export async function runnerStatus(runner: Runner): Promise<void> {
   const { options, runtime } = runner;
@@ -56,7 +56,7 @@ export async function runnerStatus(runner: Runner): Promise<void> {
   if (errors.length) throw joinErrors(`Cannot serve network "${options.network}"`, errors);
 }
 
-/** STATUS has a code of its own for what ADD calls "try again later". */
+/** Replaces ADD's code for "try again later" by the one that STATUS has for it. */
 function asStatus(error: unknown): unknown {
   if (!(error instanceof CniError && error.code === ErrorCode.tryAgainLater)) return error;
   const { message, details, link } = error;

@@ -1,7 +1,7 @@
-// How does a pod get the addresses that one before it had? (Multi-network specification 1.3, IPAMClaim)
+// How does a pod get the addresses of the pod before it? (Multi-network specification 1.3, IPAMClaim)
 //
-// A claim lives longer than its pods. What is in it is asked of the network; what is not in it yet is written there once the
-// pod has it. DEL changes nothing: that is what a claim is for.
+// An IPAMClaim outlives its pods. Its addresses are requested from the network; if it has none, they are written to it
+// once the pod has them. DEL leaves it unchanged: keeping addresses is its purpose.
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { LogFields } from '../log.ts';
@@ -13,35 +13,35 @@ import { argOf, namespaceOf, type Pod } from './options.ts';
 import type { PlannedNetwork } from './plan.ts';
 import type { Wanted } from './wanted.ts';
 
-/** What it takes of a runner to heed claims. */
+/** The part of a runner that IPAMClaims need. */
 export interface ClaimReader {
-  /** Absent where no cluster is configured. */
+  /** Absent if no cluster is configured. */
   readonly claims?: () => Promise<ClaimStore>;
   warn(message: string, fields?: LogFields): void;
 }
 
-/** Claims of one pod. */
+/** IPAMClaims of one pod. */
 export interface PodClaims {
-  /** What is wanted, with the addresses that claims hold. */
+  /** The wanted networks, with the addresses that IPAMClaims hold. */
   readonly wanted: readonly Wanted[];
   /**
-   * Refuses a claim that is for another network.
+   * Refuses an IPAMClaim that belongs to another network.
    * @throws CniError 7
    */
   refuseForeign(networks: readonly PlannedNetwork[]): void;
   /**
-   * Writes addresses into the claims that hold none.
+   * Writes addresses into the IPAMClaims that hold none.
    * @param results by network
-   * @throws CniError 7 when a network has given none, 11 when the cluster cannot be reached or somebody was faster
+   * @throws CniError 7 when a network has given none, 11 when the cluster cannot be reached or another pod was faster
    */
   fill(networks: readonly PlannedNetwork[], results: readonly JsonObject[]): Promise<void>;
-  /** Takes what was written out again: the pod does not have it. Never throws. */
+  /** Removes the addresses that were written, because the pod does not have them. Never throws. */
   empty(): Promise<void>;
 }
 
 /**
- * Reads the claims that a pod names.
- * @throws CniError 7 when one cannot be used, or there is no cluster that could know it; 11 when it is not there yet or
+ * Reads the IPAMClaims that a pod names.
+ * @throws CniError 7 when one cannot be used, or no cluster is configured; 11 when it does not exist yet or
  *   the cluster cannot be reached
  */
 export async function readClaims(
@@ -97,7 +97,7 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
   }
   const claim = await store.findClaim(namespace, name);
   if (claim === undefined) {
-    // Who makes the pod makes the claim, and may be about to.
+    // The creator of the pod also creates the IPAMClaim, and may be about to.
     throw new CniError(
       ErrorCode.tryAgainLater,
       `Cannot use IPAMClaim "${namespace}/${name}": the cluster does not have it`,
@@ -108,7 +108,7 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
   throw unusable(claim, `it holds ${JSON.stringify(wrong)}, which is no address`);
 }
 
-/** Passing a claim by would give the pod an address that another one has by its next start. */
+/** Ignoring an IPAMClaim would give the pod an address that may belong to another pod when it starts again. */
 async function storeOf({ claims }: ClaimReader, name: string): Promise<ClaimStore> {
   if (claims) return claims();
   throw new CniError(

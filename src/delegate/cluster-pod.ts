@@ -1,16 +1,16 @@
-// Is the pod that a runtime asks for the one that the cluster knows, and what does it want?
+// Is the runtime's pod the one that the cluster knows, and which networks does it want?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Cluster, KubernetesPod } from './kubernetes.ts';
 import type { NetworkStatus } from './network-status.ts';
 import { argOf, namespaceOf, type Pod } from './options.ts';
 import { ANNOTATIONS_CAPABILITY } from './wanted.ts';
 
-/** Where a pod is declared that the API server did not make: on the node itself, where it has another uid. */
+/** Set on pods that are declared on the node itself, not by the API server; their uid differs between the two. */
 const SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 
 /**
- * Annotations of the pod, unless the runtime has passed them already; undefined for what is no pod of Kubernetes.
- * @throws CniError 11 when the cluster does not know the pod yet, or knows another one of that name
+ * Annotations of the pod, unless the runtime has passed them already; undefined for a container that is not a Kubernetes pod.
+ * @throws CniError 11 when the cluster does not know the pod yet, or knows a different one of that name
  */
 export async function fetchAnnotations(
   cluster: () => Promise<Cluster>,
@@ -30,7 +30,7 @@ export async function fetchAnnotations(
 }
 
 /**
- * Writes the network status of the pod, or takes it away; what is no pod of Kubernetes has none.
+ * Writes or removes the network status of the pod. Does nothing for a container that is not a Kubernetes pod.
  * @throws CniError 11 when the cluster cannot be reached, 3 when the pod is gone
  */
 export async function publishStatus(

@@ -12,45 +12,45 @@ import type { PlannedNetwork } from './plan.ts';
 /** Address family by number. */
 export type Family = 4 | 6;
 
-/** Default routes of a container, as far as the runner changes them. */
+/** The default routes of a container. */
 export interface ContainerRoutes {
-  /** Families in which a default route leaves by one of the interfaces. */
+  /** Families with a default route through one of the interfaces. */
   familiesWithDefault(ifnames: readonly string[]): readonly Family[];
-  /** Removes the default routes of the families that leave by one of the interfaces. */
+  /** Removes the default routes of the families through one of the interfaces. */
   removeDefaults(ifnames: readonly string[], families: readonly Family[]): void;
-  /** Adds a default route by each gateway. */
+  /** Adds a default route for each gateway. */
   addDefaults(ifname: string, gateways: readonly Ip[]): void;
 }
 
-/** What becomes of the default routes of one network after its ADD. */
+/** Changes to the default routes of one network after its ADD. */
 export interface RouteTask {
-  /** Families whose default routes it must not have. */
+  /** Families whose default routes are to be removed. */
   readonly remove: readonly Family[];
-  /** Gateways of the default routes that it gets. */
+  /** Gateways of the default routes to add. */
   readonly add: readonly Ip[];
 }
 
 const FAMILIES: readonly Family[] = [4, 6];
 
-/** Keeps count of who has the default route while the networks of one pod are attached, in order. */
+/** Tracks which network has the default route while the networks of one pod are attached, in order. */
 export class DefaultRoutes {
-  /** Index of the network that a request or the configuration chose. */
+  /** Index of the network chosen by a request or the configuration. */
   readonly #chosen: Readonly<Record<Family, number | undefined>>;
   readonly #networks: readonly PlannedNetwork[];
   #found: Record<Family, number | undefined> = { 4: undefined, 6: undefined };
 
-  /** @throws CniError 7 when two networks are asked to have it */
+  /** @throws CniError 7 when two networks request it */
   constructor(networks: readonly PlannedNetwork[], wanted: RunnerOptions['defaultRoute']) {
     this.#networks = networks;
     this.#chosen = { 4: chosenFor(4, networks, wanted), 6: chosenFor(6, networks, wanted) };
   }
 
-  /** True when there is nothing to do for any network: one alone, of which nothing is asked. */
+  /** True if no network needs changes: there is only one, without requested gateways. */
   get isIdle(): boolean {
     return this.#networks.length < 2 && gatewaysOf(this.#networks[0]).length === 0;
   }
 
-  /** What is to be done once a network is attached, given the families in which it has a default route by now. */
+  /** The changes to make after a network is attached, given the families in which it already has a default route. */
   after(index: number, present: readonly Family[]): RouteTask {
     const add = gatewaysOf(this.#networks[index]);
     for (const family of FAMILIES) {
@@ -65,7 +65,7 @@ export class DefaultRoutes {
   }
 }
 
-/** The result without default routes of the families, and with those by the gateways. */
+/** The result without the default routes to remove, and with those to add. */
 export function editRoutes(result: JsonObject, { remove, add }: RouteTask): JsonObject {
   if (!remove.length && !add.length) return result;
   const version = resultVersionOf(result, CURRENT_VERSION);
@@ -80,7 +80,7 @@ export function editRoutes(result: JsonObject, { remove, add }: RouteTask): Json
   return convertResult(raised, version);
 }
 
-/** Interfaces of the container that a result names, the attachment's own included. */
+/** Interfaces of the container that a result names, including the attachment's own. */
 export function interfacesOf(result: JsonObject, { ifname, netns }: PlannedNetwork['attachment']): string[] {
   const { interfaces } = result;
   const named = Array.isArray(interfaces)
@@ -93,7 +93,7 @@ function gatewaysOf(network: PlannedNetwork | undefined): Ip[] {
   return (network?.selection.defaultRoute ?? []).flatMap(text => findIp(text) ?? []);
 }
 
-/** Requests of the pod go before the configuration; an empty list of gateways is a request for both families. */
+/** Requests of the pod override the configuration; an empty list of gateways requests both families. */
 function chosenFor(
   family: Family,
   networks: readonly PlannedNetwork[],

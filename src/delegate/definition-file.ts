@@ -4,21 +4,21 @@ import { extname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 
-/** A definition as Kubernetes has it, as far as it matters here. */
+/** The parts of a Kubernetes definition that are needed here. */
 export interface NetworkDefinition {
   readonly name: string;
-  /** Undefined in a file that leaves it to whoever applies it: the definition is for every namespace. */
+  /** Undefined if the file does not name one: the definition is then for every namespace. */
   readonly namespace: string | undefined;
-  /** Text of the CNI configuration; empty when a file of the same name in `confDir` holds it. */
+  /** Text of the CNI configuration; empty if a file of the same name in `confDir` holds it. */
   readonly config: string;
 }
 
 const KIND = 'NetworkAttachmentDefinition';
 
 /**
- * The definition of that name, in the order of file names; JSON files are looked at before YAML files. A file that
- * cannot be read hides no other.
- * @throws CniError 7 when there is none, but files that could not be read might hold it; 5 when the directory cannot be read
+ * The definition of that name, in the order of file names; JSON files come before YAML files. An unreadable file
+ * does not hide the others.
+ * @throws CniError 7 when there is none, but unreadable files might hold it; 5 when the directory cannot be read
  */
 export async function findDefinition(
   dir: string,
@@ -29,7 +29,7 @@ export async function findDefinition(
   for (const file of definitionFiles(dir)) {
     try {
       const text = readFileSync(file, 'utf8');
-      // Most files are of other networks, and reading YAML takes its time.
+      // Most files are of other networks, and parsing YAML is slow.
       if (!text.includes(name)) continue;
       const found = (await readDefinitions(file, text)).find(
         one => one.name === name && (one.namespace ?? namespace) === namespace,
@@ -47,7 +47,7 @@ export async function findDefinition(
   );
 }
 
-/** What an object of Kubernetes defines; a list defines what its items do, anything else nothing. */
+/** The definitions in a Kubernetes object: itself, or the items of a list; none in any other object. */
 export function definitionsOf(object: unknown): NetworkDefinition[] {
   if (!isObject(object)) return [];
   if (Array.isArray(object.items)) return object.items.flatMap(definitionsOf);

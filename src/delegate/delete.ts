@@ -1,29 +1,30 @@
-// How does a pod lose all that its record names, and nothing stay behind unnoticed?
+// How does a pod lose all networks that its record names, without leaks?
 import { toRecorded } from '../chain/add-record.ts';
-import type { CachedAttachment } from '../chain/cache-record.ts';
-import { parseFrozen } from '../chain/conflist.ts';
+import type { AttachmentId, CachedAttachment } from '../chain/cache-record.ts';
+import { type Conflist, parseFrozen } from '../chain/conflist.ts';
 import { findKnown } from '../chain/known.ts';
 import { joinErrors } from '../chain/link-errors.ts';
 import { listAttachments } from '../chain/result-cache.ts';
 import { deleteNetwork } from '../chain/run.ts';
-import { type Attachment, checkAttachment } from '../chain/runtime.ts';
+import { type Attachment, checkAttachment, type Runtime } from '../chain/runtime.ts';
 import { winClaim } from '../chain/tear-down.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
 import type { Claim } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { dropRecord } from '../journal/store.ts';
+import { dropUnclaimed, readRecord } from '../journal/store.ts';
 import { listPods, type PodKey, type PodRecord, parsePod, recall, runtimeOf } from './record.ts';
 import type { Runner } from './runner.ts';
 import { endStrays } from './strays.ts';
 
 /**
- * Detaches a pod from every network on record, last first, whatever happens to the others. A network is forgotten when
- * its own DEL has succeeded, the pod with its last one. No configuration of today is looked at. A pod that is not on
- * record has nothing. Waits while another process works on the pod.
+ * Detaches a pod from every network on record, last first, even after one failed. A network's record is deleted when
+ * its own DEL has succeeded, the pod's record with the last one. Today's configuration is not used. A pod without
+ * a record has no networks. Waits while another process works on the pod.
  * @param netns path of the namespace; may be empty when it is gone
- * @param wanted decides by the record, once nobody else can change it, whether the pod is to be detached at all
+ * @param wanted decides from the record, with the claim held, whether the pod is to be detached at all
  * @throws CniError of the network that failed, or one that joins several; 11 while another process works on the pod
  */
 export async function deletePod(
@@ -34,22 +35,37 @@ export async function deletePod(
 ): Promise<void> {
   const { podsDir, runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
-  const claim = await winClaim(key, { ...runtime, stateDir: podsDir }, wanted);
-  if (claim === undefined && wanted) return;
-  // An ADD that asks is itself at work on the pod.
-  if (claim && !wanted) await endLinksOf(claim.record, runner);
-  const errors = await deleteAll(runner, key, claim, netns);
-  if (!errors.length) {
-    if (claim) claim.drop();
-    else dropRecord(podsDir, key);
-    return;
+  for (;;) {
+    const claim = await winClaim(key, { ...runtime, stateDir: podsDir }, wanted);
+    if (claim === undefined && wanted) return;
+    const found = claim?.record ?? findRecord(podsDir, key);
+    // With `wanted`, the caller is an ADD, which works on the pod itself.
+    if (claim && !wanted) await endLinksOf(claim.record, runner);
+    const errors = await deleteAll(runner, key, claim, netns);
+    if (errors.length) {
+      claim?.fail(errors.map(toRecorded));
+      throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
+    }
+    if (claim) return claim.drop();
+    dropUnclaimed(podsDir, key, found);
+    // Without a record, nothing keeps an ADD from beginning during this DEL: what that ADD had made has to be deleted completely.
+    if (found !== undefined || findRecord(podsDir, key) === undefined) return;
   }
-  claim?.fail(errors.map(toRecorded));
-  throw joinErrors(`Cannot delete the networks of container "${key.containerId}"`, errors);
+}
+
+/** Undefined also for an unusable record. */
+function findRecord(podsDir: string, key: PodKey): AttachmentRecord | undefined {
+  try {
+    return readRecord(podsDir, key);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    return undefined;
+  }
 }
 
 /**
- * DEL of the first so many networks of a pod, last first.
+ * DEL of the first networks of a pod, up to a number, last first.
+ * @param spared decides for each network whether it is left alone
  * @returns the errors of those that failed
  */
 export async function deleteNetworks(
@@ -57,6 +73,7 @@ export async function deleteNetworks(
   pod: PodRecord,
   begun: number,
   netns: string,
+  spared: (list: Conflist, id: AttachmentId) => Promise<boolean> = async () => false,
 ): Promise<unknown[]> {
   const runtime = runtimeOf(runner, pod);
   const errors: unknown[] = [];
@@ -64,9 +81,9 @@ export async function deleteNetworks(
     try {
       const { list, attachment } = recall(pod.record, network, netns);
       const id = { network: list.name, containerId: attachment.containerId, ifname: attachment.ifname };
-      // An earlier attempt has reached all of them: who is forgotten since, is gone.
+      // An earlier attempt called DEL of all of them, so those without a record are already deleted.
       if (pod.record.attempts > 0 && findKnown(id, runtime) === undefined) continue;
-      await deleteNetwork(list, attachment, runtime);
+      if (!(await spared(list, id))) await deleteNetwork(list, attachment, runtime);
     } catch (error) {
       errors.push(error);
     }
@@ -74,11 +91,11 @@ export async function deleteNetworks(
   return errors;
 }
 
-/** Nobody waits any more for links that an ADD left running when it was cut off. */
+/** Ends plugins that an interrupted ADD left running: their result is no longer needed. */
 async function endLinksOf(record: AttachmentRecord, runner: Runner): Promise<void> {
   if (record.added || record.attempts > 0) return;
   const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
-  await endStrays(record.containerId, ifnames);
+  await endStrays(record, ifnames);
 }
 
 async function deleteAll(
@@ -89,18 +106,20 @@ async function deleteAll(
 ): Promise<unknown[]> {
   const pod = claim && findPod(runner, claim.record);
   if (pod === undefined) return deleteUnrecorded(runner, key, netns);
-  return deleteNetworks(runner, pod, lastBegun(pod.record, pod.networks.length) + 1, ownNetns(pod, netns));
+  const own = ownNetns(pod, netns, runner.runtime.env);
+  return deleteNetworks(runner, pod, lastBegun(pod.record, pod.networks.length) + 1, own);
 }
 
-/** The namespace of the ADD, wherever it is by now: what is in another one is somebody else's. */
-export function ownNetns({ record }: PodRecord, given: string): string {
-  const { netns, netnsIdentity } = record;
-  const isOwn = (path: string) => compareNetns(path, netnsIdentity) === 'same';
+/** A path at which the namespace of the ADD exists now; empty when it is gone, or of an earlier boot. */
+export function ownNetns({ record }: PodRecord, given: string, env: Runtime['env']): string {
+  const { netns } = record;
+  if (isOfEarlierBoot(record, env)) return '';
+  const isOwn = (path: string) => compareNetns(path, record) === 'same';
   if (given === '' || isOwn(given)) return given;
   return isOwn(netns) ? netns : '';
 }
 
-/** A record that says nothing of networks is none; the result cache then has to say what there is. */
+/** Undefined also for a record without networks; the result cache then has to tell which exist. */
 function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefined {
   try {
     return parsePod(record);
@@ -111,7 +130,7 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
   }
 }
 
-/** What the result cache knows of the container, and no record of it: records get lost, too. */
+/** Deletes attachments that are in the result cache but not in a record: records get lost, too. */
 async function deleteUnrecorded(runner: Runner, key: PodKey, netns: string): Promise<unknown[]> {
   const { cacheDir } = runner.runtime;
   const { attachments, damaged } = listAttachments(cacheDir, { containerId: key.containerId });

@@ -1,4 +1,4 @@
-// What does an ADD find of an earlier one for the same pod, and what becomes of that?
+// What does an ADD do about an earlier ADD for the same pod?
 import { isOfEarlierBoot } from '../chain/recover.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
@@ -9,9 +9,9 @@ import type { PodKey } from './record.ts';
 import type { Runner } from './runner.ts';
 
 /**
- * Takes down what an earlier ADD left that was cut off, or was for another namespace or boot: nobody has called DEL for it.
+ * Takes down what an earlier ADD left that was cut off, or was for another namespace or boot, because no DEL was called for it.
  * Waits while another process works on the pod.
- * @throws CniError 7 when the pod is attached in this very namespace; of what cannot be taken down; 11 when it has
+ * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be taken down; 11 when it has
  *   waited long enough
  */
 export async function clearTheWay(runner: Runner, key: PodKey & { readonly netns: string }): Promise<void> {
@@ -37,8 +37,6 @@ function findRecord({ podsDir }: Runner, key: PodKey): AttachmentRecord | undefi
 }
 
 function stands(record: AttachmentRecord, netns: string, env: Runner['runtime']['env']): boolean {
-  const { phase, netnsIdentity } = record;
-  return (
-    phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, netnsIdentity) === 'same'
-  );
+  const { phase } = record;
+  return phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
 }

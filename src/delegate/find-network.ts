@@ -1,4 +1,4 @@
-// Which network does a name or a path mean?
+// Which network does a name or a path refer to?
 import { readFileSync, statSync } from 'node:fs';
 import { findPluginFiles, unreadable } from '../chain/conf-files.ts';
 import type { Conflist } from '../chain/conflist.ts';
@@ -8,43 +8,54 @@ import { type JsonObject, parseObject } from '../cni/json.ts';
 import { findDefinition, type NetworkDefinition } from './definition-file.ts';
 import { makeNetwork } from './network.ts';
 
-/** Where networks are looked for. */
+/** Where to look for networks. */
 export interface NetworkPlaces {
   /** Directory of configurations. */
   readonly confDir: string;
-  /** Directory of NetworkAttachmentDefinitions; none is looked at when undefined. */
+  /** Directory of NetworkAttachmentDefinitions; not searched when undefined. */
   readonly definitionsDir: string | undefined;
   /**
-   * Asks the cluster for a definition: first for what a pod names, last for what the configuration names. A node must
-   * come up without the cluster.
+   * Reads a definition from the cluster: first for a network that a pod names, last for one that the configuration names. A
+   * node must be able to start without the cluster.
    */
   readonly fetchDefinition?: (namespace: string, name: string) => Promise<NetworkDefinition | undefined>;
   /** Version for a definition whose configuration names none. */
   readonly cniVersion: string;
 }
 
-/** A network, and what people call it. */
+/** A network, and the name to show to users. */
 export interface FoundNetwork {
   /** `namespace/name` of a definition, else the network's own name. */
   readonly label: string;
   readonly list: Conflist;
 }
 
+/** A network's name, and its origin. */
+export interface AskedNetwork {
+  /** Namespace of its definition. */
+  readonly namespace: string;
+  readonly name: string;
+  /** A pod names it, not the configuration. */
+  readonly byPod: boolean;
+  /** Pods may name definitions of certain namespaces only. */
+  readonly isolated: boolean;
+}
+
 /**
  * The network of that name: the configuration in its definition, else the one of that name in the directory
- * (multi-network specification 1.3, section 3.4.1).
- * @param byPod whether a pod names it
+ * (multi-network specification 1.3, section 3.4.1). The directory has no namespaces. So a pod can use it only through a
+ * definition if namespaces are isolated, or if there is a cluster that could hold one. Otherwise the pod could use any network
+ * of the node by its plain name, including those that only another namespace has a definition of.
  * @throws CniError 7 when there is none, or it is broken
  */
 export async function findNetwork(
   places: NetworkPlaces,
-  namespace: string,
-  name: string,
-  byPod: boolean,
+  { namespace, name, byPod, isolated }: AskedNetwork,
 ): Promise<FoundNetwork> {
   const fetched = byPod ? await places.fetchDefinition?.(namespace, name) : undefined;
   const definition = fetched ?? (await findLocal(places, namespace, name));
   if (definition) return defined(places, namespace, definition);
+  if (byPod && (isolated || places.fetchDefinition)) throw undefinedFor(namespace, name, isolated);
   try {
     return { label: name, list: loadNetwork(places.confDir, name) };
   } catch (error) {
@@ -52,6 +63,19 @@ export async function findNetwork(
     if (late === undefined) throw error;
     return defined(places, namespace, late);
   }
+}
+
+function undefinedFor(namespace: string, name: string, isolated: boolean): CniError {
+  const why = isolated ? '"namespaceIsolation" is set' : 'there is a cluster to ask';
+  return new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot use network "${namespace}/${name}" in a pod: there is no NetworkAttachmentDefinition of that name, and a file ` +
+      `of the node is not for pods to name, since ${why}`,
+    {
+      details:
+        'make the definition, without "config" if the file is meant, or name the network in the configuration',
+    },
+  );
 }
 
 async function findLocal(
@@ -75,9 +99,9 @@ function defined(
 }
 
 /**
- * The configuration of a chain whose links stand in files of their own: the `.conf` files in the directory of that name beside
- * `file`. Undefined when there are none.
- * @throws CniError 5 and 6 for a file that cannot be read: a link that is left out would be missed by nobody
+ * The configuration of a chain whose plugins are in separate files: the `.conf` files in the directory of that name beside
+ * `file`. Undefined if there are none.
+ * @throws CniError 5 and 6 for an unreadable file: skipping one of its plugins would go unnoticed
  */
 export function findChainBeside({
   file,
@@ -99,8 +123,8 @@ function readConf(path: string): string {
 }
 
 /**
- * The network that a path means: of that file, or the first usable one of that directory.
- * @throws CniError 5, 6 and 7 as the file is broken; 11 when a directory holds none yet
+ * The network at a path: of that file, or the first usable one in that directory.
+ * @throws CniError 5, 6 and 7 if the file is broken; 11 if a directory holds none yet
  */
 export function loadPath(path: string): FoundNetwork {
   if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return labelled(loadFile(path));

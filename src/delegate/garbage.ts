@@ -1,10 +1,12 @@
-// Which pods are gone without a DEL, and what did they leave in every network?
+// Which pods are gone without a DEL, and what have they leaked in each network?
+
+import { collectGarbage } from '../chain/collect-garbage.ts';
 import type { Conflist } from '../chain/conflist.ts';
-import { collectGarbage } from '../chain/garbage.ts';
 import { joinErrors } from '../chain/link-errors.ts';
 import { listAttachments } from '../chain/result-cache.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { holderOf } from '../journal/claim.ts';
+import type { Key } from '../journal/generation.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { deletePod } from './delete.ts';
 import { resolveNetwork } from './plan.ts';
@@ -13,40 +15,40 @@ import type { Runner } from './runner.ts';
 import { listConfigured } from './wanted.ts';
 
 /**
- * Deletes every pod on record that the runtime does not list, then lets each network collect what belongs to none of
- * the pods that are left. Goes on after errors.
- * @param valid attachments of this network as the runtime knows them
+ * Deletes every pod on record that the runtime does not list. Then has each network collect what belongs to none of
+ * the remaining pods. Continues after errors.
+ * @param kept the attachments of this network that GC keeps: those that the runtime lists, and those begun since
  * @throws CniError that joins what failed
  */
-export async function collectPods(runner: Runner, valid: readonly AttachmentKey[]): Promise<void> {
+export async function collectPods(runner: Runner, kept: { has(owner: Key): boolean }): Promise<void> {
   const { podsDir, options } = runner;
   const { pods, damaged } = listPods(podsDir);
   const own = pods.filter(({ record }) => record.network === options.network);
   const errors: unknown[] = [...damaged];
-  const isGarbage = (record: AttachmentRecord) =>
-    !holderOf(record) &&
-    !valid.some(key => key.containerID === record.containerId && key.ifname === record.ifname);
+  const isGarbage = (record: AttachmentRecord) => !holderOf(record) && !kept.has(record);
   for (const { record } of own.filter(pod => isGarbage(pod.record))) {
-    await deletePod(runner, record, record.netns, () => true).catch(error => errors.push(error));
+    // Deleting earlier ones took time: the runtime may have attached the pod again.
+    const isStill = (now: AttachmentRecord) => now.runner.op === record.runner.op && !kept.has(record);
+    await deletePod(runner, record, record.netns, isStill).catch(error => errors.push(error));
   }
-  // Whose networks a damaged record keeps, nobody knows: nothing is collected then.
+  // The networks of a damaged record are unknown, so nothing may be collected.
   if (!damaged.length) errors.push(...(await collectNetworks(runner, own).catch(error => [error])));
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${options.network}"`, errors);
 }
 
 async function collectNetworks(runner: Runner, before: readonly PodRecord[]): Promise<unknown[]> {
-  const { pods } = listPods(runner.podsDir);
   const errors: unknown[] = [];
   const look = await runner.look?.();
   const more = look ? { look } : {};
   for (const list of (await networksOf(runner, before)).values()) {
-    const valid = validOf(runner, pods, list.name);
+    // List pods after the networks' records: a pod's record is written before those of its networks.
+    const valid = () => validOf(runner, listPods(runner.podsDir).pods, list.name);
     await collectGarbage(list, { valid, ...more }, runner.runtime).catch(error => errors.push(error));
   }
   return errors;
 }
 
-/** Networks that the configuration names, and those that pods of ours had; today's configuration goes first. */
+/** Networks that the configuration names, and those of recorded pods; today's configuration has precedence. */
 async function networksOf(runner: Runner, pods: readonly PodRecord[]): Promise<Map<string, Conflist>> {
   const { options } = runner;
   const networks = new Map<string, Conflist>();
@@ -70,14 +72,14 @@ async function networksOf(runner: Runner, pods: readonly PodRecord[]): Promise<M
   return networks;
 }
 
-/** Attachments of the network that must stay: of every pod on record, and those that a runtime made by itself. */
+/** Valid attachments of the network: of every pod on record, and those that a runtime made itself. */
 function validOf(runner: Runner, pods: readonly PodRecord[], network: string): AttachmentKey[] {
   const recorded = pods.flatMap(({ record, networks }) =>
     networks
       .filter(one => one.network === network)
       .map(({ ifname }) => ({ containerID: record.containerId, ifname })),
   );
-  // Under our own name the runtime keeps what it calls us with.
+  // Under our own name, the cache holds the attachments for which the runtime called us.
   if (network === runner.options.network) return recorded;
   const { attachments } = listAttachments(runner.callerCacheDir, { network });
   return [

@@ -1,69 +1,69 @@
-// What does the Kubernetes API say of definitions, pods and claims, and how is it told what a pod got?
+// How does the runner read definitions, pods and IPAMClaims from the Kubernetes API, and report a pod's networks?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { ApiServer, ClusterAccess } from './api-server.ts';
 import { definitionsOf, type NetworkDefinition } from './definition-file.ts';
 import type { NetworkStatus } from './network-status.ts';
 
-/** A pod, as far as it matters here. */
+/** The parts of a pod that are needed here. */
 export interface KubernetesPod {
   readonly uid: string;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-/** A claim of addresses that outlives pods. */
+/** An IPAMClaim: addresses that outlive pods. */
 export interface IpamClaim {
   readonly namespace: string;
   readonly name: string;
   /** The network that it is for. */
   readonly network: string;
-  /** Addresses that it holds; none before its first pod. */
+  /** Its addresses; none before its first pod. */
   readonly ips: readonly string[];
-  /** Addresses that its maker would like it to hold. */
+  /** Addresses that its creator would like it to have. */
   readonly requested: readonly string[];
   readonly version: string;
 }
 
-/** A cluster. Every call throws CniError 11 when it cannot be reached or is busy. */
+/** A cluster. Every call throws CniError 11 if it cannot be reached or is busy. */
 export interface Cluster {
-  /** Undefined when there is none. */
+  /** Undefined if there is none. */
   findDefinition(namespace: string, name: string): Promise<NetworkDefinition | undefined>;
   /**
-   * Undefined when there is none.
-   * @param uid that the caller expects: what is known of another one need not be told
+   * Undefined if there is none.
+   * @param uid that the caller expects: a cached pod with a different one need not be returned
    */
   findPod(namespace: string, name: string, uid?: string): Promise<KubernetesPod | undefined>;
-  /** Writes the annotation, or takes it away; nothing else of the pod is touched. */
+  /** Writes or removes the annotation; the rest of the pod stays unchanged. */
   setStatus(namespace: string, name: string, status: readonly NetworkStatus[] | undefined): Promise<void>;
-  /** Undefined when there is none. */
+  /** Undefined if there is none. */
   findClaim(namespace: string, name: string): Promise<IpamClaim | undefined>;
   /**
-   * Writes addresses into a claim; nothing else of it is touched.
-   * @param pod who has them
-   * @returns the claim as it is by then
-   * @throws CniError 11 also when somebody has changed the claim since it was read, 7 when it is gone
+   * Writes addresses into an IPAMClaim; the rest of it stays unchanged.
+   * @param pod that has the addresses
+   * @returns the updated IPAMClaim
+   * @throws CniError 11 also if it has been changed since it was read, 7 if it is gone
    */
   fillClaim(claim: IpamClaim, ips: readonly string[], pod: string): Promise<IpamClaim>;
 }
 
-/** The part of a cluster that keeps claims. */
+/** The part of a cluster that stores IPAMClaims. */
 export type ClaimStore = Pick<Cluster, 'findClaim' | 'fillClaim'>;
 
 const STATUS_ANNOTATION = 'k8s.v1.cni.cncf.io/network-status';
 
-/** Where definitions are. */
+/** Resource and API group of definitions. */
 export const DEFINITIONS = 'network-attachment-definitions';
 export const DEFINITIONS_API = 'apis/k8s.cni.cncf.io/v1';
 
 const CLAIMS_API = 'apis/k8s.cni.cncf.io/v1alpha1';
 const CLAIMS = 'ipamclaims';
 
-/** HTTP: there is no such thing, and the object is not what its kind allows. */
+/** HTTP statuses: the object does not exist; the object is invalid for its kind. */
 const NOT_FOUND = 404;
 const UNPROCESSABLE = 422;
 
 /**
- * The cluster that is configured; nothing is asked yet.
+ * The configured cluster; sends nothing yet.
  * @throws CniError 7 when the kubeconfig cannot be used
  */
 export async function openCluster(access: ClusterAccess): Promise<Cluster> {
@@ -71,7 +71,7 @@ export async function openCluster(access: ClusterAccess): Promise<Cluster> {
   return clusterAt(openApiServer(access));
 }
 
-/** What an API server says, asked each time. */
+/** A cluster that sends every call to the API server. */
 export function clusterAt(server: ApiServer): Cluster {
   return {
     async findDefinition(namespace, name) {
@@ -108,16 +108,16 @@ async function fillClaim(
   pod: string,
 ): Promise<IpamClaim> {
   const path = claimPath(claim);
-  // The version makes the server refuse what would overwrite another pod's addresses.
+  // The version makes the server refuse a write that would overwrite another pod's addresses.
   const patch = (status: JsonObject): JsonObject => ({
     metadata: { resourceVersion: claim.version },
     status,
   });
   const filled =
     (await server.ask('PATCH', `${path}/status`, patch({ ips }), [NOT_FOUND, UNPROCESSABLE])) ??
-    // Some versions of the kind want to know the pod, where others would have an object.
+    // Some versions of the kind require the name of the pod; for others it would have to be an object.
     (await server.ask('PATCH', `${path}/status`, patch({ ips, ownerPod: pod }), [NOT_FOUND])) ??
-    // And a kind may have been made without the subresource.
+    // The kind may have been installed without the status subresource.
     (await server.ask('PATCH', path, patch({ ips })));
   if (filled) return claimOf(filled, claim);
   throw new CniError(
@@ -151,7 +151,7 @@ function textsOf(value: unknown): readonly string[] {
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-/** What matters of a pod. */
+/** The needed parts of a pod. */
 export function podOf({ metadata }: JsonObject): KubernetesPod {
   const { uid, annotations } = isObject(metadata) ? metadata : {};
   const texts = Object.entries(isObject(annotations) ? annotations : {});

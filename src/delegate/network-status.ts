@@ -1,4 +1,4 @@
-// How is it told which networks a pod got? (Multi-network specification 1.3, section 5)
+// How does the runner report which networks a pod has? (Multi-network specification 1.3, section 5)
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type ResultDns, type ResultInterface, type ResultIp } from '../cni/result.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
@@ -10,7 +10,7 @@ import type { PlannedNetwork } from './plan.ts';
 export interface NetworkStatus {
   readonly name: string;
   readonly interface?: string;
-  /** Without prefix length, as everybody has come to expect. */
+  /** Without prefix length, as readers expect. */
   readonly ips?: readonly string[];
   readonly mac?: string;
   /** Bytes. */
@@ -24,7 +24,7 @@ export interface NetworkStatus {
 }
 
 /**
- * What a network's result says of the interface in the container. A result without interfaces has an entry as well.
+ * The status of a network, from what its result says of the interface in the container. A result without interfaces has one too.
  * @param isDefault the pod's default network
  */
 export function statusOf(

@@ -1,22 +1,22 @@
-// Which network does a configuration make, once what a selection asks for is in it?
+// Which network results from a configuration and a selection?
 import { type Conflist, parseNetwork } from '../chain/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 
-/** What a configuration gets where it says nothing. */
+/** Defaults for what a configuration leaves out. */
 export interface Missing {
   readonly name: string;
   readonly cniVersion: string;
 }
 
-/** What a selection puts into a configuration. */
+/** What a selection adds to a configuration. */
 export interface Injected {
   readonly cniArgs: JsonObject | undefined;
   readonly deviceId: string | undefined;
 }
 
 /**
- * A network from the configuration of a plugin or a list that stands inside another document.
+ * A network from the configuration of a plugin or a list inside another document.
  * @param what names it in the error
  * @throws CniError 7 (not a configuration), 1 (no version we speak)
  */
@@ -29,7 +29,7 @@ export function makeNetwork(config: JsonObject, missing: Missing, what: string):
   return parseNetwork(JSON.stringify(complete), what);
 }
 
-/** The network with what a selection asks for written into its links: the device into the first, arguments into all. */
+/** The network with a selection's requests added to its plugins: the device to the first, arguments to all. */
 export function inject(list: Conflist, { cniArgs, deviceId }: Injected): Conflist {
   if (cniArgs === undefined && deviceId === undefined) return list;
   const plugins = list.plugins.map(({ conf }, i) => ({
@@ -42,8 +42,8 @@ export function inject(list: Conflist, { cniArgs, deviceId }: Injected): Conflis
 }
 
 /**
- * Refuses a network that leads back to the one it is called by: that would never end.
- * @param own types under which this very plugin is called
+ * Refuses a network that calls this same plugin: that would never end.
+ * @param own types under which this plugin is called
  * @throws CniError 7
  */
 export function refuseRecursion(list: Conflist, own: readonly string[]): void {
@@ -55,7 +55,7 @@ export function refuseRecursion(list: Conflist, own: readonly string[]): void {
   );
 }
 
-/** What is there stays, unless the selection says otherwise. */
+/** Existing arguments stay, unless the selection overrides them. */
 function withCniArgs(args: unknown, cniArgs: JsonObject): JsonObject {
   const known = isObject(args) ? args : {};
   return { ...known, cni: { ...(isObject(known.cni) ? known.cni : {}), ...cniArgs } };

@@ -1,43 +1,43 @@
-// Which objects of a kind does a cluster have right now, without asking it each time?
+// Which objects of a kind does a cluster have now, without a request for each?
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isObject, type JsonObject, parseObject } from '../cni/json.ts';
 import type { ApiServer } from './api-server.ts';
 
-/** What is watched, and what is kept of it. */
+/** What to watch, and what to keep of each object. */
 export interface WatchedKind<T> {
   /** Path of the collection below the server (`apis/…/network-attachment-definitions`). */
   readonly path: string;
   /** Further parameters, such as `fieldSelector`. */
   readonly query?: Readonly<Record<string, string>>;
-  /** What is kept of an object; undefined for nothing. */
+  /** What to keep of an object; undefined for nothing. */
   keep(object: JsonObject): T | undefined;
 }
 
-/** Objects that are known while the watch is up. */
+/** Objects that are known while the watch is running. */
 export interface WatchedObjects<T> {
-  /** The object as it is now. Undefined when there is none or nobody can be sure: whoever needs to know asks the server. */
+  /** The current object. Undefined if there is none or that is uncertain: a caller that has to know asks the server. */
   find(namespace: string, name: string): T | undefined;
-  /** Whether what is known is what the server has. */
+  /** Whether the known objects are those of the server. */
   readonly isFresh: boolean;
   close(): void;
 }
 
-/** Times of a watch in milliseconds, and how much it may keep. */
+/** Times of a watch in milliseconds, and limits of what it keeps. */
 export interface WatchLimits {
-  /** The server ends a watch after this many seconds, and another one goes on from there. */
+  /** The server ends a watch after this many seconds, and a new one continues from there. */
   readonly lengthS: number;
-  /** The server sends a bookmark every minute; after this much silence there is no server. */
+  /** The server sends a bookmark every minute; after this much silence it counts as gone. */
   readonly silenceMs: number;
-  /** From one attempt to the next, doubled each time. */
+  /** Pause between attempts, doubled each time. */
   readonly backoffMs: { readonly first: number; readonly last: number };
-  /** Until what happened during an interruption has surely been told. */
+  /** Time after an interruption until all events of it have arrived. */
   readonly settleMs: number;
   readonly objects: number;
-  /** Characters of JSON that are kept. */
+  /** Characters of JSON to keep. */
   readonly characters: number;
 }
 
-/** Limits that hold unless told otherwise. */
+/** Default limits. */
 export const WATCH_LIMITS: WatchLimits = {
   lengthS: 300,
   silenceMs: 150_000,
@@ -47,15 +47,15 @@ export const WATCH_LIMITS: WatchLimits = {
   characters: 16 * 1024 * 1024,
 };
 
-/** Objects of one answer to a list. */
+/** Number of objects per reply to a list request. */
 const PAGE = 500;
-/** A watch that was up for so long was no failed attempt. */
+/** A watch that ran for this long does not count as a failed attempt. */
 const STEADY_MS = 10_000;
 
 /**
- * Lists the objects of a kind and follows their changes until it is closed: from bookmark to bookmark, with a new list when the
- * server has forgotten where we were, and with growing pauses while it cannot be reached.
- * @param onProblem told why there is no watch, once for each reason in a row
+ * Lists the objects of a kind and follows their changes until it is closed. Resumes from bookmark to bookmark, lists again if the
+ * server no longer has our position, and pauses longer and longer while the server cannot be reached.
+ * @param onProblem called with why there is no watch, once for each reason in a row
  */
 export function watchObjects<T>(
   server: ApiServer,
@@ -78,14 +78,14 @@ export function watchObjects<T>(
   };
 }
 
-/** What is known, and since when that is what the server has. */
+/** The known objects, and since when they are up to date. */
 class State<T> {
   readonly #kind: WatchedKind<T>;
   readonly #limits: WatchLimits;
   #objects = new Map<string, { value: T; size: number }>();
   #characters = 0;
   #freshFrom = Number.POSITIVE_INFINITY;
-  /** Where to go on; undefined before the first list. */
+  /** Version to resume from; undefined before the first list. */
   version: string | undefined;
 
   constructor(kind: WatchedKind<T>, limits: WatchLimits) {
@@ -97,12 +97,12 @@ class State<T> {
     return performance.now() >= this.#freshFrom;
   }
 
-  /** The watch is up. */
+  /** The watch is running; the objects are up to date after this delay. */
   opened(afterMs: number): void {
     this.#freshFrom = performance.now() + afterMs;
   }
 
-  /** The watch is down: what is known may be of yesterday. @returns the milliseconds that it was up */
+  /** The watch has ended: the known objects may be outdated. @returns the milliseconds that it ran */
   closed(): number {
     const upMs = Math.max(performance.now() - this.#freshFrom, 0);
     this.#freshFrom = Number.POSITIVE_INFINITY;
@@ -119,7 +119,7 @@ class State<T> {
     return this.#objects.get(`${namespace}/${name}`)?.value;
   }
 
-  /** What is too much is not kept: the server is asked for it. */
+  /** Objects above the limit are not kept: callers ask the server for them. */
   set(object: JsonObject): void {
     const key = keyOf(object);
     this.#forget(key);
@@ -159,7 +159,7 @@ async function follow<T>(
   while (!signal.aborted) {
     let isGone = false;
     try {
-      // A list is what the server has; after an interruption there may be something on the way.
+      // A list is up to date; after an interruption, events may still be on the way.
       const settleMs = state.version === undefined ? 0 : limits.settleMs;
       if (state.version === undefined) await list(server, kind, state);
       isGone = !(await watch(server, kind, state, { signal, limits, settleMs }));
@@ -193,7 +193,7 @@ async function list<T>(server: ApiServer, kind: WatchedKind<T>, state: State<T>)
   state.version = version;
 }
 
-/** @returns false when the server has forgotten where we were */
+/** @returns false when the server no longer has our position */
 async function watch<T>(
   server: ApiServer,
   kind: WatchedKind<T>,
@@ -218,7 +218,7 @@ async function watch<T>(
 }
 
 /**
- * @returns false when the server has forgotten where we were
+ * @returns false when the server no longer has our position
  * @throws Error for an event that says that the watch has failed
  */
 function take<T>({ type, object }: JsonObject, state: State<T>): boolean {
@@ -237,7 +237,7 @@ function take<T>({ type, object }: JsonObject, state: State<T>): boolean {
   return true;
 }
 
-/** HTTP: what was asked for is not there any more. */
+/** HTTP: the requested version no longer exists. */
 const GONE = 410;
 
 async function pause(
@@ -247,7 +247,7 @@ async function pause(
 ): Promise<void> {
   if (failures === 0) return;
   const most = Math.min(first * 2 ** (failures - 1), last);
-  // Nodes that lost their server at the same time do not all come back at the same time.
+  // Nodes that lost their server at the same time must not all reconnect at the same time.
   await sleep(most * (0.5 + Math.random() / 2), undefined, { signal, ref: false }).catch(() => {});
 }
 

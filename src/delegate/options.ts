@@ -1,11 +1,11 @@
-// What does a delegate runner work with: its configuration in one form, and the pod it is called for?
+// What are the inputs of a delegate runner, its configuration in one form and the pod it is called for?
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { NetworkPlaces } from './find-network.ts';
 import type { Selection } from './selection.ts';
 
-/** Which namespaces may name which definitions. */
+/** Which namespaces may use which definitions. */
 export interface NamespacePolicy {
   /** A pod may only name definitions of its own namespace, and of those in `global`. */
   readonly isolated: boolean;
@@ -16,34 +16,34 @@ export interface NamespacePolicy {
   readonly definitions: string;
 }
 
-/** The configuration of the runner, whichever of the keys said it. */
+/** The runner's configuration, independent of the keys that it came from. */
 export interface RunnerOptions {
-  /** Name of the network whose link the runner is. */
+  /** Name of the network in which the runner is the plugin. */
   readonly network: string;
   readonly version: SpecVersion;
-  /** Types under which this very plugin is called. */
+  /** Types under which this plugin is called. */
   readonly ownTypes: readonly string[];
   /** The default network by name or path; the first of `delegates` when undefined. */
   readonly defaultNetwork: string | undefined;
   readonly delegates: readonly Selection[];
-  /** Further networks of every pod, but for those of system namespaces. */
+  /** Further networks of every pod, except those of system namespaces. */
   readonly defaultNetworks: readonly string[];
   /** Further networks of every pod. */
   readonly networks: readonly Selection[];
   readonly places: NetworkPlaces;
-  /** A chain beside the default network: links in files of their own, in the directory of that name beside `file`. */
+  /** A chain beside the default network: plugins in separate files, in the directory of that name beside `file`. */
   readonly auxiliary: { readonly file: string; readonly name: string } | undefined;
   readonly interfacePrefix: string;
-  /** Who gets what the runtime offers besides the default network: everybody, or networks of these names. */
+  /** Which networks besides the default one get the runtime's capabilities: none, all, or those of these names. */
   readonly runtimeConfigFor: 'default' | 'all' | readonly string[];
   /** Interface or network that has the default route of a family. */
   readonly defaultRoute: { readonly 4: string | undefined; readonly 6: string | undefined };
   readonly policy: NamespacePolicy;
-  /** The default network is ready when this file is there. */
+  /** The default network is ready when this file exists. */
   readonly readinessFile: string | undefined;
 }
 
-/** What the runtime asks for: one interface of one container, and all that comes with it. */
+/** The runtime's request: one interface of one container, with its arguments. */
 export interface Pod {
   readonly containerId: string;
   readonly netns: string;
@@ -58,7 +58,7 @@ export function argOf({ args }: Pick<Pod, 'args'>, key: string): string | undefi
   return args.findLast(([name]) => name === key)?.[1];
 }
 
-/** The pod's namespace in Kubernetes; undefined outside of it. */
+/** The pod's namespace in Kubernetes; undefined outside Kubernetes. */
 export function namespaceOf(pod: Pick<Pod, 'args'>): string | undefined {
   return argOf(pod, 'K8S_POD_NAMESPACE') || undefined;
 }

@@ -1,4 +1,4 @@
-// What is each network of a pod called with?
+// With which inputs is each network of a pod called?
 import type { Conflist } from '../chain/conflist.ts';
 import type { Attachment } from '../chain/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
@@ -12,19 +12,19 @@ import { NETWORKS_ARG, type Wanted } from './wanted.ts';
 
 /** One network of a pod, ready to be called. */
 export interface PlannedNetwork {
-  /** What people call it: `namespace/name` of its definition, else its name. */
+  /** The name to show to users: `namespace/name` of its definition, else its name. */
   readonly label: string;
   readonly list: Conflist;
   readonly attachment: Attachment;
   readonly selection: Selection;
 }
 
-/** Arguments that are for one interface only. */
+/** Arguments that apply to one interface only. */
 const FOR_ONE = ['IP', 'MAC', 'GATEWAY'];
 
 /**
- * Resolves what is wanted. Nothing is touched, so that a mistake in the last network leaves nothing to undo.
- * @throws CniError 7 (a network or capability that is not there, names that collide), 11 (the default network has no
+ * Resolves the wanted networks. Changes nothing, so a mistake in the last network leaves nothing to undo.
+ * @throws CniError 7 (a missing network or capability, names that collide), 11 (the default network has no
  *   configuration yet)
  */
 export async function planNetworks(
@@ -53,8 +53,8 @@ export async function planNetworks(
 }
 
 /**
- * The network that is meant.
- * @param index 0 is the default network, whose file may still be on its way
+ * The network that a wanted one refers to.
+ * @param index 0 is the default network, whose file may not be written yet
  * @throws CniError as {@link planNetworks}
  */
 export async function resolveNetwork(
@@ -68,7 +68,7 @@ export async function resolveNetwork(
 }
 
 async function find(
-  { places, network, version }: RunnerOptions,
+  { places, network, version, policy }: RunnerOptions,
   { selection: { config, name }, namespace, byPod }: Wanted,
   index: number,
 ): Promise<FoundNetwork> {
@@ -78,7 +78,7 @@ async function find(
   }
   if (name.includes('/')) return loadPath(name);
   try {
-    return await findNetwork(places, namespace, name, byPod);
+    return await findNetwork(places, { namespace, name, byPod, isolated: policy.isolated });
   } catch (error) {
     const absent = error instanceof CniError && error.message.startsWith('Cannot find network');
     if (!absent || index > 0) throw error;
@@ -87,7 +87,7 @@ async function find(
   }
 }
 
-/** The runtime names the default network's interface, selections name theirs, and the others are numbered. */
+/** The runtime names the default network's interface, selections may name theirs, and the others are numbered. */
 function nameInterfaces(
   { interfacePrefix }: RunnerOptions,
   pod: Pod,
@@ -116,7 +116,7 @@ function nameInterfaces(
   });
 }
 
-/** Addresses that the runtime names are the default network's: a second interface cannot have them too. */
+/** Addresses that the runtime requests are for the default network: a second interface cannot have the same ones. */
 function argsFor({ args }: Pod, { capabilityArgs }: Selection, index: number): CniArgs {
   const { ips, mac } = capabilityArgs as { ips?: readonly string[]; mac?: string };
   const own: CniArgs = [
@@ -127,7 +127,7 @@ function argsFor({ args }: Pod, { capabilityArgs }: Selection, index: number): C
   const passed = args.filter(
     ([key]) => key !== NETWORKS_ARG && !replaced.includes(key) && (index === 0 || !FOR_ONE.includes(key)),
   );
-  // Plugins refuse arguments that they do not know, unless told otherwise.
+  // Plugins refuse unknown arguments, unless told otherwise.
   const lenient = !own.length || passed.some(([key]) => key === 'IgnoreUnknown');
   return [...(lenient ? [] : [['IgnoreUnknown', '1'] as const]), ...passed, ...own];
 }
@@ -147,10 +147,10 @@ function capabilityArgsFor(
   };
 }
 
-/** Capabilities that a plugin may also learn of by CNI_ARGS: whether it did, the result shows. */
+/** Capabilities that a plugin may also get in CNI_ARGS: only the result shows whether it honoured them. */
 const ALSO_BY_ARGS = ['ips', 'mac'];
 
-/** True when some link of the network takes the capability. */
+/** True if some plugin of the network declares the capability. */
 export function advertises(list: Conflist, capability: string): boolean {
   return list.plugins.some(({ capabilities }) => capabilities[capability] === true);
 }

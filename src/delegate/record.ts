@@ -1,8 +1,8 @@
-// Which networks did a pod get, and where is that written down?
+// How is it recorded which networks a pod has?
 //
-// A pod is in a journal of its own, with the layout of any attachment: what stands there as a link is a network of the
-// pod, its result the network's status, and the configuration is the list of networks, each byte for byte as its ADD had
-// it. That is all that DEL needs. Networks are in the delegates' own journal besides, each by itself.
+// Pods have their own journal, with the layout of any attachment. What is a plugin in other records is a network of the
+// pod here, its result is the network's status, and the configuration is the list of networks, each byte for byte as in its
+// ADD. That is all that DEL needs. Each network is also in the delegates' own journal.
 import * as z from 'zod/mini';
 import { type AddRecord, beginRecord } from '../chain/add-record.ts';
 import { type Conflist, parseFrozen } from '../chain/conflist.ts';
@@ -24,21 +24,21 @@ const RecordedNetwork = z.object({
   capabilityArgs: z.record(z.string(), z.unknown()),
 });
 
-/** One network of a pod, on record. */
+/** One network of a pod, as recorded. */
 export type RecordedNetwork = z.output<typeof RecordedNetwork>;
 
 const KIND = 'catena-delegates-1';
 
 const Contents = z.object({
   kind: z.literal(KIND),
-  /** Directories of the result cache and of the journal of the delegates. */
+  /** Directories of the delegates' result cache and journal. */
   cacheDir: z.string(),
   stateDir: z.string(),
   /** In order of ADD. */
   networks: z.array(RecordedNetwork),
 });
 
-/** What names a record: the attachment as the runtime knows it. */
+/** The identity of a record: the attachment as the runtime names it. */
 export type PodKey = Pick<AttachmentRecord, 'network' | 'containerId' | 'ifname'>;
 
 /** What a runner did for one interface of one container. */
@@ -48,13 +48,14 @@ export interface PodRecord extends z.output<typeof Contents> {
 
 /**
  * Begins the record of a pod whose networks are about to be attached.
+ * @returns undefined when another process has just begun the same pod
  * @throws CniError 5
  */
 export function beginPod(
   { runtime, podsDir }: Runner,
   { network, containerId, ifname, netns }: PodKey & { readonly netns: string },
   networks: readonly PlannedNetwork[],
-): AddRecord {
+): AddRecord | undefined {
   const { cacheDir, stateDir } = runtime;
   const contents: z.output<typeof Contents> = {
     kind: KIND,
@@ -82,8 +83,8 @@ const NO_LIST = {
 } satisfies Partial<Conflist>;
 
 /**
- * What a record says of the networks.
- * @throws CniError 6 when it does not
+ * Reads the networks from a record.
+ * @throws CniError 6 when it has none
  */
 export function parsePod(record: AttachmentRecord): PodRecord {
   const { file, source } = record;
@@ -99,8 +100,8 @@ export function parsePod(record: AttachmentRecord): PodRecord {
 }
 
 /**
- * A recorded network as it was called.
- * @param netns of today: it may be empty on DEL
+ * A recorded network with the inputs of its ADD.
+ * @param netns current path; it may be empty on DEL
  * @throws CniError 6, 7 when its configuration cannot be used
  */
 export function recall(
@@ -112,7 +113,7 @@ export function recall(
 }
 
 /**
- * Every pod on record, of one network or of all. A damaged record hides no other.
+ * Every pod on record, of one network or of all. A damaged record does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
 export function listPods(podsDir: string, network?: string): { pods: PodRecord[]; damaged: CniError[] } {
@@ -130,7 +131,7 @@ export function listPods(podsDir: string, network?: string): { pods: PodRecord[]
   return { pods, damaged: broken };
 }
 
-/** The runtime of the pod's ADD, as far as it is of use today: plugins of today go before those of then. */
+/** The runtime of the pod's ADD, as far as still usable: today's plugin directories come before the recorded ones. */
 export function runtimeOf(
   { runtime }: Pick<Runner, 'runtime'>,
   { cacheDir, stateDir, record }: PodRecord,

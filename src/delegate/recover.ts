@@ -1,36 +1,52 @@
-// Who takes down the networks of pods whose runner has died?
+// How are the networks of pods taken down whose runner has died?
 import { toRecorded } from '../chain/add-record.ts';
+import type { AttachmentId } from '../chain/cache-record.ts';
+import type { Conflist } from '../chain/conflist.ts';
+import { findRecord } from '../chain/known.ts';
 import { joinErrors } from '../chain/link-errors.ts';
-import { findReason, type Recovery, type RecoveryScope, recover, type TakeDown } from '../chain/recover.ts';
-import type { Runtime } from '../chain/runtime.ts';
+import {
+  claimUnsettled,
+  type Recovery,
+  type RecoveryScope,
+  recover,
+  type TakeDown,
+} from '../chain/recover.ts';
+import type { ChainRuntime } from '../chain/runtime.ts';
+import { findSuccessor, yieldToSuccessor } from '../chain/successor.ts';
+import { isOfEarlierBoot } from '../journal/boot.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';
 import { deleteNetworks, ownNetns } from './delete.ts';
-import { parsePod } from './record.ts';
+import { type PodRecord, parsePod } from './record.ts';
 
 /**
- * Takes down pods that are recorded as begun and not ended, and whose runner has died; those whose DEL failed, and those
- * of an earlier boot. Never throws: what could not be done waits in its record.
+ * Takes pods down: those with an operation that began and never ended because its runner died, those whose DEL failed, and those
+ * of an earlier boot. Never throws: the record of a pod that could not be taken down is kept for the next attempt.
  */
-export function recoverPods(podsDir: string, scope: RecoveryScope, runtime: Runtime): Promise<Recovery[]> {
+export function recoverPods(
+  podsDir: string,
+  scope: RecoveryScope,
+  runtime: ChainRuntime,
+): Promise<Recovery[]> {
   return recover(scope, { ...runtime, stateDir: podsDir }, takePodDown);
 }
 
 const takePodDown: TakeDown = async (id, runtime) => {
-  const { stateDir: podsDir = '', env } = runtime;
-  const claim = claimRecord(podsDir, id, record => findReason(record, env) !== undefined);
-  if (claim === undefined || 'holder' in claim) return false;
+  const { env } = runtime;
+  const claim = claimUnsettled(id, runtime);
+  if (claim === undefined) return false;
   const { record } = claim;
   let errors: readonly unknown[];
   try {
     const pod = parsePod(record);
-    // Where the networks are on record, the pod's own record says.
+    // The pod's own record says where its networks are recorded.
     const runner = { runtime: { ...runtime, stateDir: pod.stateDir, cacheDir: pod.cacheDir } };
     errors = await deleteNetworks(
       runner,
       pod,
       lastBegun(record, pod.networks.length) + 1,
-      ownNetns(pod, record.netns),
+      ownNetns(pod, record.netns, env),
+      (list, id) => isAttachedAgain(list, id, pod, runtime),
     );
   } catch (error) {
     errors = [error];
@@ -42,3 +58,24 @@ const takePodDown: TakeDown = async (id, runtime) => {
   claim.fail(errors.map(toRecorded));
   throw joinErrors(`Cannot delete the networks of container "${id.containerId}"`, errors);
 };
+
+/**
+ * Whether another runtime has given the pod this network again since. Then the attachment stays, and only our record of it is
+ * deleted: plugins would find by the same names what that runtime has made.
+ */
+async function isAttachedAgain(
+  list: Conflist,
+  id: AttachmentId,
+  { record, stateDir, cacheDir }: PodRecord,
+  runtime: ChainRuntime,
+): Promise<boolean> {
+  const within = { ...runtime, stateDir, cacheDir };
+  const own = findRecord(id, within);
+  if (own === undefined) {
+    if (!isOfEarlierBoot(record, runtime.env)) return false;
+    return (await runtime.openWitness?.())?.findLife(list, id) !== undefined;
+  }
+  if ((await findSuccessor(own, within)) === undefined) return false;
+  const claim = claimRecord(stateDir, id);
+  return claim !== undefined && !('holder' in claim) && (await yieldToSuccessor(claim, within));
+}

@@ -1,4 +1,4 @@
-// What may be said about one network that a container is to have? (Multi-network specification 1.3, section 4.1)
+// What may be requested about one network of a container? (Multi-network specification 1.3, section 4.1)
 import * as z from 'zod/mini';
 import { Bandwidth, PortMapping } from '../cni/capabilities.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -55,29 +55,29 @@ export const NetworkSelection = z.looseObject({
 });
 export type NetworkSelection = z.output<typeof NetworkSelection>;
 
-/** A network that a container is to have, with what is asked of it. */
+/** A network that a container is to have, with the requests for it. */
 export interface Selection {
-  /** With `config`: the name that the network gets when that has none. */
+  /** With `config`: the name for a configuration that has none. */
   readonly name: string;
   readonly namespace: string | undefined;
   readonly config: JsonObject | undefined;
   readonly ifname: string | undefined;
-  /** What is asked of the plugins, by capability. */
+  /** Requests to the plugins, by capability. */
   readonly capabilityArgs: JsonObject;
   /** Gateways of the default route; empty for those that the network sets itself. */
   readonly defaultRoute: readonly string[] | undefined;
   readonly cniArgs: JsonObject | undefined;
   readonly deviceId: string | undefined;
   readonly getsRuntimeConfig: boolean | undefined;
-  /** Name of the IPAMClaim whose addresses the network is to give. */
+  /** Name of the IPAMClaim whose addresses the network is to use. */
   readonly claim: string | undefined;
 }
 
-/** A label of DNS. */
+/** A DNS label. */
 const NAMESPACE = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-/** Name of an object of Kubernetes. */
+/** Name of a Kubernetes object. */
 const OBJECT_NAME = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
-/** Name of an object of Kubernetes, or of a network on disk, which may be more. */
+/** Name of a Kubernetes object, or of a network on disk, which allows more characters. */
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
 /** What is wrong with the name of a network or of its namespace, or undefined. */
@@ -90,9 +90,9 @@ export function findNameProblem(namespace: string | undefined, name: string): st
 }
 
 /**
- * Reads one selection, as JSON has it.
+ * Reads one selection in JSON form.
  * @param what names its place in the error
- * @param from who says it: a pod must not bring a configuration of its own, which would be run as root
+ * @param from its origin: a pod must not bring its own configuration, which would be run as root
  * @throws CniError 7 naming the member
  */
 export function parseSelection(value: unknown, what: string, from: 'pod' | 'configuration'): Selection {
@@ -114,7 +114,7 @@ export function parseSelection(value: unknown, what: string, from: 'pod' | 'conf
   };
 }
 
-/** A network by name, of which nothing is asked. */
+/** A network by name, without further requests. */
 export function selectByName(name: string, namespace?: string, ifname?: string): Selection {
   return {
     ...NOTHING_ASKED,
@@ -125,8 +125,8 @@ export function selectByName(name: string, namespace?: string, ifname?: string):
 }
 
 /**
- * A network by its configuration, of which nothing is asked.
- * @param name that it gets when the configuration has none
+ * A network by its configuration, without further requests.
+ * @param name used if the configuration has none
  */
 export function selectByConfig(config: JsonObject, name: string): Selection {
   return { ...NOTHING_ASKED, name, config };

@@ -1,4 +1,4 @@
-// Which networks is a pod to have, in which order, and who says so?
+// Which networks is a pod to have, in which order, and at whose request?
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { DEFAULT_NETWORK_ANNOTATION, NETWORKS_ANNOTATION, parseSelections } from './annotation.ts';
@@ -13,17 +13,17 @@ export interface Wanted {
   readonly namespace: string;
   /** A pod names it, not the configuration. */
   readonly byPod: boolean;
-  /** What its first link gets as the result of one before it. */
+  /** What its first plugin gets as the previous result. */
   readonly prevResult?: JsonObject;
 }
 
-/** The capability under which containerd and CRI-O pass the annotations of a pod. */
+/** The capability in which containerd and CRI-O pass the annotations of a pod. */
 export const ANNOTATIONS_CAPABILITY = 'io.kubernetes.cri.pod-annotations';
 
 /** The argument in which a caller without annotations may name further networks. */
 export const NETWORKS_ARG = 'CATENA_NETWORKS';
 
-/** Namespace of a container that says nothing of one. */
+/** Namespace of a container that names none. */
 const NO_NAMESPACE = 'default';
 
 /** Annotations of the pod, as the runtime passes them. */
@@ -79,7 +79,7 @@ export function listWanted(
 }
 
 /**
- * Networks that the configuration alone names: those that STATUS and GC ask besides what is on record.
+ * Networks that the configuration names, which STATUS and GC use in addition to those on record.
  * @throws CniError 7 when there is no default network
  */
 export function listConfigured(options: RunnerOptions): Wanted[] {
@@ -97,7 +97,7 @@ export function listConfigured(options: RunnerOptions): Wanted[] {
   return [...wanted, ...auxiliaryOf(options)];
 }
 
-/** Its first link stands behind one that does nothing, as multus has it. */
+/** Its first plugin follows one that does nothing, as in multus. */
 function auxiliaryOf({ auxiliary, policy, version }: RunnerOptions): Wanted[] {
   const config = auxiliary && findChainBeside(auxiliary);
   if (config === undefined) return [];

@@ -1,4 +1,4 @@
-// How does a daemon know what a cluster has, without asking it for every pod?
+// How does a daemon know the objects of a cluster without a request per pod?
 import { statSync } from 'node:fs';
 import type { JsonObject } from '../cni/json.ts';
 import { type ApiServer, type ClusterAccess, openApiServer } from './api-server.ts';
@@ -6,26 +6,26 @@ import { definitionsOf } from './definition-file.ts';
 import { type Cluster, clusterAt, DEFINITIONS, DEFINITIONS_API, podOf } from './kubernetes.ts';
 import { WATCH_LIMITS, type WatchLimits, watchObjects } from './object-watch.ts';
 
-/** What a daemon says about its clusters. */
+/** How a daemon watches its clusters. */
 export interface WatchOptions {
-  /** Name of this node, whose pods are watched as well; without one they are read when they come. */
+  /** Name of this node, whose pods are watched as well; without one, pods are read when they are needed. */
   readonly nodeName: string | undefined;
-  /** Told why something is not watched; it is read from the server then. */
+  /** Called with why something is not watched; it is then read from the server. */
   readonly onProblem: (problem: Error) => void;
   readonly limits?: WatchLimits;
 }
 
-/** Clusters of one daemon: each is watched from the first call on whose configuration names it. */
+/** Clusters of one daemon. Each is watched from the first call whose configuration names it. */
 export interface WatchedClusters {
   /** @throws CniError 7 when the kubeconfig cannot be used */
   open(access: ClusterAccess): Cluster;
   close(): void;
 }
 
-/** A cluster that no call has named for so long is not watched any more. */
+/** A cluster that no call has named for this long is no longer watched. */
 const IDLE_MS = 30 * 60_000;
 
-/** Opens none yet. */
+/** Opens no cluster yet. */
 export function watchClusters(options: WatchOptions): WatchedClusters {
   const open = new Map<string, Opened>();
   const drop = (key: string): void => {
@@ -58,12 +58,12 @@ interface Opened {
 
 /** A cluster that is watched until it is closed. */
 export interface WatchedCluster extends Cluster {
-  /** Whether definitions are known without asking. */
+  /** Whether definitions are known without a request. */
   readonly isFresh: boolean;
   close(): void;
 }
 
-/** A cluster whose definitions, and pods of this node, are known while their watch is up, and asked for otherwise. */
+/** A cluster whose definitions, and pods of this node, are known while their watch runs, and read from the server otherwise. */
 function watchCluster(
   server: ApiServer,
   { nodeName, onProblem, limits = WATCH_LIMITS }: WatchOptions,
@@ -72,7 +72,7 @@ function watchCluster(
   const definitions = watchObjects(server, DEFINITION_KIND, onProblem, limits);
   const pods = nodeName ? watchObjects(server, podsOn(nodeName), onProblem, limits) : undefined;
   return {
-    // What is not there may have been made this very moment.
+    // A definition that is not known may have just been created.
     async findDefinition(namespace, name) {
       return definitions.find(namespace, name) ?? direct.findDefinition(namespace, name);
     },
@@ -81,7 +81,7 @@ function watchCluster(
       return known && known.uid === uid ? known : direct.findPod(namespace, name);
     },
     setStatus: direct.setStatus,
-    // Few pods have one, and addresses must not be those of yesterday.
+    // Few pods have one, and outdated addresses must not be used.
     findClaim: direct.findClaim,
     fillClaim: direct.fillClaim,
     get isFresh() {
@@ -96,7 +96,7 @@ function watchCluster(
 
 const DEFINITION_KIND = {
   path: `${DEFINITIONS_API}/${DEFINITIONS}`,
-  // Elements of a list need not say of which kind they are.
+  // Items of a list need not name their kind.
   keep: (object: JsonObject) => definitionsOf({ ...object, kind: 'NetworkAttachmentDefinition' })[0],
 };
 
@@ -104,7 +104,7 @@ function podsOn(nodeName: string) {
   return { path: 'api/v1/pods', query: { fieldSelector: `spec.nodeName=${nodeName}` }, keep: podOf };
 }
 
-/** Changes with the file: certificates are exchanged. */
+/** Changes when the file does: certificates are replaced. */
 function versionOf(kubeconfig: string | undefined): string {
   if (kubeconfig === undefined) return '';
   const { ino, mtimeMs, size } = statSync(kubeconfig, { throwIfNoEntry: false }) ?? {};

@@ -1,6 +1,7 @@
 // What is wrong with this node?
 import { mtu, subnets } from './checks/addresses.ts';
 import { broken, executables, shadowed } from './checks/configuration.ts';
+import { daemon } from './checks/daemon.ts';
 import { bridgeNetfilter, firewallManagers, forwarding, macPolicy, packetFilters } from './checks/kernel.ts';
 import { permissions } from './checks/permissions.ts';
 import { abandoned, damaged, lastSuccess, locks, pools, storage, unsettled } from './checks/state.ts';
@@ -10,12 +11,13 @@ import { type Check, type Finding, type NodeView, SEVERITIES } from './finding.t
 export const CHECKS: readonly Check[] = [
   ...[broken, shadowed, executables, permissions],
   ...[storage, damaged, unsettled, abandoned, locks, pools],
+  daemon,
   ...[subnets, mtu],
   ...[forwarding, bridgeNetfilter, packetFilters, firewallManagers, macPolicy],
   lastSuccess,
 ];
 
-/** Runs every check; one that cannot be made says so and keeps no other from being made. Worst findings come first. */
+/** Runs every check. A check that fails is reported and does not stop the others. The worst findings come first. */
 export function examine(node: NodeView): Finding[] {
   const findings = CHECKS.flatMap((check): readonly Finding[] => {
     try {
@@ -26,6 +28,11 @@ export function examine(node: NodeView): Finding[] {
       ];
     }
   });
+  return worstFirst(findings);
+}
+
+/** Sorts findings into the order in which they are shown. */
+export function worstFirst(findings: readonly Finding[]): Finding[] {
   const rank = ({ severity }: Finding): number => SEVERITIES.indexOf(severity);
-  return findings.sort((a, b) => rank(a) - rank(b));
+  return findings.toSorted((a, b) => rank(a) - rank(b));
 }

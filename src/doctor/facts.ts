@@ -1,16 +1,16 @@
-// What do several checks look at, that is read only once?
+// Which facts do several checks share, so that they are read only once?
 import { listNetworks } from '../chain/load.ts';
 import { listAttachments } from '../chain/result-cache.ts';
 import { listRecords } from '../journal/store.ts';
 
-/** Configurations and records of a node, each read when first asked for. */
+/** Configurations and records of a node, each read on first use. */
 export interface NodeFacts {
   networks(): ReturnType<typeof listNetworks>;
   results(): ReturnType<typeof listAttachments>;
   records(): ReturnType<typeof listRecords>;
 }
 
-/** The facts that lie in these directories. */
+/** The facts in these directories. */
 export function factsIn(places: {
   readonly confDir: string;
   readonly cacheDir: string;

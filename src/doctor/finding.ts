@@ -1,7 +1,11 @@
-// What does an examination of a node say?
+// What does an examination of a node report?
+import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
+import type { NodeUser } from './user.ts';
 
-/** `error`: containers cannot be attached, or something is lost. `warning`: it will bite one day. `info`: good to know. */
+/**
+ * `error`: containers cannot be attached, or something is lost. `warning`: it will cause trouble one day. `info`: good to know.
+ */
 export const SEVERITIES = ['error', 'warning', 'info', 'ok'] as const;
 
 /** One of {@link SEVERITIES}. */
@@ -9,46 +13,50 @@ export type Severity = (typeof SEVERITIES)[number];
 
 /** What one check found. */
 export interface Finding {
-  /** Stable: scripts and documents name it. */
+  /** Stable, since scripts and documents refer to it. */
   readonly id: string;
   readonly severity: Severity;
   readonly found: string;
-  /** The command that mends it, or what to look at. */
+  /** The command that fixes it, or what to look at. */
   readonly mend?: string;
 }
 
-/** One check: everything it finds, at least one finding. */
+/** One check, which returns at least one finding. */
 export interface Check {
   readonly id: string;
   run(node: NodeView): readonly Finding[];
 }
 
-/** What checks look at. */
+/** What checks examine. */
 export interface NodeView {
   readonly facts: NodeFacts;
+  /** The user as which the node is examined; root by default. */
+  readonly user?: NodeUser;
   readonly confDir: string;
   readonly pluginDirs: readonly string[];
   readonly cacheDir: string;
   readonly stateDir: string;
   readonly runDir: string;
-  /** Text of a file; undefined when it cannot be read. Paths are those of the machine. */
+  /** Text of a file; undefined if it cannot be read. Paths are those of the host. */
   read(path: string): string | undefined;
-  /** Names in a directory; none when it cannot be read. */
+  /** Names in a directory; empty if it cannot be read. */
   list(path: string): readonly string[];
-  /** Why nothing can be written into a directory; undefined when something can, or when it is not there yet. */
+  /** Why nothing can be written into a directory; undefined if it is writable or does not exist yet. */
   findStorageProblem(dir: string): string | undefined;
   /** Routes and devices of this namespace. */
   readonly routes: readonly NodeRoute[];
   readonly devices: readonly NodeDevice[];
+  /** The daemon of the run directory; undefined if it was not examined. */
+  readonly daemon?: DaemonView;
 }
 
-/** A route as checks need it. */
+/** The part of a route that checks need. */
 export interface NodeRoute {
   readonly destination: string;
   readonly device: string;
 }
 
-/** A device as checks need it. */
+/** The part of a device that checks need. */
 export interface NodeDevice {
   readonly name: string;
   readonly kind: string;

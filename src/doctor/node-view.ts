@@ -1,4 +1,4 @@
-// Where do checks get what they look at, on a real node?
+// Where do checks get their facts on a real node?
 import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
 import { renderCidr } from '../net/cidr.ts';
@@ -7,11 +7,12 @@ import { listRoutes } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
+import { currentUser } from './user.ts';
 
-/** Directories that the caller decides. */
-export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir'>;
+/** Directories that the caller chooses. */
+export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir' | 'daemon'>;
 
-/** This node, in the namespace of this process. */
+/** This node, as seen from the namespace of this process. */
 export function viewNode(places: Places): NodeView {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
@@ -20,6 +21,7 @@ export function viewNode(places: Places): NodeView {
     return {
       ...places,
       facts: factsIn(places),
+      user: currentUser(),
       read,
       list: namesIn,
       findStorageProblem,
@@ -33,7 +35,7 @@ export function viewNode(places: Places): NodeView {
   }
 }
 
-/** linux/rtnetlink.h: RT_TABLE_MAIN; routes to own addresses are elsewhere. */
+/** linux/rtnetlink.h: RT_TABLE_MAIN; routes to the node's own addresses are in another table. */
 const MAIN_TABLE = 254;
 
 function read(path: string): string | undefined {
@@ -49,7 +51,7 @@ function findStorageProblem(dir: string): string | undefined {
     accessSync(dir, constants.W_OK | constants.X_OK);
     const { bavail, files, ffree } = statfsSync(dir);
     if (bavail === 0) return 'its file system is full';
-    // Some file systems do not count them.
+    // Some file systems do not count inodes.
     return files > 0 && ffree === 0 ? 'its file system has no room for another file' : undefined;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : (error as Error).message;

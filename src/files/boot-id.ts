@@ -1,12 +1,12 @@
-// Which boot of the machine is this, by the kernel's own word?
+// Which boot of the machine is this, according to the kernel?
 import { closeSync, openSync, readSync } from 'node:fs';
 
 /** Longer than any identity. */
 const ROOM_BYTES = 128;
 
 /**
- * Identity of this boot; empty where the kernel does not say. Read into as little room as it needs: the kernel makes, and
- * clears, as much again, which for the usual room takes ten times as long.
+ * Identity of this boot; empty if the kernel does not report one. Read into a small buffer: the kernel allocates, and
+ * clears, one of the same size, which for the usual size takes ten times as long.
  */
 export function readBootId(): string {
   try {

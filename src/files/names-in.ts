@@ -1,7 +1,7 @@
-// What is in a directory, if it is one that can be read?
+// What is in a directory, if it can be read?
 import { readdirSync } from 'node:fs';
 
-/** Names in a directory; none when it is not there, is no directory or may not be read. */
+/** Names in a directory; none if it is missing, not a directory or unreadable. */
 export function namesIn(dir: string): string[] {
   try {
     return readdirSync(dir);

@@ -1,12 +1,12 @@
-// Which process are we, and does another one still live?
+// Which process is this, and is another one still alive?
 import { readFileSync, readlinkSync } from 'node:fs';
 
-/** A process, told apart from a later one with the same number. */
+/** A process, distinguished from a later one with the same number. */
 export interface ProcessId {
   readonly pid: number;
-  /** When the process started, in ticks since boot: process ids are used again. Empty where the kernel does not say. */
+  /** When the process started, in ticks since boot, because process ids are reused. Empty if the kernel does not report it. */
   readonly start: string;
-  /** The process id namespace in which `pid` means something. */
+  /** The process id namespace in which `pid` is valid. */
   readonly pidns: string;
 }
 
@@ -18,17 +18,17 @@ export function thisProcess(): ProcessId {
   return own;
 }
 
-/** Whether a process lives; undefined for one of another process id namespace, which cannot be seen from here. */
+/** Whether a process is alive; undefined if it is in another process id namespace, whose processes we cannot see. */
 export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined {
   if (pidns !== thisProcess().pidns) return undefined;
   return start !== '' && findStart(pid) === start;
 }
 
-/** Undefined when there is no such process, or when it has ended and only waits for its parent. */
+/** Undefined if there is no such process, or it is a zombie. */
 function findStart(pid: number): string | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name in parentheses may hold anything. (man 5 proc: field 3 is the state, field 22 the start.)
+    // The name in parentheses may contain any character. (man 5 proc: field 3 is the state, field 22 the start.)
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
     return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19];
   } catch {

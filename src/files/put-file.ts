@@ -1,11 +1,12 @@
-// How does a file get its name only when it is whole?
+// How does a file appear under its name only when it is complete?
 //
-// It is written under another name, then renamed: whoever looks at any moment finds the old file or the new one. A
-// process that is killed in between leaves the other name behind, which says who that was.
+// It is written to a temporary file, then renamed, so a reader always finds the old file or the new one. A
+// process that is killed in between leaves the temporary file, whose name identifies the process.
 import {
   closeSync,
   constants,
   fsyncSync,
+  linkSync,
   mkdirSync,
   openSync,
   renameSync,
@@ -16,13 +17,13 @@ import { dirname, join } from 'node:path';
 import { fileFailure } from './failure.ts';
 import { unfinishedName } from './unfinished.ts';
 
-/** How a file is written; only its owner may read it. */
+/** How to write a file; only its owner may read it. */
 export interface PutOptions {
   /** What it is, for the error: `record`. */
   readonly what?: string;
   /**
-   * Where it is written first, on the same file system: a name of its own beside its place unless given. A fixed name is for
-   * those who hold a lock, or are alone with the file; what lies there goes.
+   * The temporary file, on the same file system; a unique name beside the final one unless given. A fixed name is only for
+   * callers that hold a lock, or are the only writer: an existing file of that name is deleted.
    */
   readonly unfinished?: string;
   /** Wait until the disk has it. */
@@ -30,8 +31,8 @@ export interface PutOptions {
 }
 
 /**
- * Puts a file in its place, and what lies there away. Directories on the way are made, for their owner only.
- * @throws CniError 5; nothing is left behind then
+ * Writes a file, replacing an existing one. Creates missing directories, for their owner only.
+ * @throws CniError 5; then nothing is left behind
  */
 export function putFile(path: string, content: string | Uint8Array, options: PutOptions = {}): void {
   try {
@@ -42,9 +43,9 @@ export function putFile(path: string, content: string | Uint8Array, options: Put
 }
 
 /**
- * Like {@link putFile}, but leaves the file open for reading and adding.
+ * Like {@link putFile}, but leaves the file open for reading and appending.
  * @returns its descriptor
- * @throws what the system says; nothing is left behind then
+ * @throws the system error; then nothing is left behind
  */
 export function putOpenFile(
   path: string,
@@ -64,15 +65,34 @@ export function putOpenFile(
 }
 
 /**
- * Writes a file that is not there yet, whole.
+ * Creates a file, complete from the start, if none exists, and leaves it open for reading and appending.
+ * @param unfinished the temporary file, on the same file system
  * @returns its descriptor
- * @throws what the system says; nothing is left behind then
+ * @throws the system error, EEXIST when the file exists; then nothing is left behind
+ */
+export function putNewFile(path: string, content: string | Uint8Array, unfinished: string): number {
+  const fd = writeOverLeftover(unfinished, content);
+  try {
+    inDirectory(path, () => linkSync(unfinished, path));
+    discard(unfinished);
+    return fd;
+  } catch (error) {
+    closeSync(fd);
+    discard(unfinished);
+    throw error;
+  }
+}
+
+/**
+ * Creates and writes a whole file that must not exist yet.
+ * @returns its descriptor
+ * @throws the system error; then nothing is left behind
  */
 export function writeNewFile(path: string, content: string | Uint8Array, sync = false): number {
   const flags = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL;
   const fd = inDirectory(path, () => openSync(path, flags, 0o600));
   try {
-    // Not writeSync: a disk that is nearly full takes a part of it, and says so only when asked to take the rest.
+    // Not writeSync: on an almost full disk it writes only a part, and the error comes only with the next write.
     writeFileSync(fd, content);
     if (sync) fsyncSync(fd);
     return fd;
@@ -84,8 +104,8 @@ export function writeNewFile(path: string, content: string | Uint8Array, sync = 
 }
 
 /**
- * Like {@link writeNewFile}, for a name that a crash may have left a file under. Such a leftover may have other names by now:
- * it is taken away, never written to.
+ * Like {@link writeNewFile}, for a name under which a crash may have left a file. That file may already have other names, so
+ * it is unlinked, never written to.
  */
 export function writeOverLeftover(path: string, content: string | Uint8Array, sync = false): number {
   try {
@@ -107,11 +127,11 @@ function inDirectory<T>(path: string, work: () => T): T {
   }
 }
 
-/** Without hiding why the file could not be put in its place. */
+/** Ignores errors, so as not to hide why the file could not be written. */
 function discard(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {
-    // It is swept when this process has ended.
+    // It is swept after this process has ended.
   }
 }

@@ -1,15 +1,15 @@
-// How does a file go, also where it may be gone already?
+// How is a file deleted that may not exist?
 import { lstatSync, unlinkSync } from 'node:fs';
 import { fileFailure } from './failure.ts';
 
 /**
- * Removes a file; an absent one is fine, and a directory in its place is nothing that was put there as a file: it stays.
+ * Removes a file. A missing one is ignored. A directory in its place is not ours and stays.
  * @param what it is, for the error: `record`
  * @throws CniError 5
  */
 export function removeFile(path: string, what = 'file'): void {
   try {
-    // To look first costs less than an error, and a file system that is mounted read-only refuses before it looks.
+    // Checking first costs less than an error, and on a read-only file system unlink fails even if the file is missing.
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined || found.isDirectory()) return;
     unlinkSync(path);

@@ -1,17 +1,17 @@
-// Which files are half written, and who will never finish them?
+// Which temporary files will never be finished?
 import { lstatSync, rmSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { namesIn } from './names-in.ts';
 import { isRunning, thisProcess } from './process-id.ts';
 
-/** A file takes its writer milliseconds; one whose writer cannot be seen is given up after this long. */
+/** Writing a file takes milliseconds; one whose writer cannot be seen is abandoned after this long. */
 const GIVEN_UP_MS = 10 * 60_000;
 
 const NAME = /^\.catena-(\d+)-(\d*)-(\d*)-\d+\.tmp$/;
 
 let count = 0;
 
-/** A name for a file that is being written. It says by whom, and no other file gets it. */
+/** A unique name for a temporary file, which identifies its writer. */
 export function unfinishedName(): string {
   const { pid, start, pidns } = thisProcess();
   count += 1;
@@ -19,25 +19,25 @@ export function unfinishedName(): string {
 }
 
 /**
- * Removes the files that processes left when they were killed while they wrote. Those of processes that live stay, and so
- * does everything of another name.
- * @param names what is in the directory, for those who know already; one that is missing is empty
- * @returns the names of what was removed
+ * Removes the temporary files of processes that were killed while they wrote. Those of living processes stay, and so
+ * does everything with another name.
+ * @param names of the directory's entries, if already known; a missing directory is empty
+ * @returns the names that were removed
  */
 export function sweepUnfinished(dir: string, names: readonly string[] = namesIn(dir)): string[] {
   return names.filter(name => isAbandoned(dir, name) && removed(join(dir, name)));
 }
 
 /**
- * Whether a half-written file that does not say whose it is has been there for too long. Before or after now: clocks jump.
- * Whoever was only slow fails to rename his file, and says so.
+ * Whether a temporary file that does not identify its writer is too old. Too far in the future counts too: clocks jump.
+ * A writer that was merely slow then fails to rename its file, and reports that.
  */
 export function isGivenUp(path: string): boolean {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   return stat !== undefined && Math.abs(Date.now() - stat.mtimeMs) > GIVEN_UP_MS;
 }
 
-/** Removes what of a directory is half-written by its name, does not say whose it is, and is given up. */
+/** Removes temporary files (by name) that do not identify their writer and are too old. */
 export function sweepGivenUp(dir: string, isHalf: (name: string) => boolean): void {
   for (const name of namesIn(dir)) {
     const path = join(dir, name);
@@ -54,7 +54,7 @@ function isAbandoned(dir: string, name: string): boolean {
   return alive === undefined ? isGivenUp(join(dir, name)) : !alive;
 }
 
-/** `pid:[4026531836]` is too much for the name of a file. */
+/** `pid:[4026531836]` is too long for a file name. */
 function digitsOf(pidns: string): string {
   return pidns.replace(/\D/g, '');
 }
@@ -64,7 +64,7 @@ function removed(path: string): boolean {
     unlinkSync(path);
     return true;
   } catch {
-    // Somebody else did, or nobody may.
+    // Another process removed it, or we lack the permission.
     return false;
   }
 }

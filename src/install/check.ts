@@ -1,32 +1,32 @@
-// Will container runtimes really take the configuration that was installed?
+// Will container runtimes really use the configuration that was installed?
 import type { Runtime } from '../chain/runtime.ts';
 import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
 import type { Configured } from '../runtimes/configured.ts';
 import { choose, type RuntimeName } from '../runtimes/rules.ts';
 
-/** Runtimes that take one file for every pod; the others are told a name each time. */
+/** Runtimes that use one file for every pod; the others are given a name each time. */
 const BY_ORDER: readonly RuntimeName[] = ['containerd', 'CRI-O'];
 
-/** What one runtime makes of the directory. */
+/** What one runtime does with the directory. */
 export interface Pick {
   readonly runtime: RuntimeName;
   readonly taken: boolean;
-  /** Why it is taken, or which one is and why ours is not. */
+  /** Why ours is used, or which one is and why ours is not. */
   readonly why: string;
 }
 
-/** Where runtimes look. */
+/** Where runtimes look for configurations. */
 export interface Place {
   readonly confDir: string;
-  /** What their own configurations say. */
+  /** The settings in their own configurations. */
   readonly configured: readonly Configured[];
-  /** Where the links are; files alone are read without it. */
+  /** Where the plugins are; without it only the files are read. */
   readonly runtime?: Runtime;
 }
 
 /**
  * Reads the directory as each runtime does.
- * @param planned text of a file that is not there yet
+ * @param planned text of a file that does not exist yet
  */
 export async function checkPick(
   { confDir, configured, runtime }: Place,

@@ -1,10 +1,10 @@
-// Which objects have Kubernetes install Catena on every node, and keep its daemon there?
+// Which objects make Kubernetes install Catena on every node and keep its daemon running there?
 import { kubeconfigIn } from './kubeconfig.ts';
 import type { PrintOptions } from './print-options.ts';
 
-/** Where the installing container sees the account. */
+/** Where the installing container sees the service account. */
 const ACCOUNT_DIR = '/var/run/secrets/kubernetes.io/serviceaccount';
-/** Where the kubelet keeps the volumes of this pod, and the host sees it. */
+/** Where the host sees it: the kubelet's directory with the volumes of this pod. */
 const ACCOUNT_ON_HOST = '/var/lib/kubelet/pods/$(POD_UID)/volumes/kubernetes.io~projected/account';
 
 /** The manifest, as YAML. */
@@ -71,7 +71,7 @@ ${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true 
 ${list ? '        - name: network\n          configMap: { name: catena }\n' : ''}${withAccount ? ACCOUNT_VOLUME : ''}`;
 }
 
-/** The kubelet has a volume on the host only if some container of the pod does. */
+/** The kubelet creates a volume on the host only if a container of the pod mounts it. */
 const ACCOUNT_MOUNT = `            - { name: account, mountPath: ${ACCOUNT_DIR}, readOnly: true }\n`;
 
 const ACCOUNT_VOLUME = `        - name: account
@@ -82,7 +82,7 @@ const ACCOUNT_VOLUME = `        - name: account
               - configMap: { name: kube-root-ca.crt, items: [{ key: ca.crt, path: ca.crt }] }
 `;
 
-/** The runner's account: all that it asks of the API, and nothing else. */
+/** The runner's account, with exactly the permissions that the runner uses. */
 function account(confDir: string): string {
   const named = 'metadata: { name: catena, namespace: kube-system }';
   return `# The runner asks the API with this account when its entry of the list has "kubeconfig": "${kubeconfigIn(confDir)}".

@@ -1,4 +1,4 @@
-// Which steps does an installation take on a file system, one at a time?
+// Which single steps does an installation take on a file system?
 import {
   chmodSync,
   closeSync,
@@ -14,22 +14,22 @@ import {
   writeSync,
 } from 'node:fs';
 
-/** Everything an installation does to files; between any two steps the machine may lose power. */
+/** Every file operation of an installation; the machine may lose power between any two of them. */
 export interface Files {
   makeDir(path: string, mode?: number): void;
-  /** A copy of an executable, on disk when this returns. */
+  /** Copies an executable and fsyncs the copy. */
   copy(source: string, target: string): void;
-  /** A new file, on disk when this returns. */
+  /** Writes and fsyncs a new file. */
   write(target: string, text: string, mode?: number): void;
-  /** A second name. @throws where the file system has none */
+  /** Creates a hard link. @throws if the file system has no hard links */
   link(source: string, target: string): void;
-  /** The one step that others can see: the target is the old file, and then the new one. */
+  /** The one step that others can observe: the target changes from the old file to the new one. */
   rename(source: string, target: string): void;
-  /** An absent file is fine. */
+  /** Ignored if missing. */
   remove(path: string): void;
-  /** One that is not empty stays, and an absent one is fine. */
+  /** Ignored if missing or not empty. */
   removeDir(path: string): void;
-  /** Makes names of a directory durable. */
+  /** Makes the names in a directory durable. */
   sync(dir: string): void;
 }
 

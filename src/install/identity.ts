@@ -1,20 +1,20 @@
-// Is a file the same as another, or one that we put there?
+// Is a file identical to another one, or one that we installed?
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, lstatSync, openSync, readSync, type Stats } from 'node:fs';
 
-/** What is at a path, links not followed. */
+/** What is at a path, without following symbolic links. */
 export interface Found {
   readonly kind: 'file' | 'directory' | 'other';
-  /** Of a file: equal for two names of one file. */
+  /** For a file: equal for two names of the same file. */
   readonly inode?: string;
   readonly digest?: string;
 }
 
-/** Looks at files, and reads each only once however many names it has. */
+/** Examines files, and reads each only once, however many names it has. */
 export class Inspector {
   readonly #digests = new Map<string, string>();
 
-  /** What is at a path; undefined when nothing is. */
+  /** What is at a path; undefined if it does not exist. */
   find(path: string): Found | undefined {
     const stat = statOf(path);
     if (stat === undefined) return undefined;
@@ -27,7 +27,7 @@ export class Inspector {
   }
 }
 
-/** The digest of a text, as that of a file that holds it. */
+/** The digest of a text, equal to that of a file with this text. */
 export function digestOfText(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }

@@ -1,35 +1,36 @@
 // How do programs of the host reach a cluster's API with the account of a pod?
 //
-// The host does not see a pod's directories, but it has its volumes: the kubelet keeps them in a directory of its own, and renews
-// what is in them. So no secret is copied: the kubeconfig says where the token is, and whoever uses it reads it there.
+// The host cannot see a pod's directories, but it can see its volumes: the kubelet keeps them in a directory of its own and
+// renews their content. So no secret is copied: the kubeconfig contains the path of the token, and its users read the token
+// there.
 import { readFileSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import type { Files } from './files.ts';
 import { UNFINISHED } from './names.ts';
 
-/** An account as the kubelet has mounted it. */
+/** A service account, as mounted by the kubelet. */
 export interface PodAccount {
-  /** Its directory as this process sees it, with `ca.crt` and `token`. */
+  /** Its directory as seen by this process, with `ca.crt` and `token`. */
   readonly dir: string;
-  /** The same as the host sees it. */
+  /** The same directory as seen by the host. */
   readonly onHost: string;
 }
 
-/** Directory of what belongs to the lists, in theirs: runtimes do not look into it. */
+/** Subdirectory of the configuration directory for files that belong to conflists; runtimes do not read it. */
 const BESIDE = 'catena.d';
-/** First line, by which ours is known. */
+/** First line, by which we recognise our own file. */
 const MARK = '# Written by catena install';
 
-/** Where the kubeconfig is. */
+/** Path of the kubeconfig. */
 export function kubeconfigIn(confDir: string): string {
   return join(confDir, BESIDE, 'kubeconfig');
 }
 
 /**
  * The text of a kubeconfig for an account.
- * @param env of a container in a pod, which says where the API server is
- * @throws Error when this is no pod, or the account is not there
+ * @param env environment of a container in a pod, with the address of the API server
+ * @throws Error if this is not a pod, or the account does not exist
  */
 export function renderKubeconfig(
   { dir, onHost }: PodAccount,
@@ -42,13 +43,13 @@ export function renderKubeconfig(
     );
   }
   const authority = readPart(dir, 'ca.crt');
-  // Its absence is found here, and not by the first pod.
+  // A missing token is found here, and not only by the first pod.
   readPart(dir, 'token');
   const cluster = {
     server: `https://${isIPv6(host) ? `[${host}]` : host}:${port}`,
     'certificate-authority-data': authority.toString('base64'),
   };
-  // What Kubernetes calls "tokenFile" the client library knows under this name only; it reads the file again every minute.
+  // The client library knows Kubernetes' "tokenFile" under this name only. It reads the file again every minute.
   const provider = { name: 'tokenFile', config: { tokenFile: join(onHost, 'token') } };
   const config = {
     apiVersion: 'v1',
@@ -61,7 +62,7 @@ export function renderKubeconfig(
   return `${MARK}\n${JSON.stringify(config, null, 2)}\n`;
 }
 
-/** What lies where the kubeconfig is to be: nothing, ours, or somebody else's. */
+/** Whether the kubeconfig exists already, and whether it is ours. */
 export function judgeKubeconfig(
   confDir: string,
   text: string | undefined,
@@ -77,7 +78,7 @@ export function judgeKubeconfig(
   return there.startsWith(`${MARK}\n`) ? 'ours' : 'foreign';
 }
 
-/** Puts it into place, for its owner only. */
+/** Installs it with mode 0600. */
 export function layKubeconfig(confDir: string, text: string, files: Files): void {
   const dir = join(confDir, BESIDE);
   files.makeDir(dir, 0o700);
@@ -88,7 +89,7 @@ export function layKubeconfig(confDir: string, text: string, files: Files): void
   files.sync(dir);
 }
 
-/** Removes it, and its directory when nothing else is there. */
+/** Removes it, and its directory if that is empty. */
 export function removeKubeconfig(confDir: string, files: Files): void {
   const dir = join(confDir, BESIDE);
   files.remove(join(dir, `${UNFINISHED}kubeconfig`));

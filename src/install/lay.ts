@@ -1,4 +1,4 @@
-// How are our files laid down, so that whoever looks at any moment finds each either old or new?
+// How are our files installed so that a reader finds each of them either old or new at any moment?
 import { closeSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { namesIn } from '../files/names-in.ts';
@@ -12,10 +12,10 @@ import { type InstallPlan, planInstall, type Step, type Wanted } from './plan.ts
 const LOCK_DEADLINE_MS = 60_000;
 
 /**
- * Looks at what is there, and lays down what is wanted. Ended at any point, it leaves each file whole, and a note that
- * knows of every one that may be ours: the next installation finishes the work, and an uninstallation undoes it.
- * @param version of this tool, for the note
- * @returns what has been done
+ * Examines the present state and installs what is wanted. If it is interrupted at any point, each file is intact, and the
+ * manifest lists every file that may be ours: the next installation completes the work, and an uninstallation undoes it.
+ * @param version of this tool, for the manifest
+ * @returns the executed plan
  */
 export function install(wanted: Wanted, version: string, files: Files = REAL_FILES): InstallPlan {
   const { binDir, confDir, conf } = wanted;
@@ -40,7 +40,7 @@ export function takeTurn<T>(binDir: string, work: () => T): T {
   }
 }
 
-/** Removes what an installation that was ended left unfinished. */
+/** Removes the temporary files of an interrupted installation. */
 export function sweep(dir: string, files: Files): void {
   for (const name of namesIn(dir)) {
     if (name.startsWith(UNFINISHED)) files.remove(join(dir, name));
@@ -73,14 +73,14 @@ function layDown(plan: InstallPlan, version: string, files: Files): void {
 }
 
 function put({ path, name, action }: Step, files: Files, make: (target: string) => void): void {
-  // Runtimes read files that begin with a dot, but none with this end.
+  // Runtimes read files whose name begins with a dot, but none with this extension.
   const unfinished = join(dirname(path), `${UNFINISHED}${name}.new`);
   make(unfinished);
   if (action === 'replace') keepBeside(path, files);
   files.rename(unfinished, path);
 }
 
-/** The oldest one stays: what lies there already was there before us, too. */
+/** Keeps a replaced file. An existing copy is left alone: it is the original from before our first installation. */
 function keepBeside(path: string, files: Files): void {
   const beside = `${path}${REPLACED}`;
   try {
@@ -88,7 +88,7 @@ function keepBeside(path: string, files: Files): void {
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (code === 'EEXIST') return;
-    // Without second names there is a moment without either; the old file is never lost.
+    // Without hard links, the path does not exist for a moment; the old file is never lost.
     files.rename(path, beside);
   }
 }
@@ -109,7 +109,7 @@ function isOurs({ action }: Step): boolean {
   return isWritten(action) || action === 'same';
 }
 
-/** What the note says when all is done: also of files from before that this installation does not name. */
+/** The manifest after the installation. It includes earlier files that this installation does not name. */
 function noteOf({ steps, digests, before }: InstallPlan, version: string): Manifest {
   const executables: Record<string, string[]> = { ...before?.executables };
   const configurations: Record<string, string[]> = { ...before?.configurations };

@@ -1,4 +1,4 @@
-// What has been installed into a directory, so that it can be told from what others put there?
+// Which files were installed into a directory, as opposed to files of others?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
@@ -6,10 +6,10 @@ import { parseObject } from '../cni/json.ts';
 import type { Files } from './files.ts';
 import { UNFINISHED } from './names.ts';
 
-/** Digests that a file of ours may have, by name: while an installation is under way, the old one's and the new one's. */
+/** Digests that a file of ours may have, by name. During an installation these are the old and the new one. */
 const Digests = z.record(z.string(), z.array(z.string()));
 
-/** The note in the directory of executables; runtimes read every `.json` file of the other directory. */
+/** The manifest is in the directory of executables, since runtimes read every `.json` file of the configuration directory. */
 export const Manifest = z.looseObject({
   catena: z.string(),
   executables: Digests,
@@ -17,10 +17,10 @@ export const Manifest = z.looseObject({
 });
 export type Manifest = z.output<typeof Manifest>;
 
-/** Name of the note. */
+/** File name of the manifest. */
 export const MANIFEST_NAME = '.catena-install.json';
 
-/** The note of a directory; undefined when nothing was installed there. @throws CniError 6 when it cannot be read */
+/** The manifest of a directory; undefined if nothing was installed there. @throws CniError 6 if it cannot be read */
 export function findManifest(binDir: string): Manifest | undefined {
   const path = join(binDir, MANIFEST_NAME);
   let text: string;
@@ -35,7 +35,7 @@ export function findManifest(binDir: string): Manifest | undefined {
   throw new Error(`Cannot read "${path}": it is no note of an installation; remove it by hand`);
 }
 
-/** Puts the note into place. */
+/** Writes the manifest atomically. */
 export function writeManifest(binDir: string, manifest: Manifest, files: Files): void {
   const unfinished = join(binDir, `${UNFINISHED}note`);
   files.remove(unfinished);

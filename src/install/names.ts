@@ -1,18 +1,18 @@
-// What are the files called that an installation makes for itself, and what is a configuration called that wins?
+// How are an installation's own files named, and which name gives a configuration precedence?
 
-/** Start of the names of files that are not finished; no runtime reads them, and the next installation removes them. */
+/** Prefix of temporary files. No runtime reads them, and the next installation removes them. */
 export const UNFINISHED = '.catena-install-';
 
-/** End of the name of a file that had to give way; no runtime reads it. */
+/** Suffix of a file that was replaced; no runtime reads it. */
 export const REPLACED = '.before-catena';
 
-/** What a configuration's name starts with, from usual to desperate. */
+/** Prefixes of a configuration's name, from the usual one to the last resort. */
 const PREFIXES = ['10-', '05-', '00-', '00-00-', '00-00-00-'] as const;
 
 /**
- * A file name for a network that sorts before all others, by bytes as runtimes sort.
- * @param others names of the configurations that are there
- * @throws Error when another one cannot be outdone
+ * A file name for a network that sorts before all others, bytewise as in runtimes.
+ * @param others names of the existing configurations
+ * @throws Error if no name sorts before all of them
  */
 export function nameFirst(network: string, others: readonly string[]): string {
   const found = PREFIXES.map(prefix => `${prefix}${network}.conflist`).find(name =>

@@ -1,22 +1,22 @@
-// What is to be done so that our files lie where they should, and nobody else's are lost?
+// What must be done to install our files without losing any file of others?
 import { join } from 'node:path';
 import { digestOfText, type Found, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
 import { findManifest, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
 
-/** What shall lie where. */
+/** What is to be installed, and where. */
 export interface Wanted {
-  /** The executable, and the names it shall have. */
+  /** The executable, and the names that it gets. */
   readonly source: string;
   readonly names: readonly string[];
   readonly binDir: string;
   readonly confDir: string;
-  /** The configuration, if there is one to install. */
+  /** The configuration, if one is to be installed. */
   readonly conf?: { readonly name: string; readonly text: string };
-  /** The text of a kubeconfig beside the lists, if there is one to install. */
+  /** The text of a kubeconfig, if one is to be installed. */
   readonly kubeconfig?: string;
-  /** Replace files of others; each stays beside ours under another name. */
+  /** Replace files of others; each is kept under another name next to ours. */
   readonly force: boolean;
 }
 
@@ -25,21 +25,21 @@ export interface Step {
   readonly place: 'bin' | 'conf' | 'account';
   readonly name: string;
   readonly path: string;
-  /** `keep`: somebody else's, left alone. `retire`: ours of before, which has another name now. */
+  /** `keep`: not ours, left alone. `retire`: our earlier file, which now has another name. */
   readonly action: 'create' | 'update' | 'replace' | 'same' | 'keep' | 'retire';
   readonly why?: string;
 }
 
-/** Everything that an installation is going to do; nothing has been touched. */
+/** Everything that an installation will do; nothing was changed yet. */
 export interface InstallPlan {
   readonly wanted: Wanted;
-  /** Executables first and the configuration last: a runtime must not see a network whose links are missing. */
+  /** Executables come first and the configuration last: a runtime must not see a network whose plugins are missing. */
   readonly steps: readonly Step[];
   readonly digests: { readonly source: string; readonly conf?: string };
   readonly before: Manifest | undefined;
 }
 
-/** Looks at what is there. */
+/** Examines the present state. */
 export function planInstall(wanted: Wanted): InstallPlan {
   const { source, names, binDir, confDir, conf, force } = wanted;
   const inspector = new Inspector();
@@ -47,7 +47,7 @@ export function planInstall(wanted: Wanted): InstallPlan {
   const executable = inspector.find(source);
   if (executable?.digest === undefined) throw new Error(`Cannot install "${source}": it is no file`);
   const found = names.map(name => inspector.find(join(binDir, name)));
-  // Links call each other in one process when they are one file.
+  // Plugins call each other in one process if they are one file.
   const inodes = new Set(found.flatMap(one => (one && one.digest === executable.digest ? [one.inode] : [])));
   const steps: Step[] = names.map((name, i) => {
     const judged = judge(found[i], before?.executables[name], executable.digest, force);
@@ -94,7 +94,7 @@ function judge(
   return { action: 'keep', why: `${whose}; --force replaces it` };
 }
 
-/** Configurations that were installed here before and have another name now: one network must not be there twice. */
+/** Configurations that were installed earlier and now have another name: a network must not exist twice. */
 function retired({ confDir, conf }: Wanted, before: Manifest | undefined, inspector: Inspector): Step[] {
   return Object.entries(before?.configurations ?? {}).flatMap(([name, digests]) => {
     const path = join(confDir, name);

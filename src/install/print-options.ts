@@ -1,16 +1,16 @@
 // What do printed files depend on?
 
-/** What the texts depend on. */
+/** Parameters of the printed texts. */
 export interface PrintOptions {
-  /** Directories of the host. */
+  /** Directories on the host. */
   readonly binDir: string;
   readonly confDir: string;
   readonly version: string;
   readonly asDefault: boolean;
-  /** Whether the runner is to ask the cluster's API. */
+  /** Whether the runner may use the cluster's API. */
   readonly withAccount: boolean;
-  /** The list to install, if there is one. */
+  /** The conflist to install, if there is one. */
   readonly list?: { readonly name: string; readonly text: string };
-  /** Directory of this executable, which an image is built from. */
+  /** Directory of this executable, from which an image is built. */
   readonly home: string;
 }

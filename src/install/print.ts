@@ -1,4 +1,4 @@
-// Which files put Catena under the care of systemd or Kubernetes, or into an image?
+// Which files run Catena under systemd or Kubernetes, or build it into an image?
 
 import { daemonSet } from './daemon-set.ts';
 import type { PrintOptions } from './print-options.ts';
@@ -24,6 +24,10 @@ Type=notify
 ExecStart=${binDir}/catena daemon
 Restart=always
 RestartSec=1
+# Another daemon has the socket: starting this one again would change nothing.
+RestartPreventExitStatus=3
+# One that has come to a standstill is ended, and started again.
+WatchdogSec=30
 # A request that is under way is finished; what the daemon started goes with it only then.
 KillMode=mixed
 TimeoutStopSec=90

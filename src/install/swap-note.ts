@@ -1,18 +1,18 @@
-// Which executables had to give way to others, and what was there before?
+// Which executables were replaced, and what was there before?
 import { readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import * as z from 'zod/mini';
 import { parseObject } from '../cni/json.ts';
 import type { Files } from './files.ts';
 
-/** One executable that took another one's place. */
+/** One replacement of an executable. */
 export const Swap = z.object({
-  /** Name of the old one in the directory of swaps. */
+  /** Name of the old executable in the directory of swaps. */
   kept: z.string().check(z.regex(/^(?!\.\.?$)[^/\0]+$/)),
-  /** Digests of the old one and the new one. */
+  /** Digests of the old and the new executable. */
   before: z.string(),
   after: z.string(),
-  /** Where the new one came from. */
+  /** Path that the new executable came from. */
   from: z.string(),
   time: z.string(),
 });
@@ -20,10 +20,10 @@ export type Swap = z.output<typeof Swap>;
 
 const Note = z.looseObject({ catena: z.string(), swaps: z.array(Swap) });
 
-/** Where the swaps of one executable are noted and kept. Runtimes do not look in there. */
+/** Where the swaps of one executable are noted, and old executables kept. Runtimes do not read that directory. */
 export interface SwapPlace {
   readonly dir: string;
-  /** What waits to be put in place. */
+  /** The new executable, before it is renamed into place. */
   readonly fresh: string;
   readonly note: string;
 }
@@ -35,7 +35,7 @@ export function placeOf(target: string): SwapPlace {
   return { dir, fresh: join(dir, `${name}.new`), note: join(dir, `${name}.json`) };
 }
 
-/** The swaps of an executable that can be undone, oldest first. @throws Error when the note cannot be read */
+/** The swaps of an executable that can be undone, oldest first. @throws Error if the note cannot be read */
 export function listSwaps(target: string): Swap[] {
   const { note } = placeOf(target);
   let text: string;
@@ -50,7 +50,7 @@ export function listSwaps(target: string): Swap[] {
   throw new Error(`Cannot read "${note}": it is no note of swaps; remove it by hand`);
 }
 
-/** Puts the note into place; without swaps there is none. @param version of this tool */
+/** Writes the note atomically, or removes it if there are no swaps. @param version of this tool */
 export function writeSwaps(target: string, swaps: readonly Swap[], version: string, files: Files): void {
   const { dir, note } = placeOf(target);
   if (swaps.length) {

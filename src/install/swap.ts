@@ -1,4 +1,4 @@
-// How does one executable take another one's place, so that nobody ever finds neither, and how does it give it back?
+// How is an executable replaced, so that its path always exists, and how is that undone?
 import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type Files, REAL_FILES } from './files.ts';
@@ -6,19 +6,19 @@ import { Inspector } from './identity.ts';
 import { takeTurn } from './lay.ts';
 import { listSwaps, placeOf, type Swap, writeSwaps } from './swap-note.ts';
 
-/** What is to take whose place. */
+/** What is to replace what. */
 export interface WantedSwap {
-  /** The executable as runtimes find it; it may be a symbolic link, and have other names. */
+  /** The executable as runtimes find it; it may be a symbolic link, and may have other names. */
   readonly target: string;
   readonly candidate: string;
-  /** Where the candidate came from, for the note; its own path unless given. */
+  /** Where the candidate came from, for the note; its own path by default. */
   readonly from?: string;
   /** Digests of both, as they were examined. */
   readonly before: string;
   readonly after: string;
 }
 
-/** The digest of what runs under a path; undefined when there is no file. */
+/** The digest of the file that a path resolves to; undefined if there is no file. */
 export function findDigest(path: string): string | undefined {
   try {
     return new Inspector().find(realpathSync(path))?.digest;
@@ -28,16 +28,16 @@ export function findDigest(path: string): string | undefined {
   }
 }
 
-/** Where the old one of the next swap will be. */
+/** Where the next swap will keep the old executable. */
 export function nextKept(target: string): string {
   return join(placeOf(target).dir, nameKept(target, listSwaps(target)));
 }
 
 /**
- * Copies the candidate beside the target, keeps the old one, notes both, and renames. Ended at any point, the target is
- * one of the two, and {@link undoSwap} makes it the old one. Other names of the old file stay what they are.
+ * Copies the candidate next to the target, keeps the old one, notes both, and renames. If it is interrupted at any point, the
+ * target is one of the two, and {@link undoSwap} restores the old one. Other names of the old file are not changed.
  * @param version of this tool, for the note
- * @throws Error when one of them is not what was examined
+ * @throws Error if one of them is not the file that was examined
  */
 export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL_FILES): Swap {
   const { target, candidate, from = candidate, before, after } = wanted;
@@ -63,16 +63,19 @@ export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL
   });
 }
 
-/** What an undo found: the old one is back, or was in place, since the swap, or another undo, was cut off. */
+/**
+ * What an undo found: it restored the old executable, or this was already in place, because the swap or another undo was
+ * interrupted.
+ */
 export interface Undone {
   readonly swap: Swap;
   readonly how: 'restored' | 'in place';
 }
 
 /**
- * Makes the target what it was before the last swap; ended at any point, it can be repeated.
- * @param force whatever is there now
- * @throws Error when there is nothing to undo, or somebody else has changed the target since
+ * Restores the target from before the last swap; if interrupted at any point, it can be repeated.
+ * @param force also if the target was changed since
+ * @throws Error if there is nothing to undo, or the target was changed since
  */
 export function undoSwap(target: string, force: boolean, version: string, files: Files = REAL_FILES): Undone {
   return takeTurn(dirname(target), () => {
@@ -88,7 +91,7 @@ export function undoSwap(target: string, force: boolean, version: string, files:
   });
 }
 
-/** What {@link undoSwap} would do. @throws as it does */
+/** What {@link undoSwap} would do. @throws like undoSwap */
 export function planUndo(target: string, force: boolean): Undone {
   const cannot = (why: string) => new Error(`Cannot undo the swap of "${target}": ${why}`);
   const swap = listSwaps(target).at(-1);
@@ -103,7 +106,7 @@ export function planUndo(target: string, force: boolean): Undone {
   return { swap, how: 'restored' };
 }
 
-/** Without the last one, if that was cut off before the target was renamed. */
+/** Drops the last swap if it was interrupted before the target was renamed. */
 function settled(swaps: readonly Swap[], now: string): Swap[] {
   return swaps.filter((swap, i) => i < swaps.length - 1 || swap.before !== now);
 }
@@ -117,7 +120,10 @@ function refuseChanged(path: string, digest: string, name = path): void {
   throw new Error(`Cannot swap: "${name}" was changed while it was examined; try again`);
 }
 
-/** Executables with many names stay one file, which is how they know their own: a name more, where one is there. */
+/**
+ * Multi-call executables must stay one file, by which they recognise their own plugins. So a hard link is made if the directory
+ * already has that file.
+ */
 function copyOrName(candidate: string, fresh: string, dir: string, digest: string, files: Files): void {
   const { size } = statSync(candidate);
   const there = readdirSync(dir, { withFileTypes: true }).find(entry => {
@@ -128,13 +134,13 @@ function copyOrName(candidate: string, fresh: string, dir: string, digest: strin
   files.copy(candidate, fresh);
 }
 
-/** A symbolic link is kept as one. */
+/** Keeps a symbolic link as a symbolic link. */
 function keep(target: string, kept: string, files: Files): void {
   files.remove(kept);
   if (!linked(target, kept, files)) files.copy(target, kept);
 }
 
-/** False where the file system has no second names. */
+/** False if the file system has no hard links. */
 function linked(path: string, name: string, files: Files): boolean {
   try {
     files.link(path, name);

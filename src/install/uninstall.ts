@@ -1,4 +1,4 @@
-// How is exactly that removed which was installed, and what had to give way put back?
+// How are exactly the installed files removed, and the replaced ones restored?
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Files, REAL_FILES } from './files.ts';
@@ -8,11 +8,11 @@ import { sweep, takeTurn } from './lay.ts';
 import { findManifest, MANIFEST_NAME, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
 
-/** What lies where. */
+/** What is installed where. */
 export interface Installed {
   readonly binDir: string;
   readonly confDir: string;
-  /** Where there is no note, files of these names that are this very executable are ours. */
+  /** Without a manifest, files of these names are ours if they are identical to this executable. */
   readonly source: string;
   readonly names: readonly string[];
 }
@@ -20,12 +20,12 @@ export interface Installed {
 /** What happens to one file. */
 export interface UninstallStep {
   readonly path: string;
-  /** `restore`: what lay there before comes back. `keep`: it is not ours, or not any more. */
+  /** `restore`: the file from before the installation is restored. `keep`: it is not ours, or no longer. */
   readonly action: 'remove' | 'restore' | 'keep';
   readonly why?: string;
 }
 
-/** Looks at what is there; the configuration comes first, so that no runtime meets one without its links. */
+/** Examines the present state. The configuration comes first, so that no runtime finds it without its plugins. */
 export function planUninstall({ binDir, confDir, source, names }: Installed): UninstallStep[] {
   const inspector = new Inspector();
   const manifest = findManifest(binDir) ?? byContent(inspector, binDir, source, names);
@@ -39,7 +39,7 @@ export function planUninstall({ binDir, confDir, source, names }: Installed): Un
   ];
 }
 
-/** Removes what {@link planUninstall} says; ended at any point, it can be repeated. @returns what has been done */
+/** Executes {@link planUninstall}; if interrupted at any point, it can be repeated. @returns what was done */
 export function uninstall(installed: Installed, files: Files = REAL_FILES): UninstallStep[] {
   const { binDir, confDir } = installed;
   if (!existsSync(binDir)) return [];
@@ -55,7 +55,7 @@ export function uninstall(installed: Installed, files: Files = REAL_FILES): Unin
       sweep(dir, files);
       files.sync(dir);
     }
-    // Last of all: without it nobody would know what to go on with.
+    // Last of all: without it, an interrupted uninstallation could not be continued.
     files.remove(join(binDir, MANIFEST_NAME));
     return steps;
   });
@@ -67,7 +67,7 @@ function judgeFile(path: string, digests: readonly string[], inspector: Inspecto
   if (found === undefined) return before ? [restore(path)] : [];
   if (found.digest !== undefined && digests.includes(found.digest))
     return [before ? restore(path) : { path, action: 'remove' }];
-  // An installation that was ended between its two steps: both names are the old file.
+  // An installation was interrupted between its two steps: both names are the old file.
   if (before?.digest !== undefined && before.digest === found.digest)
     return [{ path: beside, action: 'remove' }];
   return [{ path, action: 'keep', why: 'it was changed after it was installed' }];
@@ -77,7 +77,7 @@ function restore(path: string): UninstallStep {
   return { path, action: 'restore', why: `it lay there before, and stayed as "${path}${REPLACED}"` };
 }
 
-/** Executables that somebody copied there without this tool. */
+/** Executables that were copied there without this tool. */
 function byContent(inspector: Inspector, binDir: string, source: string, names: readonly string[]): Manifest {
   const digest = inspector.find(source)?.digest;
   const same = names.flatMap(name => (inspector.find(join(binDir, name))?.digest === digest ? name : []));

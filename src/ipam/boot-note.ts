@@ -1,10 +1,10 @@
-// Was a lease written since the machine was last started?
+// Was a lease written since the machine booted?
 //
-// A lease outlives a crash of the machine, and what it was for does not: no network namespace survives. The time of a file
-// cannot tell, because clocks jump. So each lease carries a note of a boot in which it was there, as an extended
-// attribute: that belongs to the file itself, and whoever deletes the lease and writes another one of the same name and
-// content, as the reference does, has a file without a note. Leases of others get theirs when they are met. A lease with
-// the note of another boot of this machine was therefore there before this boot began. One without a note may be new.
+// A lease survives a crash of the machine, but what it was for does not: no network namespace survives. A file's time cannot
+// tell, because clocks jump. So each lease carries a note that names a boot in which it existed, as an extended attribute.
+// The attribute belongs to the file itself: if another program, such as the reference, deletes the lease and writes one of
+// the same name and content, the new file has no note. Foreign leases get their note when we first see them. A lease with
+// the note of another boot of this machine therefore existed before this boot began. One without a note may be new.
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -13,37 +13,38 @@ import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
 
 const NOTE = 'user.catena.boot';
 
-/** `this`: noted since the machine was started. `earlier`: before. `unknown`: not noted yet, or on another machine. */
+/** `this`: noted since the machine booted. `earlier`: noted before. `unknown`: not noted yet, or noted on another machine. */
 export type BootOfLease = 'this' | 'earlier' | 'unknown';
 
 /** A boot of a machine. */
 export interface Boot {
   readonly bootId: string;
-  /** Directories that machines share hold leases of other boots that are alive. */
+  /** A directory shared by several machines holds live leases that carry the notes of other boots. */
   readonly machine: string;
 }
 
 let current: Boot | undefined;
 
-/** The boot that we are in. */
+/** The current boot. */
 export function thisBoot(): Boot {
   current ??= {
-    bootId: readBootId(),
+    // The same override as in the journal: replaces the kernel's id to test the effects of a reboot.
+    bootId: process.env.CATENA_BOOT_ID || readBootId(),
     machine: read('/etc/machine-id') || hostname(),
   };
   return current;
 }
 
-/** When the file at the path was last noted. */
+/** When the file was last noted. */
 export function bootOf(path: string): BootOfLease {
   const [bootId, machine] = findXattr(path, NOTE)?.split(' ') ?? [];
   const now = thisBoot();
-  // A kernel that does not say which boot this is says of no lease that it is an earlier one's.
+  // Without a boot id from the kernel, no lease is attributed to an earlier boot.
   if (!bootId || !machine || !now.bootId || machine !== now.machine) return 'unknown';
   return bootId === now.bootId ? 'this' : 'earlier';
 }
 
-/** Tells of many files of a directory, by name, whether they were noted since the machine was started. */
+/** Returns a function that says for many files of a directory, by name, whether they were noted since the machine booted. */
 export function noteReader(dir: string): (name: string) => boolean {
   const { bootId, machine } = thisBoot();
   if (bootId === '') return () => false;
@@ -51,9 +52,9 @@ export function noteReader(dir: string): (name: string) => boolean {
 }
 
 /**
- * Notes that the file is there in this boot.
- * @returns false on a file system that cannot hold the note: such a lease is never taken for one of an earlier boot; the
- *   same where nobody knows which boot this is
+ * Notes that the file exists in this boot.
+ * @returns false on a file system that cannot store the note, or when the boot is unknown; such a lease is never
+ *   attributed to an earlier boot
  */
 export function noteBoot(path: string, { bootId, machine }: Boot = thisBoot()): boolean {
   return bootId !== '' && setXattr(path, NOTE, `${bootId} ${machine}`);

@@ -1,4 +1,4 @@
-// In which network namespaces of this machine is an address, or the other end of a device, in use?
+// Which network namespaces of this machine use an address, or hold the other end of a device?
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { namesIn } from '../files/names-in.ts';
@@ -12,32 +12,32 @@ import { closeNetns, findNetns, inNetns, openOwnNetns, sameNetns } from '../sys/
 /** An interface that has an address. */
 export interface Holder {
   readonly ifname: string;
-  /** A path that leads to its namespace. */
+  /** A path to its namespace. */
   readonly netns: string;
   /** One of the processes in the namespace: `nginx (4711)`; undefined when there is none. */
   readonly process: string | undefined;
-  /** How many there are. */
+  /** Number of processes in the namespace. */
   readonly processes: number;
-  /** It is the namespace of this process. */
+  /** True for the namespace of this process. */
   readonly isHere: boolean;
 }
 
-/** Where runtimes and people keep namespaces that no process is in. */
+/** Where runtimes and people keep namespaces that contain no process. */
 const NAME_DIRS = ['/run/netns', '/run/docker/netns', '/var/run/netns'];
 
-/** What is in use on this machine, as its network namespaces tell. */
+/** What this machine's network namespaces use. */
 export interface Use {
-  /** Who has which address, by its text. */
+  /** The interfaces that have an address, by its text. */
   readonly holders: ReadonlyMap<string, readonly Holder[]>;
-  /** Devices of this namespace whose other end is in another one: the path of that, by their index. */
+  /** Devices of this namespace whose other end is in another one: the path of that namespace, by device index. */
   readonly farEnds: ReadonlyMap<number, string>;
 }
 
 /**
- * Looks into every network namespace that a process is in or a name leads to. Addresses of interfaces whose other end is in
- * a namespace that is not this process's are left out: a node that runs inside this machine has containers of its own.
- * Networks that know nothing of each other may still use one address.
- * @returns undefined when this process may not look into namespaces
+ * Inspects every network namespace that a process is in or a name refers to. Ignores the addresses of interfaces whose other
+ * end is in a namespace other than this process's: a node that runs inside this machine has containers of its own. Even so,
+ * unrelated networks may use the same address.
+ * @returns undefined when this process may not inspect namespaces
  */
 export function findUse(): Use | undefined {
   const holders = new Map<string, Holder[]>();
@@ -65,21 +65,21 @@ export function findUse(): Use | undefined {
   return looked ? { holders, farEnds } : undefined;
 }
 
-/** Who has which address, by its text; undefined when this process may not look. */
+/** The interfaces that have an address, by its text; undefined when this process may not inspect namespaces. */
 export function findHolders(): Use['holders'] | undefined {
   return findUse()?.holders;
 }
 
-/** A namespace that is looked into. */
+/** A namespace being inspected. */
 interface Visit {
   readonly path: string;
   readonly pids: readonly number[];
   readonly socket: NetlinkSocket;
-  /** What it calls the namespace of this process; undefined when it is that. */
+  /** The id by which it knows this process's namespace; undefined when it is that namespace. */
   readonly hostId: number | undefined;
 }
 
-/** @returns whether any namespace could be looked into */
+/** @returns whether any namespace could be inspected */
 function visitNamespaces(visit: (one: Visit) => void): boolean {
   const host = openOwnNetns();
   let looked = false;
@@ -96,7 +96,7 @@ function visitNamespaces(visit: (one: Visit) => void): boolean {
         socket.close();
       }
     } catch {
-      // Not ours to enter.
+      // We have no permission to enter it.
     } finally {
       closeNetns(netns);
     }
@@ -105,7 +105,7 @@ function visitNamespaces(visit: (one: Visit) => void): boolean {
   return looked;
 }
 
-/** A path for each namespace, with the processes in it. A name says more than a process, so names come first. */
+/** A path for each namespace, with the processes in it. Names come first, because they say more than a process does. */
 function listNamespaces(): Map<string, number[]> {
   const byInode = new Map<number, { path: string; pids: number[] }>();
   const meet = (path: string, pid?: number) => {

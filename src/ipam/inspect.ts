@@ -1,4 +1,4 @@
-// Is a lease still in use, and how can anybody know?
+// Is a lease still in use, and what is the evidence?
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { closeNetns, findNetns } from '../sys/netns.ts';
@@ -8,33 +8,33 @@ import { readLease } from './lease-files.ts';
 import { type Owner, parseOwner } from './owner.ts';
 
 /**
- * `live`: something that exists uses it. `new`: written a moment ago, an ADD may be under way. `unused`: whoever had it
- * is gone. `unknown`: it cannot be told.
+ * `live`: something that exists uses it. `new`: written recently, so an ADD may be in progress. `unused`: its owner no longer
+ * exists. `unknown`: the evidence does not tell.
  */
 export type LeaseState = 'live' | 'new' | 'unused' | 'unknown';
 
-/** A lease and all that speaks for or against it. */
+/** A lease and all evidence for or against its use. */
 export interface InspectedLease {
   readonly address: string;
   readonly owner: Owner | undefined;
   readonly state: LeaseState;
-  /** The evidence in words, in order of weight. */
+  /** The evidence, human-readable, in order of weight. */
   readonly evidence: readonly string[];
   readonly writtenAt: Date;
 }
 
-/** Where to look besides the lease itself. */
+/** Sources of evidence besides the lease itself. */
 export interface Witnesses {
-  /** The namespace that an ADD on record was for; undefined without a record. Leases of old may not name an interface. */
+  /** The namespace of a recorded ADD; undefined without a record. Leases of older versions may not name an interface. */
   findRecord(owner: Owner): { readonly netns: string } | undefined;
-  /** Addresses in use on this machine; undefined when nobody may look. */
+  /** Addresses in use on this machine; undefined when this process may not inspect namespaces. */
   readonly holders: ReadonlyMap<string, readonly Holder[]> | undefined;
 }
 
-/** An ADD takes a second at most between its lease and the address on the interface; a slow machine ten. */
+/** An ADD takes at most a second from its lease to the address on the interface; on a slow machine, ten. */
 const NEW_MS = 60_000;
 
-/** Looks at one lease; undefined when there is none. No lock needed. */
+/** Inspects one lease; undefined when it does not exist. Needs no lock. */
 export function inspectLease(dir: string, address: string, witnesses: Witnesses): InspectedLease | undefined {
   const path = join(dir, address);
   const text = readLease(dir, address);

@@ -1,4 +1,4 @@
-// How are the files of a lease directory written, so that no crash leaves half a lease?
+// How are the files of a lease directory written so that a crash never leaves half a lease?
 import {
   closeSync,
   constants,
@@ -19,14 +19,14 @@ import { removeFile } from '../files/remove-file.ts';
 import { isIp } from '../net/ip.ts';
 import { noteBoot } from './boot-note.ts';
 
-/** A lease is written here and then linked to its address. */
+/** Temporary file of a lease, which is then hard-linked to its address. */
 const UNFINISHED_LEASE = '.catena-lease';
 const UNFINISHED_POINTER = '.catena-pointer';
 
-/** What lies in the place of a lease may be a pipe that nobody writes to. */
+/** A file with the name of a lease may be a pipe without a writer, which would block. */
 const AT_ONCE = constants.O_RDONLY | constants.O_NONBLOCK;
 
-/** Addresses that have a lease, in canonical text; files of other names are no leases. No lock needed. */
+/** The leased addresses in canonical text; files with other names are not leases. Needs no lock. */
 export function listLeases(dir: string): string[] {
   return listFiles(dir).filter(isLease);
 }
@@ -36,12 +36,12 @@ export function listFiles(dir: string): string[] {
   return readdirSync(dir);
 }
 
-/** Whether a file of that name is a lease. */
+/** True when a file of that name is a lease. */
 export function isLease(name: string): boolean {
   return /^[\da-f:][\da-f.:]*$/.test(name) && isIp(name);
 }
 
-/** Content of a lease; undefined when there is none, or a directory in its place. */
+/** Content of a lease; undefined when it does not exist or is a directory. */
 export function readLease(dir: string, address: string): string | undefined {
   try {
     return readFileSync(join(dir, address), { encoding: 'utf8', flag: AT_ONCE });
@@ -53,8 +53,8 @@ export function readLease(dir: string, address: string): string | undefined {
 }
 
 /**
- * Writes a lease, complete or not at all, with the note of this boot.
- * @throws CniError 5, Error when the address has one
+ * Writes a lease atomically, with the note of this boot.
+ * @throws CniError 5, Error when the address is already leased
  */
 export function createLease(dir: string, address: string, text: string): void {
   const [unfinished, path] = [join(dir, UNFINISHED_LEASE), join(dir, address)];
@@ -74,7 +74,7 @@ export function createLease(dir: string, address: string, text: string): void {
 }
 
 /**
- * Takes a lease away; an absent one is fine.
+ * Deletes a lease; a missing one is ignored.
  * @throws CniError 5
  */
 export function removeLease(dir: string, address: string): void {
@@ -82,22 +82,22 @@ export function removeLease(dir: string, address: string): void {
   try {
     unlinkSync(path);
   } catch {
-    // It says what keeps the lease there, if there is one.
+    // Reports why the lease cannot be deleted, if it exists.
     removeFile(path, 'lease');
   }
 }
 
-/** Text of the address last handed out from a set. */
+/** Text of the address last handed out from a range set. */
 export function readPointer(dir: string, setIndex: number): string | undefined {
   return readLease(dir, pointerOf(setIndex));
 }
 
 /**
- * Sets that text; undefined takes the file away.
+ * Sets that text; undefined deletes the file.
  *
- * It is written in place, as the reference does it, which even empties it first: a new file renamed over this one makes
- * ext4 start writing to the disk at once, and that takes longer than all else that an ADD does to files. The pointer is
- * a hint. With half a text, or one of two addresses, or nothing in it, the search for a free address starts elsewhere.
+ * The file is written in place. The reference does the same, and even truncates it first. Renaming a new file over this one
+ * makes ext4 start writing to disk at once, which takes longer than everything else that an ADD does to files. The pointer is
+ * only a hint: if it is truncated, mixed from two addresses or empty, the search for a free address starts elsewhere.
  */
 export function writePointer(dir: string, setIndex: number, text: string | undefined): void {
   const path = join(dir, pointerOf(setIndex));
@@ -109,8 +109,8 @@ export function writePointer(dir: string, setIndex: number, text: string | undef
 }
 
 /**
- * Writes into a file that is there, and is known under this name only: what a link leads to is somebody else's.
- * @returns false when there is none such, or it cannot be written
+ * Overwrites an existing file that has no other name: the target of a symbolic or hard link belongs to another program.
+ * @returns false when there is no such file, or it cannot be written
  */
 function rewrite(path: string, text: string): boolean {
   const bytes = Buffer.from(text);
@@ -120,7 +120,7 @@ function rewrite(path: string, text: string): boolean {
     const stat = fstatSync(fd);
     if (!stat.isFile() || stat.nlink !== 1) return false;
     if (writeSync(fd, bytes, 0, bytes.length, 0) !== bytes.length) return false;
-    // Never to nothing first: ext4 takes that for a replacement as well.
+    // Never truncate to zero first: ext4 treats that as a replacement as well.
     if (stat.size > bytes.length) ftruncateSync(fd, bytes.length);
     return true;
   } catch {
@@ -130,12 +130,12 @@ function rewrite(path: string, text: string): boolean {
   }
 }
 
-/** Whoever writes the next lease takes it away, or says why that cannot be done. */
+/** On failure the file remains: the writer of the next lease deletes it, or reports why it cannot. */
 function discard(path: string): void {
   try {
     unlinkSync(path);
   } catch {
-    // The lease itself is as it should be.
+    // The lease itself is complete.
   }
 }
 

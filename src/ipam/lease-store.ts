@@ -1,39 +1,39 @@
-// How are leases kept on disk, next to a reference plugin that keeps its own in the same place?
-import { existsSync, rmSync } from 'node:fs';
+// How are leases stored on disk, in a directory shared with the reference plugin?
+import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { findIp, type Ip, renderIp } from '../net/ip.ts';
 import { withFlock } from '../sys/flock.ts';
 import { type BootOfLease, bootOf } from './boot-note.ts';
-import { createLease, readLease, readPointer, removeLease, writePointer } from './lease-files.ts';
+import { createLease, listLeases, readLease, readPointer, removeLease, writePointer } from './lease-files.ts';
 import { OwnFilesKeeper } from './own-files.ts';
 import { type Owner, parseOwner, renderOwner, sameOwner } from './owner.ts';
 
-/** Where leases live unless a configuration says otherwise; shared with the reference. */
+/** The default directory of leases; shared with the reference. */
 export const DEFAULT_DATA_DIR = '/var/lib/cni/networks';
 
-/** Longest wait for the lock; a holder keeps it for milliseconds. */
+/** Maximum wait for the lock; it is normally held for milliseconds. */
 const LOCK_DEADLINE_MS = 30_000;
-/** An address to be leased, and the set whose pointer moves to it. */
+/** An address to lease, and the range set whose pointer moves to it. */
 export interface NewLease {
   readonly ip: Ip;
   readonly setIndex: number;
 }
 
-/** How to work in the directory of a network's leases. */
+/** Options for working on a network's lease directory. */
 export interface StoreOptions {
-  /** Take leases of an earlier boot away when they are met. */
+  /** Delete leases of an earlier boot when they are found. */
   readonly reclaim: boolean;
-  /** Longest wait for whoever holds the lock; 30 seconds unless given. */
+  /** Maximum wait for the lock; 30 seconds unless given. */
   readonly deadlineMs?: number;
-  /** Make the directory when there is none. */
+  /** Create the directory if it does not exist. */
   readonly create?: boolean;
 }
 
 /**
- * Runs a function while nobody else, ours or the reference, changes the leases in the directory.
- * @throws CniError 11 when the lock cannot be had in time
+ * Runs a function while no other process, ours or the reference, changes the leases in the directory.
+ * @throws CniError 11 when the lock cannot be acquired in time
  */
 export function withStore<T>(dir: string, options: StoreOptions, work: (store: LeaseStore) => T): T {
   let entered = false;
@@ -56,19 +56,19 @@ export function withStore<T>(dir: string, options: StoreOptions, work: (store: L
   }
 }
 
-/** True when anything was ever leased here. */
+/** True when the directory exists, that is, when an address was ever leased from it. */
 export function storeExists(dir: string): boolean {
   return existsSync(dir);
 }
 
 /**
- * The leases of one network: a file per address, named after it, that holds the owner; and per range set a file
- * `last_reserved_ip.<index>`. To be used inside {@link withStore} only.
+ * The leases of one network: one file per address, named after it, which contains the owner; and one file
+ * `last_reserved_ip.<index>` per range set. Use it only inside {@link withStore}.
  */
 export class LeaseStore {
   readonly #dir: string;
   readonly #own: OwnFilesKeeper;
-  /** What the pointers say that were asked for: under the lock nobody else moves them. */
+  /** Pointers already read; under the lock no other process changes them. */
   readonly #pointers = new Map<number, string | undefined>();
 
   constructor(dir: string, reclaim: boolean) {
@@ -76,7 +76,7 @@ export class LeaseStore {
     this.#own = new OwnFilesKeeper(dir, reclaim);
   }
 
-  /** How many leases of an earlier boot were taken away by now. */
+  /** Number of leases of an earlier boot deleted so far. */
   get reclaimed(): number {
     return this.#own.reclaimed;
   }
@@ -85,17 +85,17 @@ export class LeaseStore {
     return existsSync(join(this.#dir, renderIp(ip)));
   }
 
-  /** The first free address from `from` to `to`, both included. */
+  /** The first free address from `from` to `to`, inclusive. */
   findFree(from: Ip, to: Ip): Ip | undefined {
     return this.#own.open().taken.findFree(from, to);
   }
 
-  /** How many addresses are taken from `from` to `to`, both included. */
+  /** Number of taken addresses from `from` to `to`, inclusive. */
   countTaken(from: Ip, to: Ip): number {
     return this.#own.open().taken.count(from, to);
   }
 
-  /** Since when the lease has been there. */
+  /** The boot in which the lease was noted. */
   bootOf(address: string): BootOfLease {
     return bootOf(join(this.#dir, address));
   }
@@ -110,40 +110,56 @@ export class LeaseStore {
     return this.#pointers.get(setIndex);
   }
 
-  /** Addresses leased to the attachment; leases from before interface names were kept count when there are no others. */
+  /**
+   * Addresses leased to the attachment. Leases from before interface names were stored count if there are no others. The index
+   * alone is not reliable: it may list only one of two leases, and it lists a lease that was overwritten in place under its
+   * former owner. So the index is completed first, and if it finds nothing, every lease is read.
+   */
   findLeasesOf(owner: Owner): string[] {
-    const known = this.findKnownLeasesOf(owner);
-    if (known.length || this.#own.open().index.complete) return known;
     this.meetAll();
-    return this.findKnownLeasesOf(owner);
+    const known = this.findKnownLeasesOf(owner);
+    return known.length ? known : this.#heldBy(owner, listLeases(this.#dir));
   }
 
   /**
-   * Like {@link findLeasesOf}, but may miss a lease that somebody else put in the place of another, under the same name:
-   * in a directory of tens of thousands that others write to it takes a quarter of the time.
+   * Like {@link findLeasesOf}, but may miss a lease that another program replaced under the same name. In a directory of tens
+   * of thousands of leases that other programs write to, it takes a quarter of the time.
    */
   findKnownLeasesOf(owner: Owner): string[] {
-    const exact = this.#candidatesOf(owner).filter(address => this.isOwnedBy(address, owner));
-    if (exact.length) return exact;
-    const older = { containerId: owner.containerId };
-    return this.#candidatesOf(older).filter(address => this.isOwnedBy(address, older));
-  }
-
-  /** The index also lists what is gone; the map does not, and knows without a question to the file system. */
-  #candidatesOf(owner: Owner): string[] {
     const { index, taken } = this.#own.open();
-    return index.findCandidates(owner).filter(address => taken.has(address));
+    // The index also lists deleted leases; the map does not, and needs no file system call.
+    return this.#heldBy(
+      owner,
+      index.findCandidates(owner.containerId).filter(address => taken.has(address)),
+    );
   }
 
-  /** Looks at every lease that nobody of ours has met in this boot, also at those under names that are known. */
+  /** Those addresses whose lease names the attachment, or if there are none, only its container. */
+  #heldBy({ containerId, ifname }: Owner, addresses: readonly string[]): string[] {
+    const held = addresses.flatMap(address => {
+      const holder = this.findOwner(address);
+      return holder?.containerId === containerId ? [{ address, ifname: holder.ifname }] : [];
+    });
+    const exact = held.filter(lease => lease.ifname === ifname);
+    return (exact.length ? exact : held.filter(lease => lease.ifname === undefined)).map(
+      ({ address }) => address,
+    );
+  }
+
+  /** Reads every lease not yet noted in this boot, including those under known names. */
   meetAll(): void {
     this.#own.meetAll();
   }
 
-  /** Who holds the address; undefined when nobody does or the file says nothing that we understand. */
+  /** The owner of the address; undefined when it is not leased or the file cannot be parsed. */
   findOwner(address: string): Owner | undefined {
     const text = readLease(this.#dir, address);
     return text === undefined ? undefined : parseOwner(text);
+  }
+
+  /** When the lease was written, in milliseconds; undefined if it does not exist. */
+  findTime(address: string): number | undefined {
+    return statSync(join(this.#dir, address), { throwIfNoEntry: false })?.mtimeMs;
   }
 
   /** True when the address is leased to the attachment. */
@@ -153,16 +169,16 @@ export class LeaseStore {
   }
 
   /**
-   * True for a lease that names nobody. Every writer fills a lease before it lets the lock go, so this one's writer
-   * died in between.
+   * True for an empty lease. Every writer fills a lease before it releases the lock, so the writer of this one died in
+   * between.
    */
   isTorn(address: string): boolean {
     return readLease(this.#dir, address)?.trim() === '';
   }
 
   /**
-   * Writes the leases and moves the pointers of their sets: all of them, or none when one fails.
-   * @throws Error when an address was taken by someone who does not respect the lock
+   * Writes the leases and moves the pointers of their range sets: all of them, or none if one fails.
+   * @throws Error when an address was taken by a process that ignores the lock
    */
   reserve(leases: readonly NewLease[], owner: Owner): void {
     const { index, taken } = this.#own.open();
@@ -195,8 +211,8 @@ export class LeaseStore {
   }
 
   /**
-   * Takes leases away; absent ones are fine.
-   * @throws CniError 5, or AggregateError of several, after all were tried
+   * Deletes leases; missing ones are ignored.
+   * @throws CniError 5, or AggregateError of several, after all have been tried
    */
   release(addresses: readonly string[]): void {
     if (addresses.length === 0) return;
@@ -216,13 +232,13 @@ export class LeaseStore {
     if (problems.length) throw new AggregateError(problems, 'Cannot release all leases');
   }
 
-  /** Keeps our own files in step with what was done here. */
+  /** Updates our own files to match the changes made here. */
   save(): void {
     this.#own.save();
   }
 }
 
-/** Errors of the file system say what they could not do, and not what for. */
+/** File system errors say which operation failed, but not what it was for. */
 function inWords(cause: unknown, dir: string): unknown {
   return isOfFileSystem(cause) ? fileFailure('use lease directory', dir, cause) : cause;
 }

@@ -1,4 +1,4 @@
-// How do our own files about the leases of a directory keep up with what others do there?
+// How are our own index files of a lease directory kept consistent with changes by other programs?
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Ip, parseIp } from '../net/ip.ts';
@@ -8,7 +8,7 @@ import { type Owner, parseOwner } from './owner.ts';
 import { OwnerIndex } from './owner-index.ts';
 import { TakenMap } from './taken-map.ts';
 
-/** What nobody but us keeps about the leases. */
+/** Files about the leases that only Catena keeps. */
 export interface OwnFiles {
   readonly index: OwnerIndex;
   readonly taken: TakenMap;
@@ -23,50 +23,50 @@ export class OwnFilesKeeper {
   #changed = false;
   #reclaimed = 0;
 
-  /** @param reclaim take leases of an earlier boot away when they are met */
+  /** @param reclaim delete leases of an earlier boot when they are found */
   constructor(dir: string, reclaim: boolean) {
     this.#dir = dir;
     this.#reclaim = reclaim;
     const index = OwnerIndex.find(dir);
-    // Whoever made it may have been told to keep what we are to take away.
+    // The process that made it may have been told to keep what we have to delete.
     if (index === undefined || (reclaim && !index.swept)) return;
     this.#index = index;
     if (index.isCurrent) this.#taken = TakenMap.find(dir);
   }
 
-  /** How many leases of an earlier boot were taken away by now. */
+  /** Number of leases of an earlier boot deleted so far. */
   get reclaimed(): number {
     return this.#reclaimed;
   }
 
-  /** Our own files about the leases, brought up to date when somebody else has changed the directory. */
+  /** Our own files, brought up to date if another program has changed the directory. */
   open(): OwnFiles {
     const [index, taken] = [this.#index, this.#taken];
     return index && taken ? { index, taken } : this.#bringUpToDate('new names');
   }
 
-  /** Looks at every lease that nobody of ours has met in this boot, also at those under names that are known. */
+  /** Reads every lease not yet noted in this boot, including those under known names. */
   meetAll(): void {
     if (!this.open().index.complete) this.#bringUpToDate('all leases');
   }
 
-  /** Notes that the directory is about to be changed by us. */
+  /** Notes that we are about to change the directory. */
   noteChange(): void {
     this.#changed = true;
   }
 
-  /** Keeps the files in step with what was done here; a change that they do not know of leaves them invalid. */
+  /** Updates the files to match our changes. If that fails they remain invalid. */
   save(): void {
     if (!this.#changed) return;
     try {
       this.#taken?.save();
       this.#index?.save();
     } catch {
-      // A full disk, for example. What counts has been done, and the next call makes them anew.
+      // For example a full disk. The leases themselves have been changed, and the next call rebuilds these files.
     }
   }
 
-  /** Reads what is new since our own files were saved, or all when there is nothing to go on from. */
+  /** Reads the leases added since our files were saved, or all of them when our files are missing or unusable. */
   #bringUpToDate(scope: 'new names' | 'all leases'): OwnFiles {
     const known = this.#index?.isWorn === false ? this.#index : undefined;
     const before = known && (this.#taken ?? TakenMap.find(this.#dir));
@@ -75,7 +75,7 @@ export class OwnFilesKeeper {
     const news = new Set(taken.update(names));
     if (before && scope === 'all leases') {
       const isNoted = noteReader(this.#dir);
-      // A lease that was renamed takes its note along.
+      // A renamed lease keeps its note.
       for (const name of names) if (isLease(name) && !isNoted(name)) news.add(name);
     }
     const { unnoted, owners, gone } = this.#meet(news);
@@ -85,18 +85,18 @@ export class OwnFilesKeeper {
       known.swept &&= this.#reclaim;
       known.complete = scope === 'all leases';
     }
-    // From here on the index answers for them.
+    // From now on the index lists their owners.
     for (const address of unnoted) noteBoot(join(this.#dir, address));
     for (const ip of gone) taken.clear(ip);
     this.#index = index;
     this.#taken = taken;
     this.#changed = true;
-    // At once: what the call is about may fail, and the next one needs this as well.
+    // Save now: the call itself may still fail, and the next one needs this as well.
     this.save();
     return { index, taken };
   }
 
-  /** Looks at leases that nobody of ours has met in this boot, and takes away those that may not stay. */
+  /** Reads leases not yet noted in this boot, and deletes those that must not remain. */
   #meet(addresses: Iterable<string>): Met {
     const met: Met = { unnoted: [], owners: [], gone: [] };
     for (const address of addresses) {
@@ -115,11 +115,11 @@ export class OwnFilesKeeper {
   }
 }
 
-/** What became of leases that were met. */
+/** The results of reading leases. */
 interface Met {
-  /** Those without a note. */
+  /** Leases without a note. */
   readonly unnoted: string[];
-  /** Who holds those that stayed, where they say so. */
+  /** Owners of the remaining leases, where stated. */
   readonly owners: [address: string, owner: Owner][];
   readonly gone: Ip[];
 }

@@ -1,12 +1,12 @@
-// Which addresses may an attachment hold, without reading every lease of the network?
+// Which addresses may belong to an attachment, without reading every lease of the network?
 //
-// The reference writes leases into the same directory and knows nothing of an index, so the index must notice. After
-// each change of ours the directory's modification time is set to a moment of yesterday, and the index remembers which.
-// Whoever adds or removes a file from then on moves that time to the present, and the index is out of date. It still lists
-// an owner for every lease that carries the note of this boot: a line is on disk before its lease gets the note. So only
-// leases without the note have to be read to bring it up to date. Asking each for its note takes most of the time, though.
-// Reading only those of new names is enough to see what is free, and leaves out who replaced a lease by another of the
-// same name. The index may list owners of leases that are gone, too: hits are to be verified.
+// The reference writes leases to the same directory and knows nothing of an index, so the index must detect its changes. After
+// each change of ours we set the directory's modification time to a moment of the previous day, and store that in the index.
+// When another program adds or removes a file, the time moves to the present and the index is out of date. It still lists an
+// owner for every lease with the note of this boot, because a line is on disk before its lease gets the note. So only leases
+// without the note have to be read to bring it up to date. But checking every lease for its note takes most of the time.
+// Reading only the leases with new names is enough to see what is free, but misses a lease that was replaced by another of
+// the same name. The index may also list owners of deleted leases: verify its hits.
 import {
   appendFileSync,
   closeSync,
@@ -28,22 +28,22 @@ import type { Owner } from './owner.ts';
 const INDEX = '.catena-owners';
 const UNFINISHED_INDEX = '.catena-owners.new';
 const DAY_MS = 86_400_000;
-/** An index that grew by this much and doubled since it was made holds mostly what is gone. */
+/** An index that has doubled since it was made, and has grown by at least this much, lists mostly deleted leases. */
 const SLACK_BYTES = 64 * 1024;
-/** An index of up to this size is read whole, with its first line: nearly every call goes on to ask for candidates. */
+/** An index up to this size is read whole with its header, since nearly every call goes on to ask for candidates. */
 const READ_AT_ONCE_BYTES = 128 * 1024;
 
-/** First line of the file, always as long as this one. After a crash of the machine nothing in the file can be relied on. */
+/** The file's first line, of constant length. After a crash of the machine nothing in the file can be relied on. */
 interface Header {
   readonly bootId: string;
   readonly stampMs: number;
-  /** Leases of earlier boots were taken away when it was made. */
+  /** Leases of earlier boots were deleted when it was made. */
   readonly swept: boolean;
-  /** No lease was replaced by another of the same name that it has not met. */
+  /** It has read every lease, including those that replaced another of the same name. */
   readonly complete: boolean;
   /** Size of the file when it was made. */
   readonly madeBytes: number;
-  /** Its size when this line was written: one that is smaller has lost owners. */
+  /** Size of the file when this line was written: a smaller file has lost owners. */
   readonly savedBytes: number;
 }
 
@@ -52,13 +52,13 @@ export class OwnerIndex {
   readonly #dir: string;
   readonly #madeBytes: number;
   #stampMs: number;
-  /** Nobody else has changed the directory since it was saved. */
+  /** No other program has changed the directory since the index was saved. */
   readonly isCurrent: boolean;
-  /** Leases of earlier boots were taken away when it was made, and whenever it was brought up to date. */
+  /** Leases of earlier boots were deleted when it was made, and every time it was brought up to date. */
   swept: boolean;
-  /** It lists the owner of every lease, and not only of those whose names are new. */
+  /** It lists the owner of every lease, not only of those with new names. */
   complete: boolean;
-  /** Without room on the disk it is in here alone: whoever comes next makes another one. */
+  /** False when the disk is full: the index exists only in memory, and the next call makes another one. */
   readonly #isOnDisk: boolean;
   #text: Buffer | undefined;
 
@@ -78,7 +78,7 @@ export class OwnerIndex {
     this.#text = text;
   }
 
-  /** The index, if there is one of this boot. Ask before changing the directory oneself. */
+  /** The index, if one of this boot exists. Call it before changing the directory. */
   static find(dir: string): OwnerIndex | undefined {
     const { header, text } = read(dir) ?? {};
     if (header === undefined || header.bootId !== thisBoot().bootId) return undefined;
@@ -87,7 +87,7 @@ export class OwnerIndex {
     return new OwnerIndex(dir, isCurrent, header, { text, isOnDisk: true });
   }
 
-  /** A new index of all leases; {@link save} makes it valid. */
+  /** Makes a new index of all leases; {@link save} makes it valid. */
   static make(
     dir: string,
     leases: Iterable<readonly [address: string, owner: Owner]>,
@@ -101,33 +101,36 @@ export class OwnerIndex {
     try {
       putFile(join(dir, INDEX), text, { unfinished: join(dir, UNFINISHED_INDEX) });
     } catch {
-      // A full disk must not keep a lease from being given back. What lies there knows nothing of notes to come.
+      // A full disk must not prevent releasing a lease. The old file would not know of notes still to come.
       removeFile(join(dir, INDEX));
       return new OwnerIndex(dir, true, header, { text: Buffer.from(text), isOnDisk: false });
     }
     return new OwnerIndex(dir, true, header, { isOnDisk: true });
   }
 
-  /** Most of it is of leases that are gone: one made anew is smaller. */
+  /** True when it lists mostly deleted leases, so that a new one would be smaller. */
   get isWorn(): boolean {
     return this.#isWorn(statSync(join(this.#dir, INDEX)).size);
   }
 
-  /** Addresses that the attachment may hold; every one that it does hold is among them. */
-  findCandidates(owner: Owner): string[] {
+  /**
+   * Addresses that interfaces of the container may hold. Only the leases themselves tell their owners: a program may have
+   * overwritten one in place, with another interface or none, which the directory's time does not show.
+   */
+  findCandidates(containerId: string): string[] {
     this.#text ??= readFileSync(join(this.#dir, INDEX));
-    const ending = renderLine('', owner);
+    const middle = `\t${containerId}\t`;
     const found = new Set<string>();
-    for (let at = this.#text.indexOf(ending); at >= 0; at = this.#text.indexOf(ending, at + 1)) {
+    for (let at = this.#text.indexOf(middle); at >= 0; at = this.#text.indexOf(middle, at + 1)) {
       found.add(this.#text.toString('latin1', this.#text.lastIndexOf('\n', at) + 1, at));
     }
     return [...found];
   }
 
-  /** Lists leases, on disk at once; do this before they get the note of this boot. */
+  /** Lists leases, written to disk at once; call it before they get the note of this boot. */
   add(leases: readonly (readonly [address: string, owner: Owner])[]): void {
     if (leases.length === 0) return;
-    // A line of its own first: whoever was killed here before may have left half of one.
+    // Start with a newline: a process killed during an earlier write may have left half a line.
     const lines = ['\n', ...leases.map(([address, owner]) => renderLine(address, owner))].join('');
     if (!this.#isOnDisk) {
       this.#text = Buffer.concat([this.#text ?? Buffer.alloc(0), Buffer.from(lines)]);
@@ -137,7 +140,7 @@ export class OwnerIndex {
     try {
       appendFileSync(join(this.#dir, INDEX), lines);
     } catch (cause) {
-      // Without an index nobody relies on notes; half a line would be worse.
+      // Without an index the notes are not used; half a line would be worse.
       rmSync(join(this.#dir, INDEX), { force: true });
       throw cause;
     }
@@ -151,7 +154,7 @@ export class OwnerIndex {
       // Without a stamp the next call finds the index out of date and makes a smaller one.
       const { size } = fstatSync(fd);
       if (this.#isWorn(size)) return;
-      // Never the same twice: an earlier state is not to look like this one.
+      // Never use the same stamp twice: an earlier state must not look like this one.
       this.#stampMs = Math.max(Date.now() - DAY_MS, this.#stampMs + 1);
       const stampMs = this.#stampMs;
       const sizes = { madeBytes: this.#madeBytes, savedBytes: size };
@@ -171,11 +174,11 @@ export class OwnerIndex {
 
 interface Opening {
   readonly header: Header;
-  /** All of the file, the first line included, where that is not much. */
+  /** The whole file including the header, if it is small. */
   readonly text: Buffer | undefined;
 }
 
-/** Undefined as well for a file that has been cut. */
+/** Also undefined for a truncated file. */
 function read(dir: string): Opening | undefined {
   try {
     const fd = openSync(join(dir, INDEX), 'r');
@@ -212,7 +215,7 @@ const HEADER_BYTES = renderHeader({
   ...{ swept: false, complete: false },
 }).length;
 
-/** Neither identifiers nor interface names hold a tab or an end of line. */
+/** Neither container ids nor interface names contain a tab or a newline. */
 function renderLine(address: string, { containerId, ifname = '' }: Owner): string {
   return `${address}\t${containerId}\t${ifname}\n`;
 }

@@ -1,7 +1,7 @@
-// Whom does a lease file name?
+// Which owner does a lease file name?
 import { findContainerIdProblem } from '../cni/env.ts';
 
-/** Holder of a lease. Leases from before interface names were kept have no `ifname`. */
+/** Owner of a lease. Leases from before interface names were stored have no `ifname`. */
 export interface Owner {
   readonly containerId: string;
   readonly ifname?: string;
@@ -12,7 +12,7 @@ export function renderOwner({ containerId, ifname }: Owner): string {
   return ifname === undefined ? containerId.trim() : `${containerId.trim()}\r\n${ifname}`;
 }
 
-/** The owner in a lease file, or undefined for an empty file or one that we do not understand. */
+/** The owner in a lease file, or undefined for an empty or unknown format. */
 export function parseOwner(text: string): Owner | undefined {
   const [containerId = '', ifname, ...more] = text.trim().split('\r\n');
   if (more.length || findContainerIdProblem(containerId) !== undefined) return undefined;
@@ -24,7 +24,7 @@ export function sameOwner(a: Owner, b: Owner): boolean {
   return a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
-/** The attachment in words, for messages. */
+/** The attachment in human-readable form, for messages. */
 export function renderAttachment({ containerId, ifname }: Owner): string {
   return `container "${containerId}", interface "${ifname}"`;
 }

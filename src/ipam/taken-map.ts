@@ -1,7 +1,7 @@
-// Where is the next free address, without looking at every one that is taken?
+// Where is the next free address, without checking every taken one?
 //
-// One bit per address, in blocks of 256: a block that no lease lies in is not there. Like the index of owners, this file is
-// ours alone and valid as long as that index is.
+// A bitmap with one bit per address, in blocks of 256; blocks without a lease are omitted. Like the index of owners, this file
+// is Catena's alone, and valid only as long as that index is.
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { putFile } from '../files/put-file.ts';
@@ -11,19 +11,19 @@ import { isLease } from './lease-files.ts';
 
 const FILE = '.catena-taken';
 const UNFINISHED_FILE = '.catena-taken.new';
-/** Family and the leading bits of the addresses, then the bits. */
+/** Family and leading bits of the addresses, then the bits. */
 const KEY_BYTES = 16;
 const BITS_BYTES = 32;
 const RECORD_BYTES = KEY_BYTES + BITS_BYTES;
-/** More changed ones than these are written at one go, with all others. */
+/** If more blocks than this have changed, the whole file is written at once. */
 const FEW_BLOCKS = 8;
-/** As much as the kernel writes in one piece: what lies within is not worth a second call. */
+/** As much as the kernel writes in one piece: a smaller file is not worth a second call. */
 const PAGE_BYTES = 4096;
 
-/** An address of IPv6 but for its last byte, and that byte: two digits, or one or two that are a group of their own. */
+/** An IPv6 address without its last byte, and that byte: two digits, or one or two that form a group of their own. */
 const LAST_BYTE = /^([\da-f:]+:[\da-f]{0,2}?)([\da-f]{1,2})$/;
 
-/** The first record is none: it says how long the file is, so that one that was cut is not taken for one of fewer leases. */
+/** The first record is a header with the file's length, so that a truncated file is not mistaken for one with fewer leases. */
 function renderHeader(length: number): Buffer {
   return Buffer.from(
     `catena-taken 2 ${String(length).padStart(12, '0')}`.padEnd(RECORD_BYTES - 1).concat('\n'),
@@ -33,14 +33,14 @@ function renderHeader(length: number): Buffer {
 /** The taken addresses of one directory; to be used under the directory's lock. */
 export class TakenMap {
   readonly #dir: string;
-  /** Where the bits of a block begin, by its key. */
+  /** Offset of a block's bits, by its key. */
   readonly #places = new Map<string, number>();
-  /** The same for IPv4 by the number of the block: there may be all of a /16 to look up. */
+  /** The same for IPv4, by block number: a whole /16 may have to be looked up. */
   readonly #placesOfIpv4 = new Map<number, number>();
   readonly #changed = new Set<number>();
-  /** Keys of blocks by the text that addresses of IPv6 begin with, which takes long to read. */
+  /** Keys of IPv6 blocks by the leading text of an address, which is slow to parse. */
   readonly #keysOfIpv6 = new Map<string, string | undefined>();
-  /** Without room on the disk it is in here alone. */
+  /** False when the disk is full: the map exists only in memory. */
   #isOnDisk = true;
   #bytes: Buffer;
   #length: number;
@@ -54,7 +54,7 @@ export class TakenMap {
     }
   }
 
-  /** The map on disk; undefined when there is none or it is damaged. */
+  /** The map on disk; undefined when it is missing or damaged. */
   static find(dir: string): TakenMap | undefined {
     try {
       const bytes = readFileSync(join(dir, FILE));
@@ -65,14 +65,14 @@ export class TakenMap {
     }
   }
 
-  /** A new map without any, on disk at once where there is room. */
+  /** A new empty map, written to disk at once if there is room. */
   static make(dir: string): TakenMap {
     const header = renderHeader(RECORD_BYTES);
     const map = new TakenMap(dir, header);
     try {
       putFile(join(dir, FILE), header, { unfinished: join(dir, UNFINISHED_FILE) });
     } catch {
-      // A full disk must not keep a lease from being given back: this map is in here alone.
+      // A full disk must not prevent releasing a lease; this map exists only in memory.
       removeFile(join(dir, FILE));
       map.#isOnDisk = false;
     }
@@ -80,8 +80,8 @@ export class TakenMap {
   }
 
   /**
-   * Makes it the map of the leases among these names of files, and of no others.
-   * @returns those that it did not have
+   * Sets the map to exactly the leases among these file names.
+   * @returns the leases that it did not contain
    */
   update(names: readonly string[]): string[] {
     const before = Buffer.from(this.#bytes.subarray(0, this.#length));
@@ -100,7 +100,7 @@ export class TakenMap {
     });
   }
 
-  /** The first free address from `from` to `to`, both included. */
+  /** The first free address from `from` to `to`, inclusive. */
   findFree(from: Ip, to: Ip): Ip | undefined {
     const { family } = from;
     for (let value = from.value; value <= to.value; value = ((value >> 8n) + 1n) << 8n) {
@@ -114,7 +114,7 @@ export class TakenMap {
     return undefined;
   }
 
-  /** How many addresses are taken from `from` to `to`, both included. */
+  /** Number of taken addresses from `from` to `to`, inclusive. */
   count(from: Ip, to: Ip): number {
     let count = 0;
     for (const [key, place] of this.#places) {
@@ -127,7 +127,7 @@ export class TakenMap {
     return count;
   }
 
-  /** Whether the address, in canonical text, is taken. */
+  /** True when the address, in canonical text, is taken. */
   has(address: string): boolean {
     const number = findIpv4Number(address);
     if (number !== undefined) {
@@ -143,7 +143,7 @@ export class TakenMap {
     return key !== undefined && this.#hasBit(key, Number.parseInt(last, 16));
   }
 
-  /** An attachment that came and went a hundred times asks for as many addresses, nearly all of one block. */
+  /** An attachment added and deleted a hundred times looks up as many addresses, nearly all in one block. */
   #keyOfBlock(head: string, address: string): string | undefined {
     if (!this.#keysOfIpv6.has(head)) {
       const ip = findIp(address);
@@ -157,14 +157,14 @@ export class TakenMap {
     return place !== undefined && this.#has(place, bit);
   }
 
-  /** Notes that the address is taken. */
+  /** Marks the address as taken. */
   set(ip: Ip): void {
     const place = this.#placeFor(ip);
     this.#setBit(place, Number(ip.value & 0xffn));
     this.#changed.add(place);
   }
 
-  /** Notes that the address is free. */
+  /** Marks the address as free. */
   clear(ip: Ip): void {
     const place = this.#places.get(keyOf(ip));
     if (place === undefined) return;
@@ -173,7 +173,7 @@ export class TakenMap {
     this.#changed.add(place);
   }
 
-  /** Writes what has changed. */
+  /** Writes the changes. */
   save(): void {
     if (this.#changed.size === 0 || !this.#isOnDisk) return;
     renderHeader(this.#length).copy(this.#bytes);
@@ -191,8 +191,8 @@ export class TakenMap {
   }
 
   /**
-   * What is to be written, in this order. The first record says how long the file is: it goes last or along with all that is
-   * new, because a file of another length is none. What of it is old after a crash is of no harm: the index has no stamp yet.
+   * The byte ranges to write, in order. The header states the file's length and is written last, or in one write with all new
+   * data, because a file of another length is invalid. Stale blocks after a crash do no harm: the index has no stamp yet.
    */
   #stretches(): [from: number, to: number][] {
     const places = [...this.#changed];

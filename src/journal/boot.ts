@@ -1,9 +1,9 @@
-// In which boot of the machine are we?
+// Which boot of the machine is this?
 import { readBootId } from '../files/boot-id.ts';
 
 /**
- * Identity of this boot: nothing that the kernel held outlives it. `CATENA_BOOT_ID` stands in for the kernel's, to try
- * what a restart of the machine does. Empty where the kernel does not say.
+ * Identity of this boot: no kernel state outlives it. `CATENA_BOOT_ID` overrides the kernel's, to test what a restart
+ * of the machine does. Empty if the kernel does not report one.
  */
 export function bootId(env: Readonly<Record<string, string | undefined>> = process.env): string {
   if (env.CATENA_BOOT_ID) return env.CATENA_BOOT_ID;
@@ -12,3 +12,15 @@ export function bootId(env: Readonly<Record<string, string | undefined>> = proce
 }
 
 let current: string | undefined;
+
+/**
+ * Whether the kernel cannot have anything of the attachment any longer. If one of the two boots is unknown, it may have:
+ * taking the attachment down could cut a working container off its network.
+ */
+export function isOfEarlierBoot(
+  { boot }: { readonly boot: string },
+  env: Readonly<Record<string, string | undefined>> | undefined,
+): boolean {
+  const now = bootId(env);
+  return now !== '' && boot !== '' && boot !== now;
+}

@@ -1,4 +1,4 @@
-// How do processes agree on who takes an attachment down?
+// How do processes agree on which one takes an attachment down?
 import type { Attachment } from '../cni/attachment.ts';
 import { CniError } from '../cni/errors.ts';
 import { markOf } from './marks.ts';
@@ -14,24 +14,25 @@ import {
   unmark,
 } from './store.ts';
 
-/** The right to change an attachment, which nobody else has until it ends. */
+/** The exclusive right to change an attachment, until it is ended by one of these methods. */
 export interface Claim {
   /** The record as it was when the claim was won. */
   readonly record: AttachmentRecord;
-  /** All links succeeded: the record goes. */
+  /** All plugins succeeded: deletes the record. */
   drop(): void;
-  /** Some failed: they are remembered for the next attempt. */
+  /** Some plugins failed: records them for the next attempt. */
   fail(errors: readonly RecordedError[]): void;
-  /** Nothing was taken down: the record says what it said. */
+  /** Nothing was taken down: the record's content stays. */
   leave(): void;
 }
 
 /**
- * Begins a DEL in the record, or a repair. Whoever added his line first, of those who live, has the claim: the kernel puts added
- * lines in one order for all.
- * @param wanted looks at the record again once the claim is won: whoever was thought dead may have come to his end in
- *   between, and what he made may stand
- * @returns undefined when there is no record, or it is not wanted; the operation that has the claim when it is another's
+ * Begins a DEL, or a repair, in the record. Of the living processes, the one whose line was appended first has the claim: all
+ * of them see the appended lines in one order, the kernel's.
+ * @param wanted checks the record again once the claim is won: a runner that was thought dead may have finished in between, and
+ *   its attachment may exist
+ * @param deadlineMs milliseconds after which the operation ends a plugin
+ * @returns undefined if there is no record, or it is not wanted; the other operation if that has the claim
  * @throws CniError 5 and 6
  */
 export function claimRecord(
@@ -39,21 +40,22 @@ export function claimRecord(
   id: Attachment,
   wanted: (record: AttachmentRecord) => boolean = () => true,
   verb: 'DEL' | 'REPAIR' = 'DEL',
+  deadlineMs?: number,
 ): Claim | { readonly holder: Runner } | undefined {
   const before = readRecord(stateDir, id);
   if (before === undefined) return undefined;
   const busy = holderOf(before);
-  // Without a line of ours: whoever waits looks again and again.
+  // Return before appending a line: a caller that waits tries again and again.
   if (busy !== undefined) return { holder: busy };
   const open = reopenRecord(stateDir, id);
   if (open === undefined) return undefined;
-  const runner = startRunner();
+  const runner = startRunner(deadlineMs);
   let won: AttachmentRecord | undefined;
   try {
     open.append({ event: 'begin', verb, runner });
-    // Somebody may have taken the mark away just before there was a reason for it.
+    // Another process may have removed the mark just before this line was appended.
     markRecord(stateDir, id);
-    // By its path, not by what is open: another one may have taken its place.
+    // Read it by path, not from the open file, which another one may have replaced.
     const after = readSplit(stateDir, id, runner.op);
     const holder = after && holderOf(after.record);
     const others = holder?.op === runner.op ? after?.others : undefined;
@@ -72,12 +74,12 @@ export function claimRecord(
   return won && claimOf(stateDir, won, runner);
 }
 
-/** Whoever works on the attachment now. */
+/** The living operation that holds the attachment. */
 export function holderOf({ runners }: AttachmentRecord): Runner | undefined {
   return runners.find(isAlive);
 }
 
-/** Failed attempts after which all of them are written as one: a record must not grow for ever. */
+/** Number of failed attempts after which their lines are merged into one: a record must not grow for ever. */
 const ATTEMPTS_KEPT = 32;
 
 function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Claim {
@@ -111,7 +113,7 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
         open?.append({ event: 'left', op: runner.op });
         open?.close();
       } catch (error) {
-        // On a full disk, for example: it counts as left when this process has ended.
+        // On a full disk, for example. The claim ends with this process.
         if (!(error instanceof CniError)) throw error;
       } finally {
         endRunner(runner);
@@ -121,28 +123,34 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
   };
 }
 
-/** Opening a record has marked it; what stands needs no mark. */
+/** Removes the mark that opening the record has set, if the record is settled. */
 function tidy(stateDir: string, id: Attachment): void {
   try {
     unmark(stateDir, markOf(stateDir, id));
   } catch {
-    // Whoever comes next finds the mark, and says what is wrong with the record.
+    // The next process that finds the mark reports the problem of the record.
   }
 }
 
-/** Only whoever has the claim may: lines that others add meanwhile are lost to them, and they notice. */
+/** Allowed only with the claim: lines that other processes append at the same time are lost, and they notice that. */
 function rewrite(stateDir: string, record: AttachmentRecord, last: Line): void {
-  const { network, containerId, ifname, netns, netnsIdentity, boot, owner, args, capabilityArgs } = record;
-  const { source, pluginDirs, executables, cacheDir, request, runner, outcomes, together, added } = record;
+  const { network, containerId, ifname, netns, boot, owner, args, capabilityArgs } = record;
+  const { netnsIdentity, netnsCookie } = record;
+  const { source, pluginDirs, executables, cacheDir, request, adopted, runner } = record;
+  const { outcomes, segment, added } = record;
   const id = { network, containerId, ifname };
   const inputs = { netns, netnsIdentity, boot, owner, args, capabilityArgs, source };
-  const asked = request === undefined ? {} : { request };
-  const intent: Intent = { ...id, ...inputs, pluginDirs, executables, ...asked, cacheDir, runner };
+  const more = {
+    ...(netnsCookie === undefined ? {} : { netnsCookie }),
+    ...(request === undefined ? {} : { request }),
+    ...(adopted === undefined ? {} : { adopted }),
+  };
+  const intent: Intent = { ...id, ...inputs, ...more, pluginDirs, executables, cacheDir, runner };
   const links = outcomes.map(({ index, result, error }): Line => {
     const place = { event: 'link', verb: 'ADD', index } as const;
     return error ? { ...place, error } : { ...place, result: result ?? {} };
   });
-  const ahead: Line[] = together < 0 ? [] : [{ event: 'together', verb: 'ADD', last: together }];
+  const ahead: Line[] = segment < 0 ? [] : [{ event: 'segment', verb: 'ADD', last: segment }];
   const done: Line[] = added ? [{ event: 'done', op: runner.op }] : [];
   replaceRecord(stateDir, intent, [...ahead, ...links, ...done, last]);
 }

@@ -1,11 +1,11 @@
-// Is a line of a record what it should be?
+// Is a line of a record valid?
 //
-// Written by hand: a schema takes 3 ms to get going, which every DEL would pay.
+// Written by hand: a schema library takes 3 ms to start, which every DEL would pay.
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import type { Intent, Line } from './record.ts';
 
-/** Version of the layout; a record of another one is reported and left alone. */
+/** Version of the layout; a record of another version is reported and left alone. */
 export const RECORD_VERSION = 1;
 
 /**
@@ -26,7 +26,7 @@ export function decodeIntent(text: string, file: string): Intent {
   return { ...intent, netnsIdentity } as unknown as Intent;
 }
 
-/** Any later line; undefined when it is cut off, or none of ours. */
+/** Any later line; undefined if it is cut off or unknown. */
 export function decodeLine(text: string): Line | undefined {
   const object = parseJson(text);
   if (!isObject(object) || typeof object.event !== 'string') return undefined;
@@ -34,7 +34,7 @@ export function decodeLine(text: string): Line | undefined {
   return shapes?.some(shape => findProblem(object, shape) === undefined) ? (object as Line) : undefined;
 }
 
-/** What a value must be, in words, and whether it is. */
+/** A type that a value may have: its human-readable name, and its check. */
 interface Kind {
   readonly name: string;
   is(value: unknown): boolean;
@@ -69,7 +69,14 @@ const shaped = (name: string, shape: Shape): Kind => ({
   is: value => isObject(value) && findProblem(value, shape) === undefined,
 });
 
-const RUNNER = shaped('a runner', { pid: NUMBER, start: TEXT, pidns: TEXT, op: TEXT, time: TEXT });
+const RUNNER = shaped('a runner', {
+  pid: NUMBER,
+  start: TEXT,
+  pidns: TEXT,
+  op: TEXT,
+  time: TEXT,
+  deadlineMs: optional(NUMBER),
+});
 
 const INTENT: Shape = {
   network: NAME,
@@ -77,6 +84,7 @@ const INTENT: Shape = {
   ifname: NAME,
   netns: TEXT,
   netnsIdentity: optional(TEXT),
+  netnsCookie: optional(TEXT),
   boot: TEXT,
   owner: TEXT,
   args: listOf(PAIR),
@@ -86,6 +94,7 @@ const INTENT: Shape = {
   executables: listOf(TEXT),
   cacheDir: TEXT,
   request: optional(TEXT),
+  adopted: optional(exactly(true)),
   runner: RUNNER,
 };
 
@@ -106,6 +115,7 @@ const LINES: Readonly<Record<Line['event'], readonly Shape[]>> & Readonly<Record
       { ...LINK, same: exactly(true) },
       { ...LINK, error: ERROR },
     ],
+    segment: [{ verb: exactly('ADD'), last: INDEX }],
     together: [{ verb: exactly('ADD'), last: INDEX }],
     done: [{ op: TEXT }],
     begin: [{ verb: exactly('DEL', 'REPAIR'), runner: RUNNER }],

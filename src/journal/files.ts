@@ -1,15 +1,15 @@
-// What does the journal need of the file system?
+// What does the journal need from the file system?
 import { fstatSync, ftruncateSync, readdirSync, readSync, statSync, writeSync } from 'node:fs';
 import { fileFailure } from '../files/failure.ts';
 
 /**
- * Names in a directory, sorted; a missing one is empty. Those that begin with a dot are of records being written.
- * @param withHidden told of these, where there are any
+ * Names in a directory, sorted; a missing directory is empty. Names with a leading dot, which are temporary files, are left out.
+ * @param withHidden called with these, if there are any
  * @throws CniError 5
  */
 export function listNames(dir: string, withHidden?: (names: readonly string[]) => void): string[] {
   try {
-    // An error that is thrown and caught costs more than to look first.
+    // Checking first is cheaper than an error that is thrown and caught.
     if (!statSync(dir, { throwIfNoEntry: false })) return [];
     const names = readdirSync(dir);
     const visible = names.filter(name => !name.startsWith('.'));
@@ -21,7 +21,7 @@ export function listNames(dir: string, withHidden?: (names: readonly string[]) =
   }
 }
 
-/** One write; what a full disk took only in part is cut off again. @throws CniError 5 */
+/** Appends by one write; on a full disk, a partial write is truncated again. @throws CniError 5 */
 export function writeAll(fd: number, text: string, file: string): void {
   const bytes = Buffer.from(text);
   let written: number;
@@ -34,12 +34,12 @@ export function writeAll(fd: number, text: string, file: string): void {
   try {
     ftruncateSync(fd, fstatSync(fd).size - written);
   } catch {
-    // A line that is cut off says so by itself.
+    // Readers recognise a cut-off line.
   }
   throw fileFailure('write record', file, diskFull());
 }
 
-/** True when somebody died while he wrote the last line. */
+/** True when a process died while it wrote the last line. */
 export function isCutOff(fd: number): boolean {
   const { size } = fstatSync(fd);
   const last = Buffer.alloc(1);
@@ -51,7 +51,7 @@ export function isMissing(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }
 
-/** The kernel says so only to whoever asks again. */
+/** After a partial write, the kernel would report this only on the next one. */
 function diskFull(): Error {
   return Object.assign(new Error('the disk took a part of it only'), { code: 'ENOSPC' });
 }

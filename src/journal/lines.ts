@@ -1,4 +1,4 @@
-// How is a record written, line by line, and what do its lines mean together?
+// How are the lines of a record written, and what do they mean together?
 import type { JsonObject } from '../cni/json.ts';
 import { decodeIntent, decodeLine, RECORD_VERSION } from './decode.ts';
 import type { AttachmentRecord, Intent, Line, LinkOutcome, RecordedError } from './record.ts';
@@ -15,8 +15,8 @@ export function renderLine(line: Line): string {
 }
 
 /**
- * What the lines of a record mean together.
- * @throws CniError 6 when it is damaged or none of ours, naming file and reason
+ * Combines the lines of a record.
+ * @throws CniError 6 when it is damaged or not a record, naming file and reason
  */
 export function parseRecord(text: string, file: string): AttachmentRecord {
   const { intent, lines, unreadable } = decodeLines(text, file);
@@ -30,7 +30,7 @@ export interface SplitRecord {
 }
 
 /**
- * Like {@link parseRecord}, also without the lines of one operation.
+ * Like {@link parseRecord}, and also without the lines of one operation.
  * @throws CniError as {@link parseRecord}
  */
 export function parseSplit(text: string, file: string, op: string): SplitRecord {
@@ -45,7 +45,7 @@ export function parseSplit(text: string, file: string, op: string): SplitRecord 
 interface DecodedLines {
   readonly intent: Intent;
   readonly lines: readonly Line[];
-  /** Lines that nobody can read. */
+  /** Number of unreadable lines. */
   readonly unreadable: number;
 }
 
@@ -56,24 +56,24 @@ function decodeLines(text: string, file: string): DecodedLines {
   return { intent: decodeIntent(first, file), lines, unreadable: decoded.length - lines.length };
 }
 
-/** Index of the last link that may have begun to work: what a recovery has to undo. */
+/** Index of the last plugin that may have begun to work: recovery has to undo all up to it. */
 export function lastBegun(record: AttachmentRecord, links: number): number {
-  const { added, outcomes, together, unreadable } = record;
+  const { added, outcomes, segment, unreadable } = record;
   const last = outcomes.at(-1);
   if (added || unreadable > 0) return links - 1;
   const next = last === undefined ? 0 : last.error ? last.index : last.index + 1;
-  return Math.min(Math.max(next, together), links - 1);
+  return Math.min(Math.max(next, segment), links - 1);
 }
 
 function opOf(line: Line): string | undefined {
   if (line.event === 'begin') return line.runner.op;
-  return line.event === 'link' || line.event === 'together' ? undefined : line.op;
+  return line.event === 'link' || line.event === 'segment' || line.event === 'together' ? undefined : line.op;
 }
 
 function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {
   const outcomes: LinkOutcome[] = [];
   let result: JsonObject | undefined;
-  let together = -1;
+  let segment = -1;
   let runners: Runner[] = [intent.runner];
   const deleting = new Set<string>();
   let [done, attempts] = [false, 0];
@@ -84,8 +84,8 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
       const error = 'error' in line ? line.error : undefined;
       if ('result' in line) result = line.result;
       outcomes.push({ index: line.index, result: error ? undefined : result, error });
-    } else if (line.event === 'together') {
-      together = Math.max(together, line.last);
+    } else if (line.event === 'segment' || line.event === 'together') {
+      segment = Math.max(segment, line.last);
     } else if (line.event === 'begin') {
       if (line.verb === 'DEL') deleting.add(line.runner.op);
       runners.push(line.runner);
@@ -102,5 +102,5 @@ function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: 
   }
   const phase = attempts > 0 ? 'failed' : deleting.size > 0 ? 'deleting' : done ? 'attached' : 'adding';
   const last = { attempts, lastAttempt, lastErrors };
-  return { ...intent, file, phase, added: done, outcomes, together, result, runners, ...last, unreadable };
+  return { ...intent, file, phase, added: done, outcomes, segment, result, runners, ...last, unreadable };
 }

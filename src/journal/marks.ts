@@ -6,7 +6,7 @@ import { sweepUnfinished } from '../files/unfinished.ts';
 import { listNames } from './files.ts';
 import { directoryOf, markFileOf, marksDir, recordFileOf, recordsDir } from './place.ts';
 
-/** Marks a record as in need of work. @throws what the system says */
+/** Marks a record as unsettled. @throws the system error */
 export function setMark(stateDir: string, id: Attachment): void {
   const mark = markFileOf(stateDir, id);
   const target = relative(dirname(mark), recordFileOf(stateDir, id));
@@ -21,34 +21,34 @@ export function setMark(stateDir: string, id: Attachment): void {
   }
 }
 
-/** Takes the mark of a record away: nothing is left to do. */
+/** Removes the mark of a record: it is settled. */
 export function settle(stateDir: string, id: Attachment): void {
   takeMark(markFileOf(stateDir, id));
 }
 
-/** Takes a mark away. */
+/** Removes a mark. */
 export function takeMark(mark: string): void {
   try {
     unlinkSync(mark);
   } catch {
-    // Whoever finds a mark without need takes it away.
+    // A process that later finds the mark without a need removes it.
   }
 }
 
-/** The mark of an attachment, whether it is there or not. */
+/** The path of an attachment's mark, whether it exists or not. */
 export function markOf(stateDir: string, id: Attachment): Marked {
   return { file: recordFileOf(stateDir, id), mark: markFileOf(stateDir, id) };
 }
 
 /** A record that may need work. */
 export interface Marked {
-  /** Its file, which may have gone meanwhile. */
+  /** Its file, which may have been deleted. */
   readonly file: string;
   readonly mark: string;
 }
 
 /**
- * What is marked of a network, or of all. Records that nobody will finish to write lie here as well, and go on the way.
+ * The marks of a network, or of all. Also removes the temporary files of dead processes, which are in the same directories.
  * @throws CniError 5
  */
 export function listMarked(stateDir: string, network?: string): Marked[] {

@@ -1,9 +1,28 @@
-// Is the network namespace behind a path still the one that it was?
+// Does a path still refer to the same network namespace?
 import { statSync } from 'node:fs';
+import { findNetnsCookie } from '../sys/netns-cookie.ts';
+
+/** What a record keeps of a namespace, to recognise it. */
+export interface NetnsIdentity {
+  /** Device and inode; undefined when the path did not exist. */
+  readonly netnsIdentity: string | undefined;
+  /**
+   * The kernel's cookie of the namespace, which no later one gets in the same boot. Absent in records of earlier releases and
+   * if the kernel did not report it.
+   */
+  readonly netnsCookie?: string;
+}
+
+/** The identity that distinguishes the namespace at a path from every other one of this boot. */
+export function identifyNetns(path: string): NetnsIdentity {
+  const netnsIdentity = findNetnsIdentity(path);
+  const netnsCookie = netnsIdentity === undefined ? undefined : findNetnsCookie(path);
+  return { netnsIdentity, ...(netnsCookie === undefined ? {} : { netnsCookie }) };
+}
 
 /**
- * Device and inode of the namespace that a path leads to; undefined when there is nothing. The kernel gives the inode
- * of a namespace that is gone to a later one, so that equal identities are likely, and different ones sure.
+ * Device and inode of the namespace at a path; undefined if there is none. The kernel reuses the inode number
+ * of a deleted namespace, so different identities are certain, and equal ones only likely.
  */
 export function findNetnsIdentity(path: string): string | undefined {
   if (path === '') return undefined;
@@ -16,12 +35,17 @@ export function findNetnsIdentity(path: string): string | undefined {
 }
 
 /**
- * `same`: the path leads to the namespace that it led to then, or nobody knows where it led. `gone`: it leads nowhere. `other`: it
- * leads to something else.
+ * `same`: the path refers to the same namespace, or the earlier one is not known. `gone`: it does not exist. `other`: it
+ * refers to a different one.
+ * @param then what was known of the namespace; the caller has to ensure that it is of this boot
  */
-export function compareNetns(path: string, identity: string | undefined): 'same' | 'gone' | 'other' {
-  if (identity === undefined) return 'same';
+export function compareNetns(path: string, then: NetnsIdentity): 'same' | 'gone' | 'other' {
+  const { netnsIdentity, netnsCookie } = then;
+  if (netnsIdentity === undefined) return 'same';
   const now = findNetnsIdentity(path);
   if (now === undefined) return 'gone';
-  return now === identity ? 'same' : 'other';
+  if (now !== netnsIdentity) return 'other';
+  const cookie = netnsCookie === undefined ? undefined : findNetnsCookie(path);
+  // If the kernel does not report the cookie now, device and inode have to be enough.
+  return cookie === undefined || cookie === netnsCookie ? 'same' : 'other';
 }

@@ -5,17 +5,17 @@ import { findContainerIdProblem } from '../cni/env.ts';
 import { unfinishedName } from '../files/unfinished.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
 
-/** Longest name of a file, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */
+/** Longest file name, in bytes (NAME_MAX of linux/limits.h), less what a temporary name adds. */
 const MAX_BYTES = 200;
 
-/** Directory of all records: one directory per network in it. */
+/** Directory of all records, with one directory per network. */
 export function recordsDir(stateDir: string): string {
   return join(stateDir, 'attachments');
 }
 
 /**
- * Directory of marks: one for each record that is not settled, by network. Without it every verb would have to read all
- * records to find those that need work.
+ * Directory of marks, by network: one for each unsettled record. Without marks, every verb would have to read all
+ * records to find the unsettled ones.
  */
 export function marksDir(stateDir: string): string {
   return join(stateDir, 'unsettled');
@@ -26,29 +26,30 @@ export function recordFileOf(stateDir: string, id: Attachment): string {
   return join(recordsDir(stateDir), directoryOf(id.network), fileNameOf(id));
 }
 
-/** The mark of a record that is not settled. */
+/** The mark of an unsettled record. */
 export function markFileOf(stateDir: string, id: Attachment): string {
   return join(marksDir(stateDir), directoryOf(id.network), fileNameOf(id));
 }
 
 /**
- * A name under which a record is written before it gets its own: among the marks of its network, which every verb lists, so
- * that what a crash leaves is met at once.
+ * The temporary file of a record. It is among the marks of its network, which every verb lists, so that files left by a crash
+ * are found at once.
  */
 export function unfinishedFileOf(stateDir: string, { network }: Pick<Attachment, 'network'>): string {
   return join(marksDir(stateDir), directoryOf(network), unfinishedName());
 }
 
-/** Directory name of a network: its own, or `~` and a digest when that is no safe or too long a name. */
+/** Directory name of a network: its own name, or `~` and a digest if that is unsafe or too long. */
 export function directoryOf(network: string): string {
   return findContainerIdProblem(network) === undefined && network.length <= MAX_BYTES
     ? network
     : `~${digestOf(network)}`;
 }
 
-function fileNameOf({ containerId, ifname }: Attachment): string {
+/** Name of the file of an attachment in the directory of its network. */
+export function fileNameOf({ containerId, ifname }: Pick<Attachment, 'containerId' | 'ifname'>): string {
   const safe = findContainerIdProblem(containerId) === undefined && findIfnameProblem(ifname) === undefined;
   const name = `${containerId}:${ifname}`;
-  // Names that are let in begin with a letter or digit: none looks like a digest, and no digest like another's name.
+  // Valid names begin with a letter or digit, so none looks like a digest, and no digest like a name.
   return safe && name.length <= MAX_BYTES ? name : `~${digestOf(`${containerId}\0${ifname}`)}`;
 }

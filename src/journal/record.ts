@@ -1,34 +1,35 @@
 // What does the record of an attachment hold?
 //
-// The first line says what an ADD is about to do. One line follows for the outcome of each link, then `done`. A DEL
-// says `begin`, and `failed` when a link failed; when all succeeded the file is removed. Lines are only ever added, each
-// by one write, so that a line that is cut off means that its writer died there.
+// The first line is the intent: what an ADD is about to do. One line follows for the outcome of each plugin, then `done`. A DEL
+// adds `begin`, and `failed` if a plugin failed; if all succeeded, the file is removed. Lines are only appended, each by one
+// write, so a line that is cut off means that its writer died there.
 import type { Attachment } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
+import type { NetnsIdentity } from './netns-identity.ts';
 import type { Runner } from './runner.ts';
 
 /** What an ADD is about to do. */
-export interface Intent extends Attachment {
+export interface Intent extends Attachment, NetnsIdentity {
   /** Path of the network namespace. */
   readonly netns: string;
-  /** Device and inode of the namespace; undefined when the path led nowhere. */
-  readonly netnsIdentity: string | undefined;
   /** The boot of the machine in which it was written. */
   readonly boot: string;
-  /** Who runs the chain; empty when he does not say. */
+  /** The name of the program that runs the chain; may be empty. */
   readonly owner: string;
   readonly args: CniArgs;
   readonly capabilityArgs: JsonObject;
   /** The list as text, as `Conflist.source` has it. */
   readonly source: string;
-  /** Directories in which links were looked for, and what was found there for each. */
+  /** Directories in which plugins were looked up, and the executable found for each. */
   readonly pluginDirs: readonly string[];
   readonly executables: readonly string[];
-  /** The caller's name for the ADD: who asks again under it is asking for the first one's result. */
+  /** The caller's request key of the ADD: a second ADD with the same key returns the first one's result. */
   readonly request?: string;
-  /** Where libcni's record of the same attachment is. */
+  /** Where libcni's cached result of the attachment is. */
   readonly cacheDir: string;
+  /** Another runtime made the attachment, and deletes it. */
+  readonly adopted?: true;
   readonly runner: Runner;
 }
 
@@ -37,12 +38,12 @@ export interface RecordedError {
   readonly code: number;
   readonly msg: string;
   readonly details?: string;
-  /** Type and index of the link that failed, when one did. */
+  /** Type and index of the plugin that failed, if one did. */
   readonly link?: string;
   readonly index?: number;
 }
 
-/** How a link did on ADD. */
+/** The outcome of a plugin on ADD. */
 export interface LinkOutcome {
   readonly index: number;
   /** Undefined when it failed. */
@@ -53,15 +54,19 @@ export interface LinkOutcome {
 /** Every line after the first. */
 export type Line =
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly result: JsonObject }
-  /** The link gave the result of the one before it. */
+  /** The plugin returned the result of the one before it unchanged. */
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly same: true }
   | { readonly event: 'link'; readonly verb: 'ADD'; readonly index: number; readonly error: RecordedError }
-  /** Links up to this one are called without the runner hearing of each in between. */
+  /**
+   * The plugins up to this one are called as one segment: the runner may die before it has read their replies.
+   */
+  | { readonly event: 'segment'; readonly verb: 'ADD'; readonly last: number }
+  /** The same, as written by releases before 0.2. */
   | { readonly event: 'together'; readonly verb: 'ADD'; readonly last: number }
   | { readonly event: 'done'; readonly op: string }
-  /** What `REPAIR` is cut off from stands as it did. */
+  /** An interrupted `REPAIR` leaves the attachment in the state it was in. */
   | { readonly event: 'begin'; readonly verb: 'DEL' | 'REPAIR'; readonly runner: Runner }
-  /** Somebody else was there first, or a repair is over. */
+  /** Another operation had the claim, or a repair has ended. */
   | { readonly event: 'left'; readonly op: string }
   | {
       readonly event: 'failed';
@@ -72,28 +77,28 @@ export type Line =
       readonly errors: readonly RecordedError[];
     };
 
-/** What a record tells. */
+/** The combined content of a record. */
 export interface AttachmentRecord extends Intent {
   readonly file: string;
   /**
    * `adding`: an ADD has begun and not ended. `attached`: it succeeded. `deleting`: a DEL has begun. `failed`: a DEL, or
-   * undoing a failed ADD, did not succeed and waits for its next attempt.
+   * the undo of a failed ADD, did not succeed and waits for its next attempt.
    */
   readonly phase: 'adding' | 'attached' | 'deleting' | 'failed';
-  /** Whether the ADD succeeded, whatever came after it. */
+  /** Whether the ADD succeeded, regardless of later operations. */
   readonly added: boolean;
-  /** In order of the links. */
+  /** In order of the plugins. */
   readonly outcomes: readonly LinkOutcome[];
-  /** Index of the last link that may have been called without the outcome of the one before; -1 for none. */
-  readonly together: number;
-  /** Of the last link that gave one. */
+  /** Index of the last plugin that may have been called without the outcome of the one before; -1 for none. */
+  readonly segment: number;
+  /** Of the last plugin that returned one. */
   readonly result: JsonObject | undefined;
-  /** Operations that began and have not said that they ended, first come first. */
+  /** Operations that have begun and not reported their end, oldest first. */
   readonly runners: readonly Runner[];
-  /** Attempts of DEL that failed. */
+  /** Number of failed DELs. */
   readonly attempts: number;
   readonly lastAttempt: string | undefined;
   readonly lastErrors: readonly RecordedError[];
-  /** Lines that nobody can read: cut off, or none of ours. */
+  /** Number of unreadable lines: cut off, or unknown. */
   readonly unreadable: number;
 }

@@ -1,21 +1,26 @@
-// Who works on an attachment, and does he still live?
+// Which process is working on an attachment, and is it still alive?
 import { isRunning, type ProcessId, thisProcess } from '../files/process-id.ts';
 
-/** One operation of one process. */
+/** One operation of one runner. */
 export interface Runner extends ProcessId {
-  /** Tells the operations of one process apart. */
+  /** Distinguishes the operations of one process. */
   readonly op: string;
   /** When the operation began. */
   readonly time: string;
+  /** Milliseconds after which it ends a plugin; {@link PLUGIN_DEADLINE_MS} if the record does not say. */
+  readonly deadlineMs?: number;
 }
 
-/** Somebody in another process id namespace counts as alive this long. */
+/** Time for a plugin to run, unless its runner sets another. */
+export const PLUGIN_DEADLINE_MS = 60_000;
+
+/** A process in another process id namespace counts as alive this long. */
 const UNSEEN_MS = 10 * 60_000;
 
-/** Variable by which links know whose they are: they do not end with their runner. */
+/** Variable that marks plugins with their runner: they do not end with it. */
 export const RUNNER_VARIABLE = 'CATENA_RUNNER';
 
-/** The same for a worker, which serves every link of its runner and whatever attachment that works on. */
+/** The same for a worker, which serves all plugin calls of its runner, for any attachment. */
 export const WORKER_VARIABLE = 'CATENA_WORKER_OF';
 
 /** The value of {@link RUNNER_VARIABLE} and {@link WORKER_VARIABLE}: the process of the runner. */
@@ -23,13 +28,17 @@ export function processOf({ pid, start }: Pick<Runner, 'pid' | 'start'> = thisPr
   return `${pid}-${start}`;
 }
 
-/** Begins an operation of this process. It is alive until {@link endRunner}, or until the process ends. */
-export function startRunner(): Runner {
+/**
+ * Begins an operation of this process. It is alive until {@link endRunner}, or until the process ends.
+ * @param deadlineMs milliseconds after which it ends a plugin
+ */
+export function startRunner(deadlineMs?: number): Runner {
   const own = thisProcess();
   count += 1;
   const op = `${processOf(own)}-${count}`;
   active.add(op);
-  return { ...own, op, time: new Date().toISOString() };
+  const time = new Date().toISOString();
+  return { ...own, op, time, ...(deadlineMs === undefined ? {} : { deadlineMs }) };
 }
 
 /** Ends an operation of this process. */
@@ -37,7 +46,7 @@ export function endRunner({ op }: Runner): void {
   active.delete(op);
 }
 
-/** Whether the operation may still be under way. */
+/** Whether the operation may still be running. */
 export function isAlive({ pid, start, pidns, op, time }: Runner): boolean {
   if (active.has(op)) return true;
   if (pidns === thisProcess().pidns && processOf({ pid, start }) === processOf()) return false;

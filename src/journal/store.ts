@@ -1,7 +1,7 @@
-// How do records get onto disk, and back?
+// How are records written to disk and read back?
 //
-// Nothing is synced: a record is about kernel state, which a loss of power ends as well, and what an earlier boot left
-// is taken down whether its record is whole or not.
+// Nothing is synced. A record is about kernel state, which a power failure ends as well, and attachments of an earlier boot are
+// taken down whether their record is complete or not.
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Attachment } from '../cni/attachment.ts';
@@ -15,9 +15,9 @@ import { type Marked, markOf, setMark, settle, takeMark } from './marks.ts';
 import { directoryOf, recordFileOf, recordsDir, unfinishedFileOf } from './place.ts';
 import type { AttachmentRecord, Intent, Line } from './record.ts';
 
-/** A record that lines are added to. */
+/** A record that is open for appending lines. */
 export interface OpenRecord {
-  /** @throws CniError 5; nothing is half written then */
+  /** @throws CniError 5; then the line was not written at all */
   append(line: Line): void;
   close(): void;
 }
@@ -26,37 +26,12 @@ export interface OpenRecord {
 export interface RecordList {
   /** Sorted by file. */
   readonly records: readonly AttachmentRecord[];
-  /** Files that are no records, or that nobody can read, with the reason. */
+  /** Files that are unreadable or not records, with the reason. */
   readonly damaged: readonly CniError[];
 }
 
 /**
- * Begins a record: written beside its file, then renamed, and marked as not settled. An older one goes.
- * @throws CniError 5
- */
-export function createRecord(stateDir: string, intent: Intent): OpenRecord {
-  // Before the record, which nobody would find whose writer died in between; and after it, since whoever comes in between
-  // takes a mark without a record away.
-  markRecord(stateDir, intent);
-  let fd: number;
-  try {
-    fd = place(stateDir, intent, renderIntent(intent));
-  } catch (error) {
-    takeBack(markOf(stateDir, intent), stateDir);
-    throw error;
-  }
-  try {
-    markRecord(stateDir, intent);
-  } catch (error) {
-    closeSync(fd);
-    dropRecord(stateDir, intent);
-    throw error;
-  }
-  return writerOf(recordFileOf(stateDir, intent), fd, true);
-}
-
-/**
- * Writes a record with all its lines in the place of what is there.
+ * Writes a record with all its lines, replacing the existing one.
  * @throws CniError 5
  */
 export function replaceRecord(stateDir: string, intent: Intent, lines: readonly Line[]): void {
@@ -64,7 +39,7 @@ export function replaceRecord(stateDir: string, intent: Intent, lines: readonly 
 }
 
 /**
- * Opens a record to add lines, and marks it as not settled; undefined when there is none.
+ * Opens a record to append lines, and marks it as unsettled; undefined if there is none.
  * @throws CniError 5
  */
 export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | undefined {
@@ -85,7 +60,7 @@ export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | und
   return writerOf(file, fd, false);
 }
 
-/** Marks a record as not settled. @throws CniError 5 */
+/** Marks a record as unsettled. @throws CniError 5 */
 export function markRecord(stateDir: string, id: Attachment): void {
   try {
     setMark(stateDir, id);
@@ -95,8 +70,8 @@ export function markRecord(stateDir: string, id: Attachment): void {
 }
 
 /**
- * The record of an attachment, or undefined when there is none.
- * @throws CniError 6 when it is damaged or none of ours, 5 when it cannot be read
+ * The record of an attachment, or undefined if there is none.
+ * @throws CniError 6 when it is damaged or not a record, 5 when it cannot be read
  */
 export function readRecord(stateDir: string, id: Attachment): AttachmentRecord | undefined {
   const file = recordFileOf(stateDir, id);
@@ -106,7 +81,7 @@ export function readRecord(stateDir: string, id: Attachment): AttachmentRecord |
 }
 
 /**
- * The same, with what it would be without the lines of one operation: both of one moment.
+ * The same, and also without the lines of one operation; both from one read.
  * @throws CniError as {@link readRecord}
  */
 export function readSplit(stateDir: string, id: Attachment, op: string): SplitRecord | undefined {
@@ -117,7 +92,7 @@ export function readSplit(stateDir: string, id: Attachment, op: string): SplitRe
 }
 
 /**
- * The records of a network, or of all. One that cannot be used hides no other.
+ * The records of a network, or of all. An unusable one does not hide the others.
  * @throws CniError 5 when a directory cannot be read; a missing one is empty
  */
 export function listRecords(stateDir: string, network?: string): RecordList {
@@ -139,15 +114,34 @@ export function listRecords(stateDir: string, network?: string): RecordList {
   return { records, damaged };
 }
 
-/** Removes a record and its mark; what is not there is fine. @throws CniError 5 */
+/** Removes a record and its mark. Missing ones are ignored. @throws CniError 5 */
 export function dropRecord(stateDir: string, id: Attachment): void {
   removeFile(recordFileOf(stateDir, id), 'record');
   settle(stateDir, id);
 }
 
 /**
- * Takes the mark of a record away that needs no work, or is not there any more. Whoever begins to work on it this very
- * moment keeps it: he writes that down first and sets the mark then, or finds it as he left it.
+ * Removes the record of an attachment that was taken down without a claim: the record found before that, as on a full disk,
+ * or an unreadable one. A record that another process has put in its place stays.
+ * @throws CniError 5
+ */
+export function dropUnclaimed(stateDir: string, id: Attachment, found: AttachmentRecord | undefined): void {
+  try {
+    const now = readRecord(stateDir, id);
+    if (now !== undefined && now.runner.op !== found?.runner.op) return;
+    if (now === undefined) {
+      unmark(stateDir, markOf(stateDir, id));
+      return;
+    }
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+  }
+  dropRecord(stateDir, id);
+}
+
+/**
+ * Removes the mark of a record that is settled or gone. Safe against a concurrent operation: that one writes its line before it
+ * sets the mark.
  * @throws CniError 5 and 6
  */
 export function unmark(stateDir: string, { file, mark }: Marked): void {
@@ -159,8 +153,8 @@ export function unmark(stateDir: string, { file, mark }: Marked): void {
 }
 
 /**
- * The record in a file, or undefined when there is none.
- * @throws CniError 6 when it is damaged or none of ours, 5 when it cannot be read
+ * The record in a file, or undefined if there is none.
+ * @throws CniError 6 when it is damaged or not a record, 5 when it cannot be read
  */
 export function readFile(file: string): AttachmentRecord | undefined {
   return readText(file, text => parseRecord(text, file));
@@ -169,7 +163,7 @@ export function readFile(file: string): AttachmentRecord | undefined {
 function readText<T>(file: string, parse: (text: string) => T): T | undefined {
   let fd: number;
   try {
-    // An error that is thrown and caught costs more than to look first.
+    // Checking first is cheaper than an error that is thrown and caught.
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     fd = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (cause) {
@@ -188,17 +182,7 @@ function readText<T>(file: string, parse: (text: string) => T): T | undefined {
   }
 }
 
-/** Takes a mark away that an older record may need. */
-function takeBack(marked: Marked, stateDir: string): void {
-  try {
-    unmark(stateDir, marked);
-  } catch {
-    // Whoever asks for that record is told what is wrong with it.
-    takeMark(marked.mark);
-  }
-}
-
-/** A result is at most 16 MiB; a record holds one for each link that changed it. */
+/** A result is at most 16 MiB; a record holds one for each plugin that changed it. */
 const MAX_BYTES = 256 * 1024 * 1024;
 
 /** The file under its name, open for further lines. */
@@ -211,8 +195,11 @@ function place(stateDir: string, id: Attachment, text: string): number {
   }
 }
 
-/** @param whole whether the last line is known to be so */
-function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
+/**
+ * Appends lines to the file.
+ * @param whole whether its last line is known to be complete
+ */
+export function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
   let start = whole || !isCutOff(fd) ? '' : '\n';
   return {
     append(line) {
@@ -223,7 +210,7 @@ function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
   };
 }
 
-function isSame(a: Attachment, b: Attachment): boolean {
+export function isSame(a: Attachment, b: Attachment): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 

@@ -1,9 +1,9 @@
-// What does a runtime offer the links, when there is no runtime?
+// Which capability arguments does the lab offer in place of a runtime?
 import type { Conflist } from '../chain/conflist.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { ConfiguredLink } from './probes/probe.ts';
 
-/** What the lab offers links that declare the capability, unless the caller says otherwise. */
+/** The lab's offer to plugins that declare the capability, unless the caller specifies otherwise. */
 const OFFERS: Readonly<Record<string, unknown>> = {
   portMappings: [
     { hostPort: 8080, containerPort: 80, protocol: 'tcp' },
@@ -15,11 +15,11 @@ const OFFERS: Readonly<Record<string, unknown>> = {
 
 const RATE_KEYS = ['ingressRate', 'egressRate'];
 
-/** Capability arguments for a list: what its links declare and the lab can offer, and over it what was given. */
+/** Capability arguments for a conflist: the lab's offers for declared capabilities, overridden by the given arguments. */
 export function offerCapabilities(list: Conflist, given: JsonObject): JsonObject {
   const offered = Object.entries(OFFERS).filter(([name]) =>
     list.plugins.some(({ capabilities, conf }) => {
-      // Rates in the file are what its author wants to see tried.
+      // Rates in the file are the ones that its author wants to try.
       const settled = name === 'bandwidth' && RATE_KEYS.some(key => conf[key] !== undefined);
       return capabilities[name] === true && !settled;
     }),
@@ -27,7 +27,7 @@ export function offerCapabilities(list: Conflist, given: JsonObject): JsonObject
   return { ...Object.fromEntries(offered), ...given };
 }
 
-/** The arguments for a second container: the same, on other ports of the host. */
+/** The arguments for a second container: the same, but with other host ports. */
 export function forNeighbour(capabilities: JsonObject): JsonObject {
   const { portMappings } = capabilities;
   if (!Array.isArray(portMappings)) return capabilities;
@@ -35,7 +35,7 @@ export function forNeighbour(capabilities: JsonObject): JsonObject {
   return { ...capabilities, portMappings: moved };
 }
 
-/** Each link with the arguments that reach it. */
+/** Each plugin with the arguments that it receives. */
 export function configureLinks(list: Conflist, capabilities: JsonObject): ConfiguredLink[] {
   return list.plugins.map(({ type, conf, capabilities: declared }) => ({
     type,

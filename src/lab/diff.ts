@@ -1,16 +1,16 @@
-// What has changed between two moments, in the fewest words that say it?
+// How is the change between two states described concisely?
 import type { State, StateObject } from './state/object.ts';
 import { count } from './words.ts';
 
-/** What differs between two states of one place. */
+/** The difference between two states of one place. */
 export interface Difference {
   readonly added: readonly StateObject[];
   readonly removed: readonly StateObject[];
-  /** Objects that stayed, with each of their values that changed. */
+  /** Objects that still exist, with a description of their changed values. */
   readonly changed: readonly { readonly object: StateObject; readonly words: string }[];
 }
 
-/** More of a kind than this are counted. */
+/** More objects of a kind than this are counted instead of listed. */
 const LISTED = 2;
 
 /** Compares two states by key. */
@@ -34,7 +34,7 @@ export function renderDifference({ added, removed, changed }: Difference): strin
   ];
 }
 
-/** The words of objects, with what belongs to a listed table told as part of it and many of a kind counted. */
+/** Describes objects, with a listed table's contents as part of its line and many objects of a kind counted. */
 export function condense(objects: readonly StateObject[]): string[] {
   const keys = new Set(objects.map(({ key }) => key));
   const lines: string[] = [];
@@ -70,7 +70,7 @@ function contentsOf({ key }: StateObject, objects: readonly StateObject[]): stri
   return `: ${[...tally].map(([names, number]) => count(number, ...names)).join(', ')}`;
 }
 
-/** What goes with its device needs no line of its own. */
+/** Drops objects that were deleted with their device and need no line of their own. */
 function withoutOrphans(objects: readonly StateObject[]): StateObject[] {
   const keys = new Set(objects.map(({ key }) => key));
   return objects.filter(({ parent, counted }) => counted || parent === undefined || !keys.has(parent));
@@ -83,7 +83,7 @@ function changeOf(before: StateObject | undefined, after: StateObject): string |
   });
   if (!changes.length) return undefined;
   const subject = after.key.replace(/^link /, '');
-  // A kernel parameter is its own subject.
+  // A kernel parameter's change already names it.
   if (after.key.startsWith('sysctl ')) return changes.join(', ');
   return `${subject}: ${changes.join(', ')}`;
 }

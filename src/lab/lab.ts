@@ -1,4 +1,4 @@
-// Where does a chain run when it is only tried: a fake host, containers on it, and a world outside?
+// Where is a chain tried: on which fake host, with which containers and outside world?
 import { existsSync, writeFileSync } from 'node:fs';
 import { ensureDirSync } from 'fs-extra/esm';
 import { parseCidr } from '../net/cidr.ts';
@@ -10,15 +10,15 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/sock
 import { createNetnsAt, inNetns, type Netns, openNetns, openOwnNetns } from '../sys/netns.ts';
 import { trySysctl } from '../sys/sysctl.ts';
 
-/** Where container runtimes keep namespaces too; in the lab the directory is its own. */
+/** Container runtimes keep namespaces here too, but the lab has its own copy of the directory. */
 const NETNS_DIR = '/run/netns';
 
-/** A corner of the private ranges (RFC 1918, RFC 4193) that networks which are tried rarely use. */
+/** A part of the private ranges (RFC 1918, RFC 4193) that tried networks rarely use. */
 const HOST = { 4: '172.31.254.1/24', 6: 'fd00:ca7e::1/64' } as const;
 const OUTSIDE = { 4: '172.31.254.2/24', 6: 'fd00:ca7e::2/64' } as const;
 const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' } as const;
 
-/** A namespace with what is needed to look at it. */
+/** A namespace with the sockets needed to inspect it. */
 export interface Place {
   readonly name: string;
   readonly netns: Netns;
@@ -26,28 +26,28 @@ export interface Place {
   readonly netfilter: NetlinkSocket;
 }
 
-/** The fake host with its surroundings. */
+/** The fake host and its environment. */
 export interface Lab {
   readonly host: Place;
   readonly outside: Place;
-  /** Address of the fake host as the outside knows it, by family. */
+  /** Address of the fake host as seen from outside, by family. */
   readonly hostAddress: Readonly<Record<4 | 6, Ip>>;
   readonly outsideAddress: Readonly<Record<4 | 6, Ip>>;
-  /** Families that this kernel has. */
+  /** Families that this kernel supports. */
   readonly families: readonly (4 | 6)[];
 }
 
 /**
- * Makes the namespace of the calling process the fake host, and connects it with an outside by a veth pair: routed
- * both ways, nothing forwarded yet.
+ * Turns the calling process's namespace into the fake host, and connects it to an outside namespace with a veth pair: routes
+ * in both directions, but no forwarding yet.
  */
 export function createLab(): Lab {
   ensureDirSync(NETNS_DIR);
   const host = openPlace('host', openOwnNetns());
   const outside = createPlace('outside');
   const families = existsSync('/proc/sys/net/ipv6') ? ([4, 6] as const) : ([4] as const);
-  // Takes an index there: when both ends have the same one, the kernel tells them only a second later that they are
-  // connected (linkwatch_urgent_event in net/core/link_watch.c), and IPv6 waits for that.
+  // Uses up an index there. If both ends had the same one, the kernel would report their connection only a second later
+  // (linkwatch_urgent_event in net/core/link_watch.c), and IPv6 waits for that.
   createLink(outside.route, { name: 'unused', kind: 'bridge' });
   createLink(host.route, {
     name: 'outside0',
@@ -56,13 +56,13 @@ export function createLab(): Lab {
   });
   connect(host, 'outside0', HOST, OUTSIDE, families);
   connect(outside, 'eth0', OUTSIDE, HOST, families);
-  // New namespaces inherit some of these from the machine; a link that needs forwarding has to ask for it.
+  // New namespaces inherit some of these from the machine; a plugin that needs forwarding has to enable it.
   writeFileSync('/proc/sys/net/ipv4/ip_forward', '0');
   trySysctl('net/ipv6/conf/all/forwarding', '0');
   return { host, outside, hostAddress: ipsOf(HOST), outsideAddress: ipsOf(OUTSIDE), families };
 }
 
-/** A namespace like a runtime makes it for a container: a loopback device that is down, and nothing else. */
+/** Creates a namespace as a runtime does for a container, with only a loopback device that is down. */
 export function createContainer(name: string): Place {
   return createPlace(name);
 }
@@ -89,7 +89,7 @@ function connect(
   const { route: socket, netns } = place;
   setLink(socket, getLink(socket, 'lo').index, { up: true });
   const { index } = getLink(socket, device);
-  // While the kernel looks for duplicates of its link-local address, a router cannot find its neighbours.
+  // During duplicate address detection of its link-local address, a router cannot find its neighbours.
   inNetns(netns, () => trySysctl(`net/ipv6/conf/${device}/accept_dad`, '0'));
   for (const family of families) addAddress(socket, index, parseCidr(own[family]), { nodad: true });
   setLink(socket, index, { up: true });

@@ -3,25 +3,25 @@ import { condense, diffStates } from './diff.ts';
 import type { Snapshot } from './snapshot.ts';
 import type { State, StateObject } from './state/object.ts';
 
-/** The judgement over what differs between the moments before ADD and after DEL. */
+/** The judgement on the differences between the state before ADD and after DEL. */
 export interface Leftovers {
-  /** A container's things, which should have gone, and the host's own, which should not have. */
+  /** A container's objects that should have been deleted, and the host's own that should not have. */
   readonly left: readonly string[];
-  /** The network's: a bridge, a table, a lock file. The next container uses them again. */
+  /** Objects of the network: a bridge, a table, a lock file. The next container uses them again. */
   readonly kept: readonly string[];
 }
 
-/** What tells a container's things from its network's. */
+/** What distinguishes a container's objects from its network's. */
 export interface Marks {
-  /** Shapes of what a second container added when the network stood already: each container gets such a thing. */
+  /** Shapes of what a second container added to the existing network: every container gets such objects. */
   readonly shapes: ReadonlySet<string>;
-  /** Id of the container and path of its namespace: what holds one in its name is the container's. */
+  /** The container's id and namespace path: an object with one of them in its name belongs to the container. */
   readonly ids: readonly string[];
-  /** Its addresses: likewise. */
+  /** The container's addresses, with the same meaning. */
   readonly addresses: readonly string[];
 }
 
-/** Judges what remains. Devices other than bridges are always a container's. */
+/** Judges what remains. Devices other than bridges always belong to a container. */
 export function judge(before: Snapshot, after: Snapshot, marks: Marks): Leftovers {
   const host = diffStates(before.host, after.host);
   const files = diffStates(before.files, after.files);
@@ -43,14 +43,14 @@ export function judge(before: Snapshot, after: Snapshot, marks: Marks): Leftover
   };
 }
 
-/** What a second container brought and did not take along again. */
+/** What a second container added and did not remove. */
 export function judgeRound(before: Snapshot, after: Snapshot): string[] {
   return (['host', 'files'] as const).flatMap(place =>
     condense(diffStates(before[place], after[place]).added.filter(isJudged)),
   );
 }
 
-/** Shapes of what was added from one moment to another. */
+/** Shapes of the objects added between two snapshots. */
 export function shapesAdded(before: Snapshot, after: Snapshot): Set<string> {
   const added = (from: State, to: State) => diffStates(from, to).added;
   const all = [...added(before.host, after.host), ...added(before.files, after.files)];
@@ -67,7 +67,7 @@ function isContainers({ shape = '', words, state }: StateObject, { shapes, ids, 
   return ids.some(id => text.includes(id)) || addresses.some(address => holdsAddress(text, address));
 }
 
-/** True when the text holds the address as a whole: 10.1.0.2 is not in 10.1.0.25. */
-function holdsAddress(text: string, address: string): boolean {
+/** True when the text contains the address as a whole: 10.1.0.2 is not in 10.1.0.25. */
+export function holdsAddress(text: string, address: string): boolean {
   return text.split(/[^\da-f.:]+/i).includes(address);
 }

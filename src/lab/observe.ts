@@ -1,4 +1,4 @@
-// What did each link do, seen from the moments before and after it ran?
+// What did each plugin do, judging by the state before and after it ran?
 
 import type { LinkEvent } from '../chain/runtime.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
@@ -11,15 +11,15 @@ import type { Failure, LinkReport } from './report.ts';
 import { diffResults } from './result-diff.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** Watches the links of one list at work. */
+/** Observes the plugins of one conflist. */
 export interface Observer {
   /** For {@link Runtime.onLink}. */
   onLink(event: LinkEvent): void;
-  /** What was seen since the last call, and how long the looking took. */
+  /** What was observed since the last call, and how long the snapshots took. */
   take(): { links: LinkReport[]; lookingMs: number };
 }
 
-/** Compares a snapshot after each link with the one before it. */
+/** Compares the snapshot after each plugin with the previous one. */
 export function observeLinks(
   plugins: readonly PluginEntry[],
   version: SpecVersion,
@@ -59,7 +59,7 @@ export function observeLinks(
   };
 }
 
-/** An error with all it carries, in words. */
+/** An error with all its details, human-readable. */
 export function toFailure(thrown: unknown): Failure {
   const { message, code, details, link } = toCniError(thrown);
   const stderr = link?.stderr?.trim();
@@ -71,7 +71,7 @@ export function toFailure(thrown: unknown): Failure {
   };
 }
 
-/** A link runs what its `ipam` names by itself, so that has no report of its own. */
+/** A plugin calls the plugin in its `ipam` itself, so that one has no report of its own. */
 function nameOf(type: string, entry: PluginEntry | undefined): string {
   const ipam = entry?.conf.ipam;
   return isObject(ipam) && typeof ipam.type === 'string' && ipam.type ? `${type} + ${ipam.type}` : type;

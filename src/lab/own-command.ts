@@ -1,24 +1,26 @@
-// How does one command have another one do a part of its work, in a process of its own?
+// How does a command run another command of ours in a process of its own?
 import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
 import { executableLine, RIGHTS_VARIABLE } from './reexec.ts';
 
-/** How the command ended, and what it wrote. */
+/** The outcome of the command and its output. */
 export interface OwnCommand {
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Where it runs, and until when. */
+/** Where it runs, and when to stop it. */
 export interface OwnCommandOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly cwd: string;
+  /** Undefined when the directory no longer has a path: the command then inherits this process's directory. */
+  readonly cwd: string | undefined;
   readonly signal: AbortSignal;
 }
 
 /**
- * Runs a command line of this very executable. When the signal fires, or after ten minutes, it ends with all that it started.
- * @throws Error when it was ended so
+ * Runs a command line of this executable. When the signal fires, or after ten minutes, the command and everything it started
+ * are terminated.
+ * @throws Error when it was terminated in this way
  */
 export async function runOwnCommand(
   args: readonly string[],
@@ -26,9 +28,9 @@ export async function runOwnCommand(
 ): Promise<OwnCommand> {
   const { signal, cwd, env } = options;
   const child = Bun.spawn([...executableLine(), ...args], {
-    // What makes namespaces of its own is not to believe that it has them.
+    // The command creates namespaces of its own, so it must not believe that it already has them.
     env: { ...env, [RIGHTS_VARIABLE]: undefined },
-    cwd,
+    ...(cwd === undefined ? {} : { cwd }),
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
   });

@@ -14,7 +14,7 @@ import { inNetns, type Netns } from '../sys/netns.ts';
 /** RFC 792, RFC 4443 */
 const ECHO = { 4: { request: 8, reply: 0 }, 6: { request: 128, reply: 129 } } as const;
 const HEADER_BYTES = 8;
-/** Long enough for a duplicate address check and a few neighbour solicitations. */
+/** Long enough for duplicate address detection and a few neighbour solicitations. */
 const DEADLINE_MS = 3_000;
 const RESEND_MS = 250;
 
@@ -30,7 +30,7 @@ export function ping(from: Netns, to: Ip, scope = 0): number | undefined {
     for (let sequence = 1; performance.now() - started < DEADLINE_MS; sequence++) {
       const sent = performance.now();
       if (!trySend(socket, to, scope, sequence)) {
-        // The address of the interface may still be tentative, so that there is no way out yet.
+        // The interface's address may still be tentative, so that there is no route yet.
         Bun.sleepSync(RESEND_MS);
         continue;
       }
@@ -54,7 +54,7 @@ function trySend(socket: InetSocket, to: Ip, scope: number, sequence: number): b
   }
 }
 
-/** A raw socket gets every ICMP message of the namespace, in IPv4 with the IP header in front. */
+/** A raw socket receives every ICMP message of the namespace, in IPv4 including the IP header. */
 function isReply(socket: InetSocket, to: Ip, sequence: number): boolean {
   const got = receiveBytes(socket, new Uint8Array(2048));
   if (got?.from === undefined || !sameIp(ipFromBytes(got.from.address), to)) return false;
@@ -65,7 +65,7 @@ function isReply(socket: InetSocket, to: Ip, sequence: number): boolean {
   return view.getUint16(4) === identifier() && view.getUint16(6) === sequence;
 }
 
-/** Type, code, checksum, identifier, sequence number. The kernel does the checksum of ICMPv6. */
+/** Type, code, checksum, identifier, sequence number. The kernel computes the checksum of ICMPv6. */
 function encodeRequest(family: 4 | 6, sequence: number): Uint8Array {
   const bytes = new Uint8Array(HEADER_BYTES);
   const view = new DataView(bytes.buffer);

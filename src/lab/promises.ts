@@ -1,4 +1,4 @@
-// What does a chain promise, going by its configuration and its result?
+// What does a chain promise, according to its configuration and result?
 import { gatewayProbes } from './probes/gateway.ts';
 import { interfaceProbes } from './probes/interface.ts';
 import { neighbourProbes } from './probes/neighbour.ts';
@@ -8,7 +8,7 @@ import type { Probe, Scene } from './probes/probe.ts';
 import { rateProbes } from './probes/rate.ts';
 import { sysctlProbes } from './probes/sysctl.ts';
 
-/** Every probe, the cheap ones first. No link is known by name: each probe says what promises it. */
+/** Every probe, the cheap ones first. No plugin is known by name: each probe defines what promises it. */
 export function promisesOf(scene: Scene): Probe[] {
   return [
     interfaceProbes,

@@ -1,24 +1,24 @@
-// How does a program get namespaces of its own, when it has threads already?
+// How does a program get namespaces of its own when it already has threads?
 //
-// unshare(2) refuses a user namespace to a process with more than one thread. So the program is started a second time,
-// by unshare(1) of util-linux, which makes the namespaces first.
+// unshare(2) refuses to create a user namespace for a process with more than one thread. So the program is started a second
+// time by unshare(1) of util-linux, which creates the namespaces first.
 
-/** Whose rights stand behind the namespaces. */
+/** The privileges behind the namespaces: root's, or those of a user namespace. */
 export type Rights = 'root' | 'user';
 
-/** How the second run ended. */
+/** The outcome of the second run. */
 export interface Rerun {
   readonly exitCode: number;
   readonly stderr: string;
 }
 
-/** What the second run finds in its environment under this name: whose rights it has. */
+/** Environment variable that tells the second run its privileges. */
 export const RIGHTS_VARIABLE = 'CATENA_TRY_RIGHTS';
 
 /**
- * Runs this very command line again, in network and mount namespaces of its own: with the rights of root, or where
- * there are none, with those that a user namespace gives anybody. Standard output is shared.
- * @throws Error when neither is allowed here
+ * Runs this command line again in network and mount namespaces of its own: with root's privileges, or without root, with
+ * those of an unprivileged user namespace. Standard output is shared.
+ * @throws Error when neither is permitted here
  */
 export function rerunInNamespaces(env: Environment): Rerun {
   const refusals: string[] = [];
@@ -36,8 +36,8 @@ export function rerunInNamespaces(env: Environment): Rerun {
 }
 
 /**
- * As {@link rerunInNamespaces}, with standard output for the caller alone, who may go on meanwhile.
- * @throws Error when there may be no namespaces here
+ * Like {@link rerunInNamespaces}, but captures standard output and runs asynchronously.
+ * @throws Error when namespaces are not permitted here
  */
 export async function runInNamespaces(env: Environment): Promise<Rerun & { readonly stdout: string }> {
   const refusals: string[] = [];
@@ -62,7 +62,7 @@ export async function runInNamespaces(env: Environment): Promise<Rerun & { reado
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Longer than any chain in a lab takes whose links keep to their own deadlines. */
+/** Longer than any chain in a lab takes if its plugins meet their own deadlines. */
 const DEADLINE_MS = 600_000;
 
 function rightsToTry(): readonly Rights[] {
@@ -88,7 +88,7 @@ function refused(refusals: readonly string[]): Error {
   );
 }
 
-/** The executable, and the script where it is not compiled. */
+/** The executable, and its script unless it is compiled in. */
 export function executableLine(): string[] {
   const [, script = ''] = process.argv;
   // Compiled programs carry their script in a file system of their own.

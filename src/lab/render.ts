@@ -1,13 +1,13 @@
-// How does the report of a tried chain look on a terminal, and on paper?
+// How is the report of a tried chain rendered, with and without colours?
 import type { Failure, LinkReport, Section } from './report.ts';
 import { count, renderTime } from './words.ts';
 
-/** Whether the reader sees colours. */
+/** Whether to use colours. */
 export interface Style {
   readonly colour: boolean;
 }
 
-/** One section as lines, each ended. */
+/** One section as lines, each with a line end. */
 export function renderSection(section: Section, style: Style): string {
   const paint = painter(style);
   const lines = {
@@ -128,7 +128,7 @@ function sign(line: string, paint: Paint): string {
   return line.startsWith('- ') ? `${paint('red', '-')}${line.slice(1)}` : line;
 }
 
-/** Columns as wide as their widest line; columns in which nothing stands are left out. */
+/** Columns are as wide as their widest line; empty columns are omitted. */
 function renderTable(rows: readonly (readonly Cell[])[], paint: Paint): string[] {
   const body = rows.slice(1);
   const columns = [0, 1, 2, 3].filter(column => body.some(row => row[column]?.length));

@@ -1,36 +1,36 @@
-// What is there to tell about a chain that was tried?
+// What does the report about a tried chain contain?
 
-/** A failure in words, with all that helps to find its cause. */
+/** A failure, human-readable, with everything that helps to find its cause. */
 export interface Failure {
   readonly message: string;
   readonly code?: number;
   readonly details?: string;
-  /** Last lines of what the link said on standard error. */
+  /** Last lines of the plugin's standard error. */
   readonly stderr?: string;
 }
 
-/** One link's part in a verb. */
+/** One plugin's part in a command. */
 export interface LinkReport {
-  /** Type of the link, with the plugins it delegates to: `bridge + host-local`. */
+  /** Type of the plugin, with the plugins that it delegates to: `bridge + host-local`. */
   readonly link: string;
   readonly durationMs: number;
   /** What it added to the result. */
   readonly result: readonly string[];
-  /** What it changed on the host, in the container and among files. */
+  /** What it changed on the host, in the container and in files. */
   readonly host: readonly string[];
   readonly container: readonly string[];
   readonly files: readonly string[];
   readonly failure?: Failure;
 }
 
-/** A piece of the report, told as soon as it is known. */
+/** A section of the report, issued as soon as it is known. */
 export type Section =
   | {
       readonly kind: 'lab';
       readonly network: string;
       readonly version: string;
       readonly links: number;
-      /** Whether a user namespace stood in for root. */
+      /** True when the lab ran in a user namespace, without root. */
       readonly rootless: boolean;
       readonly durationMs: number;
     }
@@ -59,14 +59,14 @@ export type Section =
       readonly durationMs: number;
     };
 
-/** Whether a section tells of something that should not be so. */
+/** True when a section reports a problem. */
 export function isProblem(section: Section): boolean {
   if (section.kind === 'verb') return section.failure !== undefined;
   if (section.kind === 'probe') return section.outcome === 'failed';
   return section.kind === 'left' && section.left.length > 0;
 }
 
-/** The whole of a report as one JSON object. */
+/** The complete report as one JSON object. */
 export function toJson(sections: readonly Section[]): object {
   const of = <K extends Section['kind']>(kind: K) =>
     sections.filter((section): section is Extract<Section, { kind: K }> => section.kind === kind);

@@ -1,7 +1,7 @@
-// What did a link add to the result of the one before?
+// What did a plugin add to the result of the previous one?
 import type { Result } from '../cni/result.ts';
 
-/** Short lines: `+ cni0`, `+ 10.1.0.2/24`, `- route 0.0.0.0/0`; none when the link passed it on as it was. */
+/** Short lines: `+ cni0`, `+ 10.1.0.2/24`, `- route 0.0.0.0/0`; none when the plugin passed the result on unchanged. */
 export function diffResults(before: Result | undefined, after: Result): string[] {
   const old = linesOf(before ?? {});
   const fresh = linesOf(after);

@@ -1,4 +1,4 @@
-// What is there at one moment: on the fake host, in a container, among the files?
+// What exists at one moment on the fake host, in a container and among the files?
 
 import type { Place } from './lab.ts';
 import { readAddresses } from './state/addresses.ts';
@@ -11,24 +11,24 @@ import { readRules } from './state/rules.ts';
 import { readSysctls } from './state/sysctls.ts';
 import { readTrafficControl } from './state/traffic-control.ts';
 
-/** A moment of the lab. */
+/** The state of the lab at one moment. */
 export interface Snapshot {
   readonly host: State;
   readonly container: State;
   readonly files: State;
 }
 
-/** What a snapshot looks at. */
+/** What a snapshot includes. */
 export interface Scope {
   readonly host: Place;
   readonly container: Place;
   /** Kernel parameters that the configuration names, as paths below /proc/sys. */
   readonly sysctls: readonly string[];
-  /** Directories that were fresh when the lab began, and what in them is not the links' doing. */
+  /** Directories that were empty when the lab began, and paths in them that plugins have not created. */
   readonly files: { readonly dirs: readonly string[]; readonly skip: readonly string[] };
 }
 
-/** Reads everything; takes a few milliseconds and no other program. */
+/** Reads everything; takes a few milliseconds and runs no other program. */
 export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapshot {
   return {
     host: readPlace(host, sysctls),

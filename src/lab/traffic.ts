@@ -1,4 +1,4 @@
-// Does traffic pass from one namespace to another, whom does the other side see, and how fast does it go?
+// Does traffic pass between two namespaces, which source address does the other side see, and how fast is it?
 import { type Ip, ipFromBytes, ipToBytes } from '../net/ip.ts';
 import { renderErrno } from '../sys/errno.ts';
 import {
@@ -18,13 +18,13 @@ import {
 } from '../sys/inet-socket.ts';
 import { inNetns, type Netns } from '../sys/netns.ts';
 
-/** Longest wait for an answer: several attempts of the kernel to find a neighbour or to connect. */
+/** Maximum wait for an answer: several attempts of the kernel to find a neighbour or to connect. */
 const DEADLINE_MS = 3_000;
-/** A datagram that nobody answered is sent again after this. */
+/** An unanswered datagram is sent again after this time. */
 const RESEND_MS = 300;
 const CHUNK_BYTES = 1 << 16;
 
-/** Who talks to whom: the server listens in its namespace, the client calls an address that should lead there. */
+/** The two ends: the server listens in its namespace, the client calls an address that should lead to it. */
 export interface Route {
   readonly server: Netns;
   readonly port: number;
@@ -33,7 +33,7 @@ export interface Route {
   readonly toPort: number;
 }
 
-/** What came of a conversation. */
+/** The outcome of a conversation. */
 export type Conversation =
   | {
       readonly answered: true;
@@ -42,7 +42,7 @@ export type Conversation =
     }
   | { readonly answered: false; readonly why: string };
 
-/** Sends a text over TCP and waits until it has come back. */
+/** Sends a text over TCP and waits for its echo. */
 export function talkTcp(route: Route): Conversation {
   const started = performance.now();
   return withEnds('tcp', route, (listener, client) => {
@@ -66,7 +66,7 @@ export function talkTcp(route: Route): Conversation {
   });
 }
 
-/** Sends a datagram and waits until it has come back; again when it seems lost. */
+/** Sends a datagram and waits for its echo, with repetitions in case of loss. */
 export function talkUdp(route: Route): Conversation {
   const started = performance.now();
   return withEnds('udp', route, (server, client) => {
@@ -91,14 +91,14 @@ export function talkUdp(route: Route): Conversation {
   });
 }
 
-/** When a rate is measured: after the burst that a token bucket lets through at once. */
+/** When a rate is measured: after the burst that a token bucket passes at once. */
 export interface Measurement {
   readonly burstBytes: number;
   readonly settleMs: number;
   readonly measureMs: number;
 }
 
-/** Bits per second that arrive over TCP; undefined when the connection does not come about. */
+/** Bits per second received over TCP; undefined when no connection is established. */
 export function measureRate(
   route: Route,
   { burstBytes, settleMs, measureMs }: Measurement,
@@ -127,7 +127,7 @@ export function measureRate(
         if (from !== undefined && now - from.at > measureMs) {
           return ((received - from.bytes) * 8000) / (now - from.at);
         }
-        // What is so slow that not even the burst passes is measured all the same.
+        // Measure even traffic so slow that the burst has not yet passed.
         if (now - started > settleMs + 4 * measureMs) return (received * 8000) / (now - started);
         if (moved === 0) waitFor([[server, POLLIN]], 5);
       }
@@ -137,7 +137,7 @@ export function measureRate(
   });
 }
 
-/** Opens both ends, each in its namespace, and closes them whatever happens. */
+/** Opens both ends, each in its namespace, and always closes them. */
 function withEnds<T>(
   transport: 'tcp' | 'udp',
   route: Route,
@@ -158,7 +158,7 @@ function withEnds<T>(
   }
 }
 
-/** Asks again whenever one of the sockets is ready, until there is an answer, the time is over or the client failed. */
+/** Retries whenever one of the sockets is ready, until there is an answer, the time is over or the client failed. */
 function waitUntil<T>(
   started: number,
   wanted: readonly (readonly [InetSocket, number])[],
@@ -173,7 +173,7 @@ function waitUntil<T>(
     if (left <= 0) return undefined;
     waitFor(sockets, left);
     if (client && waitFor([[client, 0]], 0)) {
-      // An error or hang-up of the client: look once more, then give up.
+      // An error or hang-up of the client: try once more, then give up.
       return ask();
     }
   }

@@ -1,4 +1,4 @@
-// How are rates, times and counts told?
+// How are rates, times and counts formatted?
 
 /** Bits per second with a unit: `10 Mbit`, `512 kbit`. */
 export function renderRate(bits: number): string {
@@ -22,7 +22,7 @@ export function count(number: number, one: string, many = `${one}s`): string {
   return `${number} ${number === 1 ? one : many}`;
 }
 
-/** Three significant digits, no zeros at the end. */
+/** Three significant digits, without trailing zeros. */
 function trim(value: number): string {
   return String(Number(value.toPrecision(3)));
 }

@@ -1,14 +1,14 @@
 // What is an address with a prefix length, and which addresses does it cover?
 import { findIp, IP_BITS, type Ip, renderIp } from './ip.ts';
 
-/** An address and its prefix length; host bits are kept (`10.1.2.3/24` stays so). */
+/** An address and its prefix length; host bits are kept (`10.1.2.3/24` is not changed). */
 export interface Cidr {
   readonly ip: Ip;
   readonly prefix: number;
 }
 
 /**
- * Reads `address/prefix`.
+ * Parses `address/prefix`.
  * @throws Error when either half is not valid
  */
 export function parseCidr(text: string): Cidr {
@@ -26,14 +26,14 @@ export function findCidr(text: string): Cidr | undefined {
   const prefixText = text.slice(slash + 1);
   const ip = findIp(ipText);
   if (ip === undefined || !/^(0|[1-9]\d{0,2})$/.test(prefixText)) return undefined;
-  // An IPv4-mapped IPv6 prefix counts from the 96 bits of the mapping.
+  // The prefix of an IPv4-mapped IPv6 address includes the 96 bits of the mapping.
   const mapped = ip.family === 4 && ipText.includes(':');
   const prefix = Number(prefixText) - (mapped ? 96 : 0);
   if (prefix < 0 || prefix > IP_BITS[ip.family]) return undefined;
   return { ip, prefix };
 }
 
-/** `address/prefix`, host bits as they are. */
+/** Formats `address/prefix`, keeping host bits. */
 export function renderCidr(cidr: Cidr): string {
   return `${renderIp(cidr.ip)}/${cidr.prefix}`;
 }

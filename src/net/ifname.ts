@@ -1,16 +1,16 @@
 // Which names may a network interface have?
 
-/** Longest interface name in bytes: IFNAMSIZ of linux/if.h without the terminating zero. */
+/** Maximum length of an interface name in bytes: IFNAMSIZ of linux/if.h without the terminating zero. */
 export const IFNAME_MAX_BYTES = 15;
 
-/** What is wrong with an interface name, or undefined when the kernel would take it. */
+/** What is wrong with an interface name, or undefined when the kernel would accept it. */
 export function findIfnameProblem(name: string): string | undefined {
   if (name === '') return 'interface name is empty';
   if (new TextEncoder().encode(name).length > IFNAME_MAX_BYTES) {
     return `interface name is longer than ${IFNAME_MAX_BYTES} bytes`;
   }
   if (name === '.' || name === '..') return 'interface name must not be "." or ".."';
-  // U+0085 is white space to the reference implementations and to the kernel's isspace(), not to \s.
+  // U+0085 is white space to the reference implementations and to the kernel's isspace(), but not to \s.
   if (/[/:\s\u0085\0]/u.test(name)) return 'interface name must not hold "/", ":" or white space';
   return undefined;
 }

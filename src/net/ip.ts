@@ -1,6 +1,6 @@
-// What is an IP address here, and how is it read, written and turned into bytes?
+// How are IP addresses represented, parsed, formatted and converted to bytes?
 
-/** An IPv4 or IPv6 address as a number, so that ranges can be walked and compared. */
+/** An IPv4 or IPv6 address as a number, so that ranges can be iterated and compared. */
 export interface Ip {
   readonly family: 4 | 6;
   readonly value: bigint;
@@ -12,8 +12,8 @@ const [DOT, ZERO, NINE] = [0x2e, 0x30, 0x39];
 export const IP_BITS = { 4: 32, 6: 128 } as const;
 
 /**
- * Reads an address. IPv4 octets take no leading zeros, IPv6 takes no zone, and an IPv4-mapped IPv6 address
- * becomes the IPv4 address it carries, as the reference implementations do.
+ * Parses an address. IPv4 octets must not have leading zeros, IPv6 addresses must not have a zone, and an IPv4-mapped IPv6
+ * address becomes the IPv4 address that it contains, as in the reference implementations.
  * @throws Error when the text is not an address
  */
 export function parseIp(text: string): Ip {
@@ -27,12 +27,12 @@ export function findIp(text: string): Ip | undefined {
   return text.includes(':') ? findIpv6(text) : findIpv4(text);
 }
 
-/** Whether the text is an address. */
+/** True when the text is an address. */
 export function isIp(text: string): boolean {
   return text.includes(':') ? findIpv6(text) !== undefined : findIpv4Number(text) !== undefined;
 }
 
-/** An IPv4 address as a number; undefined when the text is none. For those who read tens of thousands. */
+/** An IPv4 address as a number; undefined when the text is not one. Fast, for callers that parse tens of thousands. */
 export function findIpv4Number(text: string): number | undefined {
   let value = 0;
   let octet = 0;
@@ -71,7 +71,7 @@ export function ipToBytes(ip: Ip): Uint8Array {
 }
 
 /**
- * The address held in 4 or 16 bytes of network byte order.
+ * The address in 4 or 16 bytes of network byte order.
  * @throws Error for any other length
  */
 export function ipFromBytes(bytes: Uint8Array): Ip {
@@ -88,7 +88,7 @@ export function sameIp(a: Ip, b: Ip): boolean {
   return a.family === b.family && a.value === b.value;
 }
 
-/** The address `offset` steps further on (backwards when negative). It may leave the family's space: check it. */
+/** The address `offset` steps ahead (back when negative). It may leave the family's address space: check it. */
 export function offsetIp(ip: Ip, offset: bigint): Ip {
   return { family: ip.family, value: ip.value + offset };
 }
@@ -113,7 +113,7 @@ function findIpv6(text: string): Ip | undefined {
   return value >> 32n === 0xffffn ? { family: 4, value: value & 0xffffffffn } : { family: 6, value };
 }
 
-/** 16-bit groups of one side of "::"; an embedded IPv4 address may only end the text. */
+/** 16-bit groups of one side of "::"; an embedded IPv4 address is only allowed at the end of the text. */
 function groupsOf(text: string, last: boolean): number[] | undefined {
   if (text === '') return [];
   const groups: number[] = [];

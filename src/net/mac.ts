@@ -1,7 +1,7 @@
-// How are hardware addresses read and written?
+// How are hardware addresses parsed and formatted?
 
 /**
- * Reads a six-byte hardware address in colon, hyphen or dotted-quad notation.
+ * Parses a six-byte hardware address in colon, hyphen or dotted-quad notation.
  * @throws Error when the text is none of them
  */
 export function parseMac(text: string): Uint8Array {
@@ -19,7 +19,7 @@ export function renderMac(bytes: Uint8Array): string {
   return Array.from(bytes, byte => byte.toString(16).padStart(2, '0')).join(':');
 }
 
-/** True when the address can belong to one interface: not multicast and not all zero. */
+/** True when the address can belong to one interface: neither multicast nor all zero. */
 export function isUnicastMac(bytes: Uint8Array): boolean {
   return bytes.length === 6 && ((bytes[0] ?? 1) & 1) === 0 && bytes.some(byte => byte !== 0);
 }

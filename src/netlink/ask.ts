@@ -1,16 +1,16 @@
-// How are questions about different things asked in one go?
+// How are several different questions sent to the kernel at once?
 import type { NetlinkSocket, Request } from './socket.ts';
 
-/** A question, and how its answer is read. */
+/** A question, and how to read its answer. */
 export interface Question<T> extends Request {
   readonly absent: readonly number[];
-  /** What an answer tells, or undefined when there is nothing after all. */
+  /** Reads an answer; undefined when the object does not exist after all. */
   readonly read: (body: Uint8Array) => T | undefined;
 }
 
 /**
- * Asks all at once, and has the answers in the order of the questions; undefined for what does not exist.
- * @throws NetlinkError of the first refusal that means something else
+ * Asks all questions at once and returns the answers in their order; undefined for what does not exist.
+ * @throws NetlinkError of the first refusal that means anything else
  */
 export function askAll<const T extends readonly Question<unknown>[]>(
   socket: NetlinkSocket,

@@ -1,4 +1,4 @@
-// Which connections does the kernel remember, and how is it made to forget one?
+// Which connections does the kernel track, and how is one deleted?
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { Errno } from '../sys/errno.ts';
 import { findSysctl } from '../sys/sysctl.ts';
@@ -18,7 +18,7 @@ const NFNL_SUBSYS_CTNETLINK = 1;
 const IPCTNL_MSG_CT_GET = 1;
 const IPCTNL_MSG_CT_DELETE = 2;
 
-/** Bits of CTA_FILTER_ORIG_FLAGS and CTA_FILTER_REPLY_FLAGS: what of a direction a dump is narrowed to (kernel 5.8). */
+/** Bits of CTA_FILTER_ORIG_FLAGS and CTA_FILTER_REPLY_FLAGS: the fields of a direction that a dump filters by (kernel 5.8). */
 const CTA_FILTER_F_CTA_IP_SRC = 1 << 0;
 const CTA_FILTER_F_CTA_PROTO_NUM = 1 << 3;
 const CTA_FILTER_F_CTA_PROTO_DST_PORT = 1 << 5;
@@ -47,33 +47,33 @@ const flowMessage = traced(
   layout(nfgenmsg, flowAttrs),
 );
 
-/** A connection, or what UDP has in place of one. */
+/** A connection, or the equivalent for UDP. */
 export interface Flow {
   readonly family: 4 | 6;
-  /** Where its first packet was sent. */
+  /** Destination of its first packet. */
   readonly destination: Ip;
   readonly destinationPort: number;
-  /** Who answers: differs from the destination when that was translated. */
+  /** The host that answers: differs from the destination if that was translated. */
   readonly responder: Ip;
   readonly responderPort: number;
   readonly attrs: ReturnType<typeof flowAttrs.decode>;
 }
 
-/** What {@link listFlows} looks for. */
+/** Criteria of {@link listFlows}. */
 export interface FlowFilter {
-  /** Both when absent: the table is walked once, but the kernel compares nothing then. */
+  /** Both families when absent: the table is scanned once, but the kernel does not filter. */
   readonly family?: 4 | 6 | undefined;
   /** IPPROTO_* */
   readonly protocol: number;
   /** Destination port of the first packet. */
   readonly port?: number | undefined;
-  /** Who answers. */
+  /** The host that answers. */
   readonly responder?: Ip | undefined;
 }
 
 /**
- * Flows that a filter lets through. The kernel compares, so that a table of a million flows costs no more than walking it;
- * that alone takes some milliseconds, as its size is fixed.
+ * Flows that match a filter. The kernel compares, so a table of a million flows costs no more than scanning it. The scan alone
+ * takes some milliseconds, because the table has a fixed size.
  * Same as: `conntrack -L -f ipv4|ipv6 -p <protocol> [--orig-port-dst <port>] [--reply-src <responder>]`
  */
 export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
@@ -96,7 +96,7 @@ export function listFlows(socket: NetlinkSocket, filter: FlowFilter): Flow[] {
 }
 
 /**
- * Makes the kernel forget a flow, so that its next packet is looked at by the rules of today; one that is gone is fine.
+ * Makes the kernel forget a flow, so that its next packet is matched against the current rules; a missing flow is ignored.
  * Same as: `conntrack -D` with everything that identifies the flow
  */
 export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
@@ -115,7 +115,7 @@ export function removeFlow(socket: NetlinkSocket, flow: Flow): void {
 }
 
 /**
- * Number of flows that are remembered in the thread's namespace, which is quickly told; undefined when the kernel does not.
+ * Number of flows tracked in the thread's namespace, a cheap query; undefined when the kernel does not report it.
  * Same as: `conntrack -C`
  */
 export function countFlows(): number | undefined {
@@ -126,7 +126,7 @@ export function countFlows(): number | undefined {
 function dumpFlows(socket: NetlinkSocket, filter: FlowFilter, body: Uint8Array): Flow[] {
   const type = (NFNL_SUBSYS_CTNETLINK << 8) | IPCTNL_MSG_CT_GET;
   const bodies = socket.dump({ op: 'list flows', type, body });
-  // Kernels without the filter send everything.
+  // Kernels without the filter return all flows.
   return bodies.flatMap(one => flowOf(flowMessage.decode(one))).filter(flow => passes(flow, filter));
 }
 

@@ -1,14 +1,14 @@
-// How does it look when the kernel refuses a request?
+// How is a refusal by the kernel represented?
 import { renderErrno } from '../sys/errno.ts';
 
-/** The kernel answered a request with an error. */
+/** An error that the kernel returned for a request. */
 export class NetlinkError extends Error {
   override readonly name = 'NetlinkError';
-  /** What was asked, in words: `create link "cni0" of kind bridge`. */
+  /** The requested operation, human-readable: `create link "cni0" of kind bridge`. */
   readonly op: string;
-  /** The kernel's number, positive; compare with `Errno`. */
+  /** The kernel's error number, positive; compare with `Errno`. */
   readonly errno: number;
-  /** The kernel's own words (extended acknowledgement), if it had any. */
+  /** The kernel's own message (extended acknowledgement), if any. */
   readonly kernelMessage: string | undefined;
 
   constructor(op: string, errno: number, kernelMessage?: string) {
@@ -19,14 +19,14 @@ export class NetlinkError extends Error {
   }
 }
 
-/** True when the thrown value is the kernel's refusal with one of these numbers. */
+/** True when the thrown value is a refusal by the kernel with one of these numbers. */
 export function isNetlinkError(thrown: unknown, ...errnos: readonly number[]): thrown is NetlinkError {
   return thrown instanceof NetlinkError && errnos.includes(thrown.errno);
 }
 
 /**
- * Runs a request, letting one kind of refusal pass: for creation that tolerates what exists and removal that tolerates
- * what is gone.
+ * Runs a request and ignores refusals with these numbers: for creation that tolerates existing objects and deletion that
+ * tolerates missing ones.
  */
 export function tolerating<T>(errnos: readonly number[], request: () => T): T | undefined {
   try {

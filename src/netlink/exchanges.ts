@@ -1,40 +1,40 @@
-// Who wants to know of every exchange with the kernel, and what was it about?
+// How does a listener learn of every exchange with the kernel, and what it was about?
 import { errnoName } from '../sys/errno.ts';
 import { NetlinkError } from './errors.ts';
 
-/** One request or transaction, or one dump, from its sending to its last answer. */
+/** One request, transaction or dump, from sending it to the last answer. */
 export interface Exchange {
-  /** `rtnetlink`, `netfilter`; `iptables` for its programs. */
+  /** `rtnetlink` or `netfilter`; `iptables` for runs of its programs. */
   readonly family: string;
-  /** What was asked, in words. */
+  /** The requested operation, human-readable. */
   readonly what: string;
   /** `performance.now()` of this process. */
   readonly startedAt: number;
   readonly endedAt: number;
-  /** Why it was refused, which the caller may well have counted on: `ENODEV`. */
+  /** Why it was refused, for example `ENODEV`; the caller may have expected it. */
   readonly refusal?: string;
 }
 
 type Listener = (exchange: Exchange) => void;
 
-/** Names of the protocols that we speak (linux/netlink.h). */
+/** Names of the protocols in use (linux/netlink.h). */
 const FAMILIES: Readonly<Record<number, string>> = { 0: 'rtnetlink', 12: 'netfilter' };
 
-/** Requests of one exchange that are named; the others are counted. */
+/** Number of requests of one exchange that are named; the rest are only counted. */
 const NAMED = 3;
 
 let listener: Listener | undefined;
 
-/** Has every exchange of this process told to one listener from now on; without one, nothing is noted. */
+/** Reports every further exchange of this process to one listener; without a listener nothing is recorded. */
 export function listenToExchanges(next: Listener | undefined): void {
   listener = next;
 }
 
 /**
- * Does the work, which is one exchange with the kernel, and tells of it.
+ * Runs the work, which is one exchange with the kernel, and reports it.
  * @param family of the exchange, or the number of its protocol
- * @param asked what is asked for, in words
- * @param work may report a refusal that it does not throw, or the number of it
+ * @param asked the requested operations, human-readable
+ * @param work may report a refusal that it does not throw, or the refusal's number
  */
 export function exchange<T>(
   family: string | number,

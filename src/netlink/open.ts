@@ -16,17 +16,16 @@ const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
 
 const BUFFER_BYTES = 1 << 20;
-/** Longest wait for an answer: deleting devices waits for grace periods, nothing else takes long. */
+/** Maximum wait for an answer: deleting devices waits for grace periods; nothing else takes long. */
 const ANSWER_DEADLINE_S = 30;
 /** struct timeval */
 const ANSWER_DEADLINE = new BigInt64Array([BigInt(ANSWER_DEADLINE_S), 0n]);
 
-/** struct sockaddr_nl: all but the family is for the kernel to choose. */
+/** struct sockaddr_nl: the kernel chooses everything except the family. */
 const ADDRESS = new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]);
 
 /**
- * Opens a socket in the namespace of the thread, with strict checks, the kernel's own words for refusals, and a limit to
- * how long an answer is waited for.
+ * Opens a socket in the thread's namespace, with strict checks, the kernel's error messages, and a timeout for answers.
  * @returns its descriptor
  */
 export function openNetlink(protocol: number): number {
@@ -44,6 +43,6 @@ const value32 = new Int32Array(1);
 
 function setOption(fd: number, level: number, option: number, value: number): void {
   value32[0] = value;
-  // Options that an old kernel lacks make errors terser, nothing else: no reason to stop.
+  // Continue without an option that an old kernel lacks: the only loss is terser errors.
   libc().setsockopt(fd, level, option, ptr(value32), 4);
 }

@@ -1,4 +1,4 @@
-// How does what the kernel answers get from a socket into messages?
+// How are the kernel's answers read from a socket and split into messages?
 import { Errno } from '../sys/errno.ts';
 import { errno, libc, ptr, SystemError } from '../sys/libc.ts';
 import { decodeMessages, type Envelope } from './codec/message.ts';
@@ -7,17 +7,18 @@ import { traceMessages } from './trace.ts';
 /** sys/socket.h */
 const MSG_DONTWAIT = 0x40;
 
-/** The kernel fills a dump message by message up to this size at most. */
+/** The kernel packs the messages of a dump into datagrams of at most this size. */
 const RECEIVE_BYTES = 1 << 18;
 
-/** More messages than any dump comes in. */
+/** More datagrams than any dump consists of. */
 const MAX_UNREAD = 100_000;
 
 /**
- * What comes next, waiting for it; nothing when a signal came instead.
- * @throws SystemError when nothing came in time, or more than the socket could hold; nothing is left unread then
+ * Waits for the next datagram; returns nothing when a signal interrupted the wait.
+ * @param only see {@link decodeMessages}
+ * @throws SystemError on a timeout, or when the socket's buffer overflowed; nothing is left unread then
  */
-export function receiveMessages(fd: number, protocol: number): Envelope[] {
+export function receiveMessages(fd: number, protocol: number, only?: readonly Uint8Array[]): Envelope[] {
   const received = Number(libc().recv(fd, ptr(receiveBuffer()), RECEIVE_BYTES, 0));
   if (received < 0) {
     const problem = errno();
@@ -25,12 +26,12 @@ export function receiveMessages(fd: number, protocol: number): Envelope[] {
     drain(fd);
     throw new SystemError('receive an answer from the kernel', problem);
   }
-  const messages = decodeMessages(receiveBuffer(), received);
+  const messages = decodeMessages(receiveBuffer(), received, only);
   traceMessages('recv', protocol, messages);
   return messages;
 }
 
-/** Nobody waits for the rest of an answer any more; a dump that nobody reads to its end keeps the kernel from another. */
+/** The caller no longer expects the rest of the answer, and an unfinished dump would block the next one. */
 function drain(fd: number): void {
   for (let left = MAX_UNREAD; left > 0; left--) {
     const received = Number(libc().recv(fd, ptr(receiveBuffer()), RECEIVE_BYTES, MSG_DONTWAIT));

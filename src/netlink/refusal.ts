@@ -1,4 +1,4 @@
-// Did the kernel refuse, and in which words?
+// Did the kernel refuse a request, and with which message?
 import { faultAt } from '../sys/fault.ts';
 import { attrs } from './codec/attrs.ts';
 import { str, u32 } from './codec/fields.ts';
@@ -14,13 +14,13 @@ const ackAttrs = attrs('ack', {
 });
 
 /**
- * A no of the kernel. Most are counted on, as answers to questions: so it is no error before somebody throws it, which
- * costs more than the question.
+ * A refusal by the kernel. Most are expected answers to questions. Creating an Error costs more than the question, so that is
+ * deferred until the refusal is thrown.
  */
 export class Refusal {
   readonly #asked: { readonly op: string };
   readonly #words: string | undefined;
-  /** The kernel's number, positive. */
+  /** The kernel's error number, positive. */
   readonly errno: number;
 
   constructor(asked: { readonly op: string }, errno: number, words?: string) {
@@ -34,7 +34,7 @@ export class Refusal {
   }
 }
 
-/** The refusal in an acknowledgement, or undefined when it says yes. */
+/** The refusal in an acknowledgement, or undefined when the request succeeded. */
 export function refusalOf(message: Envelope, asked: { readonly op: string }): Refusal | undefined {
   if (message.body.length >= 4 && readS32(message.body, 0) === 0) return undefined;
   const { error, request } = nlmsgerr.decode(message.body);

@@ -1,8 +1,7 @@
-// How are requests sent to the kernel, and how do its answers come back?
+// How are requests sent to the kernel, and how are its answers received?
 import { closeSync } from 'node:fs';
 import { closeLater } from '../sys/close-later.ts';
 import { Errno } from '../sys/errno.ts';
-import { checked, libc, ptr } from '../sys/libc.ts';
 import {
   type Envelope,
   encodeMessages,
@@ -20,45 +19,46 @@ import { exchange } from './exchanges.ts';
 import { openNetlink } from './open.ts';
 import { receiveMessages } from './receive.ts';
 import { plannedRefusal, Refusal, refusalOf } from './refusal.ts';
+import { sendWhole } from './send.ts';
 import { traceMessages } from './trace.ts';
 
 /** linux/netlink.h, protocols */
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-/** A dump is torn when the table changed meanwhile; a busy node does that often, but not forever. */
+/** A dump is interrupted when the table changes during it, which on a busy node happens often, but not forever. */
 const DUMP_ATTEMPTS = 20;
 
-/** Acknowledgements wait in the receive buffer until all requests were executed: it must hold them. */
+/** Acknowledgements stay in the receive buffer until all requests have been executed, so it must have room for them. */
 const MAX_AT_ONCE = 100;
 
 /** linux/netfilter/nf_tables.h, NFT_MSG_DELTABLE, _DELCHAIN, _DELRULE, _DELSET, _DELSETELEM: transactions are of nf_tables. */
 const NFT_DELETIONS = [2, 5, 8, 11, 14];
 
-/** A request without an envelope. */
+/** A request without its envelope. */
 export interface Request {
-  /** What is asked, in words, for the error: `add address 10.1.0.2/24 to "eth0"`. */
+  /** The operation, human-readable, for the error: `add address 10.1.0.2/24 to "eth0"`. */
   readonly op: string;
   readonly type: number;
   readonly flags?: number;
   readonly body: Uint8Array;
-  /** A question, to which the kernel always sends one message or a refusal: no acknowledgement is asked for besides. */
+  /** A question. The kernel always answers it with one message or a refusal, so no acknowledgement is requested. */
   readonly isQuestion?: boolean;
-  /** Refusals that are an answer: there is no such thing. */
+  /** Refusals that mean that the object does not exist. */
   readonly absent?: readonly number[];
 }
 
-/** What stops a transaction without a change of its own. */
+/** For refusals of a transaction that contains no change. */
 const COMMIT = { op: 'commit' };
 
 type Answer = readonly Uint8Array[] | Refusal;
 
-/** What became of one of several requests: the bodies that came before its acknowledgement, or the refusal. */
+/** The outcome of one of several requests: the bodies received before its acknowledgement, or the refusal. */
 export type Outcome = readonly Uint8Array[] | NetlinkError;
 
 /**
- * One netlink socket. It belongs to the namespace in which it was opened for as long as it lives. All calls are
- * synchronous: the kernel answers in microseconds, and a request never meets another one's answer.
+ * One netlink socket. It belongs to the namespace in which it was opened for its whole life. All calls are synchronous: the
+ * kernel answers in microseconds, and a request never receives another one's answer.
  */
 export class NetlinkSocket {
   readonly #protocol: number;
@@ -73,7 +73,7 @@ export class NetlinkSocket {
 
   /**
    * Sends one request and waits for its acknowledgement.
-   * @returns bodies of the messages that came before it (the object, when `NLM_F_ECHO` or a get asked for one)
+   * @returns bodies of the messages before it (the object, if `NLM_F_ECHO` or a get asked for one)
    * @throws NetlinkError
    */
   request(request: Request): Uint8Array[] {
@@ -81,8 +81,8 @@ export class NetlinkSocket {
   }
 
   /**
-   * Sends several requests at once; the kernel executes them in order and independently. The first refusal is thrown
-   * after all were answered, so nothing stays unread.
+   * Sends several requests at once; the kernel executes them in order and independently. The first refusal is thrown after all
+   * have been answered, so nothing is left unread.
    */
   requestAll(requests: readonly Request[]): Uint8Array[] {
     const outcomes = this.#tryAll(requests);
@@ -91,7 +91,7 @@ export class NetlinkSocket {
   }
 
   /**
-   * Like {@link requestAll}, but a refusal is an outcome like others: for removals of what may be gone.
+   * Like {@link requestAll}, but returns refusals as outcomes: for deletions of what may no longer exist.
    * @returns outcomes in the order of the requests
    */
   attemptAll(requests: readonly Request[]): Outcome[] {
@@ -100,7 +100,7 @@ export class NetlinkSocket {
 
   /**
    * Asks for one object.
-   * @param absent refusals that mean that there is none; most questions are asked to hear that
+   * @param absent refusals that mean that it does not exist, the usual answer
    * @returns body of the answer
    * @throws NetlinkError of any other refusal
    */
@@ -108,7 +108,7 @@ export class NetlinkSocket {
     return this.findAll([question], absent)[0];
   }
 
-  /** Like {@link find} for several questions at once, in their order; each may have refusals of its own. */
+  /** Like {@link find} for several questions at once, in their order; each may name `absent` refusals of its own. */
   findAll(questions: readonly Request[], absent: readonly number[] = []): (Uint8Array | undefined)[] {
     return this.#tryAll(questions).map((outcome, i) => {
       if (!(outcome instanceof Refusal)) return outcome[0];
@@ -118,8 +118,8 @@ export class NetlinkSocket {
   }
 
   /**
-   * Sends the messages as one nf_tables transaction: all take effect or none does. Batch begin and end are not
-   * acknowledged. Without the end, the kernel checks the messages and applies nothing.
+   * Sends the messages as one nf_tables transaction: all take effect or none does. Batch begin and end are not acknowledged.
+   * Without the end, the kernel checks the messages and applies nothing.
    * @throws NetlinkError of the first message that the kernel refused
    */
   transaction(begin: Request, requests: readonly Request[], end?: Request): Uint8Array[] {
@@ -137,12 +137,13 @@ export class NetlinkSocket {
   }
 
   /**
-   * All objects that a get request matches. A dump that the kernel says was torn by a concurrent change is repeated.
+   * All objects that match a get request. Repeats a dump that the kernel reports as interrupted by a concurrent change.
+   * @param only skips objects that contain none of these byte strings
    * @throws NetlinkError
    */
-  dump(request: Request): Uint8Array[] {
+  dump(request: Request, only?: readonly Uint8Array[]): Uint8Array[] {
     this.#failIfPlanned(request);
-    return exchange(this.#protocol, [request], () => this.#dumpWhole(request));
+    return exchange(this.#protocol, [request], () => this.#dumpWhole(request, only));
   }
 
   close(): void {
@@ -150,11 +151,11 @@ export class NetlinkSocket {
     else closeSync(this.#fd);
   }
 
-  #dumpWhole(request: Request): Uint8Array[] {
+  #dumpWhole(request: Request, only: readonly Uint8Array[] | undefined): Uint8Array[] {
     for (let attempt = 1; ; attempt++) {
       const envelope = this.#envelope(request, NLM_F_REQUEST | NLM_F_DUMP);
       this.#send([envelope]);
-      const { bodies, torn } = this.#collectDump(envelope, request);
+      const { bodies, torn } = this.#collectDump(envelope, request, only);
       if (!torn) return bodies;
       if (attempt === DUMP_ATTEMPTS)
         throw new NetlinkError(request.op, Errno.EINTR, 'the table kept changing');
@@ -168,7 +169,7 @@ export class NetlinkSocket {
 
   #tryAll(requests: readonly Request[]): Answer[] {
     const outcomes: (Answer | undefined)[] = requests.map(plannedRefusal);
-    // What was planned to be refused is not sent; the others are executed all the same, since they are independent.
+    // A request with a planned refusal is not sent; the others are still executed, because they are independent.
     const sent = requests.map((_, i) => i).filter(i => outcomes[i] === undefined);
     for (let at = 0; at < sent.length; at += MAX_AT_ONCE) {
       const indexes = sent.slice(at, at + MAX_AT_ONCE);
@@ -189,8 +190,8 @@ export class NetlinkSocket {
   }
 
   /**
-   * The kernel goes through them in order, and always says when it refuses: that the last was done tells that all were.
-   * Each acknowledgement would have to be fetched by itself.
+   * Requests only the last acknowledgement, since each one would have to be received separately. The kernel executes requests in
+   * order and always reports refusals, so success of the last one means that all have been executed.
    */
   #envelopes(requests: readonly Request[]): Envelope[] {
     const last = requests.length - 1;
@@ -208,12 +209,12 @@ export class NetlinkSocket {
   #send(envelopes: readonly Envelope[]): void {
     const buffer = encodeMessages(envelopes);
     traceMessages('send', this.#protocol, envelopes);
-    checked(libc().send(this.#fd, ptr(buffer), buffer.length, 0), () => 'send a netlink request');
+    sendWhole(this.#fd, buffer);
   }
 
   /**
-   * Outcomes in the order of the requests, and the refusal that came first.
-   * @param opening number of the message that opens a transaction; other answers may be to a request that was given up
+   * Outcomes in the order of the requests, and the first refusal.
+   * @param opening sequence number of the message that opens a transaction; other unknown answers belong to abandoned requests
    */
   #collectAnswers(
     envelopes: readonly Envelope[],
@@ -230,7 +231,7 @@ export class NetlinkSocket {
         const i = message.seq - first;
         const request = requests[i];
         if (request === undefined) {
-          // nf_tables reports what stops a whole transaction against the message that opens it.
+          // nf_tables reports a failure of the whole transaction as an error of the message that opens it.
           const stopped =
             message.type === NLMSG_ERROR &&
             message.seq === opening &&
@@ -252,11 +253,15 @@ export class NetlinkSocket {
     return { outcomes, refusal };
   }
 
-  #collectDump(envelope: Envelope, request: Request): { bodies: Uint8Array[]; torn: boolean } {
+  #collectDump(
+    envelope: Envelope,
+    request: Request,
+    only: readonly Uint8Array[] | undefined,
+  ): { bodies: Uint8Array[]; torn: boolean } {
     const bodies: Uint8Array[] = [];
     let torn = false;
     for (;;) {
-      for (const message of receiveMessages(this.#fd, this.#protocol)) {
+      for (const message of receiveMessages(this.#fd, this.#protocol, only)) {
         if (message.seq !== envelope.seq) continue;
         if (message.flags & NLM_F_DUMP_INTR) torn = true;
         if (message.type === NLMSG_ERROR) {
@@ -266,7 +271,7 @@ export class NetlinkSocket {
           return { bodies, torn };
         }
         if (message.type === NLMSG_DONE) {
-          // A dump that fails half way says so in its last message.
+          // A dump that fails midway reports that in its last message.
           const problem = message.body.length >= 4 ? -readS32(message.body, 0) : 0;
           if (problem === Errno.EINTR) return { bodies, torn: true };
           if (problem > 0) throw new NetlinkError(request.op, problem);
@@ -279,7 +284,7 @@ export class NetlinkSocket {
   }
 }
 
-/** What nf_tables deletes it clears away after a grace period, for which the last close of a socket waits. */
+/** nf_tables frees deleted objects after a grace period, and the last close of a socket waits for it. */
 function deletesInNft(type: number): boolean {
   return NFT_DELETIONS.includes(type & 0xff);
 }

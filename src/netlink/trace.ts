@@ -1,13 +1,13 @@
-// What do the messages between us and the kernel look like to a person?
+// How are netlink messages rendered for people?
 import { writeSync } from 'node:fs';
 import { type Ip, renderIp } from '../net/ip.ts';
 import { renderErrno } from '../sys/errno.ts';
 import { type Envelope, type Layout, NLMSG_DONE, NLMSG_ERROR, nlmsgerr } from './codec/message.ts';
 
-/** Numbers of the protocols we speak (linux/netlink.h). */
+/** Numbers of the protocols in use (linux/netlink.h). */
 const PROTOCOLS = { NETLINK_ROUTE: 0, NETLINK_NETFILTER: 12 } as const;
 
-/** linux/netlink.h, nlmsg_flags: the lower byte means the same everywhere. */
+/** linux/netlink.h, nlmsg_flags: the meaning of the lower byte is always the same. */
 const FLAGS: Readonly<Record<number, string>> = {
   1: 'REQUEST',
   2: 'MULTI',
@@ -16,7 +16,7 @@ const FLAGS: Readonly<Record<number, string>> = {
   16: 'DUMP_INTR',
   32: 'DUMP_FILTERED',
 };
-/** The upper byte depends on what is asked. */
+/** The meaning of the upper byte depends on the type of request. */
 const NEW_FLAGS: Readonly<Record<number, string>> = {
   256: 'REPLACE',
   512: 'EXCL',
@@ -31,7 +31,8 @@ type AnyLayout = Pick<Layout<object, object>, 'decode'>;
 const known = new Map<string, { name: string; layout: AnyLayout }>();
 
 /**
- * Makes messages readable in traces; called where a message's table is, so that only what a link loads is known.
+ * Makes messages readable in traces. It is called where a message's table is defined, so traces know only the tables that a
+ * plugin loads.
  * @param names by message type: `{ 16: 'RTM_NEWLINK' }`
  * @returns the layout itself
  */
@@ -45,7 +46,7 @@ export function traced<L extends AnyLayout>(
   return layout;
 }
 
-/** Prints messages to standard error when `CATENA_NETLINK_TRACE` is set; EINVAL is hard to understand without. */
+/** Prints messages to standard error when `CATENA_NETLINK_TRACE` is set, which is often the only way to explain an EINVAL. */
 export function traceMessages(
   direction: 'send' | 'recv',
   protocol: number,
@@ -56,9 +57,9 @@ export function traceMessages(
 }
 
 /**
- * One message as a box: its envelope, then one line per field and attribute, by the names of our tables. Attributes
- * that a table does not name show as bytes; so does the body of a message that none of our tables describes, or whose
- * table does not fit.
+ * Renders one message as a box: its envelope, then one line per field and attribute, with the names from our tables.
+ * Attributes that are not in a table appear as bytes, as does the body of a message without a table, or with one that does
+ * not fit.
  */
 export function renderMessage(direction: 'send' | 'recv', protocol: number, message: Envelope): string {
   const { name, lines } = describe(protocol, message);
@@ -84,13 +85,13 @@ function describe(protocol: number, message: Envelope): { name: string; lines: s
   }
 }
 
-/** What the kernel says to a request: yes, or why not. Its words, if any, are in the error that the caller gets. */
+/** The kernel's answer to a request: success or an error. Its message, if any, is in the error that the caller gets. */
 function describeAnswer(message: Envelope): string[] {
   const { error, request } = nlmsgerr.decode(message.body);
   return [`answer to seq=${request.seq}: ${error === 0 ? 'done' : renderErrno(-error)}`];
 }
 
-/** Fields of the fixed header that say anything. */
+/** The non-zero fields of the fixed header. */
 function headerLine(header: object): string[] {
   const said = Object.entries(header).filter(([, value]) => value !== 0);
   return said.length ? [`(${said.map(([key, value]) => `${key} ${value}`).join(', ')})`] : [];

@@ -1,26 +1,26 @@
-// What does an operator say of logs, traces and spans, and what does it come to?
+// What can an operator configure about logs, traces and spans, and how is that evaluated?
 import { parseLogLevels } from './log-lines.ts';
 import { LOG_FILE_LIMITS, parseLogDestination } from './log-output.ts';
 import type { ObserverOptions } from './observer.ts';
 import { findOtlpOptions } from './otlp.ts';
 import { RING_LIMITS } from './trace-ring.ts';
 
-/** As a command line or a file of settings has it. */
+/** The values from a command line or a settings file. */
 export interface ObserveChoices {
   /** `console`, `file:<path>`, `syslog`, `journal`, `none`. */
   readonly log: readonly string[];
-  /** `info`, or by link: `info,portmap=debug`. */
+  /** `info`, or by plugin: `info,portmap=debug`. */
   readonly logLevel: string;
   readonly logMaxBytes: number;
   readonly logMaxFiles: number;
-  /** Traces that are kept, 0 for none. */
+  /** Maximum number of traces; 0 for none. */
   readonly traces: number;
   readonly traceDir: string;
-  /** URL of a collector; otherwise OpenTelemetry's variables tell. */
+  /** URL of a collector; by default OpenTelemetry's environment variables apply. */
   readonly otlpEndpoint?: string | undefined;
 }
 
-/** What holds where nobody has said anything; the directory of traces is the caller's to say. */
+/** Default values; the caller provides the directory of traces. */
 export const OBSERVE_CHOICES: Omit<ObserveChoices, 'traceDir'> = {
   log: ['console'],
   logLevel: '',
@@ -29,12 +29,12 @@ export const OBSERVE_CHOICES: Omit<ObserveChoices, 'traceDir'> = {
   traces: RING_LIMITS.maxRecords,
 };
 
-/** All that an observer needs but where its numbers come from. */
+/** Everything that an observer needs, except the sources of its metrics. */
 export type ObserverChoice = Omit<ObserverOptions, 'sources'>;
 
 /**
- * What choices come to.
- * @throws Error for what cannot be used
+ * Evaluates the choices.
+ * @throws Error for an unusable value
  */
 export function chooseObserver(
   choices: ObserveChoices,

@@ -1,4 +1,4 @@
-// Which numbers of the gRPC server are there, under the names that dashboards of its Prometheus middleware know?
+// Which metrics does the gRPC server have, named as dashboards of its Prometheus middleware expect?
 import { Counter, Histogram, type Registry } from 'prom-client';
 
 /** A method; the labels of every metric. */
@@ -8,7 +8,7 @@ interface Method {
   readonly method: string;
 }
 
-/** Told of calls. */
+/** Notified of calls. */
 export interface GrpcMetrics {
   started(method: Method): void;
   received(method: Method): void;
@@ -18,7 +18,7 @@ export interface GrpcMetrics {
 
 const LABELS = ['grpc_type', 'grpc_service', 'grpc_method'] as const;
 
-/** Seconds, as the middleware has them. */
+/** Seconds; the same buckets as in the middleware. */
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /**

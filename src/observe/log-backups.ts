@@ -1,7 +1,7 @@
-// What becomes of a log file that is full, and of those before it?
+// What happens to a full log file and to its predecessors?
 //
-// Any number of processes append to it, none for long, so nobody holds it open: it makes way by getting a name that tells when,
-// as multus's log does (`multus-2026-11-21T16-00-00.000.log`, `.gz` when it is packed).
+// Many processes append to the file, each only briefly, and no process keeps it open. So a full file is renamed with the time in
+// its name, as multus's log is (`multus-2026-11-21T16-00-00.000.log`, with `.gz` once it is compressed).
 import {
   createReadStream,
   createWriteStream,
@@ -14,10 +14,10 @@ import {
 import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
-/** When a log file is full, and what is kept of those before it. */
+/** When a log file is full, and which predecessors are kept. */
 export interface BackupLimits {
   readonly maxBytes: number;
-  /** Files besides the current one; 0 for all. */
+  /** Number of files besides the current one; 0 for all. */
   readonly maxBackups: number;
   /** Days that they are kept; 0 for ever. */
   readonly maxAgeDays: number;
@@ -25,12 +25,12 @@ export interface BackupLimits {
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const PACKED = '.gz';
-/** What is being packed; a process that was killed leaves it. */
+/** A file being compressed; a killed process leaves it behind. */
 const PART = '.part';
 const STALE_MS = 10 * 60 * 1000;
 
 /**
- * Has a file that is full make way, and removes what is too old or too much.
+ * Renames the file if it is full, and removes predecessors that are too old or too many.
  * @throws Error of the file system
  */
 export function boundLog(path: string, { maxBytes, maxBackups, maxAgeDays }: BackupLimits): void {
@@ -43,8 +43,8 @@ export function boundLog(path: string, { maxBytes, maxBackups, maxAgeDays }: Bac
 }
 
 /**
- * Packs the backups that are not yet, one after the other, without holding anybody up.
- * @throws Error of the file system; what is not packed stays as it is
+ * Compresses the remaining predecessors one after the other, without blocking the caller.
+ * @throws Error of the file system; files not yet compressed are left unchanged
  */
 export async function packBackups(path: string): Promise<void> {
   removeStaleParts(path);
@@ -56,10 +56,10 @@ async function pack(file: string): Promise<void> {
   const part = `${file}${PACKED}${PART}`;
   const source = createReadStream(file);
   try {
-    // Two that pack the same file do not meet: the second finds the name taken.
+    // If two processes compress the same file, the second one finds that the name exists.
     await pipeline(source, createGzip(), createWriteStream(part, { flags: 'wx', mode: 0o600 }));
     const { size, atime, mtime } = statSync(file);
-    // Somebody has appended a line meanwhile, who had opened it before it got its name.
+    // A process that had opened the file before it was renamed has appended a line.
     if (size !== source.bytesRead) return rmSync(part);
     utimesSync(part, atime, mtime);
     renameSync(part, file + PACKED);
@@ -68,14 +68,14 @@ async function pack(file: string): Promise<void> {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST') return;
     rmSync(part, { force: true });
-    // It was too much, or too old, while it was packed.
+    // Another process removed it as too old or too many.
     if (code !== 'ENOENT') throw error;
   }
 }
 
 interface Backup {
   readonly file: string;
-  /** When it made way, in milliseconds. */
+  /** When it was renamed, in milliseconds. */
   readonly at: number;
 }
 

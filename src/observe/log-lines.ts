@@ -1,24 +1,24 @@
-// Which log lines does a request leave: one for itself, one for each link, and what links said?
+// Which log lines does a request produce: one for itself, one for each plugin, and the plugins' own output?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import type { LinkRecord, RequestRecord } from './record.ts';
 
-/** One line, before it has a time. */
+/** One line, before it gets a timestamp. */
 export interface LogLine {
   readonly level: LogLevel;
   readonly message: string;
   readonly fields: LogFields;
 }
 
-/** What is written, for links as a whole and by link. */
+/** Log levels: the general one, and those of single plugins. */
 export interface LogLevels {
   readonly level: LogLevel;
   readonly links: Readonly<Record<string, LogLevel>>;
 }
 
 /**
- * Reads `info` or `info,portmap=debug,tuning=error`.
- * @throws Error for what is not a level
+ * Parses `info` or `info,portmap=debug,tuning=error`.
+ * @throws Error for an unknown level
  */
 export function parseLogLevels(text: string): LogLevels {
   const links: Record<string, LogLevel> = {};
@@ -36,12 +36,12 @@ export function parseLogLevels(text: string): LogLevels {
   return { level, links };
 }
 
-/** Least severe level that is written for a link: what its `CATENA_LOG_LEVEL` is to be. */
+/** Least severe level that is logged for a plugin, for its `CATENA_LOG_LEVEL`. */
 export function levelOf({ level, links }: LogLevels, link?: string): LogLevel {
   return (link !== undefined && Object.hasOwn(links, link) ? links[link] : undefined) ?? level;
 }
 
-/** The lines of a finished request: its links in the order in which they ended, then itself. */
+/** The lines of a finished request: its plugins in the order in which they ended, then the request itself. */
 export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
   const common = commonFields(record);
   const lines = record.links.flatMap(link => {
@@ -83,7 +83,7 @@ function commonFields(record: RequestRecord): LogFields {
   };
 }
 
-/** Lines of our own links are JSON with a level of their own; anybody else's are text, and worth a look. */
+/** Lines of our own plugins are JSON with a level; lines of other plugins are text, which is worth a warning. */
 function saidBy({ stderr = '' }: LinkRecord, fields: LogFields): LogLine[] {
   const lines = stderr.split('\n').filter(line => line.trim() !== '');
   return lines.map(text => {

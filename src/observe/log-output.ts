@@ -1,14 +1,14 @@
-// Where do log lines of a long-lived process go, and what if a place does not take them?
+// Where do the log lines of a long-lived process go, and what if a destination does not accept them?
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { Writable } from 'node:stream';
+import { absolutePath } from '../files/absolute-path.ts';
 import { loadWinston } from '../log.ts';
 import { openUnixDatagram } from '../sys/unix-datagram.ts';
 import type { LogLine } from './log-lines.ts';
 import { openRotatingFile, type RotationLimits } from './rotating-file.ts';
 import { JOURNAL_SOCKET, renderJournal, renderSyslog, SYSLOG_SOCKET } from './system-log.ts';
 
-/** A place for log lines. */
+/** A destination for log lines. */
 export type LogDestination =
   /** JSON on standard error. */
   | { readonly kind: 'console' }
@@ -17,35 +17,35 @@ export type LogDestination =
   /** Datagrams to a syslog daemon or to systemd's journal. */
   | { readonly kind: 'syslog' | 'journal'; readonly path: string };
 
-/** Rotation unless told otherwise. */
+/** Default rotation. */
 export const LOG_FILE_LIMITS: RotationLimits = { maxBytes: 16 * 1024 * 1024, maxFiles: 5 };
 
 /** An open log. */
 export interface LogOutput {
-  /** Writes a line in every place; never throws and never waits for a reader. */
+  /** Writes a line to every destination; never throws and never waits for a reader. */
   write(line: LogLine): void;
-  /** Lines that a place has refused. */
+  /** Lines that a destination refused. */
   readonly dropped: number;
   close(): Promise<void>;
 }
 
 /**
- * Reads `console`, `file:<path>`, `syslog`, `journal`, or the last two with a socket of their own (`syslog:<path>`).
+ * Parses `console`, `file:<path>`, `syslog`, `journal`, or one of the last two with a socket (`syslog:<path>`).
  * @throws Error for anything else
  */
 export function parseLogDestination(text: string, limits: RotationLimits = LOG_FILE_LIMITS): LogDestination {
   const [kind = '', ...rest] = text.split(':');
   const path = rest.join(':');
   if (kind === 'console' && path === '') return { kind };
-  if (kind === 'file' && path !== '') return { kind, path: resolve(path), ...limits };
+  if (kind === 'file' && path !== '') return { kind, path: absolutePath(path), ...limits };
   if (kind === 'syslog') return { kind, path: path || SYSLOG_SOCKET };
   if (kind === 'journal') return { kind, path: path || JOURNAL_SOCKET };
   throw new Error(`Cannot log to ${JSON.stringify(text)}: expected console, file:<path>, syslog or journal`);
 }
 
-/** Opens the log; winston is loaded here, if there is a place to write to. */
+/** Opens the log. winston is loaded here, if there is a destination. */
 export async function openLogOutput(destinations: readonly LogDestination[]): Promise<LogOutput> {
-  // Six megabytes for nothing, else.
+  // Without destinations, winston would be six megabytes for nothing.
   if (destinations.length === 0) return { write() {}, dropped: 0, async close() {} };
   const { createLogger, format, transports } = await loadWinston();
   let dropped = 0;
@@ -76,9 +76,9 @@ export async function openLogOutput(destinations: readonly LogDestination[]): Pr
   };
 }
 
-/** Takes a line as an object or as text; throws when it cannot. */
+/** An open destination: takes a line as an object or as text, and throws if it cannot write it. */
 interface Place {
-  /** Whether it wants fields, not JSON. */
+  /** Whether it takes an object with fields instead of JSON text. */
   readonly structured: boolean;
   write(line: never): void;
   close(): void;
@@ -108,9 +108,9 @@ function openPlace(destination: LogDestination): Place {
 }
 
 /**
- * Standard error, for lines that must not wait: a reader that does not read any more would stop the whole process. So
- * the same file is opened once more, where not waiting is ours to ask for. The system's journal is a socket, which
- * cannot be opened; it reads.
+ * Standard error for lines that must not block: a reader that has stopped reading would stop the whole process. So the file is
+ * opened a second time, with O_NONBLOCK, since that flag belongs to the open file and not to us. The system's journal is a
+ * socket, which cannot be opened this way; but it does read.
  */
 function openConsole(): { append: (line: Buffer) => void; close: () => void } {
   let fd = 2;
@@ -118,7 +118,7 @@ function openConsole(): { append: (line: Buffer) => void; close: () => void } {
   try {
     fd = openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK);
   } catch {
-    // A socket, or a file that is not ours to open.
+    // A socket, or a file that we may not open.
   }
   return {
     append(line) {
@@ -133,7 +133,7 @@ function openConsole(): { append: (line: Buffer) => void; close: () => void } {
   };
 }
 
-/** A line as winston hands it to a stream of objects. */
+/** A line as winston passes it to an object stream. */
 type Info = Pick<LogLine, 'level' | 'message'> & { readonly [field: string]: unknown };
 
 function toStream(place: Place, drop: () => void): Writable {

@@ -1,49 +1,51 @@
-// Which numbers does a daemon offer to Prometheus?
+// Which metrics does a daemon offer to Prometheus?
 //
-// Everything that prom-client needs is loaded with this file, so only the daemon imports it.
+// This file loads all of prom-client, so only the daemon imports it.
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { RequestRecord } from './record.ts';
 
-/** What is looked up when somebody asks for the numbers, and not before. */
+/** What is read when the metrics are requested, and not before. */
 export interface MetricSources {
   readonly version: string;
   workers(): { readonly idle: number; readonly busy: number };
-  /** Calls of links that wait until a worker is free. */
+  /** Plugin calls that wait for a free worker. */
   waitingCalls(): number;
   requests(): { readonly running: number; readonly queued: number };
-  /** Attachments on record by network. */
+  /** Recorded attachments by network. */
   attachments(): ReadonlyMap<string, number>;
-  /** Attachments on record whose container is gone. */
+  /** Recorded attachments whose container is gone. */
   leaked(): number;
   ranges(): readonly RangeUse[];
-  /** Log lines, spans and traces that could not be handed on. */
+  /** Calls that were declined and left to their clients, by reason. */
+  declined(): Readonly<Record<string, { readonly count: number }>>;
+  /** Log lines, spans and traces that could not be delivered. */
   dropped(): { readonly log: number; readonly spans: number; readonly traces: number };
 }
 
-/** How full a range of addresses is. */
+/** Use of a range of addresses. */
 export interface RangeUse {
   readonly network: string;
-  /** As it is configured: `10.1.0.0/24`, or with its ends. */
+  /** As configured: `10.1.0.0/24`, or with its ends. */
   readonly range: string;
   readonly used: number;
-  /** Addresses that could be handed out; beyond what a number holds for large IPv6 ranges. */
+  /** Number of addresses that can be leased; not exact for an IPv6 range whose size exceeds a number's precision. */
   readonly size: number;
 }
 
-/** Every metric of ours; the gRPC server adds its own to the same registry. */
+/** All our metrics; the gRPC server adds its own to the same registry. */
 export interface Metrics {
   readonly registry: Registry;
-  /** Counts a finished request and its links. */
+  /** Counts a finished request and its plugins. */
   observe(record: RequestRecord): void;
   /** The page for Prometheus (text format 0.0.4). */
   render(): Promise<string>;
   readonly contentType: string;
 }
 
-/** From a warm link to one that waits for its deadline. */
+/** From a plugin in a warm worker to one that runs until its deadline. */
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** Makes the registry; nothing is looked up yet. */
+/** Creates the registry; nothing is read yet. */
 export function openMetrics(sources: MetricSources): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -132,14 +134,29 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
       for (const { network, range, used } of sources.ranges()) add({ network, range }, used);
     },
   );
-  gauge('catena_range_addresses', 'Addresses that a range has in all.', ['network', 'range'], add => {
-    for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
+  gauge(
+    'catena_range_addresses',
+    'Addresses of a range that containers can have.',
+    ['network', 'range'],
+    add => {
+      for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
+    },
+  );
+  new Counter({
+    name: 'catena_declined_total',
+    help: 'Calls that the daemon left to their clients, by reason.',
+    labelNames: ['reason'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [reason, { count }] of Object.entries(sources.declined())) this.inc({ reason }, count);
+    },
   });
   gauge('catena_dropped', 'What could not be handed on: log lines, spans, traces.', ['kind'], add => {
     for (const [kind, number] of Object.entries(sources.dropped())) add({ kind }, number);
   });
 
-  /** A gauge that is filled when it is asked for; one source that fails does not take the others with it. */
+  /** A gauge that is filled on request; if its source fails, the other metrics are still served. */
   function gauge(
     name: string,
     help: string,

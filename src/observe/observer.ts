@@ -1,4 +1,4 @@
-// What happens with all that is learned of a request: log, metrics, traces on disk, spans for a collector?
+// What happens with the facts about a request: log, metrics, traces on disk, spans for a collector?
 import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/trace-context.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';
@@ -10,31 +10,34 @@ import { type RequestRecord, type RequestSpan, startRequest } from './record.ts'
 import { findTrace, listTraces, type RingLimits, TraceRing } from './trace-ring.ts';
 import type { Environment, RequestWatcher } from './watcher.ts';
 
-/** Which of it is wanted. */
+/** What is enabled. */
 export interface ObserverOptions {
   readonly levels: LogLevels;
   readonly destinations: readonly LogDestination[];
-  /** Directory of traces; none are kept without one. */
+  /** Directory of traces; without it none are kept. */
   readonly traceDir?: string | undefined;
   readonly traceLimits?: RingLimits | undefined;
   readonly otlp?: OtlpOptions | undefined;
   readonly sources: Omit<MetricSources, 'dropped'>;
 }
 
-/** One for the life of a daemon. */
+/** Lives as long as the daemon. */
 export interface Observer extends RequestWatcher {
-  /** Recent requests, or the one whose id begins like this; undefined when there is none. */
+  /** Recent requests, or the one whose id has this prefix; undefined if there is none. */
   traces(id?: string): object | undefined;
-  /** Does as other options say from now on; what went to the old places is handed over first. Throws, and changes nothing, when a place cannot be opened. */
+  /**
+   * Switches to other options, after delivering everything to the old destinations. Throws and changes nothing if a destination
+   * cannot be opened.
+   */
   change(options: Omit<ObserverOptions, 'sources'>): Promise<void>;
-  /** A line that belongs to no request. */
+  /** Writes a line that belongs to no request. */
   log(level: LogLevel, message: string, fields?: LogFields): void;
   readonly metrics: Metrics;
-  /** Hands over what waits, within the collector's deadline. */
+  /** Delivers what is pending, within the collector's deadline. */
   close(): Promise<void>;
 }
 
-/** Opens what is wanted. */
+/** Opens the enabled outputs. */
 export async function openObserver({ sources, ...options }: ObserverOptions): Promise<Observer> {
   let open = await openPlaces(options);
   let changing = Promise.resolve();
@@ -44,7 +47,7 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
     dropped: () => ({ ...lost, log: lost.log + open.output.dropped, spans: lost.spans + open.unsent() }),
   });
 
-  // Who asked has the answer first: writing takes as long as a link does.
+  // The client gets its answer first: writing the records takes as long as a plugin does.
   let ended: RequestRecord[] = [];
   const handOver = (record: RequestRecord): void => {
     metrics.observe(record);
@@ -64,7 +67,7 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
       }
     }
   };
-  // A link writes what it is asked to, so that nothing is made that is thrown away here.
+  // Sets the plugin's own level, so that it does not produce lines that are thrown away here.
   const envOf = (link: string): Record<string, string> => {
     const { links } = open.levels;
     const level = Object.hasOwn(links, link) ? links[link] : undefined;
@@ -87,7 +90,7 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
       return {
         id,
         env: span === undefined ? env : { ...env, TRACEPARENT: renderTraceParent(span) },
-        watch: { ...watch, noted: open.ring !== undefined || span?.sampled === true, envOf },
+        watch: { ...watch, tracesKernel: open.ring !== undefined || span?.sampled === true, envOf },
         end(outcome) {
           const record = end(outcome);
           handOver(record);
@@ -120,12 +123,12 @@ export async function openObserver({ sources, ...options }: ObserverOptions): Pr
   };
 }
 
-/** Where records go. */
+/** The destinations of records. */
 interface Places extends Pick<ObserverOptions, 'levels' | 'traceDir'> {
   readonly output: LogOutput;
   readonly ring: TraceRing | undefined;
   readonly exporter: OtlpExporter | undefined;
-  /** Spans that no collector took. */
+  /** Number of spans that no collector accepted. */
   unsent(): number;
   close(): Promise<void>;
 }
@@ -161,7 +164,7 @@ function tryTo<T>(find: () => T): T | undefined {
   }
 }
 
-/** Below the caller's span, or the first of a trace. */
+/** A child of the caller's span, or the first span of a trace. */
 function spanFor(env: Environment): RequestSpan {
   const parent = findTraceParent(env);
   return parent ? startSpan(parent) : startTrace();

@@ -1,9 +1,9 @@
-// How does a request look to OpenTelemetry: one span for itself, one for each link, one for each kernel transaction?
+// How is a request shown in OpenTelemetry: one span for itself, for each plugin, and for each kernel transaction?
 import type { KernelTransaction } from '../chain/exec-plugin.ts';
 import { newSpanId } from '../chain/trace-context.ts';
 import type { FinishRecord, LinkRecord, RequestRecord, RequestSpan } from './record.ts';
 
-/** A span as OTLP/HTTP has it in JSON (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
+/** A span in the JSON of OTLP/HTTP (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
 export interface OtlpSpan {
   readonly traceId: string;
   readonly spanId: string;
@@ -16,7 +16,7 @@ export interface OtlpSpan {
   readonly status: { readonly code: number; readonly message?: string };
 }
 
-/** One attribute. Numbers of 64 bits are texts. */
+/** One attribute. 64-bit numbers are strings. */
 export interface OtlpAttribute {
   readonly key: string;
   readonly value:
@@ -33,13 +33,13 @@ const STATUS_CODE_UNSET = 0;
 const STATUS_CODE_OK = 1;
 const STATUS_CODE_ERROR = 2;
 
-/** The spans of a request; none when its caller did not want it recorded, or it belongs to no trace. */
+/** The spans of a request; none if its caller did not want it sampled, or if it belongs to no trace. */
 export function spansOf(record: RequestRecord): OtlpSpan[] {
   const { span } = record;
   if (!span?.sampled) return [];
   const links = record.links.flatMap(link => linkSpan(record, link));
   const finishes = (record.finishes ?? []).map(finish => finishSpan(record, span, finish));
-  // Where there is no room for all, the last are lost.
+  // Kernel spans come last, since the last ones are dropped if there is no room for all.
   const kernel = [...links, ...finishes].flatMap(one => kernelSpans(one));
   return [requestSpan(record, span), ...[...links, ...finishes].map(one => one.span), ...kernel];
 }
@@ -72,7 +72,7 @@ function requestSpan(record: RequestRecord, { traceId, spanId, parentSpanId }: R
   };
 }
 
-/** A span, and what happened in the kernel below it. */
+/** A span, and the kernel transactions below it. */
 interface Parent {
   readonly span: OtlpSpan;
   /** Unix time in milliseconds. */
@@ -105,7 +105,7 @@ function linkSpan({ startedAt, containerId }: RequestRecord, link: LinkRecord): 
   return [{ span, beganAt, transactions: link.transactions }];
 }
 
-/** What links had put off is no link's: it stands below the request. */
+/** Deferred removals belong to no single plugin, so their span is a child of the request's. */
 function finishSpan(
   { startedAt, containerId }: RequestRecord,
   request: RequestSpan,
@@ -129,7 +129,7 @@ function finishSpan(
   return { span, beganAt, transactions };
 }
 
-/** A refusal is no failure by itself: links ask for what may not be there. */
+/** A kernel error is not a failure in itself: plugins ask for objects that may not exist. */
 function kernelSpans({ span, beganAt, transactions = [] }: Parent): OtlpSpan[] {
   return transactions.map(({ family, what, startMs, durationMs, error }) => ({
     traceId: span.traceId,
@@ -157,7 +157,7 @@ function statusOf({ code, message }: Pick<LinkRecord, 'code' | 'message'>): Otlp
   return { code: STATUS_CODE_ERROR, ...(message === undefined ? {} : { message }) };
 }
 
-/** Attributes of an object; what is undefined is left out. */
+/** Attributes of an object, without undefined ones. */
 export function attributes(
   values: Readonly<Record<string, string | number | boolean | undefined>>,
 ): OtlpAttribute[] {

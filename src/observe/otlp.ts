@@ -1,25 +1,25 @@
-// How do spans reach a collector, and what if it is not there? (OTLP/HTTP with JSON)
+// How do spans reach a collector, and what if it is not available? (OTLP/HTTP with JSON)
 //
-// OpenTelemetry's own packages would do the same with a megabyte of code, timers and instrumentation of a process that
-// has one kind of span. What they promise to users is kept: the environment variables, the wire format, batches.
+// OpenTelemetry's own packages would do the same with a megabyte of code, timers and instrumentation, for a process that has one
+// kind of span. We keep what they promise to users: the environment variables, the wire format, batches.
 import { attributes, type OtlpSpan } from './otlp-span.ts';
 
-/** Where spans go, and as whose. */
+/** The collector, and the resource that the spans belong to. */
 export interface OtlpOptions {
-  /** Full URL, `/v1/traces` included. */
+  /** Full URL, including `/v1/traces`. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** Attributes of the resource, `service.name` among them. */
+  /** Attributes of the resource, including `service.name`. */
   readonly resource: Readonly<Record<string, string>>;
 }
 
 /** Sends spans in batches. */
 export interface OtlpExporter {
-  /** Takes spans; when the collector does not keep up, they are dropped. */
+  /** Queues spans; they are dropped if the collector does not keep up. */
   add(spans: readonly OtlpSpan[]): void;
   readonly dropped: number;
-  /** Sends what is left, and ends within the timeout of one request. */
+  /** Sends the remaining spans, and ends within the timeout of one request. */
   close(): Promise<void>;
 }
 
@@ -27,17 +27,17 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 const TIMEOUT_MS = 10_000;
 
-/** A batch is sent when it is full, or its first span has waited so long; as many batches as this may wait. */
+/** A batch is sent when it is full or its first span has waited this long. At most 16 batches are queued. */
 const BATCH_SPANS = 512;
 const BATCH_WAIT_MS = 2_000;
 const MAX_WAITING_SPANS = 16 * BATCH_SPANS;
 
 /**
- * Reads OpenTelemetry's variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `…_HEADERS`,
- * `…_TIMEOUT`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SDK_DISABLED`).
- * @param endpoint goes before the variables
- * @returns undefined when there is no endpoint
- * @throws Error when it is no URL
+ * Reads OpenTelemetry's variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `…_HEADERS`, `…_TIMEOUT`,
+ * `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SDK_DISABLED`).
+ * @param endpoint takes precedence over the variables
+ * @returns undefined if there is no endpoint
+ * @throws Error if it is not a URL
  */
 export function findOtlpOptions(env: Environment, endpoint?: string): OtlpOptions | undefined {
   const own = env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT || undefined;
@@ -61,7 +61,7 @@ export function findOtlpOptions(env: Environment, endpoint?: string): OtlpOption
   };
 }
 
-/** Starts to collect; nothing is sent before there is something to send. */
+/** Starts collecting; nothing is sent before there is a span. */
 export function openOtlpExporter(options: OtlpOptions): OtlpExporter {
   let waiting: OtlpSpan[] = [];
   let dropped = 0;
@@ -101,7 +101,7 @@ export function openOtlpExporter(options: OtlpOptions): OtlpExporter {
   };
 }
 
-/** One attempt: what a collector does not take now is worth less than a daemon's memory. */
+/** A single attempt: keeping refused spans is not worth a daemon's memory. */
 async function post(options: OtlpOptions, spans: readonly OtlpSpan[]): Promise<boolean> {
   try {
     const response = await fetch(options.url, {

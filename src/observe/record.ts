@@ -1,4 +1,4 @@
-// What is known of one request afterwards: what was asked, how long each link took, how it ended?
+// What is known about a finished request: what was requested, how long each plugin took, how it ended?
 import type { KernelTransaction } from '../chain/exec-plugin.ts';
 import type { FinishEvent, LinkEvent } from '../chain/runtime.ts';
 import type { LinkSpan } from '../chain/trace-context.ts';
@@ -6,7 +6,7 @@ import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
 
-/** Which request, for whom. */
+/** Which request, and for which container. */
 export interface RequestFacts {
   /** `ADD`, `CHECK`, `DEL`, `GC`, `STATUS`. */
   readonly verb: string;
@@ -16,46 +16,46 @@ export interface RequestFacts {
   readonly netns: string;
   /** `CNI_ARGS`; the pod's name and namespace are taken from them. */
   readonly args?: readonly (readonly [key: string, value: string])[];
-  /** Served by the daemon, whose workers were there already. */
+  /** Served by the daemon, whose workers were already running. */
   readonly warm?: boolean;
-  /** Milliseconds that the request waited for its turn in the daemon, before it began. */
+  /** Milliseconds that the request was queued in the daemon. */
   readonly queueMs?: number;
-  /** The caller's trace. */
+  /** The id of the caller's trace. */
   readonly traceId?: string | undefined;
-  /** The request's own place in a trace that is exported. */
+  /** The request's own span, if spans are exported. */
   readonly span?: RequestSpan | undefined;
 }
 
-/** Where a request stands in a trace; a request that begins one has no parent. */
+/** The span of a request; the first one of a trace has no parent. */
 export interface RequestSpan extends Omit<LinkSpan, 'parentSpanId'> {
   readonly parentSpanId?: string;
 }
 
-/** One call of a link. */
+/** One call of a plugin. */
 export interface LinkRecord {
   readonly network: string;
   readonly link: string;
-  /** Where it stands in its list, from 0. */
+  /** Position of the plugin in its conflist, from 0. */
   readonly index: number;
   readonly executable: string;
   readonly verb: string;
-  /** Milliseconds after the request's start. */
+  /** Milliseconds after the start of the request. */
   readonly startMs: number;
   readonly durationMs: number;
-  /** 0 for success, else a code of the protocol. */
+  /** 0 for success, else an error code of the protocol. */
   readonly code: number;
   readonly message?: string;
   readonly details?: string;
-  /** The end of what it said on standard error. */
+  /** The end of its standard error. */
   readonly stderr?: string;
-  /** What ADD printed. */
+  /** The result that ADD printed. */
   readonly result?: JsonObject;
   readonly span?: LinkSpan;
-  /** What it did in the kernel, as far as that is known. */
+  /** Its kernel transactions, as far as they are known. */
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** What the links of a network had put off until the last of them was through. */
+/** The deferred removals of a network's plugins, which ran after the last plugin. */
 export interface FinishRecord {
   readonly network: string;
   readonly verb: string;
@@ -64,9 +64,9 @@ export interface FinishRecord {
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** One request, when it is over. Secrets are masked already. */
+/** One finished request. Secrets are already masked. */
 export interface RequestRecord {
-  /** Sorts by time. */
+  /** Ids sort by time. */
   readonly id: string;
   readonly traceId?: string;
   readonly verb: string;
@@ -83,7 +83,7 @@ export interface RequestRecord {
   readonly queueMs?: number;
   /** Milliseconds spent waiting for other requests of the same container, or for a GC. */
   readonly lockMs?: number;
-  /** 0 for success, else a code of the protocol. */
+  /** 0 for success, else an error code of the protocol. */
   readonly code: number;
   readonly message?: string;
   readonly details?: string;
@@ -97,11 +97,11 @@ export interface RequestRecord {
 /** How a request ended. */
 export interface RequestOutcome {
   readonly result?: JsonObject | undefined;
-  /** Whatever was thrown. */
+  /** The thrown value. */
   readonly error?: unknown;
 }
 
-/** A request under way. */
+/** A request in progress. */
 export interface OpenRequest {
   readonly id: string;
   /** For {@link Runtime.onLink}. */
@@ -110,14 +110,17 @@ export interface OpenRequest {
   readonly onFinish: (event: FinishEvent) => void;
   /** For {@link Runtime.onTurn}: how long the chain waited for its turn. */
   readonly onTurn: (waitedMs: number) => void;
-  /** @returns all that is kept of it */
+  /** @returns the record of the request */
   end(outcome: RequestOutcome): RequestRecord;
 }
 
-/** Characters of standard error that are kept of each link. */
+/**
+ * Number of characters of each plugin's standard error that are kept. It is masked before it is cut, since a cut may separate a
+ * name from its secret.
+ */
 const STDERR_TAIL = 4096;
 
-/** Begins to collect what there will be to know of a request. */
+/** Starts collecting the facts about a request. */
 export function startRequest(facts: RequestFacts): OpenRequest {
   const startedAt = Date.now();
   const begin = performance.now();
@@ -167,7 +170,7 @@ function toLinkRecord(event: LinkEvent, startMs: number): LinkRecord {
     startMs: round(startMs),
     durationMs: round(durationMs),
     ...(error === undefined ? { code: 0 } : describe(error)),
-    ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-STDERR_TAIL)) }),
+    ...(stderr === '' ? {} : { stderr: maskText(stderr.slice(-2 * STDERR_TAIL)).slice(-STDERR_TAIL) }),
     ...(result === undefined ? {} : { result: maskSecrets(result) }),
     ...(span === undefined ? {} : { span }),
     ...(transactions === undefined ? {} : { transactions }),
@@ -192,7 +195,7 @@ function placeOf({ verb, network, containerId, ifname, netns, args = [], traceId
 
 function describe({ code, message, details }: CniError): { code: number; message: string; details?: string } {
   return {
-    // Code 0 stands for success here; the protocol has it for failures of the runtime.
+    // Code 0 means success here, whereas the protocol uses it for failures of the runtime.
     code: code || FAILED_WITHOUT_CODE,
     message: maskText(message),
     ...(details === undefined ? {} : { details: maskText(details) }),
@@ -201,7 +204,7 @@ function describe({ code, message, details }: CniError): { code: number; message
 
 const FAILED_WITHOUT_CODE = 999;
 
-/** Eight characters of time and four of chance, in base 36. */
+/** Eight characters of time and four random ones, in base 36. */
 function newId(startedAt: number): string {
   const chance = crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
   return startedAt.toString(36).padStart(8, '0') + (chance % 36 ** 4).toString(36).padStart(4, '0');

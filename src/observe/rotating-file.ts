@@ -1,28 +1,28 @@
 // How does a file of lines stay bounded, survive a full disk, and leave room for logrotate?
 //
-// winston has a file transport of its own. When the disk is full it says nothing, takes no further line, and holds up
-// every other place of the same logger; so lines are appended here, at once, and what fails is the line's own failure.
+// winston has a file transport of its own. If the disk is full, it reports nothing, accepts no further line, and blocks every
+// other destination of the same logger. So lines are appended here synchronously, and a failure affects only its own line.
 import { closeSync, fstatSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** When a file is full, and how many there may be. */
+/** When a file is full, and how many files are kept. */
 export interface RotationLimits {
   readonly maxBytes: number;
-  /** The current one and its predecessors, `<path>.1` being the youngest. */
+  /** The current file and its predecessors; `<path>.1` is the youngest predecessor. */
   readonly maxFiles: number;
 }
 
-/** A file that lines are appended to. */
+/** A file to which lines are appended. */
 export interface RotatingFile {
   /**
-   * Appends one line, its end included; opens the file anew when somebody moved it.
+   * Appends one line, including its line break; reopens the file if it was moved.
    * @throws Error of the file system; the next line is a new attempt
    */
   append(line: Uint8Array): void;
   close(): void;
 }
 
-/** Opens nothing before the first line. The file is its owner's (0600), a missing directory is made. */
+/** Opens nothing before the first line. The file has mode 0600; a missing directory is created. */
 export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationLimits): RotatingFile {
   let fd: number | undefined;
   let size = 0;
@@ -64,7 +64,7 @@ function isSame(fd: number, path: string): boolean {
   return named?.ino === ino && named.dev === dev;
 }
 
-/** `log.2` becomes `log.3`, `log.1` becomes `log.2`, `log` becomes `log.1`; the oldest goes. */
+/** `log.2` becomes `log.3`, `log.1` becomes `log.2`, `log` becomes `log.1`; the oldest is deleted. */
 function shift(path: string, maxFiles: number): void {
   const nameOf = (age: number): string => (age === 0 ? path : `${path}.${age}`);
   rmSync(nameOf(maxFiles - 1), { force: true });

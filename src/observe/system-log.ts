@@ -1,11 +1,11 @@
-// How does a log line look to syslog and to the journal?
+// What does a log line look like in syslog and in the journal?
 import type { LogLevel } from '../log.ts';
 import type { LogLine } from './log-lines.ts';
 
-/** Where a syslog daemon takes datagrams; systemd's journal does so there, too. */
+/** The socket of a syslog daemon; systemd's journal also listens there. */
 export const SYSLOG_SOCKET = '/dev/log';
 
-/** Where systemd's journal takes lines with fields. */
+/** The socket on which systemd's journal takes lines with fields. */
 export const JOURNAL_SOCKET = '/run/systemd/journal/socket';
 
 /** Our name in the log. */
@@ -15,15 +15,15 @@ const IDENTIFIER = 'catena';
 const SEVERITY: Readonly<Record<LogLevel, number>> = { error: 3, warn: 4, info: 6, debug: 7 };
 const FACILITY_DAEMON = 3;
 
-/** Syslog daemons cut longer lines, wherever (RFC 3164 asks for 1024; rsyslog takes 8 KiB, the journal more). */
+/** Syslog daemons truncate longer lines at an arbitrary point (RFC 3164 asks for 1024; rsyslog takes 8 KiB, the journal more). */
 const MAX_SYSLOG_BYTES = 8_000;
 
-/** A datagram of the journal that is larger than a socket's buffer is refused as a whole. */
+/** A datagram to the journal that exceeds the socket's buffer is refused as a whole. */
 const MAX_VALUE_BYTES = 32 * 1024;
 
 /**
- * A line as syslog daemons take it on their local socket: `<30>Nov 21 09:40:25 catena[7]: {…}` (RFC 3164, without the
- * host's name, as the C library's syslog() writes it). What follows the name is one line of JSON.
+ * A line for the local socket of a syslog daemon: `<30>Nov 21 09:40:25 catena[7]: {…}` (RFC 3164, without the host's name, as the
+ * C library's syslog() writes it). The text after the name is one line of JSON.
  */
 export function renderSyslog({ level, message, fields }: LogLine, at: Date, pid: number): Uint8Array {
   const priority = FACILITY_DAEMON * 8 + SEVERITY[level];
@@ -36,8 +36,8 @@ export function renderSyslog({ level, message, fields }: LogLine, at: Date, pid:
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
 /**
- * A line as the journal's native protocol has it, every field with a name of its own: `container_id` is found by
- * `journalctl CATENA_CONTAINER_ID=…` (systemd, "Native Journal Protocol").
+ * A line in the journal's native protocol, where every field has a name: `container_id` is found by `journalctl
+ * CATENA_CONTAINER_ID=…` (systemd, "Native Journal Protocol").
  */
 export function renderJournal({ level, message, fields }: LogLine): Uint8Array {
   const own = Object.entries(fields).map(([name, value]) => {
@@ -53,7 +53,7 @@ export function renderJournal({ level, message, fields }: LogLine): Uint8Array {
   return Buffer.concat(pairs.map(([name, value]) => encodePair(name, value)));
 }
 
-/** `NAME=value`, or with its length ahead where a line break would end it. */
+/** `NAME=value`, or the form with a length if the value contains a line break. */
 function encodePair(name: string, value: string): Uint8Array {
   const bytes = Buffer.from(value).subarray(0, MAX_VALUE_BYTES);
   if (!bytes.includes(0x0a)) return Buffer.concat([Buffer.from(`${name}=`), bytes, LINE_END]);

@@ -1,27 +1,28 @@
-// Where are the recent requests kept, so that they can be looked at afterwards, and how do they stay few?
+// Where are recent requests kept for later inspection, and what bounds their number?
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject } from '../cni/json.ts';
+import { fileFailure } from '../files/failure.ts';
 import { putFile } from '../files/put-file.ts';
 import { sweepUnfinished } from '../files/unfinished.ts';
 import type { RequestRecord } from './record.ts';
 
-/** How much is kept; the oldest goes first. */
+/** How much is kept; the oldest records are deleted first. */
 export interface RingLimits {
   readonly maxRecords: number;
   readonly maxBytes: number;
 }
 
-/** Limits that hold unless told otherwise. */
+/** Default limits. */
 export const RING_LIMITS: RingLimits = { maxRecords: 500, maxBytes: 16 * 1024 * 1024 };
 
-/** Larger records lose what links printed, and what they did in the kernel. */
+/** Larger records are stored without the plugins' output and kernel transactions. */
 const MAX_RECORD_BYTES = 256 * 1024;
 
-/** Others write into the same directory: after so many writes it is looked at anew. */
+/** Other processes write into the same directory, so it is listed again after this many writes. */
 const WRITES_BETWEEN_LOOKS = 100;
 
-/** A name says when the request began: names sort by time. */
+/** A name starts with the time at which the request began, so names sort by time. */
 const NAME = /^([\da-z]{12})\.json$/;
 
 /** A directory of records, one file each. */
@@ -39,8 +40,8 @@ export class TraceRing {
   }
 
   /**
-   * Keeps a record: written beside its place, then renamed, for its owner only (0600).
-   * @throws Error of the file system; half a record is never left
+   * Stores a record: written to a temporary file, then renamed, with mode 0600.
+   * @throws Error of the file system; a partial record is never left behind
    */
   write(record: RequestRecord): void {
     const text = render(record);
@@ -65,7 +66,7 @@ export class TraceRing {
 
   #prune(): void {
     for (const [name, size] of this.#sizes) {
-      // The youngest stays, however large.
+      // The youngest record is kept, however large.
       if (this.#sizes.size <= 1) return;
       if (this.#sizes.size <= this.#limits.maxRecords && this.#bytes <= this.#limits.maxBytes) return;
       rmSync(join(this.#dir, name), { force: true });
@@ -75,7 +76,7 @@ export class TraceRing {
   }
 }
 
-/** The records of a directory, the oldest first, and the names of files that are none. */
+/** The records of a directory, oldest first, and the names of invalid files. */
 export function listTraces(dir: string): { records: RequestRecord[]; damaged: string[] } {
   const damaged: string[] = [];
   const records = namesIn(dir).flatMap(name => {
@@ -87,8 +88,8 @@ export function listTraces(dir: string): { records: RequestRecord[]; damaged: st
 }
 
 /**
- * The record whose id begins like this.
- * @throws Error when there is none, or more than one
+ * The record whose id has this prefix.
+ * @throws Error if there is none, or more than one
  */
 export function findTrace(dir: string, start: string): RequestRecord {
   const names = namesIn(dir).filter(name => name.startsWith(start));
@@ -109,11 +110,11 @@ function namesIn(dir: string): string[] {
       .sort();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
+    throw fileFailure('list traces in', dir, error);
   }
 }
 
-/** Undefined when it went meanwhile. */
+/** Undefined if the file no longer exists. */
 function readRecord(file: string): RequestRecord | 'damaged' | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(file, 'utf8'));

@@ -1,5 +1,5 @@
-// Who wants to know of requests, and how does one that only keeps traces do it?
-import type { Runtime } from '../chain/runtime.ts';
+// What is told of requests, and how does a watcher work that only keeps traces?
+import type { ChainRuntime } from '../chain/runtime.ts';
 import { findTraceParent } from '../chain/trace-context.ts';
 import {
   type OpenRequest,
@@ -10,30 +10,30 @@ import {
 } from './record.ts';
 import { TraceRing } from './trace-ring.ts';
 
-/** What a link inherits. */
+/** The environment that a plugin inherits. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What a chain is to do so that somebody gets to know of it. */
-export type Watch = Pick<Runtime, 'onLink' | 'onFinish' | 'onTurn' | 'noted' | 'envOf'>;
+/** The hooks of a chain through which it is watched. */
+export type Watch = Pick<ChainRuntime, 'onLink' | 'onFinish' | 'onTurn' | 'tracesKernel' | 'envOf'>;
 
 /** A request that is watched. */
 export interface WatchedRequest extends Pick<OpenRequest, 'id'> {
-  /** For the chain: the caller's, below this request's own span where spans are exported. */
+  /** The environment for the chain: the caller's, with this request's own span as the parent if spans are exported. */
   readonly env: Environment;
-  /** For the chain, too. */
+  /** The hooks for the chain. */
   readonly watch: Watch;
-  /** Hands over all that is known, once; never throws. */
+  /** Delivers everything that is known, once; never throws. */
   end(outcome: RequestOutcome): RequestRecord;
 }
 
-/** Told of every request when it begins. */
+/** Notified at the start of every request. */
 export interface RequestWatcher {
   begin(facts: Omit<RequestFacts, 'span' | 'traceId'>, env: Environment): WatchedRequest;
 }
 
 /**
- * Keeps a trace of each request and does nothing else, for commands that run without a daemon.
- * @param onProblem told when a trace cannot be kept
+ * Only keeps a trace of each request, for commands that run without a daemon.
+ * @param onProblem called if a trace cannot be kept
  */
 export function openTraceWatcher(dir: string, onProblem: (error: Error) => void): RequestWatcher {
   const ring = new TraceRing(dir);
@@ -43,7 +43,7 @@ export function openTraceWatcher(dir: string, onProblem: (error: Error) => void)
       return {
         id,
         env,
-        watch: { ...watch, noted: true },
+        watch: { ...watch, tracesKernel: true },
         end(outcome) {
           const record = end(outcome);
           try {

@@ -1,4 +1,4 @@
-// How does a kept request look on a terminal: when did each link run, and what did it add to the result?
+// How is a stored request shown on a terminal: when did each plugin run, and what did it add to the result?
 import type { KernelTransaction } from '../chain/exec-plugin.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
@@ -6,15 +6,15 @@ import { diffResults } from '../lab/result-diff.ts';
 import { count, renderTime } from '../lab/words.ts';
 import type { FinishRecord, LinkRecord, RequestRecord } from './record.ts';
 
-/** Characters of the longest bar. */
+/** Length of the longest bar, in characters. */
 const WIDTH = 40;
 
-/** Lines of standard error that are shown of a link. */
+/** How many lines of a plugin's standard error are shown. */
 const STDERR_LINES = 8;
 
 /**
- * One row per link: a bar that begins when it began, its time, and the difference it made to the result.
- * @param kernel also a row for each kernel transaction, below its link
+ * One row per plugin: a bar that starts when the plugin did, its time, and its changes to the result.
+ * @param kernel whether each kernel transaction gets a row as well, below its plugin
  */
 export function renderWaterfall(record: RequestRecord, kernel = false): string {
   const rows = [
@@ -36,7 +36,7 @@ export function renderWaterfall(record: RequestRecord, kernel = false): string {
   return [...heading(record), ...table, ...verdict(record)].map(line => `${line.trimEnd()}\n`).join('');
 }
 
-/** One line per record, the oldest first. */
+/** One line per record, oldest first. */
 export function renderList(records: readonly RequestRecord[]): string {
   const header = ['ID', 'TIME', 'VERB', 'NETWORK', 'CONTAINER', 'IFNAME', 'DURATION', 'CODE'];
   const rows = records.map(({ id, startedAt, verb, network, containerId, ifname, durationMs, code }) => [
@@ -90,11 +90,11 @@ interface Row {
   readonly notes: readonly string[];
 }
 
-/** Something that began and took its time. */
+/** An event with a start and a duration. */
 type Timed = Pick<KernelTransaction, 'startMs' | 'durationMs'>;
 type Words = Pick<Row, 'name' | 'notes'>;
 
-/** A row, and where that is wanted those of its transactions with the kernel; else a note of how much they are. */
+/** A row, followed by the rows of its kernel transactions if requested; else with a note of their number and time. */
 function rowsOf(
   record: RequestRecord,
   part: LinkRecord | FinishRecord,
@@ -156,7 +156,7 @@ function outcomeOf({ code, message = '' }: LinkRecord): string[] {
   return code === 0 ? [] : [`FAILED with code ${code}: ${message}`];
 }
 
-/** Against the link before it of the same network. */
+/** The changes compared with the previous plugin of the same network. */
 function differenceOf(links: readonly LinkRecord[], at: number): string[] {
   const link = links[at];
   const after = read(link?.result);
@@ -170,7 +170,7 @@ function read(result: JsonObject | undefined): Result | undefined {
   try {
     return parseResult(result, resultVersionOf(result, '0.1.0', 'result'), 'result');
   } catch {
-    // It was masked, or somebody changed the file: the times still tell something.
+    // It was masked, or the file was changed; the times are still useful.
     return undefined;
   }
 }

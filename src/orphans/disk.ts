@@ -1,19 +1,14 @@
-// What on disk carries the name of an attachment to a network, besides records?
+// What on disk, other than records, carries the name of an attachment to a network?
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { TracedList } from '../chain/traced.ts';
 import type { Attachment } from '../cni/attachment.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject } from '../cni/json.ts';
 import type { Holder } from '../ipam/holders.ts';
 import { inspectLease } from '../ipam/inspect.ts';
 import { listLeases } from '../ipam/lease-files.ts';
 import { DEFAULT_DATA_DIR } from '../ipam/lease-store.ts';
 import type { Trace } from './trace.ts';
-
-/** The part of a list that says where links keep files. */
-export interface ListWithFiles {
-  readonly name: string;
-  readonly plugins: readonly { readonly conf: JsonObject }[];
-}
 
 /** A lease of the network. */
 export interface HeldLease {
@@ -23,12 +18,12 @@ export interface HeldLease {
   readonly trace: Trace;
 }
 
-/** Where tuning keeps what was there before, shared with the reference. */
+/** Where tuning stores earlier values, shared with the reference. */
 const BACKUP_DIR = '/run/cni/tuning';
 
-/** Leases that name an attachment; those of old, which name a container alone, are left to the link. */
+/** Leases that name an attachment. Leases in the old format, which name only a container, are left to the plugin. */
 export function listHeldLeases(
-  list: ListWithFiles,
+  list: TracedList,
   holders: ReadonlyMap<string, readonly Holder[]> | undefined,
 ): HeldLease[] {
   const witnesses = { holders, findRecord: () => undefined };
@@ -46,8 +41,8 @@ export function listHeldLeases(
   );
 }
 
-/** Backups that name the network; whose interface they are about is in the name of the file. */
-export function listBackups(list: ListWithFiles): Trace[] {
+/** Backups that name the network; the file name says which interface they belong to. */
+export function listBackups(list: TracedList): Trace[] {
   return backupDirsOf(list).flatMap(dir =>
     namesIn(dir, readdirSync).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
@@ -59,7 +54,8 @@ export function listBackups(list: ListWithFiles): Trace[] {
   );
 }
 
-function leaseDirsOf({ name, plugins }: ListWithFiles): string[] {
+/** Lease directories of a network. */
+export function leaseDirsOf({ name, plugins }: TracedList): string[] {
   const dirs = plugins.flatMap(({ conf: { ipam } }) => {
     if (!isObject(ipam) || ipam.type !== 'host-local') return [];
     return join(typeof ipam.dataDir === 'string' && ipam.dataDir ? ipam.dataDir : DEFAULT_DATA_DIR, name);
@@ -67,7 +63,7 @@ function leaseDirsOf({ name, plugins }: ListWithFiles): string[] {
   return [...new Set(dirs)];
 }
 
-function backupDirsOf({ plugins }: ListWithFiles): string[] {
+function backupDirsOf({ plugins }: TracedList): string[] {
   const dirs = plugins.flatMap(({ conf: { type, dataDir } }) => {
     if (type !== 'tuning') return [];
     return typeof dataDir === 'string' && dataDir ? dataDir : BACKUP_DIR;
@@ -84,8 +80,8 @@ function networkIn(file: string): unknown {
   }
 }
 
-/** What cannot be looked at holds nothing that is known. */
-function namesIn(dir: string, list: (dir: string) => string[]): string[] {
+/** A directory that cannot be read counts as empty. */
+export function namesIn(dir: string, list: (dir: string) => string[]): string[] {
   try {
     return list(dir);
   } catch {

@@ -1,24 +1,27 @@
-// Which attachments to a network does this node hold anything of, and does anybody use it?
+// Which attachments to a network does this node hold anything of, and are they in use?
 //
-// Records get lost, and what other runtimes attach is on their records, not on ours. So what is in the kernel and on disk
-// is asked whose it is, and whether somebody is behind it: a namespace that exists, an interface that has the address.
-// Only where something says that nobody is, and nothing that somebody is, an attachment counts as left over.
-import type { Traced } from '../chain/traced.ts';
+// Records get lost, and attachments of other runtimes are in their records, not in ours. So the owner of what is in the kernel
+// and on disk is read from its notes, and then whether it is in use: its namespace exists, or an interface has the address. An
+// attachment counts as leaked only if some evidence says that it is unused and none says that it is used.
+import type { Traced, TracedList } from '../chain/traced.ts';
 import { digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { thisProcess } from '../files/process-id.ts';
 import { findUse, type Use } from '../ipam/holders.ts';
-import { type HeldLease, type ListWithFiles, listBackups, listHeldLeases } from './disk.ts';
+import { isContainer, type Key, listRecentlyBegun } from '../journal/generation.ts';
+import { type HeldLease, listBackups, listHeldLeases } from './disk.ts';
 import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
 
-/** Like {@link findTraced}, but whoever may not ask the kernel is told so, and finds nothing. */
-export function lookOrTell(tell: (problem: CniError) => void): typeof findTraced {
+type Look = (list: TracedList, known: readonly AttachmentKey[]) => Traced[];
+
+/** Like {@link findTraced}, but if the kernel refuses, it reports that and finds nothing. */
+export function lookOrTell(tell: (problem: CniError) => void, runDir: string): Look {
   return (list, known) => {
     try {
-      return findTraced(list, known);
+      return findTraced(list, known, runDir);
     } catch (error) {
       tell(toCniError(error));
       return [];
@@ -28,10 +31,11 @@ export function lookOrTell(tell: (problem: CniError) => void): typeof findTraced
 
 /**
  * Everything that carries the name of an attachment to the network.
- * @param known names that may stand behind digests
- * @throws NetlinkError when the kernel does not let itself be asked
+ * @param known names to match with digests
+ * @param runDir where plugins write notes of what they begin
+ * @throws NetlinkError when the kernel refuses
  */
-function findTraced(list: ListWithFiles, known: readonly AttachmentKey[]): Traced[] {
+function findTraced(list: TracedList, known: readonly AttachmentKey[], runDir: string): Traced[] {
   const found = listKernelTraces(list.name);
   const use = findUse();
   const leases = listHeldLeases(list, use?.holders);
@@ -41,7 +45,20 @@ function findTraced(list: ListWithFiles, known: readonly AttachmentKey[]): Trace
     ...leases.map(({ trace }) => trace),
     ...listBackups(list),
   ];
-  return group(traces, known, use && seesAllProcesses() ? undefined : BLINDNESS);
+  const traced = group(traces, known, use && seesAllProcesses() ? undefined : BLINDNESS);
+  return [...traced, ...findBegun(list.name, traced, runDir)];
+}
+
+/** Attachments that have only the note of an ADD so far, for example while a plugin waits for a DHCP server. */
+function findBegun(network: string, traced: readonly Traced[], runDir: string): Traced[] {
+  const isTraced = ({ containerId, ifname }: Key) =>
+    traced.some(one => one.ifname === ifname && isContainer(containerId, one.containerId));
+  return listRecentlyBegun(runDir, network)
+    .filter(note => !isTraced(note))
+    .map(({ containerId, ifname }) => {
+      const traces = ['note of an ADD: nothing is there of it yet'];
+      return { containerId, ifname, isNamed: true, traces, inUse: 'its ADD has begun a moment ago' };
+    });
 }
 
 function witnessesOf(use: Use | undefined, leases: readonly HeldLease[]): Witnesses {
@@ -61,7 +78,7 @@ function witnessesOf(use: Use | undefined, leases: readonly HeldLease[]): Witnes
 const BLINDNESS =
   'whether anybody uses it cannot be seen from here: that takes root, outside of any container';
 
-/** linux/proc_ns.h, PROC_PID_INIT_INO: a namespace whose processes are not seen may look as if it had none. */
+/** linux/proc_ns.h, PROC_PID_INIT_INO. From another one, a namespace may look unused because its processes are not visible. */
 function seesAllProcesses(): boolean {
   return thisProcess().pidns === `pid:[${0xef_ff_ff_fc}]`;
 }
@@ -91,7 +108,7 @@ function group(
   });
 }
 
-/** Who is behind it; and where nothing tells, somebody might be. */
+/** Why it is in use; without evidence, it might be. */
 function describeUse(traces: readonly Trace[]): string | undefined {
   const used = traces.find(({ evidence }) => evidence === 'used');
   if (used) return `${used.what}: ${used.why}`;

@@ -10,10 +10,10 @@ import { listQdiscs } from '../netlink/rtnl/qdisc.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import type { Evidence, FoundTrace, Trace, Witnesses } from './trace.ts';
 
-/** Every table of ours begins like this. */
+/** The names of all our tables begin like this. */
 const TABLE_PREFIX = 'catena_';
 
-/** Devices whose alias, and elements whose comment, names an attachment to the network. */
+/** Devices whose alias, and elements whose comment, name an attachment to the network. */
 export function listKernelTraces(network: string): FoundTrace[] {
   const route = new NetlinkSocket(NETLINK_ROUTE);
   const nft = new NetlinkSocket(NETLINK_NETFILTER);
@@ -25,7 +25,7 @@ export function listKernelTraces(network: string): FoundTrace[] {
   }
 }
 
-/** Devices, by index, to which others lead all that comes in. */
+/** Indexes of devices to which others redirect all incoming packets. */
 export function findRedirectTargets(): ReadonlySet<number> {
   const socket = new NetlinkSocket(NETLINK_ROUTE);
   try {
@@ -70,7 +70,7 @@ function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] 
   });
 }
 
-/** By the addresses in its key: they are the container's, or the host's, which say nothing. */
+/** Judges an element by the addresses in its key: they are the container's, or the host's, which prove nothing. */
 function judgeElement(
   { key }: NotedElement,
   owner: Attachment,

@@ -1,35 +1,35 @@
-// What shows that an attachment was made here, and whether anybody is behind it?
+// What shows that an attachment was made here, and whether it is still in use?
 import type { Attachment } from '../cni/attachment.ts';
 
 /**
- * `used`: something that exists needs it. `unused`: whatever needed it is gone. `silent`: it does not tell.
+ * `used`: something that exists needs it. `unused`: what needed it is gone. `silent`: it proves neither.
  */
 export type Evidence = 'used' | 'unused' | 'silent';
 
 /** One thing in the kernel or on disk that carries the name of an attachment. */
 export interface Trace {
-  /** As the note has it: where it was too long, a digest stands for the container id. */
+  /** As noted: if the note was too long, it has a digest instead of the container id. */
   readonly owner: Attachment;
-  /** In words: `link "veth12345678"`. */
+  /** Human-readable: `link "veth12345678"`. */
   readonly what: string;
   readonly evidence: Evidence;
-  /** What speaks for that, in words. */
+  /** The reason for the evidence, human-readable. */
   readonly why: string;
 }
 
-/** A trace before anybody has looked who is behind it. What was made after it was found must not make it look forsaken. */
+/** A trace before its use is judged. Whatever uses it may be made after the trace was found, so it is judged later. */
 export interface FoundTrace extends Pick<Trace, 'owner' | 'what'> {
   judge(witnesses: Witnesses): Pick<Trace, 'evidence' | 'why'>;
 }
 
-/** Who holds what, to judge traces by: looked for after the traces were found. */
+/** Facts to judge traces by. They are collected after the traces were found. */
 export interface Witnesses {
-  /** Index of a device of this namespace to the path of the namespace that its other end is in. */
+  /** Index of a device of this namespace, to the path of the namespace of its other end. */
   readonly farEnds: ReadonlyMap<number, string>;
-  /** In which other namespace an interface has the address, in words. */
+  /** The other namespace in which an interface has the address, human-readable. */
   holderOf(address: string): string | undefined;
-  /** Whether other devices lead packets to the one with this index. */
+  /** Whether other devices redirect packets to the one with this index. */
   isLedTo(index: number): boolean;
-  /** Whom the lease of the address names, where there is one. */
+  /** The attachment that the lease of the address names, if there is one. */
   lesseeOf(address: string): Pick<Attachment, 'containerId' | 'ifname'> | undefined;
 }

@@ -1,11 +1,13 @@
-// What backs the Call that a verb works with?
-import type { CniArgs } from '../cni/cni-args.ts';
+// How is the Call implemented that a verb works with?
+import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
+import { runDir } from '../cni/directories.ts';
 import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import type { Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
+import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
@@ -13,12 +15,13 @@ import { closeNetns, findNetns, inNetns, type Netns, openNetns, ownNetns, sameNe
 import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
 import type { CallSibling, Workplace } from './invocation.ts';
+import { type KeptAttachments, keptAttachments } from './kept.ts';
+import type { Visit } from './netns-owner.ts';
 
 /** What is known about an invocation before any kernel call. */
 export interface CallFacts {
   readonly env: CniEnv;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly args: CniArgs;
   readonly network: string;
   readonly version: SpecVersion;
   readonly conf: unknown;
@@ -27,24 +30,32 @@ export interface CallFacts {
   readonly prevResult: Result | undefined;
   readonly log: Log;
   readonly callSibling: CallSibling;
-  /** Name of the link. */
+  /** Name of the plugin. */
   readonly link: string;
   readonly workplace: Workplace | undefined;
+  /** The attachments that already existed when GC began; undefined for other verbs. */
+  readonly snapshot: Snapshot | undefined;
 }
 
-/** Verbs after which nobody builds on what the link did before the whole chain is through. */
+/** Verbs whose device removals may wait until the chain's last plugin was called: no plugin depends on them before that. */
 const MAY_WAIT: readonly Command[] = ['DEL', 'GC'];
 
-/** A {@link Call} on the real system: opens what is asked for once and closes it at the end. */
+/** A {@link Call} on the real system: opens each resource once, when it is first used, and closes it at the end. */
 export class LiveCall implements Call<never> {
   readonly #facts: CallFacts;
   readonly #undo: { what: string; undo: () => Done }[] = [];
   readonly #open: { close(): void }[] = [];
+  #args?: CniArgs;
   #host?: NetlinkSocket;
   #hostNft?: NetlinkSocket;
   #container?: NetlinkSocket;
   #netns?: Netns | undefined;
+  /** Finds whether the namespace is another attachment's; undefined if that does not matter, or has been ruled out. */
+  #findStranger: ((visit: Visit) => string | undefined) | undefined;
+  /** The path refers to a namespace that must not be touched: DEL treats it as gone. */
+  #isGone = false;
   #waits = false;
+  #kept?: KeptAttachments;
 
   constructor(facts: CallFacts) {
     this.#facts = facts;
@@ -57,7 +68,8 @@ export class LiveCall implements Call<never> {
     return this.#facts.environment;
   }
   get args(): CniArgs {
-    return this.#facts.args;
+    this.#args ??= parseCniArgs(this.env.args);
+    return this.#args;
   }
   get network(): string {
     return this.#facts.network;
@@ -82,9 +94,17 @@ export class LiveCall implements Call<never> {
   }
 
   get validAttachments(): readonly AttachmentKey[] | undefined {
-    // The second name is what libcni sent by mistake before it learned the specification's.
+    // libcni sent the second name by mistake before it adopted the specification's.
     const list = this.request[VALID_ATTACHMENTS] ?? this.request['cni.dev/attachments'];
     return Array.isArray(list) ? (list as AttachmentKey[]) : undefined;
+  }
+
+  get kept(): KeptAttachments | undefined {
+    const { environment, network, snapshot } = this.#facts;
+    const listed = this.validAttachments;
+    if (listed === undefined || snapshot === undefined) return undefined;
+    this.#kept ??= keptAttachments(listed, { network, runDir: runDir(environment), snapshot });
+    return this.#kept;
   }
 
   get host(): NetlinkSocket {
@@ -102,24 +122,23 @@ export class LiveCall implements Call<never> {
   }
 
   get container(): NetlinkSocket {
-    this.#container ??= this.#keep(inNetns(this.containerNetns, () => new NetlinkSocket(NETLINK_ROUTE)));
-    return this.#container;
+    return this.#socketIn(this.containerNetns);
   }
 
   get containerNetns(): Netns {
-    if (this.#netns === undefined) {
-      try {
-        this.#netns = openNetns(this.env.netns);
-      } catch (cause) {
-        throw new CniError(ErrorCode.invalidNetns, (cause as Error).message, { cause });
-      }
-    }
-    return this.#netns;
+    const stranger = this.#askForStranger(this.#openNetns());
+    if (stranger === undefined) return this.#openNetns();
+    throw new CniError(ErrorCode.invalidNetns, this.#refusal(stranger), {
+      details: 'run DEL for this container; nothing in the namespace was touched',
+    });
   }
 
   findContainerNetns(): Netns | undefined {
+    if (this.#isGone) return undefined;
     this.#netns ??= findNetns(this.env.netns);
-    return this.#netns;
+    const stranger = this.#netns && this.#askForStranger(this.#netns);
+    if (stranger !== undefined) this.#countAsGone(stranger);
+    return this.#isGone ? undefined : this.#netns;
   }
 
   onFailure(what: string, undo: () => Done): void {
@@ -133,7 +152,7 @@ export class LiveCall implements Call<never> {
       return workplace.removals.add({ links, then, by, close: () => this.#release() });
     }
     if (links.length === 0) return then();
-    // Most links have no device to delete.
+    // Most plugins have no device to delete.
     const { Removals } = await import('./removals.ts');
     const own = new Removals();
     own.add({ links, then, by: '', close() {} });
@@ -144,7 +163,7 @@ export class LiveCall implements Call<never> {
     const { environment, callSibling } = this.#facts;
     return findDelegate(type, {
       env: this.env,
-      environment,
+      environment: this.#isGone ? { ...environment, CNI_NETNS: '' } : environment,
       request,
       version: this.version,
       callSibling,
@@ -152,24 +171,78 @@ export class LiveCall implements Call<never> {
   }
 
   /**
-   * Refuses a namespace that is none, or is the link's own: the reference notices the latter only after the work is
-   * done. On DEL a namespace that is gone is an ordinary case.
+   * Refuses a path that is not a namespace, or is the plugin's own: the reference notices the latter only after the
+   * work is done. On DEL the namespace counts as gone in either case, because that must not prevent releasing a lease: the
+   * process that had the namespace has ended, and another one has its id.
+   *
+   * CHECK and DEL run some time after ADD. If the path refers to another container's namespace by that time,
+   * CHECK is refused and DEL proceeds without a namespace, as soon as the plugin uses it.
    * @throws CniError 8
    */
-  guardNetns(use: 'required' | 'unused'): void {
+  async guardNetns(use: 'required' | 'unused'): Promise<void> {
     const { command, netnsOverride } = this.env;
     if (use === 'unused' || command === 'GC' || command === 'STATUS') return;
-    const netns = command === 'DEL' ? this.findContainerNetns() : this.containerNetns;
-    if (netns === undefined || netnsOverride) return;
-    if (!sameNetns(ownNetns(), netns)) return;
-    throw new CniError(
-      ErrorCode.invalidNetns,
-      `Cannot use "${netns.path}" as network namespace of the container: it is the one this plugin runs in`,
-      { details: 'set CNI_NETNS_OVERRIDE=1 if that is intended' },
-    );
+    if (command === 'DEL') this.#netns ??= findNetns(this.env.netns);
+    else this.#openNetns();
+    if (this.#netns === undefined) return;
+    const isOwn = sameNetns(ownNetns(), this.#netns);
+    if (isOwn && !netnsOverride) this.#refuseOwn();
+    if (isOwn || command === 'ADD') return;
+    const { findStranger } = await import('./netns-owner.ts');
+    this.#findStranger = findStranger;
   }
 
-  /** Takes back the steps of a failed ADD, last first. @returns what could not be taken back */
+  #refuseOwn(): void {
+    const problem = 'it is the one this plugin runs in';
+    if (this.env.command === 'DEL') {
+      this.#countAsGone(problem);
+      return;
+    }
+    throw new CniError(ErrorCode.invalidNetns, this.#refusal(problem), {
+      details: 'set CNI_NETNS_OVERRIDE=1 if that is intended',
+    });
+  }
+
+  #countAsGone(problem: string): void {
+    this.#isGone = true;
+    this.log.warn(`${this.#refusal(problem)}; it counts as gone`);
+  }
+
+  #refusal(problem: string): string {
+    const { netns, containerId } = this.env;
+    return `Cannot use "${netns}" as network namespace of container "${containerId}": ${problem}`;
+  }
+
+  #askForStranger(netns: Netns): string | undefined {
+    const find = this.#findStranger;
+    if (find === undefined) return undefined;
+    const { network, prevResult, host } = this;
+    const { containerId, ifname } = this.env;
+    const owner = { network, containerId, ifname };
+    const container = this.#socketIn(netns);
+    const stranger = find({ owner, prevResult, host, container, netnsFd: netns.fd });
+    // A negative result is remembered; a namespace that must not be touched is refused each time.
+    if (stranger === undefined) this.#findStranger = undefined;
+    return stranger;
+  }
+
+  #socketIn(netns: Netns): NetlinkSocket {
+    this.#container ??= this.#keep(inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE)));
+    return this.#container;
+  }
+
+  #openNetns(): Netns {
+    if (this.#netns === undefined) {
+      try {
+        this.#netns = openNetns(this.env.netns);
+      } catch (cause) {
+        throw new CniError(ErrorCode.invalidNetns, (cause as Error).message, { cause });
+      }
+    }
+    return this.#netns;
+  }
+
+  /** Undoes the steps of a failed ADD, last first. @returns what could not be undone */
   async undo(): Promise<Error[]> {
     const problems: Error[] = [];
     for (const { what, undo } of this.#undo.reverse()) {
@@ -183,7 +256,7 @@ export class LiveCall implements Call<never> {
   }
 
   close(): void {
-    // What was put off still works with the sockets.
+    // Deferred work still uses the sockets.
     if (!this.#waits) this.#release();
   }
 

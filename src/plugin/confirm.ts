@@ -1,9 +1,9 @@
-// How does CHECK say that something is not as ADD left it?
+// How does CHECK report that something is not as ADD left it?
 
 /**
- * Compares one thing that ADD made with what is there now.
+ * Compares one thing that ADD made with its current state.
  * @param what names it for an operator: `MTU of "eth0"`
- * @throws Error naming what was expected and what was found; undefined reads as nothing
+ * @throws Error naming the expected and the found value; undefined is shown as nothing
  */
 export function confirm(what: string, expected: unknown, found: unknown): void {
   const [wanted, actual] = [render(expected), render(found)];

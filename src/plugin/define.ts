@@ -1,7 +1,7 @@
-// What is a link made of, and what does one call of it get to work with?
+// What defines a plugin, and what does one call of it get to work with?
 import type * as z from 'zod/mini';
 import type { CniArgs } from '../cni/cni-args.ts';
-import type { CniEnv } from '../cni/env.ts';
+import type { CniEnv, HandoverMode } from '../cni/env.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import type { Result } from '../cni/result.ts';
@@ -10,80 +10,100 @@ import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Netns } from '../sys/netns.ts';
+import type { KeptAttachments } from './kept.ts';
 
-/** A verb that reports nothing but failure. */
+/** Result of a verb that reports nothing but failure. */
 export type Done = void | Promise<void>;
 
 /**
- * A link: its name, the schema of its configuration, and all five verbs. There is no way to leave a verb out; one
- * without work says so with {@link nothingToDo}.
+ * A plugin: its name, the schema of its configuration, and all five verbs. No verb can be left out; one
+ * without work is {@link nothingToDo}.
  */
 export interface PluginDefinition<S extends z.core.$ZodType = z.core.$ZodType> {
   readonly name: string;
   /** Schema of the request; keys it does not name stay available in {@link Call.request}. */
   readonly config: S;
-  /** Oldest specification version the link works with; 0.1.0 unless given. */
+  /** Oldest specification version the plugin supports; 0.1.0 unless given. */
   readonly since?: SpecVersion;
   /**
    * `required`: ADD and CHECK fail without a namespace other than the plugin's own. `unused`: the path is only
-   * passed around, as IPAM plugins do.
+   * passed on, as IPAM plugins do.
    */
   readonly netns: 'required' | 'unused';
   add(call: Call<z.output<S>>): Result | Promise<Result>;
   check(call: Call<z.output<S>>): Done;
   /**
-   * Puts back what CHECK would miss, before it looks: rules, addresses of the host, leases. What stands is left as it
-   * is, above all the container's interface and its connections. Runs with CHECK under `CATENA_REPAIR=1`; without it a
+   * Puts back what CHECK would find missing, before CHECK runs: rules, host addresses, leases. What exists is left unchanged,
+   * above all the container's interface and its connections. Runs with CHECK under `CATENA_REPAIR=1`; without it a
    * damaged attachment needs DEL and ADD.
    */
   repair?(call: Call<z.output<S>>): Done;
+  /**
+   * Changes the attachment into one that the reference plugin of the same name can delete: rules that only this plugin knows are
+   * replaced by rules of the reference's kind, the new ones first so that traffic continues. Runs with CHECK under
+   * `CATENA_HANDOVER`; the namespace may be gone, and a second run changes nothing. Our own CHECK and DEL must accept the
+   * result.
+   * @returns a phrase for each part that was handed over; with `look` nothing is changed
+   */
+  handOver?(call: Call<z.output<S>>, mode: HandoverMode): readonly string[] | Promise<readonly string[]>;
   del(call: Call<z.output<S>>): Done;
   gc(call: Call<z.output<S>>): Done;
   status(call: Call<z.output<S>>): Done;
 }
 
-/** Everything one invocation of a verb may use. Sockets open when first touched and close by themselves. */
+/** Everything one invocation of a verb may use. Sockets are opened on first use and closed automatically. */
 export interface Call<Conf = unknown> {
   readonly env: CniEnv;
-  /** The whole environment of the invocation, as it came. */
+  /** The complete, unmodified environment of the invocation. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** `CNI_ARGS`, split. */
+  /**
+   * `CNI_ARGS`, parsed on first use: a plugin that does not use them works with malformed ones too, as in the reference.
+   * @throws CniError 4 when they are not a list of pairs
+   */
   readonly args: CniArgs;
   /** Name of the network. */
   readonly network: string;
   /** `cniVersion` of the configuration. */
   readonly version: SpecVersion;
-  /** The request, decoded by the link's schema. */
+  /** The request, decoded by the plugin's schema. */
   readonly conf: Conf;
-  /** The request as it came, unknown keys included; what a delegate receives. */
+  /** The request as received, including unknown keys; a delegated plugin receives this. */
   readonly request: JsonObject;
-  /** The request before it was decoded, for what decoding loses: keys that are there twice. */
+  /** The request's text before it was decoded, for what decoding loses: duplicate keys. */
   readonly requestText: string;
-  /** In the shape of 1.1.0 whatever the configuration's version. */
+  /** In the format of 1.1.0, whatever the configuration's version. */
   readonly prevResult: Result | undefined;
-  /** Attachments that GC must keep; undefined when the runtime sent no list. */
+  /** Attachments that GC must keep; undefined if the runtime sent no list. */
   readonly validAttachments: readonly AttachmentKey[] | undefined;
+  /**
+   * What GC must keep: the valid attachments, and those begun after GC. Undefined if the runtime sent
+   * no list, and for other verbs.
+   */
+  readonly kept: KeptAttachments | undefined;
   readonly log: Log;
-  /** rtnetlink in the namespace the link was started in. */
+  /** rtnetlink in the namespace the plugin was started in. */
   readonly host: NetlinkSocket;
-  /** nf_tables in the namespace the link was started in. */
+  /** nf_tables in the namespace the plugin was started in. */
   readonly hostNft: NetlinkSocket;
-  /** rtnetlink in the container's namespace. @throws CniError when there is no such namespace */
+  /** rtnetlink in the container's namespace. @throws CniError if there is no such namespace */
   readonly container: NetlinkSocket;
-  /** The container's namespace. @throws CniError when there is no such namespace */
+  /** The container's namespace. @throws CniError if there is none, or (CHECK) if it is already another container's */
   readonly containerNetns: Netns;
-  /** The container's namespace, or undefined when its path is empty, gone or no namespace (DEL). */
+  /**
+   * The container's namespace. Undefined if its path is empty, does not exist or is not a namespace; or if it is the plugin's own
+   * or (DEL) that of another container.
+   */
   findContainerNetns(): Netns | undefined;
-  /** Registers how to take back a step just done; if ADD fails later, these run last first. */
+  /** Registers how to undo a step just done. If ADD fails later, these run last first. */
   onFailure(what: string, undo: () => Done): void;
   /**
-   * Deletes devices of the host, then does what must not be done before they are gone; also when deleting failed, which
-   * is reported all the same. Where several links are served by one process, the devices of all go together, after the
-   * last link was called: so this is the last thing that a verb does.
+   * Deletes host devices, then calls `then`, which must not run before they are gone; it also runs if deleting failed, which
+   * is still reported. If one process serves several plugins, the devices of all are deleted together after the
+   * last plugin was called, so this must be the last thing that a verb does.
    */
   removeLinks(links: readonly Link[], then?: () => Done): Promise<void>;
   /**
-   * The plugin named `type` on `CNI_PATH`, to be called with this very request unless another one is given.
+   * The plugin named `type` on `CNI_PATH`, to be called with this same request unless another one is given.
    * @throws CniError when not found
    */
   delegate(type: string, request?: JsonObject): Delegate;
@@ -93,19 +113,21 @@ export interface Call<Conf = unknown> {
 export interface Delegate {
   add(): Promise<Result>;
   check(): Promise<void>;
+  /** Hands the attachment over as {@link PluginDefinition.handOver} does; a foreign plugin has nothing to hand over. */
+  handOver(): Promise<readonly string[]>;
   del(): Promise<void>;
   gc(): Promise<void>;
   status(): Promise<void>;
 }
 
-/** Names the parts of a link; returns its argument with the types tied together. */
+/** Defines a plugin; returns its argument, with types inferred. */
 export function definePlugin<S extends z.core.$ZodType>(
   definition: PluginDefinition<S>,
 ): PluginDefinition<S> {
   return definition;
 }
 
-/** A verb that has no work, with the reason for the reader. */
+/** A verb without work; the reason is for readers of the code. */
 export function nothingToDo(_reason: string): () => void {
   return () => {};
 }

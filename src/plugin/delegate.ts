@@ -1,7 +1,7 @@
-// How does a link call another plugin, such as its IPAM plugin?
+// How does a plugin call another plugin, such as its IPAM plugin?
 import type { ExecOutcome } from '../chain/exec-plugin.ts';
 import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
-import type { CniEnv, Command } from '../cni/env.ts';
+import { type CniEnv, type Command, parseHandoverReply } from '../cni/env.ts';
 import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
@@ -11,10 +11,10 @@ import type { Delegate } from './define.ts';
 import { startForeign } from './foreign.ts';
 import type { CallSibling } from './invocation.ts';
 
-/** Shorter than the runner's deadline for a link, so that the link still gets to say what happened. */
+/** Shorter than the runner's deadline for a plugin, so the calling plugin still has time to report what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
 
-/** Whose request a delegate gets. */
+/** The call of the plugin that delegates. */
 export interface Delegator {
   readonly env: CniEnv;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -24,14 +24,17 @@ export interface Delegator {
 }
 
 /**
- * The plugin named `type` on `CNI_PATH`. One that is this very executable under another name is served in this
- * process; anybody else's is executed. The decision is made per call by device and inode, so dropping another file
- * into the directory swaps the plugin at once.
+ * The plugin named `type` on `CNI_PATH`. If it is this same executable under another name, it is served in this
+ * process; a foreign plugin is executed. This is decided per call by device and inode, so replacing the file in the
+ * directory replaces the plugin at once.
  * @throws CniError when no such plugin is found
  */
 export function findDelegate(type: string, delegator: Delegator): Delegate {
   const path = findPlugin(type, parsePluginDirs(delegator.env.path));
-  const call = (command: Command) => callDelegate(type, path, command, delegator);
+  const call = async (command: Command) => {
+    const { outcome, failure } = await callDelegate(type, path, command, delegator);
+    return command === 'ADD' ? parseReply(outcome.stdout, failure) : undefined;
+  };
   return {
     async add() {
       const reply = await call('ADD');
@@ -44,6 +47,11 @@ export function findDelegate(type: string, delegator: Delegator): Delegate {
       return parseResult(reply, delegator.version, `result of plugin "${type}"`);
     },
     check: async () => void (await call('CHECK')),
+    async handOver() {
+      if (!isOwnExecutable(path)) return [];
+      const { outcome } = await callDelegate(type, path, 'CHECK', delegator);
+      return parseHandoverReply(outcome.stdout ?? '') ?? [];
+    },
     del: async () => void (await call('DEL')),
     gc: async () => void (await call('GC')),
     status: async () => void (await call('STATUS')),
@@ -55,7 +63,7 @@ async function callDelegate(
   path: string,
   command: Command,
   delegator: Delegator,
-): Promise<JsonObject | undefined> {
+): Promise<{ readonly outcome: Outcome; readonly failure: LinkFailure }> {
   const { environment, request, callSibling } = delegator;
   const env = { ...environment, CNI_COMMAND: command };
   const stdin = JSON.stringify(request);
@@ -77,21 +85,21 @@ async function callDelegate(
     throw new CniError(ErrorCode.unknown, `Plugin "${type}" ${ENDED_FOR[ended]}`, { link });
   }
   if (outcome.exitCode !== 0) throw failureOf(outcome, failure);
-  return command === 'ADD' ? parseReply(outcome.stdout, failure) : undefined;
+  return { outcome, failure };
 }
 
 function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: string }): Outcome {
   return { exitCode, stdout, stderr: '' };
 }
 
-/** Whatever it prints, and whoever holds its pipes open afterwards: it is over after the deadline, and a moment. */
+/** Ends shortly after the deadline at the latest, whatever the plugin prints and even if a child holds its pipes open. */
 async function execute(path: string, env: Delegator['environment'], stdin: string): Promise<ExecOutcome> {
   const outcome = await startForeign({ path, env, deadlineMs: DELEGATE_DEADLINE_MS }).send(stdin);
   if (outcome.spawnError === undefined) return outcome;
   throw new CniError(ErrorCode.unknown, `Cannot start plugin "${path}": ${outcome.spawnError}`);
 }
 
-/** What it was ended for; it may have said nothing of it. */
+/** Why it was ended, since its output may not say so. */
 const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
   deadline: `did not finish within ${DELEGATE_DEADLINE_MS / 1000} s: it was ended with its process group`,
   output: 'printed more than 16 MiB: it was ended',

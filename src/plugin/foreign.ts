@@ -1,8 +1,8 @@
-// How is somebody else's executable started without a library being loaded for it?
+// How is a foreign executable started without loading a library for it?
 //
-// The command and the library start links with execa (chain/exec-plugin.ts). Loading that takes as long as the start of two
-// links. Where one of ours calls a foreign link, Bun's own spawn() is enough, with the same care: a process group, a
-// deadline, limits on what is read. One suite of tests is for both.
+// The command and the library start plugins with execa (chain/exec-plugin.ts), which takes as long to load as two plugins take to
+// start. A plugin of ours that calls a foreign one uses Bun's own spawn(), with the same care: a process group, a deadline,
+// limits on what is read. One test suite covers both.
 import type { ExecOutcome, Invocation, PluginProcess } from '../chain/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
 import {
@@ -13,10 +13,10 @@ import {
   OutputBuffer,
 } from '../chain/process-output.ts';
 
-/** A file just written may be open for writing in a process forked meanwhile, for a moment. */
+/** A file just written may still be open for writing, for a moment, in a process forked at the same time (ETXTBSY). */
 const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
 
-/** What `startPlugin` of `chain/` does, but for starting ahead: the process starts when its request is there. */
+/** Like `startPlugin` of `chain/`, except that the process starts only when its request is sent. */
 export function startForeign(invocation: Invocation): PluginProcess {
   return {
     async send(request) {
@@ -43,7 +43,7 @@ export function startForeign(invocation: Invocation): PluginProcess {
 
 type Child = Bun.Subprocess<Buffer, 'pipe', 'pipe'>;
 
-/** The process, or the kernel's reason why there is none. */
+/** The process, or the kernel's reason why it could not be started. */
 function spawn({ path, env }: Invocation, request: string): Child | string {
   const set = Object.entries(env).filter(([, value]) => value !== undefined);
   try {
@@ -83,7 +83,7 @@ async function converse(
   clearTimeout(deadline);
   clearTimeout(kill);
   abort?.removeEventListener('abort', interrupt);
-  // Children that ignored SIGTERM must not outlive the plugin we ended.
+  // Kill children that ignored SIGTERM: they must not outlive the plugin.
   if (ended !== undefined) signalGroup(child.pid, 'SIGKILL');
   const closed = await drain([stdout, stderr]);
   if (!closed) for (const stream of [stdout, stderr]) stream.cancel();
@@ -96,7 +96,7 @@ async function converse(
   };
 }
 
-/** A stream that one can stop to listen to. */
+/** A stream that need not be read to its end. */
 interface Listened extends Output {
   cancel(): void;
 }

@@ -32,5 +32,6 @@ export {
   nothingToDo,
   type PluginDefinition,
 } from './define.ts';
+export type { KeptAttachments } from './kept.ts';
 export { runPlugin } from './run.ts';
 export { tryAll } from './try-all.ts';

@@ -1,27 +1,36 @@
-// What goes into one call of a link, and what comes out?
+// What are the inputs and outputs of one plugin call?
+import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { PluginDefinition } from './define.ts';
 import type { Removals } from './removals.ts';
 
-/** One invocation of a link: what a process gets from its parent. */
+/** One invocation of a plugin: what a process gets from its parent. */
 export interface Invocation {
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Read only when the command needs it: VERSION must answer without. */
+  /** Called only if the command needs it: VERSION must reply without. */
   readonly readRequest: () => string;
-  /** What a process that serves many calls keeps between them; nothing in one that serves a single call. */
+  /** What a worker keeps between calls; undefined in a process that serves a single call. */
   readonly workplace?: Workplace | undefined;
+  /** Set if another plugin in this process makes the call as a part of its own. */
+  readonly within?: Within | undefined;
 }
 
-/** Kept from one call to the next by a process that serves many. */
+/** What a call inherits from the one that it is a part of. */
+export interface Within {
+  /** The snapshot that GC uses; undefined for other verbs. */
+  readonly snapshot: Snapshot | undefined;
+}
+
+/** Kept from one call to the next by a worker. */
 export interface Workplace {
   /** Sockets in the namespace of the process. */
   readonly sockets: HostSockets;
-  /** Takes removals that may wait until the caller has called every link; DEL and GC then do them together. */
+  /** Collects removals to be deferred until the caller has called every plugin; DEL and GC then do them together. */
   readonly removals: Removals;
 }
 
-/** Sockets in the namespace of the process, opened when first asked for. */
+/** Sockets in the namespace of the process, opened on first use. */
 export interface HostSockets {
   /** rtnetlink. */
   readonly route: NetlinkSocket;
@@ -29,15 +38,15 @@ export interface HostSockets {
   readonly netfilter: NetlinkSocket;
 }
 
-/** What goes back. Log lines wait in `log` until someone flushes it. */
+/** The reply. Log lines stay in `log` until they are flushed. */
 export interface Reply {
   readonly exitCode: number;
   readonly stdout: string;
   readonly log: Log;
 }
 
-/** Finds another link of this executable by name. */
+/** Finds another plugin of this executable by name. */
 export type Siblings = (name: string) => Promise<PluginDefinition> | undefined;
 
-/** Calls another link of this executable in this process; undefined when it has none of that name. */
+/** Calls another plugin of this executable in this process; undefined if there is none of that name. */
 export type CallSibling = (name: string, invocation: Invocation) => Promise<Reply> | undefined;

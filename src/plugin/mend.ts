@@ -1,11 +1,11 @@
-// How does repair leave alone what stands?
+// How does repair leave alone what is intact?
 
-/** Puts something back unless the check finds that it is there. */
+/** Puts something back if the check finds that it is missing or wrong. */
 export function mend(check: () => void, putBack: () => void): void {
   try {
     check();
   } catch {
-    // Whatever it is that differs: CHECK tells when it still does afterwards.
+    // Whatever differs: CHECK reports it if it still does afterwards.
     putBack();
   }
 }

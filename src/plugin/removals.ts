@@ -1,22 +1,22 @@
-// Which devices of the host are to go, and what has to wait for that?
+// Which host devices are to be deleted, and which work has to wait for that?
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
 import { type Link, removeLinks } from '../netlink/rtnl/link.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Done } from './define.ts';
 import { throwAll, tryAll } from './try-all.ts';
 
-/** A link's wish: devices, the work that must not be done before they are gone, and whose it was. */
+/** A plugin's deferred removal: devices, and the work that must not be done before they are gone. */
 export interface Removal {
   readonly links: readonly Link[];
   readonly then: () => Done;
-  /** Name of the link, for errors; empty when that goes without saying. */
+  /** Name of the plugin, for errors; empty if that is obvious. */
   readonly by: string;
-  /** Lets go of what the call holds, at the very end. */
+  /** Releases the call's resources, at the very end. */
   readonly close: () => void;
 }
 
 /**
- * Removals of several links that are done together: the kernel waits for a grace period (10 to 20 ms) before a device is
+ * Deferred removals of several plugins, done together: the kernel waits for a grace period (10 to 20 ms) before a device is
  * gone, and as long for a hundred as for one.
  */
 export class Removals {
@@ -27,7 +27,7 @@ export class Removals {
     return this.#waiting.length > 0;
   }
 
-  /** Indexes of the devices that are to go. */
+  /** Indexes of the devices to delete. */
   get indexes(): number[] {
     return this.#waiting.flatMap(({ links }) => links.map(({ index }) => index));
   }
@@ -37,14 +37,14 @@ export class Removals {
   }
 
   /**
-   * Removes all devices that are waiting, then does what waited for them, in the order of the calls.
-   * @param host where they are
-   * @param removed somebody has removed them already
-   * @throws CniError of the first failure, with the words of all; everything was tried
+   * Deletes all waiting devices, then does the work that waited for them, in the order of the calls.
+   * @param host socket in the namespace of the devices
+   * @param removed the devices have already been deleted
+   * @throws CniError of the first failure, with the messages of all; everything was tried
    */
   async settle(host: () => NetlinkSocket, removed = false): Promise<void> {
     const problems: unknown[] = [];
-    // What waited may ask for more to be removed.
+    // Work that waited may add more removals.
     for (let done = removed; this.waiting; done = false) {
       const indexes = done ? [] : this.indexes;
       const removals = this.#waiting.splice(0);

@@ -1,4 +1,4 @@
-// How does a process become one call of a link?
+// How does a process serve one plugin call?
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { PluginDefinition } from './define.ts';
 import type { Siblings } from './invocation.ts';
@@ -6,21 +6,22 @@ import { serve, supportedVersions } from './serve.ts';
 import { readStdin, writeAll } from './stdio.ts';
 
 /**
- * Serves the invocation this process was started for and exits. Without `CNI_COMMAND` it tells a person what it is.
- * @param siblings other links of this executable, for delegation without a process
- * @param again an ADD of this invocation may have run already, and nobody knows how far: it is taken back first, which
- *   is what a runtime does that gets no answer (SPEC "DEL")
+ * Serves the invocation this process was started for and exits. Without `CNI_COMMAND` it prints what it is.
+ * @param siblings other plugins of this executable, for delegation without a process
+ * @param again an ADD of this invocation may already have run, to an unknown point: it is undone first, as
+ *   a runtime does that gets no reply (SPEC "DEL")
+ * @param release gives the version of the executable, which it prints when called by hand
  */
 export async function runPlugin(
   definition: PluginDefinition,
   siblings?: Siblings,
-  { again = false }: { again?: boolean } = {},
+  { again = false, release }: { again?: boolean; release?: () => Promise<string> } = {},
 ): Promise<never> {
   if (!process.env.CNI_COMMAND) {
-    writeAll(2, aboutText(definition));
+    writeAll(2, aboutText(definition, await release?.()));
     process.exit(0);
   }
-  // A promise that nobody waits for must not cost the caller its answer.
+  // An unhandled rejection must not prevent a reply to the caller.
   process.on('uncaughtException', thrown => endWith(toCniError(thrown), thrown));
   process.on('unhandledRejection', thrown => endWith(toCniError(thrown), thrown));
   const { env } = process;
@@ -46,8 +47,9 @@ function endWith(error: CniError, thrown: unknown): never {
   process.exit(1);
 }
 
-/** What a link says when it is called by hand. */
-export function aboutText(definition: PluginDefinition): string {
+/** What a plugin prints when called by hand, in the reference's format, which programs parse. */
+export function aboutText(definition: PluginDefinition, release?: string): string {
   const versions = supportedVersions(definition);
-  return `CNI ${definition.name} plugin (catena)\nCNI protocol versions supported: ${versions.join(', ')}\n`;
+  const version = release === undefined ? 'version unknown' : `v${release}`;
+  return `CNI ${definition.name} plugin ${version}\nCNI protocol versions supported: ${versions.join(', ')}\n`;
 }

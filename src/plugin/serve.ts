@@ -1,6 +1,13 @@
 // How does one request become one reply?
-import { parseCniArgs } from '../cni/cni-args.ts';
-import { type Command, parseEnv, parseNetworkName, REPAIR_VARIABLE } from '../cni/env.ts';
+import {
+  type Command,
+  type HandoverMode,
+  type HandoverReply,
+  handoverModeOf,
+  parseEnv,
+  parseNetworkName,
+  REPAIR_VARIABLE,
+} from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
 import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
@@ -12,14 +19,15 @@ import {
   SPEC_VERSIONS,
   type SpecVersion,
 } from '../cni/version.ts';
-import { createLog } from '../log.ts';
+import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type { PluginDefinition } from './define.ts';
+import { forgetAfter, snapshotOf, sweepNotes, underNote } from './generation.ts';
 import type { Invocation, Reply, Siblings } from './invocation.ts';
 
 /**
- * Serves one invocation of a link: the same function behind the executable, the daemon's workers and tests. It never
- * throws: whatever goes wrong becomes the error object of the specification.
+ * Serves one invocation of a plugin: the same function in the executable, the daemon's workers and tests. It never
+ * throws: every failure becomes the error object of the specification.
  */
 export async function serve(
   definition: PluginDefinition,
@@ -33,15 +41,22 @@ export async function serve(
     if (env.command === 'VERSION')
       return { exitCode: 0, stdout: `${JSON.stringify(versionReply(definition))}\n`, log };
     const requestText = invocation.readRequest();
-    const request = parseObject(requestText, 'network configuration on standard input');
-    const named = memberOf(request, 'cniVersion');
+    const asSent = parseObject(requestText, 'network configuration on standard input');
+    const named = memberOf(asSent, 'cniVersion');
     version = typeof named === 'string' ? named : undefined;
-    const network = parseNetworkName(memberOf(request, 'name'));
-    const known = agreeOnVersion(definition, request, env.command);
+    const network = parseNetworkName(memberOf(asSent, 'name'));
+    const handover = handoverModeOf(invocation.env);
+    // Lists of versions without CHECK are handed over as well.
+    const known = agreeOnVersion(definition, asSent, handover ? 'DEL' : env.command);
+    const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
+    const { environment, within } = { environment: invocation.env, within: invocation.within };
+    const snapshot =
+      env.command !== 'GC'
+        ? undefined
+        : (within?.snapshot ?? snapshotOf({ environment, request, network }, definition.name));
     const call = new LiveCall({
       env,
       environment: invocation.env,
-      args: parseCniArgs(env.args),
       network,
       version: known,
       conf: decode(
@@ -57,11 +72,13 @@ export async function serve(
       workplace: invocation.workplace,
       callSibling: (name, own) =>
         siblings(name)?.then(sibling =>
-          serve(sibling, { ...own, workplace: invocation.workplace }, siblings),
+          serve(sibling, { ...own, workplace: invocation.workplace, within: { snapshot } }, siblings),
         ),
+      snapshot,
     });
     try {
-      call.guardNetns(definition.netns);
+      if (handover) return { exitCode: 0, stdout: await handOver(definition, call, handover), log };
+      await call.guardNetns(definition.netns);
       return { exitCode: 0, stdout: await runVerb(definition, call, invocation), log };
     } finally {
       call.close();
@@ -73,12 +90,12 @@ export async function serve(
   }
 }
 
-/** What a runner notices has code 0; in a link's reply that would read as "no error". */
+/** Failures noticed by a runner have code 0, which in a plugin's reply would mean "no error". */
 function replyOf(error: CniError, version: string | undefined): ErrorReply {
   return { ...error.toReply(version), code: error.code || ErrorCode.internal };
 }
 
-/** Versions a link supports, oldest first. */
+/** Versions a plugin supports, oldest first. */
 export function supportedVersions(definition: PluginDefinition): SpecVersion[] {
   const since = definition.since ?? '0.1.0';
   return SPEC_VERSIONS.filter(version => atLeast(version, since));
@@ -88,23 +105,43 @@ function versionReply(definition: PluginDefinition): JsonObject {
   return { cniVersion: CURRENT_VERSION, supportedVersions: supportedVersions(definition) };
 }
 
+/** An unreadable result must not prevent the deletion of a container: DEL has to work without one anyway. */
+function withoutBrokenResult(request: JsonObject, version: SpecVersion, log: Log): JsonObject {
+  try {
+    prevResultOf(request, version);
+    return request;
+  } catch (cause) {
+    log.warn(`DEL goes on without "prevResult": ${describeError(cause)}`);
+    return { ...request, prevResult: null };
+  }
+}
+
 async function runVerb(
   definition: PluginDefinition,
   call: LiveCall,
-  { env }: Pick<Invocation, 'env'>,
+  { env, within }: Pick<Invocation, 'env' | 'within'>,
 ): Promise<string> {
+  const { network, request, log } = call;
+  const { containerId, ifname } = call.env;
+  // A call that is part of another plugin's call is noted by that one.
+  const noted = within
+    ? undefined
+    : { attachment: { network, containerId, ifname }, environment: env, request, log };
   switch (call.env.command) {
-    case 'ADD':
-      return JSON.stringify(await add(definition, call), null, 4);
+    case 'ADD': {
+      const run = () => add(definition, call);
+      return JSON.stringify(await (noted ? underNote(noted, run) : run()), null, 4);
+    }
     case 'CHECK':
       if (env[REPAIR_VARIABLE] === '1') await definition.repair?.(call);
       await definition.check(call);
       return '';
     case 'DEL':
-      await definition.del(call);
+      await (noted ? forgetAfter(noted, () => definition.del(call)) : definition.del(call));
       return '';
     case 'GC':
       await definition.gc(call);
+      if (call.kept && !within) sweepNotes({ environment: env, log, network }, call.kept);
       return '';
     default:
       await definition.status(call);
@@ -112,7 +149,12 @@ async function runVerb(
   }
 }
 
-/** ADD leaves everything or nothing: also a result that the version cannot express takes its steps back. */
+async function handOver(definition: PluginDefinition, call: LiveCall, mode: HandoverMode): Promise<string> {
+  const reply: HandoverReply = { handedOver: (await definition.handOver?.(call, mode)) ?? [] };
+  return JSON.stringify(reply);
+}
+
+/** ADD leaves everything or nothing: a result that the version cannot express also undoes its steps. */
 async function add(definition: PluginDefinition, call: LiveCall): Promise<JsonObject> {
   let result: Result;
   try {
@@ -130,7 +172,7 @@ async function add(definition: PluginDefinition, call: LiveCall): Promise<JsonOb
   }
 }
 
-/** The configuration's version, if the link supports it and it allows the command (SPEC "Versions", reference 8.4). */
+/** The configuration's version, if the plugin supports it and it allows the command (SPEC "Versions", reference 8.4). */
 function agreeOnVersion(definition: PluginDefinition, request: JsonObject, command: Command): SpecVersion {
   const supported = supportedVersions(definition);
   const cniVersion = memberOf(request, 'cniVersion') ?? '';
@@ -149,7 +191,7 @@ function agreeOnVersion(definition: PluginDefinition, request: JsonObject, comma
   });
 }
 
-/** What no line of a link throws on purpose: where it happened is all there is to go by. */
+/** Errors that plugins never throw deliberately: only the stack tells where they come from. */
 function isBug(thrown: unknown): boolean {
   return !(thrown instanceof Error) || BUGS.some(kind => thrown instanceof kind);
 }

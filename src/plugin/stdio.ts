@@ -1,19 +1,19 @@
-// How do requests come in and replies go out without the process streams?
+// How are requests read and replies written without the process streams?
 //
-// It is part of what every start loads, so it imports nearly nothing of ours.
+// Loaded by every start, so it imports almost nothing of ours.
 import { readSync, writeSync } from 'node:fs';
 import { REQUEST_LIMIT_BYTES, textOf } from './early-stdio.ts';
 
 let kept: Uint8Array | undefined;
 
-/** Remembers what has been read of standard input already. */
+/** Keeps what has already been read of standard input. */
 export function keepStdin(bytes: Uint8Array): void {
   kept = bytes;
 }
 
 /**
- * Everything on standard input. `process.stdin` alone would cost as much as the rest of a link's start.
- * @throws Error that says what kept it from being read
+ * Everything on standard input. `process.stdin` alone would cost as much as the rest of a plugin's start.
+ * @throws Error that says why it could not be read
  */
 export function readStdin(): string {
   kept ??= readToEnd();
@@ -36,7 +36,7 @@ function readToEnd(): Uint8Array {
   return Buffer.concat(chunks);
 }
 
-/** Writes a whole text to a descriptor, however small the pipe. */
+/** Writes a whole text to a descriptor, however small the pipe is. */
 export function writeAll(fd: 1 | 2, text: string): void {
   const bytes = new TextEncoder().encode(text);
   for (let at = 0; at < bytes.length; ) {

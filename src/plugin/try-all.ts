@@ -1,10 +1,10 @@
-// How does a verb do all it can and still report what went wrong?
+// How does a verb continue after a failed step and still report it?
 import { CniError, describeError, toCniError } from '../cni/errors.ts';
 import type { Done } from './define.ts';
 
 /**
- * Runs every step in order, even after one failed: what DEL and GC owe their caller.
- * @throws CniError with the code of the first failure and the words of all
+ * Runs every step in order, even after one failed, as DEL and GC must.
+ * @throws CniError with the code of the first failure and the messages of all
  */
 export async function tryAll(steps: readonly (() => Done)[]): Promise<void> {
   const problems: unknown[] = [];
@@ -18,7 +18,7 @@ export async function tryAll(steps: readonly (() => Done)[]): Promise<void> {
   throwAll(problems);
 }
 
-/** Throws what several steps have thrown as one; nothing when there is nothing. @throws CniError as {@link tryAll} */
+/** Throws several errors as one; does nothing if there are none. @throws CniError as {@link tryAll} */
 export function throwAll(problems: readonly unknown[]): void {
   if (problems.length === 0) return;
   const first = toCniError(problems[0]);

@@ -1,38 +1,39 @@
-// Which files of a configuration directory may a container runtime take, and what is in each?
+// Which files of a configuration directory might a container runtime use, and what is in each?
 import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { unreadable } from '../chain/conf-files.ts';
-import { type Conflist, isSinglePlugin, parseNetwork } from '../chain/conflist.ts';
+import { type Conflist, parseNetwork } from '../chain/conflist.ts';
+import { findMismatch } from '../chain/file-kind.ts';
 import { loadFile } from '../chain/load.ts';
 import { validateNetwork } from '../chain/plugin-version.ts';
 import type { Runtime } from '../chain/runtime.ts';
 import { type CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 
-/** Extensions that make a file a candidate for some runtime. */
+/** Extensions that make a file a candidate for at least one runtime. */
 const EXTENSIONS = ['.conf', '.conflist', '.json'] as const;
 
 /** An entry of the directory. */
 export interface Candidate {
   readonly name: string;
   readonly path: string;
-  /** Absent when no runtime would look at it; `ignored` says why. */
+  /** Absent if no runtime would read the file; `ignored` says why. */
   readonly extension?: (typeof EXTENSIONS)[number];
   readonly ignored?: string;
-  /** The network that is in it. */
+  /** The network in the file. */
   readonly list?: Pick<Conflist, 'name' | 'version' | 'plugins'>;
   /** Why libcni cannot load it. */
   readonly broken?: string;
-  /** It has no name of its own; the list's is that of the file. */
+  /** It contains no name; the conflist's name is that of the file. */
   readonly nameless?: boolean;
-  /** Why no pod could be attached by it, although it loads. */
+  /** Why no pod could be attached with it, although it loads. */
   readonly unusable?: string;
 }
 
 /**
- * Every entry, sorted by the bytes of its name as runtimes sort. A missing directory has none.
- * @param runtime where to look for the links, which are asked for their versions; files alone are read without it
- * @throws CniError 5 when the directory cannot be read
+ * Every entry, sorted bytewise by name as runtimes do; none if the directory is missing.
+ * @param runtime where to find the plugins, to ask for their versions; without it only the files are read
+ * @throws CniError 5 if the directory cannot be read
  */
 export async function readCandidates(dir: string, runtime?: Runtime): Promise<Candidate[]> {
   const candidates: Candidate[] = [];
@@ -43,7 +44,7 @@ export async function readCandidates(dir: string, runtime?: Runtime): Promise<Ca
   return candidates;
 }
 
-/** A list as it would be seen in a file of that name. */
+/** A conflist as it would be seen in a file of that name. */
 export function candidateOf(name: string, text: string): Candidate {
   const file = { name, path: name, extension: '.conflist' } as const;
   try {
@@ -78,20 +79,17 @@ type Content = Pick<Candidate, 'list' | 'broken' | 'nameless' | 'unusable'>;
 function readContent(path: string, extension: string): Content {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return { broken: 'it is a link to nothing' };
-  // A pipe would keep the reader waiting.
+  // Reading a pipe would block.
   if (!stat.isFile())
     return { broken: stat.isDirectory() ? 'it links to a directory' : 'it is no regular file' };
   const object = readObject(path);
-  if (object !== undefined && isSinglePlugin(object) === (extension === '.conflist')) {
-    if (isSinglePlugin(object)) return { broken: 'it is a single plugin configuration, not a list' };
-    const isList = object.plugins !== undefined;
-    return { broken: isList ? 'it is a list, which belongs into a .conflist file' : 'it has no "type"' };
-  }
+  const mismatch = object && findMismatch(path, object);
+  if (mismatch) return { broken: mismatch.problem };
   try {
     return { list: loadFile(path) };
   } catch (error) {
     const { code, message } = error as CniError;
-    // libcni minds no version when it loads.
+    // libcni does not check the version when it loads a file.
     if (code === ErrorCode.incompatibleVersion) return { unusable: message };
     if (extension === '.conflist' || object === undefined || memberOf(object, 'name'))
       return { broken: message };

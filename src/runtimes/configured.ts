@@ -1,20 +1,20 @@
-// What has the administrator told each runtime: where to look, and how much of it?
+// How has the administrator configured each runtime: which directories, and how many files?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { namesIn } from '../files/names-in.ts';
 import type { RuntimeName, Settings } from './rules.ts';
 
-/** What a runtime's own configuration says; what it leaves out has the usual value. */
+/** The settings in a runtime's own configuration; missing ones have the runtime's default. */
 export interface Configured extends Settings {
   readonly runtime: RuntimeName;
-  /** The last file that said something of it. */
+  /** The last file with such a setting. */
   readonly file: string;
   readonly confDir?: string;
   readonly binDirs?: readonly string[];
 }
 
-/** Files of each runtime below its directory of configurations, later ones going before earlier ones. */
+/** Configuration files of each runtime; later ones take precedence. */
 const FILES: Readonly<Record<RuntimeName, (etc: string) => readonly string[]>> = {
   containerd: etc => [join(etc, 'containerd/config.toml')],
   'CRI-O': etc => [join(etc, 'crio/crio.conf'), ...listDropIns(join(etc, 'crio/crio.conf.d'))],
@@ -24,12 +24,12 @@ const FILES: Readonly<Record<RuntimeName, (etc: string) => readonly string[]>> =
   ],
 };
 
-/** containerd has renamed its CRI plugin with version 2. */
+/** containerd renamed its CRI plugin in version 2. */
 const CONTAINERD_PLUGINS = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.runtime'];
 
 /**
- * Reads the configuration of each runtime that has one; what cannot be read is passed over, since a runtime that does not
- * start attaches nobody.
+ * Reads the configuration of each runtime that has one. An unreadable file is ignored, since a runtime that does not start
+ * attaches nothing.
  * @param etc the directory of configurations, `/etc`
  */
 export function readConfigured(etc: string): Configured[] {
@@ -42,7 +42,7 @@ export function readConfigured(etc: string): Configured[] {
   });
 }
 
-/** What does not fit a directory of configurations and one of executables, in words. */
+/** Conflicts with a configuration directory and a plugin directory, human-readable. */
 export function findMismatches(
   configured: readonly Configured[],
   confDir: string,
@@ -99,7 +99,7 @@ function tableAt(table: JsonObject, key: string): JsonObject {
   return isObject(found) ? found : {};
 }
 
-/** Empty means the usual value, in all three. */
+/** In all three runtimes, an empty value means the default. */
 function textAt(table: JsonObject, key: string): string | undefined {
   const found = table[key];
   return typeof found === 'string' && found !== '' ? found : undefined;

@@ -1,36 +1,36 @@
-// Which of the files does each container runtime take, and why that one?
+// Which of the files does each container runtime use, and why?
 import type { Candidate } from './candidate.ts';
 
 /** Runtimes whose rules are known. */
 export const RUNTIMES = ['containerd', 'CRI-O', 'podman'] as const;
 export type RuntimeName = (typeof RUNTIMES)[number];
 
-/** What may be configured of a runtime. */
+/** Settings of a runtime. */
 export interface Settings {
-  /** containerd: `max_conf_num`, 1 unless given; 0 takes all files. */
+  /** containerd: `max_conf_num`, 1 by default; 0 means all files. */
   readonly maxConfNum?: number;
   /** CRI-O: `cni_default_network`. */
   readonly defaultNetwork?: string;
 }
 
-/** What a runtime makes of one file. */
+/** What a runtime does with one file. */
 export interface Verdict {
   readonly file: string;
   readonly used: boolean;
   readonly why: string;
 }
 
-/** What a runtime makes of a directory. */
+/** What a runtime does with a directory. */
 export interface Choice {
   readonly runtime: RuntimeName;
-  /** Files that pods are attached by (podman: that can be asked for by name), in their order. */
+  /** Files that pods are attached with, in order (podman: files that can be requested by name). */
   readonly files: readonly string[];
-  /** Why there is none, or what is wrong with what was taken. */
+  /** Why there is none, or what is wrong with the chosen ones. */
   readonly problem?: string;
   readonly verdicts: readonly Verdict[];
 }
 
-/** What a runtime takes of a directory's files, sorted by name. */
+/** Which of a directory's files, sorted by name, a runtime uses. */
 export function choose(runtime: RuntimeName, files: readonly Candidate[], settings: Settings = {}): Choice {
   return RULES[runtime](files, settings);
 }
@@ -41,7 +41,7 @@ const RULES: Readonly<Record<RuntimeName, (files: readonly Candidate[], settings
   podman: byPodman,
 };
 
-/** go-cni: the first `max_conf_num` files by name, all of which must load; executables are not looked at. */
+/** go-cni: the first `max_conf_num` files by name, all of which must load; executables are not checked. */
 function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings): Choice {
   const runtime = 'containerd';
   const considered = files.filter(file => file.extension !== undefined);
@@ -64,7 +64,7 @@ function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings)
   return finish(runtime, verdicts, problem);
 }
 
-/** ocicni: the configured network, else the first file that loads and whose links are there. */
+/** ocicni: the configured network, else the first file that loads and whose plugins exist. */
 function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choice {
   const names = new Map<string, string>();
   const verdicts: Verdict[] = [];
@@ -101,7 +101,7 @@ function crioReason(wanted: boolean, chosen: string | undefined, defaultNetwork:
     : `cni_default_network is "${defaultNetwork}"`;
 }
 
-/** containers/common: lists only, each asked for by its network's name; the first of a name counts. */
+/** containers/common: only conflists, each requested by its network's name; the first one of a name counts. */
 function byPodman(files: readonly Candidate[]): Choice {
   const names = new Map<string, string>();
   const verdicts = files.map((file): Verdict => {

@@ -1,4 +1,4 @@
-// How is a descriptor closed without waiting for what the kernel does then?
+// How is a descriptor closed without waiting for the kernel's cleanup?
 import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { loadLibc, ptr } from './libc.ts';
@@ -20,16 +20,16 @@ interface Functions {
 let loaded: Functions | undefined;
 
 /**
- * Closes a descriptor; the last close of a socket of nf_tables waits for a grace period (about 10 ms) when something was
- * deleted, by whomever, and so does the end of the process. The descriptor is put into a message that a socket sends to
- * itself, which nobody can receive once both are closed: the kernel clears such messages away by itself, a moment later and
- * in nobody's time. Kernels that do that at once wait as they would have.
+ * Closes a descriptor in the background. After a deletion by any process, the last close of an nf_tables socket waits for a
+ * grace period (about 10 ms), and so does process exit. Therefore the descriptor is put into a message that a socket sends to
+ * itself. Once both sockets are closed, nothing can receive the message, and the kernel's AF_UNIX garbage collector frees it a
+ * moment later without blocking a process. A kernel that frees it at once waits as a plain close would.
  */
 export function closeLater(fd: number): void {
   const pair = new Int32Array(2);
   if (functions().socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, ptr(pair)) === 0) {
     const [sender = -1, receiver = -1] = pair;
-    // Where it is refused, all that is lost is time.
+    // If the kernel refuses, the only cost is time.
     send(sender, [fd, receiver]);
     closeSync(receiver);
     closeSync(sender);
@@ -59,7 +59,7 @@ function send(socket: number, fds: readonly [number, number]): void {
   functions().sendmsg(socket, ptr(message), 0);
 }
 
-/** Few calls need them, so they are not among the functions that every link loads. */
+/** Rarely needed, so they are not among the functions that every plugin loads. */
 function functions(): Functions {
   const { i32, i64, ptr: pointer } = FFIType;
   loaded ??= loadLibc<Functions>({

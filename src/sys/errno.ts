@@ -1,6 +1,6 @@
 // What does an error number of the kernel mean?
 
-/** Numbers and texts of asm-generic/errno-base.h and errno.h that our system calls and netlink requests meet. */
+/** Numbers and texts from asm-generic/errno-base.h and errno.h that our system calls and netlink requests return. */
 const ERRNO: Readonly<Record<number, readonly [name: string, text: string]>> = {
   1: ['EPERM', 'operation not permitted'],
   2: ['ENOENT', 'no such object'],
@@ -43,7 +43,7 @@ const ERRNO: Readonly<Record<number, readonly [name: string, text: string]>> = {
   113: ['EHOSTUNREACH', 'no route to host'],
 };
 
-/** `EEXIST` and its like by name, for comparisons that a reader understands. */
+/** Error numbers by name, for readable comparisons. */
 export const Errno = {
   EPERM: 1,
   ENOENT: 2,
@@ -55,16 +55,17 @@ export const Errno = {
   ENODEV: 19,
   EINVAL: 22,
   ERESTART: 85,
+  EMSGSIZE: 90,
   EOPNOTSUPP: 95,
   EADDRNOTAVAIL: 99,
 } as const;
 
-/** `EEXIST`, or `error 42` for a number we have no name for. */
+/** `EEXIST`, or `error 42` for an unknown number. */
 export function errnoName(errno: number): string {
   return ERRNO[errno]?.[0] ?? `error ${errno}`;
 }
 
-/** `object exists (EEXIST)`, or `error 42` for a number we have no words for. */
+/** `object exists (EEXIST)`, or `error 42` for an unknown number. */
 export function renderErrno(errno: number): string {
   const known = ERRNO[errno];
   return known ? `${known[1]} (${known[0]})` : `error ${errno}`;

@@ -1,9 +1,9 @@
-// Which variable makes a link fail on purpose?
+// Which variable injects a fault into a plugin?
 //
-// By itself, because every start looks at it, and what heeds it loads more.
+// In a file of its own, because every process checks it at start, and the code that implements it loads more.
 
 /**
- * Variable that makes a link's own executable fail at one request: `CATENA_FAULT=kernel:3` is the third. It can do no
- * more than the kernel itself does every day, which is to say no: so it is honoured everywhere, by root too.
+ * Makes a plugin's executable fail at one request: `CATENA_FAULT=kernel:3` is the third. It is honoured everywhere, also for
+ * root, because it only simulates what the kernel may do at any time: refuse a request.
  */
 export const FAULT_VARIABLE = 'CATENA_FAULT';

@@ -1,24 +1,24 @@
-// Which request to the kernel is to fail, so that somebody can see what a link does then?
+// Which request to the kernel should fail, to test how a plugin handles that?
 import { writeSync } from 'node:fs';
 import { Errno } from './errno.ts';
 import { FAULT_VARIABLE } from './fault-variable.ts';
 
 /**
- * Asked before each request to the kernel, in the order in which they are made.
- * @param what the request in words: `add address 10.1.0.2/24 to link with index 3`
- * @returns the number of the error with which it is to fail instead; undefined lets it pass
+ * Called before each request to the kernel, in order.
+ * @param what the request, human-readable: `add address 10.1.0.2/24 to link with index 3`
+ * @returns the error number with which it should fail; undefined lets it pass
  */
 export type FaultPlan = (what: string) => number | undefined;
 
-/** How an executable says on standard error that the fault has happened. */
+/** The line on standard error by which an executable reports that the fault was injected. */
 export const FAULT_NOTE = /^catena: request (\d+) to the kernel was made to fail: (.*)$/m;
 
 let plan: FaultPlan | undefined;
 let environmentRead = false;
 
 /**
- * The error number with which this request is to fail; undefined nearly always.
- * @param what the request in words, put together only when somebody wants to know
+ * The error number with which this request should fail; nearly always undefined.
+ * @param what the request, human-readable; evaluated only if a plan is active
  */
 export function faultAt(what: () => string): number | undefined {
   if (!environmentRead) {
@@ -28,7 +28,7 @@ export function faultAt(what: () => string): number | undefined {
   return plan?.(what());
 }
 
-/** Puts a plan in force for this process; undefined ends it. */
+/** Activates a plan for this process; undefined ends it. */
 export function planFaults(next: FaultPlan | undefined): void {
   environmentRead = true;
   plan = next;

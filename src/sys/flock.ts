@@ -1,5 +1,5 @@
-// How do processes take turns on a file?
-import { closeSync, fstatSync, mkdirSync, openSync } from 'node:fs';
+// How do processes take turns with a lock on a file?
+import { closeSync, constants, fstatSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Errno } from './errno.ts';
 import { errno, libc, SystemError } from './libc.ts';
@@ -10,19 +10,19 @@ const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
 
-/** How a lock's file is made when it is missing. */
+/** Permissions for creating a missing lock file. */
 export interface LockFile {
-  /** Permissions of the file; for all to read unless given. */
+  /** Mode of the file; readable by all unless given. */
   readonly mode?: number;
-  /** Permissions of the directories that it lies in; without them, those have to be there. */
+  /** Mode of missing parent directories; without it, they must exist. */
   readonly directoryMode?: number;
 }
 
 /**
- * Runs a function while holding the exclusive flock(2) of a file, creating the file when it is missing. The lock goes
- * with the descriptor, so a process that dies never leaves one behind.
- * @param deadlineMs longest wait for another holder
- * @throws Error naming the file and the holder when the wait is over
+ * Runs a function while holding the exclusive flock(2) of a file, creating the file if missing. The lock is released with the
+ * descriptor, so a process that dies never leaves one behind.
+ * @param deadlineMs maximum wait for another holder
+ * @throws Error naming the file and the holder on a timeout
  */
 export function withFlock<T>(path: string, deadlineMs: number, work: () => T, file: LockFile = {}): T {
   const fd = openLock(path, file);
@@ -35,7 +35,20 @@ export function withFlock<T>(path: string, deadlineMs: number, work: () => T, fi
 }
 
 /**
- * Runs a function while holding the exclusive flock(2) of a file that is open already, such as a namespace.
+ * Takes the exclusive flock(2) of a file and keeps it, if necessary for the life of this process.
+ * @returns a function that releases it; undefined when another process has it
+ */
+export function holdFlock(path: string, file: LockFile = {}): (() => void) | undefined {
+  const fd = openLock(path, file);
+  if (libc().flock(fd, LOCK_EX | LOCK_NB) === 0) return () => closeSync(fd);
+  const problem = errno();
+  closeSync(fd);
+  if (problem === Errno.EAGAIN) return undefined;
+  throw new SystemError(`lock "${path}"`, problem);
+}
+
+/**
+ * Runs a function while holding the exclusive flock(2) of an open file, such as a namespace.
  * @param path names it in the error
  */
 export function withOpenFlock<T>(fd: number, path: string, deadlineMs: number, work: () => T): T {
@@ -47,22 +60,36 @@ export function withOpenFlock<T>(fd: number, path: string, deadlineMs: number, w
   }
 }
 
+/** Others may write to the directory: a symbolic link would make root create or open its target, and a pipe would block. */
+const NO_DETOUR = constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const WRITING = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | NO_DETOUR;
+const READING = constants.O_RDONLY | NO_DETOUR;
+
 function openLock(path: string, { mode = 0o644, directoryMode }: LockFile): number {
   try {
-    return openSync(path, 'a+', mode);
+    return openFile(path, WRITING, mode);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // Where nothing can be written, a lock that is there can still be held.
-    if (code === 'EROFS') return openSync(path, 'r');
+    // On a read-only file system an existing lock file can still be locked.
+    if (code === 'EROFS') return openFile(path, READING, mode);
     if (code !== 'ENOENT' || directoryMode === undefined) throw error;
     mkdirSync(dirname(path), { recursive: true, mode: directoryMode });
-    return openSync(path, 'a+', mode);
+    return openFile(path, WRITING, mode);
+  }
+}
+
+function openFile(path: string, flags: number, mode: number): number {
+  try {
+    return openSync(path, flags, mode);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ELOOP') throw error;
+    throw new Error(`Cannot lock "${path}": it is a symbolic link; remove it`, { cause: error });
   }
 }
 
 function lock(fd: number, path: string, deadlineMs: number): void {
   const giveUpAt = performance.now() + deadlineMs;
-  // Polling, because a blocking flock cannot be given up; short naps keep a burst of containers moving.
+  // Poll, because a blocking flock cannot time out. The pauses are short, to keep a burst of containers moving.
   for (let napMs = 0.2; ; napMs = Math.min(napMs * 2, 10)) {
     if (libc().flock(fd, LOCK_EX | LOCK_NB) === 0) return;
     const problem = errno();

@@ -1,7 +1,7 @@
-// How does one thread talk TCP, UDP and ICMP in several network namespaces at once?
+// How can one thread use TCP, UDP and ICMP in several network namespaces at once?
 //
-// A socket belongs for life to the namespace in which it was opened. So whoever opens each end inside `inNetns` can
-// serve and call from one thread, without a helper process in any namespace. Nothing in here blocks, except poll().
+// A socket belongs to the namespace in which it was opened, for its whole life. If each end is opened inside `inNetns`, one
+// thread can be both server and client, without a helper process in any namespace. Nothing here blocks, except poll().
 import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { Errno } from './errno.ts';
@@ -28,15 +28,15 @@ const ECONNREFUSED = 111;
 export const POLLIN = 1;
 export const POLLOUT = 4;
 
-/** What kind of traffic a socket carries; `icmp` needs CAP_NET_RAW over its namespace. */
+/** Transport of a socket; `icmp` needs CAP_NET_RAW in its namespace. */
 export type Transport = 'tcp' | 'udp' | 'icmp';
 
-/** One end of a conversation: an address, and a port unless the transport has none. */
+/** One end of a connection: an address, and a port unless the transport has none. */
 export interface Endpoint {
   /** 4 or 16 bytes. */
   readonly address: Uint8Array;
   readonly port: number;
-  /** Interface index; link-local IPv6 addresses mean nothing without it. */
+  /** Interface index, required for link-local IPv6 addresses. */
   readonly scope?: number;
 }
 
@@ -57,12 +57,12 @@ export function openSocket(transport: Transport, family: 4 | 6): InetSocket {
   return { fd, family };
 }
 
-/** Gives the descriptor back; a peer learns of it. */
+/** Closes the socket; a peer is notified. */
 export function closeSocket(socket: InetSocket): void {
   closeSync(socket.fd);
 }
 
-/** Takes a port on every address of the namespace; TCP starts to listen. Port 0 lets the kernel choose. */
+/** Binds a port on every address of the namespace; TCP starts to listen. With port 0 the kernel chooses one. */
 export function bindSocket(socket: InetSocket, transport: Transport, port: number): Endpoint {
   const yes = new Int32Array([1]);
   libc().setsockopt(socket.fd, SOL_SOCKET, SO_REUSEADDR, ptr(yes), 4);
@@ -72,7 +72,7 @@ export function bindSocket(socket: InetSocket, transport: Transport, port: numbe
   return localEndpoint(socket);
 }
 
-/** Starts to connect; `POLLOUT` tells when it has, {@link takeError} how it went. */
+/** Starts to connect; `POLLOUT` reports completion, {@link takeError} the result. */
 export function connectSocket(socket: InetSocket, to: Endpoint): void {
   const address = encodeEndpoint(to);
   if (functions().connect(socket.fd, ptr(address), address.length) === 0) return;
@@ -80,7 +80,7 @@ export function connectSocket(socket: InetSocket, to: Endpoint): void {
   if (problem !== EINPROGRESS) throw new SystemError('connect', problem);
 }
 
-/** The error that a socket met since it was asked last, as errno; 0 for none. */
+/** The socket's pending error as errno, which is cleared; 0 for none. */
 export function takeError(socket: InetSocket): number {
   const value = new Int32Array(1);
   const length = new Int32Array([4]);
@@ -88,7 +88,7 @@ export function takeError(socket: InetSocket): number {
   return value[0] ?? 0;
 }
 
-/** A connection that waits to be accepted, with the other side's address; undefined when none does. */
+/** Accepts a pending connection and returns it with the peer's address; undefined when there is none. */
 export function acceptSocket(socket: InetSocket): { socket: InetSocket; from: Endpoint } | undefined {
   const { bytes, length } = addressBuffer();
   const fd = functions().accept4(socket.fd, ptr(bytes), ptr(length), SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -96,7 +96,7 @@ export function acceptSocket(socket: InetSocket): { socket: InetSocket; from: En
   return { socket: { fd, family: socket.family }, from: decodeEndpoint(bytes) };
 }
 
-/** Sends on a connected socket. @returns bytes that the kernel took; 0 when its buffer is full */
+/** Sends on a connected socket. @returns bytes accepted by the kernel; 0 when its buffer is full */
 export function sendBytes(socket: InetSocket, data: Uint8Array): number {
   const sent = Number(libc().send(socket.fd, ptr(data), data.length, MSG_NOSIGNAL));
   return sent < 0 ? (nothingYet('send') ?? 0) : sent;
@@ -109,7 +109,7 @@ export function sendBytesTo(socket: InetSocket, data: Uint8Array, to: Endpoint):
   if (Number(sent) < 0) nothingYet('send');
 }
 
-/** What has arrived, with the sender of a datagram; undefined when nothing has, no bytes at the end of a stream. */
+/** Received bytes, with the sender of a datagram; undefined when there are none yet, no bytes at the end of a stream. */
 export function receiveBytes(
   socket: InetSocket,
   buffer: Uint8Array,
@@ -124,7 +124,7 @@ export function receiveBytes(
 /**
  * Waits until one of the sockets is ready.
  * @param wanted sockets with the events to wait for (`POLLIN`, `POLLOUT`)
- * @returns whether any was, before the time was over
+ * @returns whether one became ready before the timeout
  */
 export function waitFor(
   wanted: readonly (readonly [socket: InetSocket, events: number])[],
@@ -146,7 +146,7 @@ function localEndpoint(socket: InetSocket): Endpoint {
   return decodeEndpoint(bytes);
 }
 
-/** EAGAIN and its like mean "later"; a refused datagram will be reported to whoever waits for the answer. */
+/** EAGAIN and similar errors mean "later"; a refused datagram is reported to the code that waits for the answer. */
 function nothingYet(action: string): undefined {
   const problem = errno();
   if ([Errno.EAGAIN, Errno.EINTR, EINPROGRESS, ECONNREFUSED].includes(problem as never)) return undefined;

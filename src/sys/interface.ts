@@ -1,4 +1,4 @@
-// Is there an interface of that name in a namespace?
+// Does a namespace have an interface of that name?
 import { closeSync } from 'node:fs';
 import { checked, libc, ptr } from './libc.ts';
 import { inNetns, type Netns } from './netns.ts';
@@ -13,8 +13,8 @@ const SIOCGIFINDEX = 0x8933n;
 const IFREQ_BYTES = 40;
 
 /**
- * Which of the names an interface of the namespace has, also as an alternative name; undefined when they are all free.
- * A netlink socket would tell as well, with ten times the code to load.
+ * Which of the names is taken by an interface of the namespace, including alternative names; undefined when all are free.
+ * A netlink socket would also tell, but loads ten times as much code.
  * Same as: `ip link show <name>` for each of them
  */
 export function findTakenName(netns: Netns, ifnames: readonly string[]): string | undefined {

@@ -1,6 +1,7 @@
-// Which C functions do we call, and how do their failures look?
+// Which C functions do we call, and how are their failures represented?
 import { dlopen, FFIType, ptr, read } from 'bun:ffi';
 import { renderErrno } from './errno.ts';
+import { LIBC_NAMES } from './libc-names.ts';
 
 const { i32, u64, pointer } = { i32: FFIType.i32, u64: FFIType.u64, pointer: FFIType.ptr };
 
@@ -20,7 +21,7 @@ const SYMBOLS = {
   umount2: { args: [pointer, i32], returns: i32 },
 } as const;
 
-/** A system call said no. `errno` is the kernel's number, positive. */
+/** A failed system call. `errno` is the kernel's number, positive. */
 export class SystemError extends Error {
   override readonly name = 'SystemError';
   readonly errno: number;
@@ -31,10 +32,10 @@ export class SystemError extends Error {
   }
 }
 
-/** An address in memory, as bun:ffi counts them. */
+/** A memory address as bun:ffi represents it. */
 type Address = ReturnType<typeof ptr> | null;
 
-/** The functions of {@link SYMBOLS} with their types; bun:ffi derives the latter only loosely. */
+/** The functions of {@link SYMBOLS} with their types, which bun:ffi infers only loosely. */
 interface Libc {
   __errno_location(): Address;
   socket(domain: number, type: number, protocol: number): number;
@@ -53,31 +54,30 @@ interface Libc {
 
 let loaded: Libc | undefined;
 
-/** The C library, loaded when first needed: links that stay away from the kernel never pay for it. */
+/** The C library, loaded on first use: plugins that do not call the kernel never pay for it. */
 export function libc(): Libc {
   loaded ??= loadLibc<Libc>(SYMBOLS);
   return loaded;
 }
 
 /**
- * Functions of the C library that only some programs need: what every link loads is {@link libc}, and each symbol costs
+ * Loads functions of the C library that only some programs need. Every plugin loads {@link libc}, and each symbol costs
  * start-up time.
  */
 export function loadLibc<T>(symbols: Parameters<typeof dlopen>[1]): T {
-  const names = ['libc.so.6', 'libc.so', `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`];
-  for (const name of names) {
+  for (const name of LIBC_NAMES) {
     try {
       return dlopen(name, symbols).symbols as unknown as T;
     } catch {
-      // The next name may be the one this system uses.
+      // This system may use the next name.
     }
   }
-  throw new Error(`Cannot load the C library: none of ${names.join(', ')} was found`);
+  throw new Error(`Cannot load the C library: none of ${LIBC_NAMES.join(', ')} was found`);
 }
 
 /**
  * The result of a C function that reports failure as -1.
- * @param action what was being done, for the message ("enter network namespace \"/run/netns/a\"")
+ * @param action the operation, for the message ("enter network namespace \"/run/netns/a\"")
  * @throws SystemError
  */
 export function checked(result: number | bigint, action: () => string): number {
@@ -86,13 +86,13 @@ export function checked(result: number | bigint, action: () => string): number {
   throw new SystemError(action(), errno());
 }
 
-/** `errno` of the calling thread; ask right after the call that failed. */
+/** `errno` of the calling thread; read it right after the failed call. */
 export function errno(): number {
   const at = libc().__errno_location();
   return at === null ? 0 : read.i32(at, 0);
 }
 
-/** Zero-terminated bytes of a text, to be passed as `char *`; keep the array alive across the call. */
+/** A zero-terminated text to be passed as `char *`; keep the array alive during the call. */
 export function cString(text: string): Uint8Array {
   if (text.includes('\0'))
     throw new Error(`Cannot pass ${JSON.stringify(text)} to the system: it holds a zero byte`);

@@ -1,9 +1,9 @@
-// Who holds a lock that we wait for?
+// Which process holds a lock that we are waiting for?
 import { readFileSync, type Stats } from 'node:fs';
 
 /**
- * The process that holds the flock(2) of a file, in words: `process 4711 (host-local)`. Undefined when nobody does any
- * more, or when it is one that this process cannot see, as in another PID namespace.
+ * Describes the process that holds the flock(2) of a file: `process 4711 (host-local)`. Undefined when the lock is free
+ * again, or when this process cannot see the holder, as in another PID namespace.
  */
 export function findFlockHolder({ dev, ino }: Pick<Stats, 'dev' | 'ino'>): string | undefined {
   const rows = parseLocks(readIfThere('/proc/locks') ?? '').filter(lock => lock.ino === ino);
@@ -20,7 +20,7 @@ interface HeldLock {
   readonly ino: number;
 }
 
-/** `1: FLOCK  ADVISORY  WRITE 4711 fd:01:12345 0 EOF`; a line with an arrow is one who waits. */
+/** `1: FLOCK  ADVISORY  WRITE 4711 fd:01:12345 0 EOF`; a line with an arrow is a waiting process. */
 function parseLocks(text: string): HeldLock[] {
   return Array.from(
     text.matchAll(/^\d+: FLOCK +\S+ +WRITE +(-?\d+) +([\da-f]+:[\da-f]+):(\d+) /gm),
@@ -31,7 +31,7 @@ function parseLocks(text: string): HeldLock[] {
   );
 }
 
-/** linux/kdev_t.h as glibc packs it into st_dev. */
+/** linux/kdev_t.h, as glibc packs it into st_dev. */
 function renderDevice(dev: number): string {
   const bits = BigInt(dev);
   const major = ((bits >> 8n) & 0xfffn) | ((bits >> 32n) & 0xfffff000n);

@@ -1,4 +1,4 @@
-// How does a process change what it sees of the file system, without anybody else noticing?
+// How does a process change its own view of the file system without affecting other processes?
 import { FFIType } from 'bun:ffi';
 import { checked, cString, libc, loadLibc, ptr } from './libc.ts';
 
@@ -16,7 +16,7 @@ const AT_RECURSIVE = 0x8000n;
 const SIZEOF_MOUNT_ATTR = 32;
 
 /**
- * Puts an empty file system in memory over a directory; what was there is hidden from this mount namespace.
+ * Mounts an empty in-memory file system on a directory, hiding its contents in this mount namespace.
  * Same as: `mount -t tmpfs none <path>`
  */
 export function mountTmpfs(path: string, mode = 0o755): void {
@@ -28,7 +28,7 @@ export function mountTmpfs(path: string, mode = 0o755): void {
   );
 }
 
-/** Shows an open directory at a second place, even when its own path is covered. Same as: `mount --rbind` */
+/** Mounts an open directory at a second path, even when its own path is covered. Same as: `mount --rbind` */
 export function bindMountFd(fd: number, target: string): void {
   const [from, to, none] = [cString(`/proc/self/fd/${fd}`), cString(target), cString('none')];
   checked(
@@ -38,7 +38,7 @@ export function bindMountFd(fd: number, target: string): void {
 }
 
 /**
- * Makes a mount and all below it read-only in this mount namespace, whoever asks: root included.
+ * Makes a mount and all mounts below it read-only in this mount namespace, for root as well.
  * Same as: `mount -o bind,ro` for each of them
  * @throws SystemError with ENOSYS before Linux 5.12
  */
@@ -46,7 +46,7 @@ export function makeReadOnly(path: string): void {
   setMountAttributes(path, AT_RECURSIVE, MOUNT_ATTR_RDONLY, 0n);
 }
 
-/** Makes one mount writable again, if it was this namespace that made it read-only. */
+/** Makes one mount writable again, if this namespace made it read-only. */
 export function makeWritable(path: string): void {
   setMountAttributes(path, 0n, 0n, MOUNT_ATTR_RDONLY);
 }

@@ -1,4 +1,4 @@
-// How does a thread visit another network namespace and surely come back?
+// How does a thread enter another network namespace and reliably return?
 import { closeSync, fstatSync, openSync } from 'node:fs';
 import { checked, cString, libc, ptr, SystemError } from './libc.ts';
 
@@ -10,10 +10,10 @@ const NS_GET_NSTYPE = 0xb703n;
 const MS_BIND = 4096n;
 const MNT_DETACH = 2;
 
-/** Where a thread's own namespace is found; `/proc/self` would be the main thread's. */
+/** The thread's own namespace; `/proc/self` would be the main thread's. */
 const OWN_NETNS = '/proc/thread-self/ns/net';
 
-/** Device and inode identify a namespace: two paths may lead to the same one. */
+/** Device and inode identify a namespace: two paths may refer to the same one. */
 export interface NetnsId {
   readonly dev: number;
   readonly ino: number;
@@ -25,12 +25,12 @@ export interface Netns extends NetnsId {
   readonly fd: number;
 }
 
-/** A value that is not a promise: a visit must be over when the function returns. */
+/** A value that is not a promise: a visit must end when the function returns. */
 type NotPromise<T> = T extends PromiseLike<unknown> ? never : T;
 
 /**
  * Opens the network namespace that a path refers to.
- * @throws SystemError when nothing is there, Error when it is something else
+ * @throws SystemError when the path does not exist, Error when it is not a network namespace
  */
 export function openNetns(path: string): Netns {
   let fd: number;
@@ -47,7 +47,7 @@ export function openNetns(path: string): Netns {
   return { path, fd, dev, ino };
 }
 
-/** Like {@link openNetns}, but undefined when there is no namespace at the path (any more). */
+/** Like {@link openNetns}, but undefined when there is no namespace at the path. */
 export function findNetns(path: string): Netns | undefined {
   if (path === '') return undefined;
   try {
@@ -57,17 +57,17 @@ export function findNetns(path: string): Netns | undefined {
   }
 }
 
-/** The namespace of the calling thread, for whoever needs a descriptor of it. */
+/** Opens the namespace of the calling thread. */
 export function openOwnNetns(): Netns {
   return openNetns(OWN_NETNS);
 }
 
-/** Which namespace the calling thread is in. */
+/** Identifies the namespace that the calling thread is in. */
 export function ownNetns(): NetnsId {
   return whereabouts();
 }
 
-/** Gives the descriptor back. */
+/** Closes the descriptor. */
 export function closeNetns(netns: Netns): void {
   closeSync(netns.fd);
 }
@@ -79,7 +79,7 @@ export function sameNetns(a: NetnsId, b: NetnsId): boolean {
 
 /**
  * Runs a function inside the namespace. A namespace belongs to a thread, and every await lets other work run on this
- * one: so the function must be synchronous, and its type may not be a promise.
+ * thread. The function must therefore be synchronous, and its type must not be a promise.
  * Same as: `ip netns exec …` / `nsenter --net=…`
  */
 export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise<T> {
@@ -95,7 +95,7 @@ export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise
 
 /**
  * Creates a network namespace and keeps it alive by mounting it on an empty file.
- * Same as: `ip netns add`, at a path of one's own
+ * Same as: `ip netns add`, at a path of your choice
  */
 export function createNetnsAt(path: string): void {
   closeSync(openSync(path, 'wx', 0o600));
@@ -112,25 +112,25 @@ export function createNetnsAt(path: string): void {
   }
 }
 
-/** Takes the mount of {@link createNetnsAt} away; the namespace goes with its last user. The file stays. */
+/** Removes the mount of {@link createNetnsAt}; the namespace ends with its last user. The file remains. */
 export function unmountNetns(path: string): void {
   const at = cString(path);
   checked(libc().umount2(ptr(at), MNT_DETACH), () => `unmount network namespace "${path}"`);
 }
 
-/** Enters the namespace for good: for processes that live in one. */
+/** Enters the namespace permanently, for processes that stay in one. */
 export function enter(netns: Netns): void {
   move(netns);
-  // A descriptor of the one that was left would keep it alive.
+  // A descriptor of the previous namespace would keep it alive.
   if (home) closeNetns(home);
   home = undefined;
   here = undefined;
 }
 
-/** The namespace that the thread lives in, open as long as it does: it is needed for every way back. */
+/** The namespace that the thread belongs to, always kept open, because every return needs it. */
 let home: Netns | undefined;
 
-/** The one that it is in at the moment: the other while it visits one. */
+/** The namespace that the thread is currently in; differs from `home` during a visit. */
 let here: Netns | undefined;
 
 function whereabouts(): Netns {
@@ -143,7 +143,7 @@ function move(netns: Netns): void {
   checked(libc().setns(netns.fd, CLONE_NEWNET), () => `enter network namespace "${netns.path}"`);
 }
 
-/** A thread left in the wrong namespace would program the wrong machine: better no process than that one. */
+/** Abort on failure: a thread stuck in the wrong namespace would reconfigure the wrong host. */
 function comeBack(before: Netns): void {
   if (libc().setns(before.fd, CLONE_NEWNET) !== 0) process.abort();
   here = before;

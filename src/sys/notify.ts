@@ -1,16 +1,16 @@
-// How does a service tell systemd how it is?
+// How does a service report its state to systemd?
 import { closeSync } from 'node:fs';
 import { libc, ptr } from './libc.ts';
 
 /** sys/socket.h */
 const AF_UNIX = 1;
 const SOCK_DGRAM_CLOEXEC = 2 | 0o2000000;
-/** sys/un.h: what fits into `sun_path`. */
+/** sys/un.h: the size of `sun_path`. */
 const PATH_MAX_BYTES = 108;
 
 /**
- * Sends a state such as `READY=1` to the service manager that started this process; nothing without one, and nobody
- * minds when it cannot be reached. Same as: `systemd-notify READY=1`
+ * Sends a state such as `READY=1` to the service manager that started this process. Does nothing without one, and ignores
+ * a failure to reach it. Same as: `systemd-notify READY=1`
  * @param socket `NOTIFY_SOCKET`: a path, or a name in the abstract namespace that starts with `@`
  */
 export function notifyServiceManager(

@@ -1,4 +1,4 @@
-// How does a process end with the one that started it?
+// How does a process end together with its parent?
 import { checked, loadLibc } from './libc.ts';
 
 // linux/prctl.h
@@ -6,8 +6,8 @@ const PR_SET_PDEATHSIG = 1;
 const SIGKILL = 9;
 
 /**
- * Has the kernel end this process with its parent (prctl(2), PR_SET_PDEATHSIG): a worker whose daemon was killed must
- * not go on with an attachment that somebody else takes down already.
+ * Makes the kernel kill this process when its parent dies (prctl(2), PR_SET_PDEATHSIG). A worker whose daemon was killed must
+ * not continue on an attachment that another process may already be deleting.
  */
 export function endWithParent(): void {
   const { prctl } = loadLibc<{ prctl(option: number, value: bigint): number }>({

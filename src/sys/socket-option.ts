@@ -1,4 +1,4 @@
-// What does the kernel tell through an option of a socket?
+// What does the kernel report through a socket option?
 import { FFIType } from 'bun:ffi';
 import { closeSync } from 'node:fs';
 import { checked, libc, loadLibc, ptr } from './libc.ts';
@@ -24,9 +24,9 @@ interface Functions {
 let loaded: Functions | undefined;
 
 /**
- * Asks the IP layer of the thread's namespace, as the tools of the old packet filter do.
- * @param value question and room for the answer, in the layout of the option
- * @param what is asked for, for the message: `read the table "nat"`
+ * Queries the IP layer of the thread's namespace, as the tools of the legacy packet filter do.
+ * @param value the query and room for the answer, in the option's layout
+ * @param what the operation, for the message: `read the table "nat"`
  * @throws SystemError
  */
 export function readIpOption(family: 4 | 6, option: number, value: Uint8Array, what: string): void {
@@ -41,7 +41,7 @@ export function readIpOption(family: 4 | 6, option: number, value: Uint8Array, w
   }
 }
 
-/** Few calls need it, so it is not among the functions that every link loads. */
+/** Rarely needed, so it is not among the functions that every plugin loads. */
 function functions(): Functions {
   const { i32, ptr: pointer } = FFIType;
   loaded ??= loadLibc<Functions>({

@@ -4,8 +4,8 @@ import { renderErrno } from './errno.ts';
 import { faultAt } from './fault.ts';
 
 /**
- * Value of a parameter, without the newline at its end. Parameters under `net/` are those of the thread's namespace:
- * inside a container, call this within `inNetns`.
+ * Value of a parameter, without its trailing newline. Parameters under `net/` are those of the thread's namespace: for a
+ * container, call this within `inNetns`.
  * @param path below /proc/sys, with slashes: `net/ipv4/conf/eth0.100/arp_notify`
  * Same as: `sysctl -n`
  */
@@ -18,7 +18,7 @@ const ROOM_BYTES = 4096;
 
 let room: Buffer | undefined;
 
-/** The kernel makes, and clears, as much room as it is asked to fill: for what is usual that takes ten times as long. */
+/** The kernel allocates and clears a buffer of the requested size; the usual sizes take ten times as long. */
 function readShort(path: string): string {
   const fd = openSync(path, 'r');
   try {
@@ -30,12 +30,12 @@ function readShort(path: string): string {
   }
 }
 
-/** What says nothing about the parameter, but that the machine has run out of something. */
+/** Errors that say nothing about the parameter, only that the machine has run out of a resource. */
 const SHORTAGES = ['ENOMEM', 'EMFILE', 'ENFILE', 'EAGAIN'];
 
 /**
- * Like {@link readSysctl}, but undefined when this kernel has no such parameter, or none that can be read: one has no value
- * before it is set (`stable_secret`), another can only be written (`route/flush`).
+ * Like {@link readSysctl}, but undefined when this kernel does not have the parameter, or when it cannot be read: one has no
+ * value before it is set (`stable_secret`), another is write-only (`route/flush`).
  * @throws Error when the machine is out of memory or descriptors
  */
 export function findSysctl(path: string): string | undefined {
@@ -62,7 +62,7 @@ export function writeSysctl(path: string, value: string): void {
   }
 }
 
-/** True when the parameter exists and nothing, such as a read-only /proc, keeps us from setting it. */
+/** True when the parameter exists and is writable, which it is not on a read-only /proc, for example. */
 export function canWriteSysctl(path: string): boolean {
   try {
     accessSync(`/proc/sys/${path}`, constants.W_OK);
@@ -72,12 +72,12 @@ export function canWriteSysctl(path: string): boolean {
   }
 }
 
-/** Sets a parameter unless it already has the value, so that a read-only /proc is no obstacle when nothing changes. */
+/** Sets a parameter unless it already has the value. A read-only /proc is then only a problem when the value must change. */
 export function ensureSysctl(path: string, value: string): void {
   if (findSysctl(path) !== value) writeSysctl(path, value);
 }
 
-/** Sets a parameter where the kernel has it; for hardening that some kernels cannot do. */
+/** Sets a parameter if the kernel has it; for hardening that some kernels do not support. */
 export function trySysctl(path: string, value: string): void {
   try {
     writeSysctl(path, value);

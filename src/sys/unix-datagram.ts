@@ -1,4 +1,4 @@
-// How is a datagram sent to a unix socket, as the system's log daemons take their lines?
+// How is a datagram sent to a unix socket, for example of the system's log daemon?
 import { closeSync } from 'node:fs';
 import { checked, errno, libc, ptr, SystemError } from './libc.ts';
 
@@ -9,14 +9,14 @@ const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2000000;
 const MSG_NOSIGNAL = 0x4000;
 
-/** sys/un.h: `sun_path`, with the byte that ends it. */
+/** sys/un.h: the size of `sun_path`, including the terminating zero. */
 const PATH_BYTES = 108;
 
-/** A socket that sends to one path and never waits. */
+/** A non-blocking socket that sends to one path. */
 export interface UnixDatagram {
   /**
-   * Sends one datagram. The path is looked up each time, so that a receiver may be restarted.
-   * @throws SystemError when nobody receives, the datagram is too big, or the receiver does not keep up
+   * Sends one datagram. The path is looked up each time, so the receiver may be restarted.
+   * @throws SystemError when there is no receiver, the datagram is too big, or the receiver does not keep up
    */
   send(bytes: Uint8Array): void;
   close(): void;

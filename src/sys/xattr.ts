@@ -1,4 +1,4 @@
-// How is a note fastened to a file, so that it goes with the file and with nothing else?
+// How is a note attached to a file itself, so that it stays with that file only?
 import { FFIType } from 'bun:ffi';
 import { cString, loadLibc, ptr } from './libc.ts';
 
@@ -19,13 +19,13 @@ function libc(): XattrLibc {
   return loaded;
 }
 
-/** Longest value that is read. */
+/** Maximum length of a value that is read. */
 const VALUE_BYTES = 256;
 /** linux/limits.h, PATH_MAX */
 const PATH_BYTES = 4096;
 
 /**
- * Value of an extended attribute; undefined when the file has none of that name, cannot have any, or is gone.
+ * Value of an extended attribute; undefined when the file does not have it, cannot have any, or does not exist.
  * Same as: `getfattr -n <name> <path>`
  */
 export function findXattr(path: string, name: string): string | undefined {
@@ -36,7 +36,7 @@ export function findXattr(path: string, name: string): string | undefined {
 
 /**
  * Sets an extended attribute.
- * @returns false when the file or its file system cannot have it
+ * @returns false when the file or its file system does not support it
  * Same as: `setfattr -n <name> -v <value> <path>`
  */
 export function setXattr(path: string, name: string, value: string): boolean {
@@ -45,8 +45,8 @@ export function setXattr(path: string, name: string, value: string): boolean {
 }
 
 /**
- * Tells of files of one directory, by name, whether an extended attribute has a certain value. Nothing is allocated per
- * file, so that a hundred thousand can be asked.
+ * Returns a function that says for files of one directory, by name, whether an extended attribute has a certain value. It
+ * allocates nothing per file, which makes it suitable for a hundred thousand files.
  */
 export function xattrMatcher(dir: string, name: string, value: string): (file: string) => boolean {
   const path = Buffer.alloc(PATH_BYTES);
@@ -59,7 +59,7 @@ export function xattrMatcher(dir: string, name: string, value: string): (file: s
     if (end >= PATH_BYTES) return false;
     path[end] = 0;
     const length = Number(getxattr(pathAt, keyAt, foundAt, VALUE_BYTES));
-    // Naming what is pointed to also keeps it where it is.
+    // Using `key` here also keeps it alive while the pointer is in use.
     return key.length > 0 && length === wanted.length && found.compare(wanted, 0, length, 0, length) === 0;
   };
 }

@@ -1,4 +1,4 @@
-// Which files does the project of a new plugin hold?
+// Which files does the project of a new plugin contain?
 import manifest from '../../package.json' with { type: 'json' };
 import conflist from './files/conflist.txt' with { type: 'text' };
 import gitignore from './files/gitignore.txt' with { type: 'text' };
@@ -8,19 +8,16 @@ import pluginTest from './files/plugin.test.ts.txt' with { type: 'text' };
 import pluginSource from './files/plugin.ts.txt' with { type: 'text' };
 import readme from './files/README.md.txt' with { type: 'text' };
 import tsconfig from './files/tsconfig.json.txt' with { type: 'text' };
+import type { LibrarySource } from './library.ts';
 
 const MAX_NAME_LENGTH = 64;
 
-/** Versions that the project asks for: ours, and what we are tested with. */
-const VERSIONS: Readonly<Record<string, string>> = {
-  ...manifest.devDependencies,
-  ...manifest.dependencies,
-  'catena-cni': `^${manifest.version}`,
-};
+/** Versions that the project depends on: the ones that we test with. */
+const VERSIONS: Readonly<Record<string, string>> = { ...manifest.devDependencies, ...manifest.dependencies };
 
 /**
- * What keeps a name from being that of a plugin and of its package, or undefined. It becomes the `type` in conflists,
- * a file in a directory of executables, and the `name` in package.json.
+ * Why a name cannot be that of a plugin and of its package; undefined if it can. It becomes the `type` in conflists, a file in a
+ * directory of executables, and the `name` in package.json.
  */
 export function findNameProblem(name: string): string | undefined {
   if (name.length > MAX_NAME_LENGTH) return `it is longer than ${MAX_NAME_LENGTH} characters`;
@@ -30,8 +27,11 @@ export function findNameProblem(name: string): string | undefined {
   return name === 'catena' ? 'that is the tool itself' : undefined;
 }
 
-/** Text of every file by its path in the project. */
-export function renderProject(name: string): ReadonlyMap<string, string> {
+/** Content of every file, by its path in the project. */
+export function renderProject(
+  name: string,
+  library: LibrarySource,
+): ReadonlyMap<string, string | Uint8Array> {
   const files: Readonly<Record<string, string>> = {
     'package.json': packageJson,
     'tsconfig.json': tsconfig,
@@ -42,7 +42,9 @@ export function renderProject(name: string): ReadonlyMap<string, string> {
     'test/plugin.test.ts': pluginTest,
     [`${name}.conflist`]: conflist,
   };
-  return new Map(Object.entries(files).map(([path, text]) => [path, fill(text, { ...VERSIONS, name })]));
+  const values = { ...VERSIONS, name, 'catena-cni': library.dependency };
+  const texts = Object.entries(files).map(([path, text]) => [path, fill(text, values)] as const);
+  return new Map<string, string | Uint8Array>([...texts, ...library.files]);
 }
 
 function fill(text: string, values: Readonly<Record<string, string>>): string {

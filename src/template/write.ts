@@ -1,13 +1,13 @@
-// How does a project get onto the disk, without touching what is there?
+// How is a project written to disk without overwriting existing files?
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 
 /**
- * Writes files into a directory, which is made when missing.
- * @throws CniError 5 when there is anything in it already, or it cannot be written
+ * Writes files into a directory, which is created if missing.
+ * @throws CniError 5 if it is not empty or cannot be written
  */
-export function writeProject(dir: string, files: ReadonlyMap<string, string>): void {
+export function writeProject(dir: string, files: ReadonlyMap<string, string | Uint8Array>): void {
   const found = entriesOf(dir);
   if (found.length) {
     throw new CniError(
@@ -16,10 +16,10 @@ export function writeProject(dir: string, files: ReadonlyMap<string, string>): v
     );
   }
   try {
-    for (const [path, text] of files) {
+    for (const [path, content] of files) {
       mkdirSync(dirname(join(dir, path)), { recursive: true });
-      // Never over what somebody else has written meanwhile.
-      writeFileSync(join(dir, path), text, { flag: 'wx' });
+      // Never overwrites a file that was written since the check.
+      writeFileSync(join(dir, path), content, { flag: 'wx' });
     }
   } catch (cause) {
     throw new CniError(ErrorCode.ioFailure, `Cannot write to "${dir}": ${(cause as Error).message}`, {

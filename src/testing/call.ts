@@ -1,53 +1,53 @@
-// What does a test say when it calls a plugin, and what does it get back?
+// What does a test specify when it calls a plugin, and what does it get back?
 import { ErrorCode, type ErrorReply } from '../cni/errors.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import type { PluginDefinition } from '../plugin/define.ts';
 
-/** A plugin as source, or the path of its executable. */
+/** A plugin definition, or the path of a plugin's executable. */
 export type Plugin = PluginDefinition | string;
 
-/** The verbs; a test of the environment may send something else. */
+/** The commands of the protocol; a test of the environment may send something else. */
 export type Verb = 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'VERSION' | (string & {});
 
 /** One call of a plugin. */
 export interface CallOptions {
-  /** The configuration; a string goes to standard input as it is. */
+  /** The configuration; a string is passed to standard input unchanged. */
   readonly conf: JsonObject | string;
   readonly container?: { readonly id: string; readonly path: string };
-  /** Default `eth0`, where there is a container. */
+  /** Default `eth0` if there is a container. */
   readonly ifname?: string;
   /** `CNI_ARGS` */
   readonly args?: string;
-  /** Goes into the configuration as `prevResult`. */
+  /** Added to the configuration as `prevResult`. */
   readonly prevResult?: JsonObject | undefined;
-  /** Attachments that GC is to keep; goes into the configuration. */
+  /** Attachments that GC must keep; added to the configuration. */
   readonly valid?: readonly { readonly containerID: string; readonly ifname: string }[];
-  /** `CNI_PATH`: where delegates are looked for. */
+  /** `CNI_PATH`: where delegates are looked up. */
   readonly pluginDirs?: readonly string[];
-  /** Added last; undefined takes a variable away. */
+  /** Applied last; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Number of the request to the kernel that is to fail, counted from 1. */
+  /** Number of the request to the kernel that should fail, counted from 1. */
   readonly failAt?: number;
   /** Default 30,000; for executables. */
   readonly timeoutMs?: number;
 }
 
-/** What the plugin answered. */
+/** The plugin's answer. */
 export interface Reply {
   readonly exitCode: number;
-  /** What it printed on success, if that was a JSON object. */
+  /** Its output on success, if that was a JSON object. */
   readonly result?: JsonObject;
-  /** What it printed on failure, if that was an error object of the specification. */
+  /** Its output on failure, if that was an error object of the specification. */
   readonly error?: ErrorReply;
   readonly stdout: string;
   readonly stderr: string;
   readonly durationMs: number;
-  /** The request that was made to fail, when it came to that. */
+  /** The request that was made to fail, if it was reached. */
   readonly fault?: { readonly request: number; readonly what: string };
 }
 
-/** The environment of a call, as a runtime sets it; what the call does not name is left out. */
+/** The environment of a call as a runtime sets it, without variables that the call does not specify. */
 export function environmentOf(verb: Verb, call: CallOptions): Record<string, string> {
   const all: Record<string, string | undefined> = {
     CNI_COMMAND: verb,
@@ -63,7 +63,7 @@ export function environmentOf(verb: Verb, call: CallOptions): Record<string, str
   );
 }
 
-/** What goes to standard input. */
+/** The text for standard input. */
 export function requestOf({ conf, prevResult, valid }: CallOptions): string {
   if (typeof conf === 'string') return conf;
   return JSON.stringify({
@@ -73,7 +73,7 @@ export function requestOf({ conf, prevResult, valid }: CallOptions): string {
   });
 }
 
-/** Sorts what a plugin printed into result or error. */
+/** Parses a plugin's output as result or error. */
 export function toReply(ended: Omit<Reply, 'result' | 'error'>): Reply {
   const printed = parse(ended.stdout);
   if (printed === undefined) return ended;

@@ -1,4 +1,4 @@
-// What happens when the kernel says no, and how often is it asked?
+// What happens when the kernel refuses a request, and how many requests are there?
 import { Errno } from '../sys/errno.ts';
 import { FAULT_NOTE, planFaults } from '../sys/fault.ts';
 
@@ -10,8 +10,8 @@ export interface Fault {
 }
 
 /**
- * Runs something while one of this process's requests to the kernel is made to fail: a netlink request, or the setting
- * of a sysctl. The others are real.
+ * Runs a function while one of this process's requests to the kernel is made to fail: a netlink request, or setting a
+ * sysctl. All other requests are real.
  * @param failAt which one, counted from 1; none when undefined
  */
 export async function withFaults<T>(
@@ -34,12 +34,12 @@ export async function withFaults<T>(
   }
 }
 
-/** The requests to the kernel that this process makes while something runs, in words. */
+/** The requests to the kernel that this process makes while a function runs, human-readable. */
 export async function listKernelRequests(run: () => unknown): Promise<readonly string[]> {
   return (await withFaults(undefined, run)).requests;
 }
 
-/** The fault that an executable says has happened to it. */
+/** The fault that an executable reports on standard error. */
 export function faultIn(stderr: string): Fault | undefined {
   const [, request, what = ''] = FAULT_NOTE.exec(stderr) ?? [];
   return request === undefined ? undefined : { request: Number(request), what };

@@ -1,7 +1,8 @@
-// How does a plugin's author get a fake host with containers, and run the plugin on it?
+// How does a plugin author get a fake host with containers to run the plugin on?
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { notesDirs } from '../cni/directories.ts';
 import { FAULT_VARIABLE } from '../sys/fault-variable.ts';
 import {
   type CallOptions,
@@ -18,26 +19,26 @@ import { createNamespace, type Namespace, raiseLoopback, removeNamespace } from 
 import { type Finished, killGroup, type RunOptions, runIn } from './run-in.ts';
 import { type KernelState, readState } from './state.ts';
 
-/** A container's namespace, with the id a runtime would give it. */
+/** A container's namespace, with the id that a runtime would give it. */
 export interface Container extends Namespace {
   readonly id: string;
 }
 
-/** What a look at the host takes in besides namespaces and {@link TestHost.dir}. */
+/** What a state includes or skips besides namespaces and {@link TestHost.dir}. */
 export interface Watch {
   readonly dirs?: readonly string[];
   readonly skip?: readonly string[];
   readonly sysctls?: readonly string[];
 }
 
-/** A fake host: a network namespace with a loopback device. Its file system is the machine's. */
+/** A fake host: a network namespace with a loopback device. It uses the machine's file system. */
 export interface TestHost {
   readonly namespace: Namespace;
-  /** An empty directory that goes with the host: for leases, backups and whatever else a plugin keeps. */
+  /** A directory that is deleted with the host: for leases, backups and other files of a plugin. */
   readonly dir: string;
-  /** Makes another container: a loopback device that is down, and nothing else. */
+  /** Creates another container, which only has a loopback device that is down. */
   container(): Container;
-  /** Removes a container, as a runtime does in the end. */
+  /** Removes a container, as a runtime does at the end. */
   remove(container: Container): void;
   /** Calls a plugin on this host, as a runtime does. */
   call(plugin: Plugin, verb: Verb, options: CallOptions): Promise<Reply>;
@@ -45,13 +46,13 @@ export interface TestHost {
   run(place: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished>;
   /** The host's namespace and those of its containers. */
   places(): Namespace[];
-  /** Everything that is there now on the host, in its containers and in {@link TestHost.dir}. */
+  /** The current state of the host, its containers and {@link TestHost.dir}. */
   state(watch?: Watch): KernelState;
-  /** Removes all of it. */
+  /** Removes the host and everything on it. */
   close(): void;
 }
 
-/** Gives a function a fake host and removes it afterwards, whatever happened. */
+/** Passes a fake host to a function and always removes it afterwards. */
 export async function withHost<T>(body: (host: TestHost) => Promise<T>): Promise<T> {
   const host = createHost();
   try {
@@ -61,7 +62,7 @@ export async function withHost<T>(body: (host: TestHost) => Promise<T>): Promise
   }
 }
 
-/** Makes a fake host; whoever calls this closes it. Needs root, or a user namespace with a /run of its own. */
+/** Creates a fake host, which the caller must close. Needs root, or a user namespace with a /run of its own. */
 export function createHost(): TestHost {
   const namespace = createNamespace('h');
   raiseLoopback(namespace);
@@ -85,10 +86,12 @@ export function createHost(): TestHost {
     call: (plugin, verb, options) => callOn(namespace, dir, plugin, verb, options),
     run: (place, argv, options) => runIn(place.netns, argv, options),
     places: () => [namespace, ...containers.values()],
-    state({ dirs = [], ...watch } = {}) {
+    state({ dirs = [], skip = [], ...watch } = {}) {
       return readState({
         places: new Map([['host', namespace], ...containers]),
         dirs: [dir, ...dirs],
+        // The notes that every ADD and GC leave for each other say nothing about a plugin.
+        skip: [...Object.values(notesDirs(`${dir}/run`)), ...skip],
         ...watch,
       });
     },
@@ -96,7 +99,7 @@ export function createHost(): TestHost {
       for (const container of containers.values()) removeNamespace(container);
       containers.clear();
       removeNamespace(namespace);
-      // Some plugins make a file where the namespace of a container was.
+      // Some plugins create a file at the path of a deleted container's namespace.
       for (const path of paths) rmSync(path, { force: true });
       rmSync(dir, { recursive: true, force: true });
     },
@@ -110,7 +113,7 @@ async function callOn(
   verb: Verb,
   options: CallOptions,
 ): Promise<Reply> {
-  // Plugins built with this library keep their files where these say.
+  // Plugins built with this library use these directories for their files.
   const own = {
     CATENA_RUN_DIR: `${dir}/run`,
     CATENA_STATE_DIR: `${dir}/state`,

@@ -1,14 +1,14 @@
-// How is a plugin called without a process, yet inside the fake host?
+// How is a plugin called without a process of its own, but inside the fake host?
 //
-// A namespace belongs to a thread. The calling thread visits the host for as long as the plugin takes, so calls wait for
-// each other; what a plugin gives to other threads (asynchronous file functions on /proc/sys) stays outside.
+// A namespace belongs to a thread. The calling thread enters the host for the duration of a call, so calls run one after
+// another. Work that a plugin passes to other threads (asynchronous file functions on /proc/sys) stays outside.
 import type { PluginDefinition } from '../plugin/define.ts';
 import { serve } from '../plugin/serve.ts';
 import { closeNetns, enter, type Netns, openOwnNetns } from '../sys/netns.ts';
 import { type CallOptions, environmentOf, type Reply, requestOf, toReply, type Verb } from './call.ts';
 import { withFaults } from './fault.ts';
 
-/** Calls a definition inside the namespace, with the environment of the call as that of the process. */
+/** Calls a plugin definition inside the namespace, with the call's environment as that of the process. */
 export function callInProcess(
   host: Netns,
   definition: PluginDefinition,

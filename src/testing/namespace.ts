@@ -1,4 +1,4 @@
-// Where do tests get namespaces that always go away again?
+// How do tests get namespaces that are always removed in the end?
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import type { Place } from '../lab/lab.ts';
 import { getLink, setLink } from '../netlink/rtnl/link.ts';
@@ -6,7 +6,7 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/sock
 import { closeNetns, createNetnsAt, inNetns, openNetns, unmountNetns } from '../sys/netns.ts';
 import { processesIn } from './processes.ts';
 
-/** Where `ip netns` keeps names as well, so that a test that was stopped can be looked at. */
+/** The directory that `ip netns` also uses, so that an interrupted test can be inspected. */
 const DIR = '/run/netns';
 
 /** A network namespace of a test. */
@@ -15,9 +15,9 @@ export interface Namespace extends Place {
 }
 
 /**
- * Makes an empty network namespace.
+ * Creates an empty network namespace.
  * @param role one letter at the end of its name
- * @throws Error when the process may not
+ * @throws Error when the process lacks permission
  */
 export function createNamespace(role: string): Namespace {
   removeOrphans();
@@ -40,12 +40,12 @@ export function createNamespace(role: string): Namespace {
   return { name, path, netns, route, netfilter };
 }
 
-/** Brings the loopback device up, as it is on a host. */
+/** Brings the loopback device up, as on a real host. */
 export function raiseLoopback({ route }: Namespace): void {
   setLink(route, getLink(route, 'lo').index, { up: true });
 }
 
-/** Ends what runs in the namespace, and removes it. */
+/** Kills the processes in the namespace and removes it. */
 export function removeNamespace({ name, netns, route, netfilter }: Namespace): void {
   if (!made.delete(name)) return;
   for (const pid of processesIn([netns.ino])) kill(pid);
@@ -59,7 +59,7 @@ const made = new Set<string>();
 let counter = 0;
 let swept = false;
 
-/** Namespaces of test processes that were killed. */
+/** Removes the namespaces of test processes that were killed. */
 function removeOrphans(): void {
   if (swept || !existsSync(DIR)) return;
   swept = true;
@@ -74,7 +74,7 @@ function unlinkNamespace(name: string): void {
   try {
     unmountNetns(path);
   } catch {
-    // Nothing is mounted there any more.
+    // It is no longer mounted.
   }
   rmSync(path, { force: true });
 }
@@ -83,7 +83,7 @@ function kill(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It ended by itself.
+    // It has already exited.
   }
 }
 

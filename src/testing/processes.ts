@@ -1,7 +1,7 @@
 // Which processes run in a namespace?
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 
-/** Processes other than this one in the network namespaces, by the inodes of those. */
+/** Processes in the network namespaces, given by inode, except this process. */
 export function processesIn(inodes: readonly number[]): number[] {
   return allProcesses().filter(pid => {
     try {

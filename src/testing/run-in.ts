@@ -1,10 +1,10 @@
-// How is a program run inside a namespace, to its end and no longer?
+// How is a program run to completion inside a namespace, with a timeout?
 import { constants } from 'node:os';
 import { inNetns, type Netns } from '../sys/netns.ts';
 
-/** How to run it. */
+/** Options for running it. */
 export interface RunOptions {
-  /** The complete environment; only `PATH` is added. */
+  /** The complete environment, to which only `PATH` is added. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
   readonly cwd?: string;
@@ -12,20 +12,20 @@ export interface RunOptions {
   readonly timeoutMs?: number;
 }
 
-/** How it went. */
+/** The outcome of a run. */
 export interface Finished {
-  /** 128 plus the signal's number for a program that a signal ended. */
+  /** 128 plus the signal's number if a signal ended the program. */
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
   readonly durationMs: number;
-  /** It did not end within its time and was killed, with all that it had started. */
+  /** True when it exceeded its time and was killed, with everything that it had started. */
   readonly late: boolean;
-  /** Its process group: what it left running is there. */
+  /** Its process group, which contains any processes that it left running. */
   readonly group: number;
 }
 
-/** Time for what is still in a pipe that a grandchild holds open. */
+/** Time to read the rest of a pipe that a grandchild keeps open. */
 const DRAIN_MS = 250;
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
@@ -37,7 +37,7 @@ export async function runIn(
 ): Promise<Finished> {
   const { env = {}, stdin, cwd, timeoutMs = 30_000 } = options;
   const started = performance.now();
-  // What a thread starts is where the thread is; nothing can run in between.
+  // A child starts in the thread's namespace; nothing else can run in between.
   const child = inNetns(netns, () =>
     Bun.spawn([...argv], {
       env: { PATH: `${process.env.PATH ?? ''}:${SYSTEM_PATH}`, ...env },
@@ -68,16 +68,16 @@ export async function runIn(
   };
 }
 
-/** Ends a process group; one that is gone is fine. */
+/** Kills a process group; a missing one is ignored. */
 export function killGroup(group: number): void {
   try {
     process.kill(-group, 'SIGKILL');
   } catch {
-    // Nobody of it is left.
+    // No process of the group is left.
   }
 }
 
-/** Reads a stream as it comes: what arrived counts even when the stream never ends. */
+/** Reads a stream as it arrives: received data counts even when the stream never ends. */
 function collect(stream: ReadableStream<Uint8Array>): { closed: Promise<void>; text(): string } {
   const chunks: Uint8Array[] = [];
   const read = async () => {

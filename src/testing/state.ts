@@ -1,4 +1,4 @@
-// What is there on a fake host, and what has changed since?
+// What exists on a fake host, and what has changed since?
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { diffStates, renderDifference } from '../lab/diff.ts';
@@ -7,24 +7,24 @@ import { readFiles } from '../lab/state/files.ts';
 import { type State, stateOf } from '../lab/state/object.ts';
 import type { Namespace } from './namespace.ts';
 
-/** Everything at one moment, by place: `host`, the names of containers, and `files`. */
+/** The complete state at one moment, by place: `host`, the names of containers, and `files`. */
 export type KernelState = ReadonlyMap<string, State>;
 
-/** What a moment is looked at for. */
+/** What a state includes. */
 export interface Scope {
-  /** Namespaces by the name that differences carry. */
+  /** Namespaces by the names used in differences. */
   readonly places: ReadonlyMap<string, Namespace>;
-  /** Directories whose files count. */
+  /** Directories whose files are included. */
   readonly dirs: readonly string[];
-  /** Files and directories among them that do not. */
+  /** Files and directories in them that are skipped. */
   readonly skip?: readonly string[];
-  /** Kernel parameters, as paths below /proc/sys, besides those that turn a host into a router. */
+  /** Kernel parameters to include, as paths below /proc/sys, besides those that turn a host into a router. */
   readonly sysctls?: readonly string[];
 }
 
 /**
- * Reads devices, addresses, routes, rules, traffic control, nf_tables and the given sysctls of every place, and the
- * files of the directories. What the kernel makes by itself is left out.
+ * Reads devices, addresses, routes, rules, traffic control, nf_tables and the given sysctls of every place, and the files of
+ * the directories. Omits what the kernel creates itself.
  */
 export function readState({ places, dirs, skip = [], sysctls = [] }: Scope): KernelState {
   const read = [...places].map(
@@ -37,18 +37,18 @@ export function readState({ places, dirs, skip = [], sysctls = [] }: Scope): Ker
   return new Map([...read, ['files', stateOf(files)]]);
 }
 
-/** What differs, one line each: `host: + veth veth1a2b`, `c1: eth0: mtu 1500 → 1400`. Empty when nothing does. */
+/** The differences, one per line: `host: + veth veth1a2b`, `c1: eth0: mtu 1500 → 1400`. Empty if there are none. */
 export function diffKernelStates(before: KernelState, after: KernelState): string[] {
   const names = new Set([...before.keys(), ...after.keys()]);
   return [...names].flatMap(name => {
     const [old, now] = [before.get(name), after.get(name)];
-    // A container that came or went is not something a plugin does.
+    // A container that was created or removed is not a plugin's doing.
     if (old === undefined || now === undefined) return [];
     return renderDifference(diffStates(old, now)).map(line => `${name}: ${line}`);
   });
 }
 
-/** The addresses that the loopback device gets when it comes up for the first time, and then keeps. */
+/** Removes the addresses that the loopback device gets when it first comes up and then keeps. */
 function withoutLoopback(state: State): State {
   return new Map([...state].filter(([key]) => !/^address (127\.0\.0\.1\/8|::1\/128) on lo$/.test(key)));
 }

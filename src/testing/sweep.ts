@@ -1,36 +1,36 @@
-// Does ADD leave nothing behind, at whichever request the kernel says no?
+// Does ADD leave nothing behind, whichever request the kernel refuses?
 import type { CallOptions, Plugin, Reply } from './call.ts';
 import type { Fault } from './fault.ts';
 import type { TestHost, Watch } from './host.ts';
 import { diffKernelStates } from './state.ts';
 
-/** How one ADD went in which a request failed. */
+/** The outcome of one ADD in which a request failed. */
 export interface FaultReport extends Fault {
-  /** Whether ADD failed, which is what most faults lead to; some plugins can do without some requests. */
+  /** Whether ADD failed. Most faults make it fail, but some plugins can do without some requests. */
   readonly failed: boolean;
   readonly error?: string;
-  /** What differs from before ADD; after DEL, when ADD did not fail. */
+  /** What differs from before ADD; after DEL, if ADD did not fail. */
   readonly left: readonly string[];
 }
 
-/** What is run again and again, for those who look at the kernel in their own way. */
+/** The steps of a sweep, for callers that inspect the kernel in their own way. */
 export interface FaultTrial<S> {
   /** ADD with the given request failing. */
   add(failAt: number): Promise<Reply>;
-  /** Takes back an ADD that went well. */
+  /** Undoes a successful ADD. */
   del(): Promise<Reply>;
-  /** What must be the same before and after. */
+  /** The state that must be the same before and after. */
   state(): S | Promise<S>;
-  /** Differences in words; empty when there are none. */
+  /** Human-readable differences; empty when there are none. */
   diff(before: S, after: S): string[];
 }
 
-/** More than any ADD makes: a plugin that gets here asks in a loop. */
+/** More requests than any ADD makes: a plugin that reaches this number is in a loop. */
 const MAX_REQUESTS = 2000;
 
 /**
- * Runs ADD with the first request to the kernel failing, then with the second, and so on until ADD needs no more; each
- * time host, container and files must be as before.
+ * Runs ADD with the first request to the kernel failing, then with the second, and so on until ADD makes no further request.
+ * Each time, the host, the container and the files must be as before.
  * @returns one report per request
  * @throws Error listing everything that was left behind
  */
@@ -53,7 +53,7 @@ export async function failAtEveryRequest(
   });
 }
 
-/** As {@link failAtEveryRequest}, with everything in the caller's hands. */
+/** Like {@link failAtEveryRequest}, with all steps provided by the caller. */
 export async function sweepFaults<S>({ add, del, state, diff }: FaultTrial<S>): Promise<FaultReport[]> {
   const reports: FaultReport[] = [];
   let before = await state();
@@ -68,7 +68,7 @@ export async function sweepFaults<S>({ add, del, state, diff }: FaultTrial<S>): 
       const error = reply.error?.msg;
       reports.push({ ...reply.fault, failed, ...(error === undefined ? {} : { error }), left });
       if (!failed || !left.length) continue;
-      // So that the next one can be tried all the same.
+      // Clean up, so that the next request can still be tried.
       await del();
       before = await state();
       continue;

@@ -1,17 +1,17 @@
-// Do links and list agree on what the runtime may pass?
+// Do the plugins and the conflist agree on what the runtime may pass?
 import { decode, isObject } from '../cni/json.ts';
 import { atKey, atValue } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { NamedPlugin, PlacedLink } from './network.ts';
 import { didYouMean, findNearest } from './suggest.ts';
 
-/** CONVENTIONS.md "Dynamic Plugin specific fields": what runtimes are known to offer. */
+/** CONVENTIONS.md "Dynamic Plugin specific fields": the capabilities that runtimes are known to offer. */
 const WELL_KNOWN = [
   ...['portMappings', 'ipRanges', 'bandwidth', 'dns', 'ips', 'mac'],
   ...['infinibandGUID', 'deviceID', 'aliases', 'cgroupPath', 'io.kubernetes.cri.pod-annotations'],
 ];
 
-/** Capabilities that nobody reads, and links that have nothing to do without one that is not declared. */
+/** Finds capabilities that no plugin reads, and plugins that do nothing without an undeclared one. */
 export function judgeCapabilities(link: PlacedLink): Finding[] {
   const declared = declaredBy(link);
   return [...judgeDeclared(link, declared), ...judgeIdle(link, declared)];
@@ -21,7 +21,8 @@ function judgeDeclared({ document, path, plugin, ipam }: PlacedLink, declared: D
   const say = (name: string, message: string) =>
     atKey(document, [...path, 'capabilities', name], ['warning', 'capability', message]);
   const names = Object.keys(declared).filter(name => declared[name] === true);
-  // The configuration goes to the link and to its IPAM plugin: unless both are known, nobody can say who reads what.
+  // The configuration is passed to the plugin and its IPAM plugin: unless both are known, it is unknown which capabilities are
+  // read.
   if (plugin?.about === undefined || (ipam !== undefined && ipam.about === undefined)) {
     return names.flatMap(name => {
       const near = WELL_KNOWN.includes(name) ? undefined : findNearest(name, WELL_KNOWN);
@@ -48,9 +49,9 @@ function judgeIdle(link: PlacedLink, declared: Declared): Finding[] {
     try {
       needed = about.idleWithout?.(decode(about.config, conf, type));
     } catch {
-      // What is wrong with it is said elsewhere.
+      // Errors in the configuration are reported elsewhere.
     }
-    // "false" is as clear a word as "true".
+    // "false" is as explicit as "true".
     if (needed === undefined || declared[needed] !== undefined) return [];
     const message = `"${type}" has nothing to do: declare "capabilities": {"${needed}": true}, or configure it here`;
     return [atValue(document, [...path, where], ['warning', 'capability', message])];

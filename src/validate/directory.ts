@@ -1,4 +1,4 @@
-// Do the networks of a directory get along?
+// Are the networks of a directory compatible with each other?
 import { basename } from 'node:path';
 import type { AddressPool } from '../cni/link-about.ts';
 import { cidrsOverlap, renderCidr } from '../net/cidr.ts';
@@ -9,7 +9,7 @@ import { poolsOf } from './link.ts';
 import type { PlacedLink, PlacedNetwork } from './network.ts';
 
 /**
- * Names that several files claim, and subnets that several networks hand out.
+ * Finds names that several files use, and subnets that several networks lease from.
  * @param networks in the order in which a runtime reads them
  */
 export function judgeDirectory(networks: readonly PlacedNetwork[]): Finding[] {
@@ -23,7 +23,7 @@ function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
     if (network.name === undefined || first === i || winner === undefined) return [];
     const { document } = network;
     const loses = `network "${network.name}" is in "${winner.document.file}" too`;
-    // Lookup by name takes lists before single configurations; container runtimes go by the name of the file.
+    // Lookup by name takes conflists before single configurations; container runtimes go by file names.
     const agreed = basename(winner.document.file) < basename(document.file);
     const message = agreed
       ? `${loses}, which is read first: this file is never used`
@@ -61,7 +61,7 @@ function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
   });
 }
 
-/** Two networks may share a subnet when each has its own part of it. */
+/** Two networks may share a subnet if each has its own part of it. */
 function clash({ pool: a }: PlacedPool, { pool: b }: PlacedPool): boolean {
   if (!cidrsOverlap(a.subnet, b.subnet)) return false;
   const shared = sameIp(a.subnet.ip, b.subnet.ip) && a.subnet.prefix === b.subnet.prefix;

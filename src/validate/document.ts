@@ -1,4 +1,4 @@
-// What does a file hold, and where in it is each value?
+// What does a file contain, and where in it is each value?
 import { readFileSync } from 'node:fs';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { findSyntaxProblem, type Places, readPlaces, type TextPlace } from '../cni/json-place.ts';
@@ -14,7 +14,7 @@ export interface Document {
   readonly places: Places;
 }
 
-/** What a finding says besides its place. */
+/** The parts of a finding apart from its position. */
 export type Complaint = readonly [
   severity: Severity,
   rule: Rule,
@@ -22,7 +22,7 @@ export type Complaint = readonly [
   details?: readonly string[],
 ];
 
-/** Reads a file; one that cannot be used is a finding of its own. */
+/** Reads a file; an unusable file results in a finding. */
 export function readDocument(file: string): { document?: Document; findings: Finding[] } {
   let text: string;
   try {
@@ -51,7 +51,7 @@ export function readDocument(file: string): { document?: Document; findings: Fin
   return { document: { file, value, places }, findings };
 }
 
-/** A finding about the value at a path, or about its nearest ancestor when it is absent. */
+/** A finding about the value at a path, or about its nearest ancestor if it is absent. */
 export function atValue({ file, value, places }: Document, path: Path, complaint: Complaint): Finding {
   return place(file, places.valueAt(spellingOf(value, path)), complaint);
 }
@@ -61,7 +61,7 @@ export function atKey({ file, value, places }: Document, path: Path, complaint: 
   return place(file, places.keyAt(spellingOf(value, path)), complaint);
 }
 
-/** Keys match in any letter case when a link reads them: the path as the document spells it. */
+/** The path as spelled in the document, since plugins match keys case-insensitively. */
 function spellingOf(value: unknown, path: Path): Path {
   const [first, ...rest] = path;
   if (first === undefined) return [];

@@ -1,4 +1,4 @@
-// Which executables do the links need, are they there, and which versions do they speak?
+// Which executables do the plugins need, do they exist, and which versions do they support?
 import { statSync } from 'node:fs';
 import type { Conflist } from '../chain/conflist.ts';
 import { findPlugin, isOwnExecutable } from '../chain/find-plugin.ts';
@@ -10,15 +10,15 @@ import { atValue, type Path } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { PlacedLink, PlacedNetwork } from './network.ts';
 
-/** The executables of a host, each looked for and asked once. */
+/** The executables of a host, each looked up and asked for its versions once. */
 export interface Executables {
-  /** True when one of that name is there and is not ours. */
+  /** Whether an executable of that name exists and is not ours. */
   isForeign(type: string): boolean;
-  /** What is missing, does not answer, or does not speak the version of the network. */
+  /** Finds executables that are missing, do not answer, or do not support the network's version. */
   judge(network: PlacedNetwork): Promise<Finding[]>;
 }
 
-/** Executables along a runtime's plugin directories. */
+/** The executables in a runtime's plugin directories. */
 export function openExecutables(runtime: Runtime): Executables {
   const paths = new Map<string, string | CniError>();
   const answers = new Map<string, Promise<PluginVersions>>();
@@ -51,13 +51,13 @@ export function openExecutables(runtime: Runtime): Executables {
   };
 }
 
-/** Somebody who only wants the files looked at. */
+/** For callers that only want the files checked. */
 export const NO_EXECUTABLES: Executables = { isForeign: () => false, judge: async () => [] };
 
 interface Named {
   readonly type: string;
   readonly link: PlacedLink;
-  /** Where the name stands in the link's configuration. */
+  /** Where the name is in the plugin's configuration. */
   readonly path: Path;
 }
 
@@ -97,7 +97,7 @@ async function judgeVersions(
   return findings;
 }
 
-/** One line for each link, with the versions in columns. */
+/** One line per plugin, with the versions in columns. */
 function renderMatrix(plugins: readonly PluginVersions[]): string[] {
   const width = Math.max(...plugins.map(({ type }) => type.length));
   return plugins.map(({ type, supportedVersions }) => {
@@ -115,7 +115,7 @@ function lookUp(type: string, { pluginDirs }: Runtime): string | CniError {
   }
 }
 
-/** A copy of this executable is ours as well, and nothing else has its size. */
+/** A copy of this executable is ours as well; no other file has its size. */
 function isOurs(path: string): boolean {
   if (isOwnExecutable(path)) return true;
   const own = statSync('/proc/self/exe', { throwIfNoEntry: false });

@@ -1,12 +1,13 @@
-// What is a finding, and how does a reader see it?
+// What is a finding, and how is it shown?
 
-/** `error`: the list does not load or ADD fails; `warning`: it runs, but hardly as it was meant. */
+/** `error`: the conflist does not load, or ADD fails. `warning`: it runs, but probably not as intended. */
 export type Severity = 'error' | 'warning';
 
-/** What a finding is about; stable, for those who filter. */
+/** Category of a finding; stable, so that findings can be filtered by it. */
 export type Rule =
   | 'unreadable'
   | 'syntax'
+  | 'file-name'
   | 'shape'
   | 'option'
   | 'unknown-key'
@@ -19,7 +20,7 @@ export type Rule =
   | 'duplicate-name'
   | 'overlap';
 
-/** Something that is wrong at a place; line and column count from 1. */
+/** A problem at a position; line and column count from 1. */
 export interface Finding {
   readonly file: string;
   readonly line: number;
@@ -27,23 +28,25 @@ export interface Finding {
   readonly severity: Severity;
   readonly rule: Rule;
   readonly message: string;
-  /** Further lines, such as the versions that each link supports. */
+  /** Further lines, such as the versions that each plugin supports. */
   readonly details?: readonly string[];
 }
 
-/** What was looked at, and what was found, by file and place. */
+/** The number of checked files, and the findings sorted by file and position. */
 export interface Report {
   readonly files: number;
   readonly findings: readonly Finding[];
 }
 
-/** How many findings there are of each severity. */
+/** The number of findings of each severity. */
 export function countFindings({ findings }: Report): Record<Severity, number> {
   const of = (severity: Severity) => findings.filter(one => one.severity === severity).length;
   return { error: of('error'), warning: of('warning') };
 }
 
-/** `file:line:column: error: message [rule]` for each, as editors understand it, and a line that counts them. */
+/**
+ * `file:line:column: error: message [rule]` for each finding, in the format that editors understand, and a line with the totals.
+ */
 export function renderReport(report: Report): string {
   const lines = report.findings.flatMap(({ file, line, column, severity, rule, message, details = [] }) => [
     `${file}:${line}:${column}: ${severity}: ${message} [${rule}]`,

@@ -1,17 +1,17 @@
-// What is wrong with the configuration of one link?
+// What is wrong with the configuration of one plugin?
 import { findOddKeys } from '../chain/odd-keys.ts';
 import { decode, type JsonObject } from '../cni/json.ts';
 import type { AddressPool } from '../cni/link-about.ts';
-import { PluginConfig } from '../cni/plugin-config.ts';
+import { ListedPlugin } from '../cni/plugin-config.ts';
 import { atKey, atValue, type Path } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
 import type { NamedPlugin, PlacedLink } from './network.ts';
 import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
 
 /**
- * What a link's schema and its rules refuse, and keys that nobody reads.
- * @param isForeign whether an executable of that name is there and is somebody else's, who may see things differently:
- *   what only ours refuses is a warning then
+ * Finds what a plugin's schema and rules refuse, and keys that are never read.
+ * @param isForeign whether a third-party executable of that name exists, which may be less strict: what only ours refuses is a
+ *   warning then
  */
 export function judgeLink(link: PlacedLink, isForeign: (type: string) => boolean): Finding[] {
   const shape = judgeShape(link, isForeign);
@@ -19,7 +19,7 @@ export function judgeLink(link: PlacedLink, isForeign: (type: string) => boolean
   return [...shape, ...options, ...judgeUnknownKeys(link), ...judgeReservedKeys(link)];
 }
 
-/** What a link and its IPAM plugin hand out; nothing when their configuration makes no sense. */
+/** The addresses that a plugin and its IPAM plugin lease; none if their configuration is invalid. */
 export function poolsOf({ plugin, ipam, conf }: PlacedLink): AddressPool[] {
   return [plugin, ipam].flatMap(one => {
     if (one?.about?.pools === undefined) return [];
@@ -34,7 +34,7 @@ export function poolsOf({ plugin, ipam, conf }: PlacedLink): AddressPool[] {
 
 function judgeShape(link: PlacedLink, isForeign: (type: string) => boolean): Finding[] {
   const { document, path, conf, plugin, ipam } = link;
-  const general = findShapeProblems(PluginConfig, conf);
+  const general = findShapeProblems(ListedPlugin, conf);
   const own = [plugin, ipam].flatMap(one => {
     if (one?.about === undefined) return [];
     const severity: Severity = isForeign(one.type) ? 'warning' : 'error';
@@ -64,15 +64,15 @@ function judgeOptions(link: PlacedLink, isForeign: (type: string) => boolean): F
 function judgeUnknownKeys(link: PlacedLink): Finding[] {
   const { document, path, conf, plugin, ipam } = link;
   const about = plugin?.about;
-  // Arguments may hold what is meant for others; of somebody else's plugin we know no options.
+  // Arguments may be meant for other plugins, and the options of a third-party plugin are unknown.
   const open = ['args', 'runtimeConfig', ...(ipam?.about === undefined ? ['ipam'] : [])];
-  const schemas = [about?.config ?? PluginConfig, ...(ipam?.about ? [ipam.about.config] : [])];
+  const schemas = [about?.config ?? ListedPlugin, ...(ipam?.about ? [ipam.about.config] : [])];
   const problems = findUnknownKeys(schemas, conf, { open }).filter(problem => {
     return about !== undefined || problem.path.length > 1;
   });
   return (
     problems
-      // What is the runtime's to set is told by name.
+      // Keys that only the runtime may set are reported separately.
       .filter(problem => !findOddKeys(conf, 'link').some(odd => odd.path[0] === problem.path[0]))
       .map(problem =>
         atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]),
@@ -86,7 +86,7 @@ function judgeReservedKeys({ document, path, conf }: PlacedLink): Finding[] {
   });
 }
 
-/** The same mistake may be seen by the general schema, the link's and that of its IPAM plugin. */
+/** The general schema, the plugin's and its IPAM plugin's may all report the same mistake. */
 function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
   const byPlace = new Map<string, T>();
   for (const problem of problems) {
@@ -96,7 +96,7 @@ function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
   return [...byPlace.values()];
 }
 
-/** The first key of the configuration that a message names in quotes is where the reader should look. */
+/** The path of the first key that a message names in quotes, which is where the reader should look. */
 function namedIn(message: string, conf: JsonObject, home: Path): Path {
   const inside = home.reduce<unknown>((at, key) => (at as JsonObject)[key], conf) as JsonObject;
   const words = [...message.matchAll(/"([^"]+)"/g)].map(match => match[1] ?? '');

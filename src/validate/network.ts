@@ -1,7 +1,8 @@
-// Which network is in a file, and what stands where in it?
+// Which network is in a file, and where are its parts?
 import * as z from 'zod/mini';
 import { findPluginFiles } from '../chain/conf-files.ts';
 import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/conflist.ts';
+import { findMismatch } from '../chain/file-kind.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../cni/conflist.ts';
 import { ConflistSchema } from '../cni/conflist-schema.ts';
 import { ErrorCode } from '../cni/errors.ts';
@@ -12,53 +13,54 @@ import { atKey, atValue, type Document, type Path, readDocument } from './docume
 import type { Finding } from './finding.ts';
 import { findShapeProblems, findUnknownKeys } from './shape.ts';
 
-/** A plugin that a configuration names, and what is known of it: nothing of somebody else's. */
+/** A plugin that a configuration names, with its description if it is one of ours. */
 export interface NamedPlugin {
   readonly type: string;
   readonly about: LinkAbout | undefined;
 }
 
-/** One link of a network, and where it stands. */
+/** One plugin of a network, and its position. */
 export interface PlacedLink {
   readonly document: Document;
   readonly path: Path;
-  /** The configuration as it was written. */
+  /** The configuration as written. */
   readonly conf: JsonObject;
-  /** Undefined when the configuration does not say which executable it is for. */
+  /** Undefined if the configuration does not name an executable. */
   readonly plugin: NamedPlugin | undefined;
-  /** The IPAM plugin that the link calls. */
+  /** The IPAM plugin that the plugin calls. */
   readonly ipam: NamedPlugin | undefined;
 }
 
-/** A network as it was written, as far as it can be made out. */
+/** A network as written, as far as it can be parsed. */
 export interface PlacedNetwork {
   readonly document: Document;
   readonly name: string | undefined;
   readonly links: readonly PlacedLink[];
-  /** The network as the runtime takes it; undefined when it does not. */
+  /** The network as the runtime loads it; undefined if it refuses it. */
   readonly list: Conflist | undefined;
 }
 
-/** What was read of a file. */
+/** Result of reading a file. */
 export interface ReadNetwork {
   readonly network?: PlacedNetwork;
-  /** What is wrong with the files and the list itself; links are looked at by others. */
+  /** What is wrong with the files and the conflist itself; the plugins are checked elsewhere. */
   readonly findings: Finding[];
-  /** Why the runtime does not take the list; it stops at the first mistake, which may be among the findings. */
+  /** Why the runtime refuses the conflist. It stops at the first mistake, which may be among the findings. */
   readonly refusal?: Finding;
 }
 
-/** The keys of the list; its links are looked at one by one. */
+/** The keys of the conflist itself; its plugins are checked one by one. */
 const ListKeys = z.extend(ConflistSchema, {
   plugins: z.optional(z.array(z.unknown()).check(z.minLength(1, 'must hold at least one link'))),
 });
 
-/** Reads the network in a file, with those of its links that stand in files beside it. */
+/** Reads the network in a file, including plugins in separate files. */
 export async function readNetwork(file: string, catalog: LinkCatalog): Promise<ReadNetwork> {
   const { document, findings } = readDocument(file);
   if (document === undefined) return { findings };
   const { value } = document;
   const single = isSinglePlugin(value);
+  findings.push(...judgeExtension(document));
   if (!single) findings.push(...judgeListKeys(document));
   const beside = single ? [] : besideOf(document).map(readDocument);
   findings.push(...beside.flatMap(one => one.findings));
@@ -76,6 +78,19 @@ export async function readNetwork(file: string, catalog: LinkCatalog): Promise<R
   const { list, refusal } = complete(document, single, documents);
   const name = typeof value.name === 'string' ? value.name : undefined;
   return { network: { document, name, links, list }, findings, ...(refusal ? { refusal } : {}) };
+}
+
+/** Commands accept a file given by `--file` whatever its extension; a runtime that finds it in its directory does not. */
+function judgeExtension(document: Document): Finding[] {
+  const { problem, key } = findMismatch(document.file, document.value) ?? {};
+  // Without a key that tells what the file contains, the missing "type" is reported instead.
+  if (key === undefined) return [];
+  const advice =
+    key === 'type'
+      ? 'name the file .conf, or put the configuration into "plugins" of a list'
+      : 'rename the file';
+  const message = `no runtime loads this file: ${problem}; ${advice}`;
+  return [atKey(document, [key], ['error', 'file-name', message])];
 }
 
 function judgeListKeys(document: Document): Finding[] {
@@ -98,7 +113,7 @@ function besideOf({ file, value }: Document): string[] {
     const { name, loadOnlyInlinedPlugins } = parseConflist(value);
     return loadOnlyInlinedPlugins ? [] : findPluginFiles(file, name);
   } catch {
-    // A list that the runtime refuses has no files beside it.
+    // The runtime refuses the conflist, so it would not load separate plugin files either.
     return [];
   }
 }

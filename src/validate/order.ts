@@ -1,9 +1,9 @@
-// Do the links stand in an order that can work?
+// Are the plugins in an order that can work?
 import { atValue } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { PlacedLink, PlacedNetwork } from './network.ts';
 
-/** What stands in the wrong place; of somebody else's plugin nobody knows where it belongs. */
+/** Finds plugins in the wrong position; the right position of a third-party plugin is unknown. */
 export function judgeOrder({ links }: PlacedNetwork): Finding[] {
   return links.flatMap((link, index) => {
     const finding = judgePlace(link, index, links);
@@ -31,7 +31,7 @@ function judgePlace(link: PlacedLink, index: number, links: readonly PlacedLink[
       `"${type}" works on the result of an earlier link, and there is none: put it after ${where}`,
     );
   }
-  // After meta links only, it is they who stand in the wrong place.
+  // After meta plugins only, it is those that are in the wrong position.
   if (about.kind === 'main' && links.slice(0, index).some(other => other.plugin?.about?.kind !== 'meta')) {
     const earlier = links[index - 1]?.plugin?.type ?? 'another link';
     return say(

@@ -4,21 +4,21 @@ import { describeIssue, foldKeys, isObject } from '../cni/json.ts';
 import type { Path } from './document.ts';
 import { didYouMean } from './suggest.ts';
 
-/** Something wrong at a path of a value. */
+/** A problem at a path of a value. */
 export interface Problem {
   readonly path: Path;
   readonly message: string;
 }
 
-/** How keys are read. */
+/** How keys are matched. */
 export interface Reading {
-  /** The letter case of the outermost keys counts: those of a list, not those of a link. */
+  /** Top-level keys are case-sensitive: true for a conflist, false for a plugin. */
   readonly exact?: boolean;
-  /** Outermost keys under which anything may stand. */
+  /** Top-level keys whose values may be anything. */
   readonly open?: readonly string[];
 }
 
-/** Everything that the schema refuses; a missing key is looked for under a near name. */
+/** Everything that the schema refuses; for a missing key, a similar one is looked for. */
 export function findShapeProblems(
   schema: z.core.$ZodType,
   value: unknown,
@@ -36,9 +36,9 @@ export function findShapeProblems(
 }
 
 /**
- * Keys that none of the schemas knows: several read the same configuration when a link calls an IPAM plugin. Where a
- * schema takes any key, so do we. Comments (`_note`, `//`, `$schema`) and keys of somebody's own namespace
- * (`example.com/key`) are no mistakes.
+ * Keys that none of the schemas knows; several read the same configuration if a plugin calls an IPAM plugin. Keys are accepted
+ * wherever a schema accepts any key. Comments (`_note`, `//`, `$schema`) and keys with a namespace (`example.com/key`) are not
+ * mistakes.
  */
 export function findUnknownKeys(
   schemas: readonly z.core.$ZodType[],

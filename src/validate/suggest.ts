@@ -1,12 +1,12 @@
-// Which known word did the writer of an unknown one mean?
+// Which known word did the author of an unknown one mean?
 
-/** ` (did you mean "mtu"?)` for the nearest of the known words, or nothing when none is near. */
+/** `; did you mean "mtu"?` for the nearest known word, or an empty text if none is near. */
 export function didYouMean(word: string, known: Iterable<string>): string {
   const nearest = findNearest(word, known);
   return nearest === undefined ? '' : `; did you mean "${nearest}"?`;
 }
 
-/** The known word that takes the fewest typing mistakes to become this one: a third of its letters at most. */
+/** The known word with the smallest edit distance, which may be at most a third of its length. */
 export function findNearest(word: string, known: Iterable<string>): string | undefined {
   let best: { word: string; distance: number } | undefined;
   for (const candidate of known) {
@@ -17,7 +17,7 @@ export function findNearest(word: string, known: Iterable<string>): string | und
   return best?.word;
 }
 
-/** Letters to insert, remove, replace or swap with their neighbour to make one word the other. */
+/** Number of letters to insert, remove, replace or swap with a neighbour to turn one word into the other. */
 export function editDistance(a: string, b: string): number {
   let [before, last]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, j) => j)];
   for (let i = 1; i <= a.length; i++) {

@@ -1,4 +1,4 @@
-// What is wrong with a list, or with the lists of a directory?
+// What is wrong with a conflist, or with the conflists of a directory?
 import { statSync } from 'node:fs';
 import { findConfFiles, type OnSkipped } from '../chain/conf-files.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -13,8 +13,8 @@ import { type PlacedNetwork, type ReadNetwork, readNetwork } from './network.ts'
 import { judgeOrder } from './order.ts';
 
 /**
- * Looks at one file, or at every file of a directory that a runtime would read, and at how they get along.
- * @throws CniError 5 when there is nothing at the path
+ * Checks one file, or every file of a directory that a runtime would read, and whether they are compatible.
+ * @throws CniError 5 if the path does not exist
  */
 export async function validatePath(
   path: string,
@@ -54,7 +54,7 @@ async function judgeFile(
     ...judgeCapabilities(link),
   ]);
   const all = [...findings, ...inside, ...judgeOrder(network), ...judgeMissingVersion(network)];
-  // The runtime's own word counts when nobody found what it stumbled over.
+  // The runtime's own error is reported only if no finding explains it.
   const explained = all.some(({ severity, rule }) => severity === 'error' && rule === 'shape');
   return [...all, ...(refusal && !explained ? [refusal] : []), ...(await executables.judge(network))];
 }
@@ -66,7 +66,7 @@ function judgeMissingVersion({ document }: PlacedNetwork): Finding[] {
   return [atValue(document, ['cniVersion'], ['warning', 'version', message])];
 }
 
-/** By file in the order of reading, files beside a list after it, then by place. */
+/** By file in reading order, plugin files after their conflist, then by position. */
 function inOrder(findings: readonly Finding[], files: readonly string[]): Finding[] {
   const rank = ({ file }: Finding) => (files.indexOf(file) + files.length + 1) % (files.length + 1);
   return [...findings].sort((a, b) => {

@@ -1,132 +1,142 @@
-// How does a runner have its own links served by workers?
+// How does a runner have its own plugins run by workers?
 import { basename } from 'node:path';
-import type { Invocation, KernelTransaction, StartPlugin } from '../chain/exec-plugin.ts';
+import type { ExecOutcome, KernelTransaction, StartPlugin } from '../chain/exec-plugin.ts';
 import { isOwnExecutable } from '../chain/find-plugin.ts';
-import type { Runtime } from '../chain/runtime.ts';
+import { processSegments } from '../chain/process-segments.ts';
+import type { PluginCall, Segment, SegmentRunner } from '../chain/segment.ts';
 import { startPlugin } from '../chain/start.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/reply.ts';
 import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';
 
-/** Workers that may turn out to have ended when they are asked. */
+/** How many workers are tried: one may turn out to have ended when the request is sent. */
 const ATTEMPTS = 3;
 
 /** Where workers come from. */
 export interface WorkerSource {
-  /** Told that a call of a link will come: time to start what is not running. */
-  prepare?(invocation: Invocation): void;
-  /** Gives a worker to one caller, a certain one if that is named, and takes it back when the work is done. */
+  /** Lends a worker until the work is done; a particular one if `which` is given. */
   use<T>(
-    invocation: Invocation,
+    call: Pick<PluginCall, 'path' | 'env'>,
     work: (worker: WorkerProcess) => Promise<T>,
     which?: WorkerProcess,
   ): Promise<T>;
   /** Deletes devices together with those of other chains. @returns whether they are gone */
   remove?(indexes: readonly number[], limits: Limits): Promise<boolean>;
+  /** Called when no worker has read a call and no further one is tried. */
+  unserved?(why: string): void;
 }
 
-/** The part of a runtime that one run of a chain has its own links served by. */
-export type OwnLinks = Required<Pick<Runtime, 'start' | 'finish' | 'inOrder'>>;
-
-/** A worker that a chain has to itself while some of its calls wait for their answers. */
-interface Held {
-  readonly worker: Promise<WorkerProcess>;
-  waiting: number;
-  release(): void;
+/** Why the calls of a chain had no worker, human-readable; undefined while all of them had one. */
+export interface Unserved {
+  why: string | undefined;
 }
 
-/** Chains and calls so far; a worker belongs to one process. */
+/** The same workers for one request, with a note of whether its calls had one. */
+export function noteUnserved(source: WorkerSource): {
+  readonly workers: WorkerSource;
+  readonly unserved: Unserved;
+} {
+  const unserved: Unserved = { why: undefined };
+  const workers: WorkerSource = {
+    use: (invocation, work, which) => source.use(invocation, work, which),
+    remove: async (indexes, limits) => (await source.remove?.(indexes, limits)) ?? false,
+    unserved(why) {
+      unserved.why ??= why;
+    },
+  };
+  return { workers, unserved };
+}
+
+/** Number of chains run so far; it names a chain to workers, each of which belongs to one process. */
 let chains = 0;
-let calls = 0;
 
 /**
- * Prepares one run of a chain whose links are served by workers.
- * @param cwd directory that relative paths start from; the workers' own unless given
+ * Has workers run segments of our own plugins; foreign executables are started as processes. Which one applies is decided for
+ * each call by device and inode of the file that was found. For one run of a chain, or several that finish together.
+ * @param startOther starts foreign executables
+ * @param cwd directory from which relative paths start; the workers' own unless given
  */
-export function serveThrough(source: WorkerSource, cwd?: string): OwnLinks {
+export function workerSegments(
+  source: WorkerSource,
+  { startOther = startPlugin, cwd }: { startOther?: StartPlugin; cwd?: string | undefined } = {},
+): SegmentRunner {
+  const own = ownSegments(source, cwd);
+  const foreign = processSegments(startOther, () => false);
+  return {
+    ...own,
+    joins: isOwnExecutable,
+    run: segment => (isOwnExecutable(segment.calls[0]?.path ?? '') ? own : foreign).run(segment),
+  };
+}
+
+/** Has workers run every segment, whatever its executables are. */
+export function ownSegments(source: WorkerSource, cwd?: string): Required<SegmentRunner> {
   const chain = String(++chains);
   const waiting = new Map<WorkerProcess, readonly number[]>();
-  let last: Invocation | undefined;
+  let last: { readonly call: PluginCall; readonly segment: Segment } | undefined;
   let lost = false;
-  let held: Held | undefined;
   const keep = (worker: WorkerProcess, { removals }: WorkerOutcome): void => {
     if (removals) waiting.set(worker, removals);
-    // With a worker that had to be ended goes what earlier links had put off.
+    // With a worker that had to be ended, what earlier plugins had deferred in it is lost.
     lost ||= !worker.usable && waiting.delete(worker);
   };
-  const hold = (invocation: Invocation): Held => {
-    const [given, done] = [Promise.withResolvers<WorkerProcess>(), Promise.withResolvers<void>()];
-    const work = (worker: WorkerProcess): Promise<void> => {
-      given.resolve(worker);
-      return done.promise;
-    };
-    source.use(invocation, work).catch(given.reject);
-    return { worker: given.promise, waiting: 0, release: done.resolve };
-  };
-  /** What comes while a worker serves this chain goes to the same: one after the other. */
-  const useInOrder = async (
-    invocation: Invocation,
-    ask: (worker: WorkerProcess) => Promise<WorkerOutcome>,
-  ): Promise<WorkerOutcome> => {
-    held ??= hold(invocation);
-    const own = held;
-    own.waiting += 1;
-    let isOfUse = true;
-    try {
-      const outcome = await ask(await own.worker);
-      isOfUse = !outcome.unread;
-      return outcome;
-    } finally {
-      own.waiting -= 1;
-      if (own.waiting === 0) own.release();
-      if (held === own && (own.waiting === 0 || !isOfUse)) held = undefined;
-    }
-  };
   return {
-    inOrder: true,
-    start(invocation) {
-      last = invocation;
-      source.prepare?.(invocation);
-      const id = ++calls;
-      return {
-        id,
-        async send(request, follows) {
-          const { path, env, noted } = invocation;
-          const call = { link: basename(path), env, request, chain, id, follows, noted, cwd };
-          const ask = async (worker: WorkerProcess): Promise<WorkerOutcome> => {
-            const outcome = await worker.ask(invocation, { call });
-            keep(worker, outcome);
-            return outcome;
-          };
-          for (let attempt = 1; ; attempt++) {
-            const { removals: _, unread, ...outcome } = await useInOrder(invocation, ask);
-            if (!unread || attempt === ATTEMPTS || invocation.signal?.aborted) return outcome;
-          }
-        },
-        discard() {},
-      };
+    joins: () => true,
+    async *run(segment) {
+      const [first] = segment.calls;
+      if (first === undefined) return;
+      last = { call: first, segment };
+      for (let attempt = 1; ; attempt++) {
+        // The worker that holds what this chain has deferred also runs the rest of the chain.
+        const holder = [...waiting.keys()].find(worker => worker.usable);
+        const lent = await borrow(source, first, holder);
+        segment.onBegin?.(0);
+        const outcomes = lent.worker.run(segment, requestOf(segment, chain, cwd));
+        let begun = 0;
+        const next = async (): Promise<WorkerOutcome | undefined> => {
+          const { value } = await outcomes.next();
+          if (value === undefined) return undefined;
+          keep(lent.worker, value);
+          if (value.more) segment.onBegin?.(++begun);
+          return value;
+        };
+        try {
+          const outcome = await next();
+          const isDeclined = outcome?.unread && !segment.signal?.aborted;
+          if (isDeclined && attempt < ATTEMPTS && outcome.spawnError === undefined) continue;
+          if (isDeclined) source.unserved?.(howEnded(outcome));
+          for (let one = outcome; one !== undefined; one = await next()) yield outcomeOf(one);
+          return;
+        } finally {
+          // The caller may have left the iteration, but the worker continues to the end of the segment.
+          while ((await next()) !== undefined);
+          lent.giveBack();
+        }
+      }
     },
     async finish() {
       const workers = [...waiting.entries()];
       waiting.clear();
       if (last === undefined || workers.length === 0) return takeLost();
-      const invocation = { ...last, signal: undefined };
-      const { noted } = invocation;
+      const { call, segment } = last;
+      const limits: Limits = { deadlineMs: segment.deadlineMs };
+      const { tracesKernel } = segment;
       const indexes = workers.flatMap(([, removals]) => removals);
       const begin = performance.now();
-      const removed = (await source.remove?.(indexes, invocation)) ?? false;
+      const removed = (await source.remove?.(indexes, limits)) ?? false;
       const transactions = removed && indexes.length ? [removalOf(indexes, performance.now() - begin)] : [];
       const outcomes = await Promise.all(
         workers.map(async ([worker]) => {
-          const ask = () => worker.ask(invocation, { finish: chain, removed, noted });
-          const outcome = await source.use(invocation, ask, worker);
+          const ask = () => worker.ask(limits, { finish: chain, removed, tracesKernel });
+          const outcome = await source.use(call, ask, worker);
           const startMs = performance.now() - begin - outcome.durationMs;
           transactions.push(...shift(outcome.transactions, startMs));
           return outcome;
         }),
       );
-      const outcome = outcomes.find(({ exitCode }) => exitCode !== 0) ?? takeLost() ?? outcomes[0];
-      return outcome && { ...outcome, ...(noted ? { transactions } : {}) };
+      const failed = outcomes.find(({ exitCode }) => exitCode !== 0);
+      const outcome = (failed && replyOf(failed)) ?? takeLost() ?? outcomes[0];
+      return outcome && { ...outcome, ...(tracesKernel ? { transactions } : {}) };
     },
   };
 
@@ -137,38 +147,59 @@ export function serveThrough(source: WorkerSource, cwd?: string): OwnLinks {
   }
 }
 
-/**
- * Serves our own links with workers and starts everybody else's as ever. Which is which is decided for each call by the
- * file that was found (design: "ours is decided by device and inode").
- */
-export function runThrough(
+function requestOf(
+  { calls, threadsResult, stopsAtFailure, tracesKernel }: Segment,
+  chain: string,
+  cwd: string | undefined,
+): Parameters<WorkerProcess['run']>[1] {
+  const named = calls.map(({ path, ...call }) => ({ plugin: basename(path), ...call }));
+  return { calls: named, threadsResult, stopsAtFailure, tracesKernel, chain, cwd };
+}
+
+function outcomeOf({ removals: _, unread: __, more: ___, ...outcome }: WorkerOutcome): ExecOutcome {
+  return outcome;
+}
+
+/** Borrows a worker until `giveBack` is called. */
+function borrow(
   source: WorkerSource,
-  { startOther = startPlugin, cwd }: { startOther?: StartPlugin; cwd?: string } = {},
-): OwnLinks {
-  const own = serveThrough(source, cwd);
-  return {
-    ...own,
-    start: invocation => (isOwnExecutable(invocation.path) ? own.start(invocation) : startOther(invocation)),
-  };
+  call: Pick<PluginCall, 'path' | 'env'>,
+  which: WorkerProcess | undefined,
+): Promise<{ readonly worker: WorkerProcess; giveBack(): void }> {
+  return new Promise((resolve, reject) => {
+    const work = (worker: WorkerProcess) => new Promise<void>(giveBack => resolve({ worker, giveBack }));
+    source.use(call, work, which).catch(reject);
+  });
 }
 
 /**
- * One worker for one chain, started when the first of our links is called, and again after one had to be ended.
- * @param early one that runs already
+ * One worker for one chain, started when the first of our plugins is called, and again after one had to be ended.
+ * @param early one that is already running
  */
 export function ownWorker(early?: WorkerProcess): WorkerSource {
   let current = early;
-  const take = ({ path, env }: Invocation): WorkerProcess => {
+  const take = ({ path, env }: Pick<PluginCall, 'path' | 'env'>): WorkerProcess => {
     current = current?.usable ? current : new WorkerProcess(path, env);
     return current;
   };
   return {
-    prepare: invocation => void take(invocation),
-    use: (invocation, work, which) => work(which ?? take(invocation)),
+    use: (call, work, which) => work(which ?? take(call)),
   };
 }
 
-/** Somebody else has asked the kernel for it, together with devices of other chains. */
+/** What a worker replied, or an error if it ended without a reply. */
+function replyOf(outcome: WorkerOutcome): Outcome {
+  if (outcome.stdout !== '') return outcome;
+  const { stderr } = outcome;
+  return { ...LOST, stdout: errorText(`the worker ended before it was done (${howEnded(outcome)})`), stderr };
+}
+
+/** How the process of a call ended that gave no reply. */
+export function howEnded({ ended, signal, spawnError, exitCode }: ExecOutcome): string {
+  return ended ?? signal ?? spawnError ?? `exit status ${exitCode}`;
+}
+
+/** The removal of devices as a transaction: the worker source did it, together with devices of other chains. */
 function removalOf(indexes: readonly number[], durationMs: number): KernelTransaction {
   const what = `delete ${indexes.length} link${indexes.length === 1 ? '' : 's'}, together with those of other requests`;
   return { family: 'rtnetlink', what, startMs: 0, durationMs };
@@ -178,11 +209,13 @@ function shift(transactions: readonly KernelTransaction[] = [], ms: number): Ker
   return transactions.map(one => ({ ...one, startMs: one.startMs + ms }));
 }
 
+function errorText(state: string): string {
+  const msg = `Cannot remove devices of the attachment: ${state}; run it again`;
+  return JSON.stringify({ code: ErrorCode.tryAgainLater, msg });
+}
+
 const LOST: Outcome = {
   exitCode: 1,
-  stdout: JSON.stringify({
-    code: ErrorCode.tryAgainLater,
-    msg: 'Cannot remove devices of the attachment: the worker ended before it came to them; run it again',
-  }),
+  stdout: errorText('the worker ended before it came to them'),
   stderr: '',
 };

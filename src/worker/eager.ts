@@ -1,13 +1,13 @@
-// How does a process that stays make up for a program that is built to end soon?
+// How does a long-running process compile code in a program that is built for short runs?
 
-/** bun's interface to JavaScriptCore, as far as its types leave it out. */
+/** Bun's interface to JavaScriptCore that its types leave out. */
 interface UnsafeBun {
   setJITPolicy?(scale: number): void;
 }
 
 /**
- * Puts the thresholds of the compiler back to normal: our executable is built with ones a hundred times as high, since a
- * link's process ends before compiled code has paid for itself.
+ * Resets the thresholds of the compiler to normal. Our executable is built with thresholds a hundred times as high, because a
+ * plugin's process ends before compiled code has paid for itself.
  */
 export function compileEagerly(): void {
   (Bun.unsafe as UnsafeBun).setJITPolicy?.(1);

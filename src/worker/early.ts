@@ -1,12 +1,12 @@
-// Will a chain need a worker, before anyone has read its configuration?
+// Will a chain need a worker, before its configuration has been read?
 import { isOwnExecutable } from '../chain/find-plugin.ts';
 import { WorkerProcess } from './process.ts';
 
 /**
- * Starts a worker when our own executable is in one of the directories that links are looked for in: then it most likely
- * serves some of the chain. It starts while this process still loads its modules and reads configurations, which takes
+ * Starts a worker if our own executable is in one of the plugin directories: then the worker will most likely
+ * serve some of the chain. It starts while this process still loads its modules and reads configurations, which takes
  * as long (4 ms on a second core).
- * @param path of `CNI_PATH`'s kind
+ * @param path list of directories, as in `CNI_PATH`
  */
 export function startEarly(path: string, name: string): WorkerProcess | undefined {
   const own = path.split(':').map(dir => `${dir}/${name}`);
@@ -14,7 +14,7 @@ export function startEarly(path: string, name: string): WorkerProcess | undefine
   return found === undefined ? undefined : new WorkerProcess(found, process.env);
 }
 
-/** The directories that a command line names, as `CNI_PATH` has them; undefined when none is to be started early. */
+/** The plugin directories of a command line, as in `CNI_PATH`; undefined if no worker is to be started early. */
 export function binDirsOf(args: readonly string[], fallback: string): string | undefined {
   if (args.includes('--separate')) return undefined;
   const dirs = args.flatMap((arg, i) => {

@@ -1,10 +1,11 @@
-// How is one worker started, asked and ended?
+// How is a worker started, sent requests and ended?
 import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
 import { MAX_STDERR_BYTES } from '../chain/process-output.ts';
 import { processOf, WORKER_VARIABLE } from '../journal/runner.ts';
 import {
   LineSplitter,
+  type SegmentRequest,
   STAY_FLAG,
   toLine,
   WORKER_FLAG,
@@ -12,49 +13,72 @@ import {
   type WorkerRequest,
 } from './protocol.ts';
 
-/** How long an answer may take. */
+/** How long a reply may take. */
 export type Limits = Pick<Invocation, 'deadlineMs' | 'signal'>;
 
-/** How a call went, and what it has put off. */
+/** The outcome of a call, and what it has deferred. */
 export type WorkerOutcome = ExecOutcome &
-  Pick<WorkerReply, 'removals'> & {
-    /** The worker had ended before it could read the request: another one may be asked. */
+  Pick<WorkerReply, 'removals' | 'more'> & {
+    /** The worker has not begun the request: another one may be tried. */
     readonly unread?: boolean;
   };
 
-/** A request that waits for its answer. */
-interface Asked {
+/** Called once: without a problem when the worker serves, or with why it ended before it did. */
+export type OnStart = (problem: string | undefined) => void;
+
+/** How long a new worker may take until it reads its first request, and how long one that has already served. */
+const FIRST_READ_MS = 10_000;
+const NEXT_READ_MS = 5_000;
+
+interface PendingRequest {
   readonly limits: Limits;
   readonly request: WorkerRequest;
-  readonly resolve: (outcome: WorkerOutcome) => void;
-  /** When it was its turn; it has its time from then on. */
+  /** Called for each reply; the last one has no `more`. */
+  readonly onOutcome: (outcome: WorkerOutcome) => void;
+  /** When its turn came, or when its last reply arrived: the time limit of each reply starts then. */
   started: number;
+  /** The worker has read it. */
+  begun: boolean;
+  /** Ends the wait for the worker to read it; `release` ends all waits. */
+  read(): void;
   release(): void;
 }
 
-/**
- * A running worker; it answers one request after the other, and may be asked the next before. It ends with its standard
- * input.
- */
+/** A running worker. It serves requests in order; the next may be sent before the reply to the last. It ends with its input. */
 export class WorkerProcess {
   readonly #child: Bun.Subprocess<'pipe', 'pipe', 'pipe'> | undefined;
   readonly #spawnError: string = '';
-  /** What was asked and not answered yet; the worker is at the first. */
-  readonly #asked: Asked[] = [];
+  /** Requests without a final reply; the worker is at the first. */
+  readonly #asked: PendingRequest[] = [];
   #stderr = '';
-  #ended: ExecOutcome['ended'];
+  #ended: ExecOutcome['ended'] | 'unread';
   #over = false;
+  #serves = false;
+  readonly #onStart: OnStart;
   readonly #chains = new Set<string>();
   #served = 0;
 
   /**
-   * @param path our executable, by any of its names
-   * @param stays it will serve many chains
+   * @param path our executable, by any of its names; or why there can be no process, which is then the reply to every request
+   * @param stays it will serve many chains: it starts in the root directory, which always exists
+   * @param onStart called when it serves, or has ended before it did
    */
-  constructor(path: string, env: Invocation['env'], stays = false) {
+  constructor(
+    path: string | { readonly absent: string },
+    env: Invocation['env'],
+    stays = false,
+    onStart: OnStart = () => {},
+  ) {
+    this.#onStart = onStart;
+    if (typeof path !== 'string') {
+      this.#spawnError = path.absent;
+      this.#over = true;
+      return;
+    }
     try {
       this.#child = Bun.spawn([path, WORKER_FLAG, ...(stays ? [STAY_FLAG] : [])], {
         env: { ...env, [WORKER_VARIABLE]: processOf() },
+        ...(stays ? { cwd: '/' } : {}),
         stdin: 'pipe',
         stdout: 'pipe',
         stderr: 'pipe',
@@ -64,10 +88,15 @@ export class WorkerProcess {
       const { code = '', message } = error as NodeJS.ErrnoException;
       this.#spawnError = message.startsWith(code) ? message : `${code}: ${message}`;
       this.#over = true;
+      onStart(this.#spawnError);
       return;
     }
     void this.#readReplies(this.#child.stdout);
     void this.#readErrors(this.#child.stderr);
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
   }
 
   /** False once it has ended or is being ended. */
@@ -75,34 +104,54 @@ export class WorkerProcess {
     return !this.#over;
   }
 
-  /** Calls of links that it has answered. */
+  /** Number of plugin calls that it has replied to. */
   get served(): number {
     return this.#served;
   }
 
-  /** Whether chains have put something off in it. */
+  /** Whether it holds deferred work of chains. */
   get holds(): boolean {
     return this.#chains.size > 0;
   }
 
   /**
-   * Asks one thing, after what was asked before; never rejects. When the time is up or the signal fires, the worker is
-   * ended.
+   * Sends a request that has one reply; never rejects. On timeout, or when the signal fires, the worker is ended.
    */
   ask(limits: Limits, request: WorkerRequest): Promise<WorkerOutcome> {
-    const child = this.#child;
-    const nothing = { stdout: '', stderr: '', durationMs: 0 };
-    if (child === undefined) return Promise.resolve({ ...nothing, spawnError: this.#spawnError });
-    if (!this.#send(child, request)) {
-      return this.#endOf(child).then(how => ({ ...how, unread: true, durationMs: 0 }));
-    }
-    const { promise, resolve } = Promise.withResolvers<WorkerOutcome>();
-    this.#asked.push({ limits, request, resolve, started: performance.now(), release() {} });
-    if (this.#asked.length === 1) this.#begin();
-    return promise;
+    return new Promise(resolve => this.#queue(limits, request, resolve));
   }
 
-  /** It is the turn of what was asked first. */
+  /** Has the worker run a segment. Each reply may take as long as the limits say; the last one has no `more`. */
+  async *run(limits: Limits, segment: SegmentRequest): AsyncGenerator<WorkerOutcome> {
+    const arrived: WorkerOutcome[] = [];
+    let wake = (): void => {};
+    this.#queue(limits, { segment }, outcome => {
+      arrived.push(outcome);
+      wake();
+    });
+    for (let more = true; more; ) {
+      const outcome = arrived.shift();
+      if (outcome === undefined) await new Promise<void>(resolve => (wake = resolve));
+      else {
+        more = outcome.more ?? false;
+        yield outcome;
+      }
+    }
+  }
+
+  #queue(limits: Limits, request: WorkerRequest, onOutcome: PendingRequest['onOutcome']): void {
+    const child = this.#child;
+    const unread = { stdout: '', stderr: '', durationMs: 0, unread: true };
+    if (child === undefined) onOutcome({ ...unread, spawnError: this.#spawnError, again: true });
+    else if (!this.#send(child, request)) {
+      void this.#endOf(child).then(how => onOutcome({ ...unread, ...how }));
+    } else {
+      this.#asked.push({ limits, request, onOutcome, started: performance.now(), ...NEW });
+      if (this.#asked.length === 1) this.#begin();
+    }
+  }
+
+  /** Begins the wait for the first request, whose turn it is. */
   #begin(): void {
     const [first] = this.#asked;
     if (first === undefined) return;
@@ -110,44 +159,57 @@ export class WorkerProcess {
     this.#stderr = '';
     first.started = performance.now();
     const deadline = setTimeout(() => this.#end('deadline'), Math.max(deadlineMs, 0));
+    const readMs = first.begun ? Infinity : this.#serves ? NEXT_READ_MS : FIRST_READ_MS;
+    const unread = readMs < deadlineMs ? setTimeout(() => this.#end('unread'), readMs) : undefined;
     const interrupt = (): void => this.#end('interrupt');
     if (signal?.aborted) interrupt();
     signal?.addEventListener('abort', interrupt);
+    first.read = () => {
+      first.begun = true;
+      clearTimeout(unread);
+    };
     first.release = () => {
       clearTimeout(deadline);
+      clearTimeout(unread);
       signal?.removeEventListener('abort', interrupt);
     };
   }
 
   #settle(reply: WorkerReply): void {
-    const first = this.#asked.shift();
+    const first = reply.more ? this.#asked[0] : this.#asked.shift();
     if (first === undefined) return;
-    const { request, resolve, started, release } = first;
+    const { request, onOutcome, started, release } = first;
     release();
     const durationMs = performance.now() - started;
-    if ('call' in request) this.#served += 1;
-    if ('call' in request && reply.removals) this.#chains.add(request.call.chain);
+    const stderr = this.#stderr + reply.stderr;
+    if ('segment' in request) this.#served += 1;
+    if ('segment' in request && reply.removals) this.#chains.add(request.segment.chain);
     if ('finish' in request) this.#chains.delete(request.finish);
-    resolve({ ...reply, stderr: this.#stderr + reply.stderr, durationMs });
     this.#begin();
+    onOutcome({ ...reply, stderr, durationMs });
   }
 
-  /** No more answers will come. It works in order: all but the first of what was asked it has not begun. */
+  /** Settles all requests: no more replies will come. The worker works in order, so only the first one may have begun. */
   async #settleAll(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<void> {
     const [first, ...others] = this.#asked.splice(0);
     const how = await this.#endOf(child);
     if (first) {
       first.release();
-      first.resolve({ ...how, durationMs: performance.now() - first.started });
+      const { started, begun } = first;
+      first.onOutcome({
+        ...how,
+        ...(begun ? {} : { unread: true }),
+        durationMs: performance.now() - started,
+      });
     }
-    for (const { resolve } of others) resolve({ ...how, unread: true, durationMs: 0 });
+    for (const { onOutcome } of others) onOutcome({ ...how, unread: true, durationMs: 0 });
   }
 
   /** @returns false when it has ended already */
   #send(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>, request: WorkerRequest): boolean {
     if (this.#over) return false;
     try {
-      // A request longer than the pipe goes out bit by bit; whether all of it was read, the answer tells.
+      // A request longer than the pipe is written in pieces. Only the reply tells whether all of it was read.
       heedless(child.stdin.write(toLine(request)));
       heedless(child.stdin.flush());
       return true;
@@ -157,13 +219,13 @@ export class WorkerProcess {
     }
   }
 
-  /** How a worker that gave no answer has ended. */
+  /** How a worker ended without a reply. */
   async #endOf(child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>): Promise<Omit<ExecOutcome, 'durationMs'>> {
     await child.exited;
     const how =
       child.signalCode === null ? { exitCode: child.exitCode || 1 } : { signal: String(child.signalCode) };
-    const ended = this.#ended === undefined ? {} : { ended: this.#ended };
-    // Who interrupts it does not want it done.
+    const ended = this.#ended === undefined || this.#ended === 'unread' ? {} : { ended: this.#ended };
+    // A caller that interrupts a call does not want a retry.
     const again = this.#ended === 'interrupt' ? {} : { again: true };
     return { ...how, ...ended, ...again, stdout: '', stderr: this.#stderr };
   }
@@ -171,10 +233,32 @@ export class WorkerProcess {
   async #readReplies(stdout: ReadableStream<Uint8Array>): Promise<void> {
     const lines = new LineSplitter();
     for await (const chunk of stdout) {
-      for (const line of lines.push(chunk)) this.#settle(JSON.parse(line) as WorkerReply);
+      for (const line of lines.push(chunk)) {
+        if (line === '') this.#begins();
+        else this.#settle(JSON.parse(line) as WorkerReply);
+      }
     }
     this.#over = true;
     if (this.#child) await this.#settleAll(this.#child);
+    if (!this.#serves) this.#tellUnlessLetGo();
+  }
+
+  /** The worker has read the first request. */
+  #begins(): void {
+    this.#asked[0]?.read();
+    if (this.#serves) return;
+    this.#serves = true;
+    this.#onStart(undefined);
+  }
+
+  /** Reports a worker that ended without ever having served, unless it was closed. */
+  #tellUnlessLetGo(): void {
+    const { exitCode, signalCode } = this.#child ?? {};
+    if (exitCode === 0) return;
+    const end = signalCode ?? `exit status ${exitCode}`;
+    const how = this.#ended === 'unread' ? 'it did not read its first request' : end;
+    const said = this.#stderr.trim().split('\n')[0] ?? '';
+    this.#onStart(said === '' ? String(how) : `${how}: ${said}`);
   }
 
   async #readErrors(stderr: ReadableStream<Uint8Array>): Promise<void> {
@@ -184,18 +268,14 @@ export class WorkerProcess {
     }
   }
 
-  get pid(): number | undefined {
-    return this.#child?.pid;
-  }
-
-  /** Lets it go: it ends when it has answered what it was asked. */
+  /** Closes its input: it ends after it has replied to its requests. */
   close(): void {
     this.#over = true;
     heedless(this.#child?.stdin.end());
   }
 
   /** Ends the process group: SIGTERM now, SIGKILL a little later. */
-  #end(reason: NonNullable<ExecOutcome['ended']>): void {
+  #end(reason: NonNullable<ExecOutcome['ended']> | 'unread'): void {
     const { pid } = this.#child ?? {};
     if (pid === undefined || this.#ended !== undefined) return;
     this.#ended = reason;
@@ -210,7 +290,10 @@ export class WorkerProcess {
   }
 }
 
-/** Each of them may tell of a worker that has ended, which is known by other ways. */
+/** Initial state of a request until its turn comes. */
+const NEW = { begun: false, read() {}, release() {} };
+
+/** Ignores a rejection: it only says that the worker has ended, which is noticed elsewhere. */
 function heedless(done: unknown): void {
   Promise.resolve(done).catch(() => {});
 }

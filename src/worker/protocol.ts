@@ -1,71 +1,71 @@
-// What do a runner and a worker say to each other?
+// Which messages do a runner and a worker exchange?
 import type { KernelTransaction } from '../chain/exec-plugin.ts';
+import type { PluginCall, Segment } from '../chain/segment.ts';
 
 /**
- * Argument with which our executable becomes a worker: a process that serves the calls of any of its links one after
- * the other, each from a line on standard input to a line on standard output.
+ * Argument that makes our executable a worker: a process that serves the calls of any of its plugins one after
+ * the other, each from a line on standard input with a line on standard output.
  */
 export const WORKER_FLAG = '--worker';
 
-/** Further argument of a worker that will serve many chains: its code is worth being compiled. */
+/** Further argument of a worker that will serve many chains: compiling its code is worth it. */
 export const STAY_FLAG = '--stay';
 
-/** What a runner asks of a worker. */
+/** A request to a worker. All but a segment have one reply. */
 export type WorkerRequest =
-  | { readonly call: LinkCall }
-  /** Deletes devices of the host, those that are gone already excepted. */
+  | { readonly segment: SegmentRequest }
+  /** Deletes devices of the host; missing ones are ignored. */
   | { readonly remove: readonly number[] }
-  /** Gives memory back that calls have left: nobody is waiting. */
+  /** Frees memory that calls have left. Sent when no call is waiting. */
   | { readonly rest: true }
-  /** Does what the links of a chain have put off; their devices are deleted here unless they are gone. */
-  | { readonly finish: string; readonly removed: boolean; readonly noted?: boolean | undefined };
+  /** Does what the plugins of a chain have deferred. Deletes their devices unless `removed` says that this was done. */
+  | { readonly finish: string; readonly removed: boolean; readonly tracesKernel?: boolean | undefined };
 
-/** One call of a link: what its own process would get. */
-export interface LinkCall {
-  readonly link: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Standard input. */
-  readonly request: string;
-  /** Working directory, which relative paths of a configuration start from; the worker's own unless given. */
-  readonly cwd?: string | undefined;
-  /** Names the run of a chain that it belongs to: what its links put off is finished together. */
+/** Consecutive plugins of a chain (chain/segment.ts). There is one reply per call made. */
+export interface SegmentRequest extends Pick<Segment, 'threadsResult' | 'stopsAtFailure' | 'tracesKernel'> {
+  readonly calls: readonly WorkerCall[];
+  /** Identifies the run of a chain: what its plugins defer is finished together. */
   readonly chain: string;
-  /** Names the call among those of its runner. */
-  readonly id: number;
-  /**
-   * It was sent before the call of this name was answered: that one's result becomes its `prevResult`, and when that one
-   * failed, it is not made.
-   */
-  readonly follows?: number | undefined;
-  /** Tell what it did in the kernel. */
-  readonly noted?: boolean | undefined;
+  /** Working directory, for relative paths of a configuration; the worker's own unless given. */
+  readonly cwd?: string | undefined;
 }
 
-/** What a process of its own would leave behind. */
+/** One call of a plugin, by the name of its executable. */
+export interface WorkerCall extends Omit<PluginCall, 'path'> {
+  readonly plugin: string;
+}
+
+/** What a separate plugin process would leave behind. */
 export interface WorkerReply {
   readonly exitCode: number;
   readonly stdout: string;
-  /** Log lines; what is written to standard error past the log comes there. */
+  /** Log lines. Anything else written to standard error arrives on the worker's standard error. */
   readonly stderr: string;
-  /** Indexes of the host's devices that the chain wants gone before what it has put off is done; DEL and GC only. */
+  /** Indexes of host devices that must be gone before the deferred work of the chain is done; DEL and GC only. */
   readonly removals?: readonly number[];
-  /** It was not made, because the call in front of it failed. */
-  readonly skipped?: boolean;
-  /** What was done in the kernel, when that was asked. */
+  /** The next call of the segment has begun. */
+  readonly more?: boolean;
+  /** What was done in the kernel, if the request asked for it. */
   readonly transactions?: readonly KernelTransaction[];
 }
 
-/** A message as a line. JSON escapes every line break, so that one ends a message and nothing else does. */
+/**
+ * A worker writes this empty line when it has read a request and is about to serve it. If it ends without having written it,
+ * another worker may be tried.
+ */
+export const BEGUN = '\n';
+
+/** A message as a line. JSON escapes all line breaks, so one always ends a message. */
 export function toLine(message: WorkerRequest | WorkerReply): string {
   return `${JSON.stringify(message)}\n`;
 }
 
-/** Splits what arrives into lines, whatever its pieces are. */
+/** Splits incoming pieces into lines. */
 export class LineSplitter {
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   #pieces: string[] = [];
 
-  /** @returns the lines that this piece ends, without their ends */
+  /** @returns the lines that this piece completes, without line breaks */
   push(piece: Uint8Array): string[] {
     const text = this.#decoder.decode(piece, { stream: true });
     const end = text.lastIndexOf('\n');

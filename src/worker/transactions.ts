@@ -1,12 +1,12 @@
-// What did a call do in the kernel, for a runner that wants to know?
+// What did a call do in the kernel?
 import type { KernelTransaction } from '../chain/exec-plugin.ts';
 import { type Exchange, listenToExchanges } from '../netlink/exchanges.ts';
 import type { WorkerReply } from './protocol.ts';
 
-/** Transactions of one call that are told one by one: a GC may need thousands. */
+/** Limit of transactions reported one by one: a GC may need thousands. */
 const MAX_TRANSACTIONS = 200;
 
-/** Does the work; where that is wanted, what it did in the kernel is part of the reply. Nothing else runs meanwhile. */
+/** Does the work. If wanted, the reply includes what it did in the kernel; nothing else runs at that time. */
 export async function noting(
   wanted: boolean | undefined,
   work: () => Promise<WorkerReply>,
@@ -23,7 +23,7 @@ export async function noting(
   }
 }
 
-/** What is too much is one row that says how much, and how long it took together. */
+/** Transactions above the limit become one row, with their number and total duration. */
 export function toTransactions(exchanges: readonly Exchange[], begin: number): KernelTransaction[] {
   const told = exchanges.slice(0, MAX_TRANSACTIONS).map(one => toTransaction(one, begin));
   const [first, ...rest] = exchanges.slice(MAX_TRANSACTIONS);
@@ -46,7 +46,7 @@ function toTransaction(
   };
 }
 
-/** To microseconds: enough, and short on its way. */
+/** To microseconds: precise enough, and short to send. */
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }

@@ -1,4 +1,6 @@
-// How does a process serve one call of a link after the other?
+// How does a process serve one plugin call after the other?
+import { withPrevResult } from '../chain/segment.ts';
+import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
@@ -10,19 +12,21 @@ import { readChunk, writeAll } from '../plugin/stdio.ts';
 import { endWithParent } from '../sys/parent.ts';
 import { compileEagerly } from './eager.ts';
 import {
+  BEGUN,
   LineSplitter,
-  type LinkCall,
+  type SegmentRequest,
   STAY_FLAG,
   toLine,
+  type WorkerCall,
   type WorkerReply,
   type WorkerRequest,
 } from './protocol.ts';
 import { noting } from './transactions.ts';
 
 /**
- * Serves calls until standard input ends, one at a time: a link has the process, its environment and its namespaces to
- * itself, as in a process of its own.
- * @param links the links of this executable
+ * Serves calls until standard input ends, one at a time. Each plugin has the process, its environment and its namespaces to
+ * itself, as in a separate process.
+ * @param links the plugins of this executable
  */
 export async function runWorker(links: Siblings): Promise<never> {
   if (process.argv.includes(STAY_FLAG)) {
@@ -31,67 +35,80 @@ export async function runWorker(links: Siblings): Promise<never> {
   }
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
-  const desk: Desk = { sockets: openWhenAsked(), chains: new Map(), before: undefined };
+  const desk: Desk = { sockets: openWhenAsked(), chains: new Map() };
   const lines = new LineSplitter();
   const chunk = new Uint8Array(1 << 16);
   for (let length = readChunk(chunk); length > 0; length = readChunk(chunk)) {
     for (const line of lines.push(chunk.subarray(0, length))) {
-      writeAll(1, toLine(await answer(JSON.parse(line), links, desk)));
+      const request = JSON.parse(line) as WorkerRequest;
+      writeAll(1, BEGUN);
+      if ('segment' in request)
+        await runSegment(request.segment, links, desk, reply => writeAll(1, toLine(reply)));
+      else writeAll(1, toLine(await answer(request, desk)));
     }
   }
-  // Whoever asked is gone; what was promised is done all the same.
+  // The runner is gone, but deferred work is still done.
   for (const removals of desk.chains.values()) await finish(removals, false, desk.sockets);
   process.exit(0);
 }
 
-/** What stays from one call to the next. */
+/** Kept from one call to the next. */
 interface Desk {
   readonly sockets: HostSockets;
-  /** What the links of each chain have put off. */
+  /** What the plugins of each chain have deferred. */
   readonly chains: Map<string, Removals>;
-  /** The call that was made last, and what came of it. */
-  before: { readonly id: number; readonly reply: WorkerReply } | undefined;
 }
 
-async function answer(request: WorkerRequest, links: Siblings, desk: Desk): Promise<WorkerReply> {
-  const { sockets, chains } = desk;
-  if ('call' in request) {
-    const { chain, id, follows } = request.call;
-    const own = follows === undefined ? request.call : takeUp(request.call, desk.before);
-    if (own === undefined) return SKIPPED;
-    const removals = chains.get(chain) ?? new Removals();
-    const reply = await noting(own.noted, () => call(own, links, { sockets, removals }));
-    desk.before = { id, reply };
-    if (!removals.waiting) return reply;
-    chains.set(chain, removals);
-    return { ...reply, removals: removals.indexes };
+/** Calls the plugins of a segment. Writes each reply before the next call begins, so the replies show how far a crash got. */
+async function runSegment(
+  { calls, chain, cwd, threadsResult, stopsAtFailure, tracesKernel }: SegmentRequest,
+  links: Siblings,
+  { sockets, chains }: Desk,
+  write: (reply: WorkerReply) => void,
+): Promise<void> {
+  const removals = chains.get(chain) ?? new Removals();
+  let result: string | undefined;
+  for (const [position, one] of calls.entries()) {
+    const request = result === undefined ? one.request : withPrevResult(one.request, result);
+    const reply = await noting(tracesKernel, () =>
+      call({ ...one, request }, cwd, links, { sockets, removals }),
+    );
+    if (removals.waiting) chains.set(chain, removals);
+    const isLast = position === calls.length - 1 || (reply.exitCode !== 0 && stopsAtFailure);
+    write({
+      ...reply,
+      ...(removals.waiting ? { removals: removals.indexes } : {}),
+      ...(isLast ? {} : { more: true }),
+    });
+    if (isLast) return;
+    if (threadsResult) result = reply.stdout;
   }
+}
+
+async function answer(
+  request: Exclude<WorkerRequest, { segment: unknown }>,
+  { sockets, chains }: Desk,
+): Promise<WorkerReply> {
   if ('rest' in request) return reporting(() => Bun.gc(true));
   if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
   const removals = chains.get(request.finish);
   chains.delete(request.finish);
   if (removals === undefined) return DONE;
-  return noting(request.noted, () => finish(removals, request.removed, sockets));
-}
-
-/** The call with the result of the one before; undefined when that failed, or was another worker's. */
-function takeUp(call: LinkCall, before: Desk['before']): LinkCall | undefined {
-  if (before?.id !== call.follows || before?.reply.exitCode !== 0) return undefined;
-  // A request is never an empty object: it has a name.
-  return { ...call, request: `${call.request.slice(0, -1)},"prevResult":${before.reply.stdout}}` };
+  return noting(request.tracesKernel, () => finish(removals, request.removed, sockets));
 }
 
 async function call(
-  { link, env, request, cwd }: LinkCall,
+  { plugin, env, request }: WorkerCall,
+  cwd: string | undefined,
   links: Siblings,
   workplace: Workplace,
 ): Promise<WorkerReply> {
   takeEnvironment(env);
   takeDirectory(cwd);
-  const definition = await links(link);
+  const definition = await links(plugin);
   if (definition === undefined) {
     const reason = 'this executable has none of that name; call it by a name it was installed with';
-    return failed(new CniError(ErrorCode.internal, `Cannot call link "${link}": ${reason}`));
+    return failed(new CniError(ErrorCode.internal, `Cannot call plugin "${plugin}": ${reason}`));
   }
   const invocation = { env, readRequest: () => request, workplace };
   const { exitCode, stdout, log } = await serve(definition, invocation, links);
@@ -115,8 +132,6 @@ async function reporting(step: () => Done): Promise<WorkerReply> {
   }
 }
 
-const SKIPPED: WorkerReply = { exitCode: 1, stdout: '', stderr: '', skipped: true };
-
 const DONE: WorkerReply = { exitCode: 0, stdout: '', stderr: '' };
 
 function failed(error: CniError): WorkerReply {
@@ -124,8 +139,8 @@ function failed(error: CniError): WorkerReply {
 }
 
 /**
- * Sockets that stay open: closing one for nf_tables after something was deleted waits until the kernel has freed it
- * (10 to 20 ms), which is then nobody's time.
+ * Sockets that stay open. Closing one for nf_tables after a deletion waits until the kernel has freed what was deleted
+ * (10 to 20 ms).
  */
 function openWhenAsked(): HostSockets {
   let route: NetlinkSocket | undefined;
@@ -142,30 +157,31 @@ function openWhenAsked(): HostSockets {
   };
 }
 
-/** Some things are looked up far below a call, such as the directory of locks. */
-function takeEnvironment(env: LinkCall['env']): void {
+/** Copies the call's environment into the process: some code far below a call reads variables, such as the directory of locks. */
+function takeEnvironment(env: WorkerCall['env']): void {
   for (const name of Object.keys(process.env)) if (env[name] === undefined) delete process.env[name];
   for (const [name, value] of Object.entries(env)) {
     if (value !== undefined && process.env[name] !== value) process.env[name] = value;
   }
 }
 
-/** The directory of the calls that do not say theirs, once another one was taken. */
+/** Directory for calls that name none, once another one was entered. */
 let home: string | undefined;
 
-/** Relative paths of a configuration start from the caller's directory; from none that is gone. */
+/** Enters the caller's directory, from which relative paths of a configuration start; the root if it no longer exists. */
 function takeDirectory(cwd: string | undefined): void {
   const wanted = cwd ?? home;
   if (wanted === undefined) return;
-  home ??= process.cwd();
+  const current = workingDirectory();
+  home ??= current ?? '/';
   try {
-    if (process.cwd() !== wanted) process.chdir(wanted);
+    if (current !== wanted) process.chdir(wanted);
   } catch {
     process.chdir('/');
   }
 }
 
-/** A promise that nobody waits for: nobody knows any more in which state this process is. */
+/** Unhandled rejection or exception: the state of this process is unknown, so exit. */
 function die(thrown: unknown): never {
   writeAll(2, `${thrown instanceof Error ? thrown.stack : String(thrown)}\n`);
   process.exit(1);

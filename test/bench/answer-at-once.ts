@@ -1,10 +1,10 @@
-// Who stands in the daemon's place when only its client is to be measured?
+// What replaces the daemon when only its client is measured?
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { type RunReply, type RunRequest, socketPathOf } from '../../src/daemon/protocol.ts';
 import { directories, type Lab } from '../helpers/netns.ts';
 
-/** As long as what the chain's ADD prints. */
+/** As long as the output of the chain's ADD. */
 const RESULT = {
   cniVersion: '1.0.0',
   interfaces: [
@@ -23,7 +23,7 @@ const RESULT = {
   ],
 };
 
-/** Answers every command of a fake host as a daemon does that takes no time: nothing is attached or deleted. */
+/** Replies to every command of a fake host as an infinitely fast daemon would: nothing is attached or deleted. */
 export function answerAtOnce(lab: Lab): { stop(): Promise<void> } {
   const { CATENA_RUN_DIR = '' } = directories(lab.tmp);
   const unix = socketPathOf(CATENA_RUN_DIR);

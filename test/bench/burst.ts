@@ -1,22 +1,22 @@
-// How do whole chains do under load, eight at a time?
+// How fast are whole chains under load, eight at a time?
 import type { Container } from '../helpers/netns.ts';
 import { quantile, renewed, timed } from './measure.ts';
 import { type Peer, portOf, type Runner, withSides } from './sides.ts';
 
-/** What a burst did: milliseconds of a verb under load, the middle half of them, and attachments per second. */
+/** The figures of a burst: milliseconds of a verb under load, the middle half of them, and attachments per second. */
 export interface Burst {
   readonly medianMs: number;
   readonly spread: readonly [number, number];
   readonly perSecond: number;
 }
 
-/** Containers that a daemon has behind it before a burst is measured. */
+/** Containers that a daemon has already served before a burst is measured. */
 const SETTLED_CONTAINERS = 400;
 
-/** Parts of a burst between which the sides take turns. */
+/** Parts of a burst, between which the sides take turns. */
 const PORTIONS = 4;
 
-/** ADD and DEL of many containers, eight at a time; the sides take turns, a part of their containers each time. */
+/** ADD and DEL of many containers, eight at a time; the sides take turns, with a part of their containers each time. */
 export async function measureBurst(
   peer: Peer,
   containers: number,
@@ -26,7 +26,7 @@ export async function measureBurst(
     const add: Work = ({ run }, one, i) => run('add', one, portOf(i));
     const del: Work = ({ run }, one) => run('del', one);
     const warm = contestants.filter(({ runner }) => runner.side === 'warm');
-    // A daemon runs for weeks: the code of each of its workers is compiled by then.
+    // A daemon runs for weeks, so the code of each of its workers is already compiled.
     for (let served = 0; served < SETTLED_CONTAINERS; served += containers) {
       const before = warm.map(({ runner, all }) => ({ runner, all: all.map(one => renewed(one, served)) }));
       for (const work of [add, del]) await inPortions(before, work);
@@ -39,7 +39,7 @@ export async function measureBurst(
 
 type Work = (runner: Runner, one: Container, i: number) => Promise<void>;
 
-/** A side and the containers that it is to attach. */
+/** A side and its containers to attach. */
 interface Laden {
   readonly runner: Runner;
   readonly all: readonly Container[];
@@ -51,13 +51,13 @@ async function withContainers(runner: Runner, containers: number): Promise<Laden
   return { runner, all };
 }
 
-/** What the parts of a burst took, each verb by itself and all together. */
+/** The duration of the parts of a burst: of each verb, and of the whole. */
 interface Taken {
   readonly times: number[];
   wholeMs: number;
 }
 
-/** Has every side do its work in parts, in turns. */
+/** Makes every side do its work in parts, in turns. */
 async function inPortions(contestants: readonly Laden[], work: Work): Promise<Map<string, Taken>> {
   const taken = new Map(
     contestants.map(({ runner }): [string, Taken] => [runner.side, { times: [], wholeMs: 0 }]),

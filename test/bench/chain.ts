@@ -7,13 +7,13 @@ import { type Peer, portOf, single, withSides } from './sides.ts';
 export const CHAIN_VERBS = ['ADD', 'CHECK', 'DEL'] as const;
 export type ChainVerb = (typeof CHAIN_VERBS)[number];
 
-/** Ratios to the reference that are wanted of one chain at a time. */
+/** Target ratios to the reference, of one chain at a time. */
 export const CHAIN_TARGETS = {
   cold: { ADD: 0.6, CHECK: 0.9, DEL: 0.35 },
   warm: { ADD: 0.2, CHECK: 0.4, DEL: 0.2 },
 } as const;
 
-/** Longer than a worker without work is kept. */
+/** Longer than an idle worker is kept. */
 const IDLE_MS = 35_000;
 
 /** ADD, CHECK and DEL of bridge with host-local, portmap, bandwidth and tuning, one at a time, sides taking turns. */
@@ -25,7 +25,7 @@ export async function measureChain(peer: Peer, rounds: number): Promise<Samples>
   });
 }
 
-/** Warm ADD and DEL of one more container, with few attachments and with many on the node; and what the daemon weighs. */
+/** Warm ADD and DEL of one more container, with few attachments and with many on the node; and the daemon's memory. */
 export async function measureWarmGrowth(
   sizes: readonly [number, number],
   rounds: number,
@@ -57,14 +57,14 @@ export async function measureWarmGrowth(
     }
     for (const one of contestants) await settle(one);
     const samples = await takeTurns(contestants, rounds);
-    // Then those workers are gone that have nothing to do, and the last has given back what calls had left.
+    // By then idle workers have ended, and the last one has freed what calls had left.
     await Bun.sleep(IDLE_MS);
     for (const { daemonPid } of sides) if (daemonPid) memory.push(proportionalBytes(daemonPid));
     return { samples, memoryBytes: Math.max(...memory) };
   });
 }
 
-/** Time that a process and its children have had a processor, in all their threads (proc(5), schedstat). */
+/** Processor time of a process and its children, in all their threads (proc(5), schedstat). */
 function processorMs(pid: number | undefined): number {
   if (pid === undefined) return 0;
   const own = readdirSync(`/proc/${pid}/task`).reduce((sum, task) => {

@@ -1,4 +1,4 @@
-// What do the figures look like?
+// How are the figures drawn?
 import type { Row } from './row.ts';
 
 const WIDTH = 720;

@@ -1,20 +1,20 @@
-// What do meta links cost on a full node, and next to the reference's on an empty one?
+// What do meta plugins cost on a full node, and compared with the reference's on an empty one?
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, type Samples, settle, takeTurns, timed } from './measure.ts';
 
-/** Links whose cost must not depend on what else is on the node. */
+/** Plugins whose cost must not depend on what else is on the node. */
 export const GROWING = ['portmap', 'firewall'] as const;
 type Growing = (typeof GROWING)[number];
 
 const MAPPINGS = 4;
-/** What is on the nodes; the numbers behind are those of the containers that come and go. */
+/** Containers below this number fill the nodes; those above are added and deleted. */
 const PROBE = 4_000;
-/** Filling a node is no measurement. */
+/** Filling a node is not measured. */
 const AT_ONCE = 4;
 
-/** ADD and DEL of one more container on nodes that have so many already; samples are named after the number. */
+/** ADD and DEL of one more container on nodes that already have the given numbers; samples are named after the number. */
 export async function measureGrowth(
   link: Growing,
   sizes: readonly number[],
@@ -35,7 +35,7 @@ export async function measureGrowth(
   });
 }
 
-/** ADD and DEL of portmap by itself: one port, on a node where the shared rules exist; `warm` beside a daemon. */
+/** ADD and DEL of portmap alone: one port, on a node where the shared rules exist; `warm` means with a daemon. */
 export async function measurePortmap(rounds: number): Promise<Samples> {
   return await withNodes([1, 1, 1], async ([own, other, served]) => {
     if (!own || !other || !served) throw new Error('unreachable');
@@ -60,7 +60,7 @@ type Verb = 'ADD' | 'DEL';
 
 interface Node {
   readonly lab: Lab;
-  /** Stands for all containers: these links work on the host. */
+  /** Stands for all containers: these plugins work on the host. */
   readonly container: Container;
   readonly size: number;
 }

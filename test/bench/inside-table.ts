@@ -1,7 +1,7 @@
-// How is it shown what the time of a chain is made of?
+// How is the breakdown of a chain's time shown?
 import { LIMITS, type Profile } from './inside.ts';
 
-/** Profiles side by side, and below them what would be left of each ratio. */
+/** Profiles side by side, and below them what would remain of each ratio. */
 export function renderProfiles(profiles: readonly Profile[]): string {
   const names = [...new Set(profiles.flatMap(({ parts }) => [...parts.keys()]))];
   const lines: [name: string, of: (profile: Profile) => number | undefined][] = [

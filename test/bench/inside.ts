@@ -1,4 +1,4 @@
-// What is the time of a chain made of, and which ratio to the reference would be left if some of that took no time?
+// How is the time of a chain spent, and what would the ratio to the reference be if some parts took no time?
 import type { LinkRecord, RequestRecord } from '../../src/observe/record.ts';
 import { listTraces } from '../../src/observe/trace-ring.ts';
 import { directories, type Lab } from '../helpers/netns.ts';
@@ -10,35 +10,35 @@ import { type Row, row } from './row.ts';
 import { LINKS, type Peer, single, withSides } from './sides.ts';
 import { versionOf, withEmptyProgram } from './start.ts';
 
-/** One verb of the chain, cold or warm: milliseconds, medians of each part by itself. */
+/** One verb of the chain, cold or warm: milliseconds, with separate medians of each part. */
 export interface Profile {
   readonly how: 'cold' | 'warm';
   readonly verb: ChainVerb;
   readonly target: number;
-  /** The whole verb of the reference's chain, and of it what its plugins' processes take to answer VERSION. */
+  /** The whole verb of the reference's chain, and the time that its plugins' processes take to answer VERSION. */
   readonly reference: number;
   readonly referenceStarts: number;
   readonly ours: number;
-  /** Of {@link ours}: cold, the process before the chain begins and after it ends; warm, the client alone. */
+  /** Part of {@link ours}: cold, the process before the chain begins and after it ends; warm, the client alone. */
   readonly start: number;
-  /** What of {@link start} a program takes that does nothing. */
+  /** The part of {@link start} that a program takes that does nothing. */
   readonly empty: number;
-  /** Of {@link ours}: warm, what lies between client and chain. */
+  /** Part of {@link ours}: warm, what lies between client and chain. */
   readonly way?: number;
-  /** Of {@link ours}: requests to the kernel, from sending to the last answer. */
+  /** Part of {@link ours}: requests to the kernel, from sending to the last reply. */
   readonly kernel: number;
-  /** The rest of {@link ours}: runner, links and what these put off. */
+  /** The rest of {@link ours}: runner, plugins and what these deferred. */
   readonly parts: ReadonlyMap<string, number>;
 }
 
-/** What would be left of the ratio if nothing but this took any time. */
+/** The ratio that would remain if nothing else took any time. */
 export const LIMITS: Readonly<Record<string, (profile: Profile) => number>> = {
   'if only the start remained': ({ start, reference }) => start / reference,
   'if only the kernel remained': ({ kernel, reference }) => kernel / reference,
   'if only these two remained': ({ start, kernel, reference }) => (start + kernel) / reference,
 };
 
-/** Measures the chain and, in turns with it, what its time is made of. */
+/** Measures the chain and, in turns with it, its parts. */
 export async function measureInside(peer: Peer, rounds: number): Promise<Profile[]> {
   return await withEmptyProgram(empty =>
     withSides(['reference', 'ours', 'traced', 'warm', 'answered'], peer, async runners => {
@@ -63,7 +63,7 @@ export async function measureInside(peer: Peer, rounds: number): Promise<Profile
   );
 }
 
-/** The same as lines of the benchmark: our part next to the reference's whole verb. */
+/** The same as lines of the benchmark: our part compared with the reference's whole verb. */
 export function profileRows(profiles: readonly Profile[]): Row[] {
   return profiles.flatMap(profile => {
     const { how, verb, reference, referenceStarts, ours, start, empty, way, kernel, parts } = profile;
@@ -84,7 +84,7 @@ export function profileRows(profiles: readonly Profile[]): Row[] {
   });
 }
 
-/** The oldest first, when the last round's is there: a daemon answers before it writes. */
+/** The oldest first, once the last round's trace exists: a daemon replies before it writes. */
 async function readTraces({ tmp }: Lab, lastRound: number): Promise<RequestRecord[]> {
   let records: RequestRecord[] = [];
   await until(() => {
@@ -104,7 +104,7 @@ function profileOf(
   const whole = (side: string, part: string = verb) => quantile(samples.get(`${side} ${part}`));
   const median = (of: (record: RequestRecord) => number) => quantile(records.map(of));
   const ours = whole(how === 'cold' ? 'ours' : 'warm');
-  // Round by round: what the machine did meanwhile has met both.
+  // Differences are taken round by round, so that other load on the machine has affected both.
   const traced = samples.get(`${how === 'cold' ? 'traced' : 'warm'} ${verb}`);
   const around = differences(traced, records.map(msOf));
   const start = how === 'cold' ? quantile(around) - tracingMs(samples) : whole('answered');
@@ -127,13 +127,13 @@ function profileOf(
   };
 }
 
-/** What it costs a process of its own to keep a trace, which is no part of the start. */
+/** The cost of keeping a trace for a process of its own, which is not part of the start. */
 function tracingMs(samples: Samples): number {
   const of = (side: string, verb: string) => samples.get(`${side} ${verb}`);
   return quantile(CHAIN_VERBS.flatMap(verb => differences(of('traced', verb), of('ours', verb))));
 }
 
-/** A call of a link, or what links had put off. */
+/** A plugin call, or what plugins had deferred. */
 type Call = Pick<LinkRecord, 'durationMs' | 'transactions'>;
 
 function callsIn({ links, finishes = [] }: RequestRecord): Call[] {

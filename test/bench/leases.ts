@@ -9,9 +9,9 @@ import { type Samples, takeTurns, timed } from './measure.ts';
 const FIRST = parseIp('10.1.0.2');
 
 /**
- * Times whole processes: ADD that goes on from the last lease, ADD that has to pass all of them by, the one that follows
- * somebody else's, DEL.
- * @param leases how many there are, in a row, of ids as long as those of runtimes
+ * Times whole processes: an ADD that continues after the last lease, an ADD that has to skip all of them, the ADD after one of
+ * another program, DEL.
+ * @param leases number of existing ones, consecutive, with ids as long as those of runtimes
  */
 export async function measureLeases(leases: number, rounds: number): Promise<Samples> {
   const dataDir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
@@ -33,13 +33,13 @@ export async function measureLeases(leases: number, rounds: number): Promise<Sam
         writeFileSync(join(dir, 'last_reserved_ip.0'), renderIp(offsetIp(FIRST, -1n)));
         const past = await call('ADD');
         const last = await call('DEL');
-        // As the reference does it, which knows nothing of our files.
+        // As the reference does it, which does not know our files.
         const foreign = join(dir, renderIp(offsetIp(FIRST, BigInt(leases + 9))));
         writeFileSync(foreign, 'somebody\r\neth0');
         const after = await call('ADD');
         await call('DEL');
         rmSync(foreign);
-        // So that the next round begins as this one did.
+        // So that the next round starts from the same state.
         await call('DEL');
         return {
           'ADD, next': next,

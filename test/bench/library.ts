@@ -1,4 +1,4 @@
-// What does the library cost beyond the processes that it starts, and how long does it take to read many lists?
+// What does the library cost in addition to the processes that it starts, and how long does it take to read many conflists?
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,15 +13,15 @@ import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
 const LINKS = 5;
 const RESULT = '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}';
 
-/** Lists that are read at once. */
+/** Conflists that are read at once. */
 export const LISTS = 1000;
 
-/** The executable that every contestant starts: it does nothing but print. */
+/** The executable that every contestant starts: it only prints. */
 const LINK = `#!/bin/sh\nprintf '${RESULT}'\n`;
 
 /**
- * Milliseconds per link of a chain of five trivial links: the processes alone (`Bun.spawn`), the same through execa,
- * the whole library, and the library without any process, with a journal and without one.
+ * Milliseconds per plugin of a chain of five trivial plugins: the processes alone (`Bun.spawn`), the same through execa, the
+ * whole library, and the library without any process, with a journal and without one.
  */
 export async function measureLibrary(rounds: number): Promise<Samples> {
   const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
@@ -33,7 +33,7 @@ export async function measureLibrary(rounds: number): Promise<Samples> {
     const silent: Runtime = { ...runtime, exec: answer };
     const journal = { ...silent, stateDir: join(dir, 'state') };
     let count = 0;
-    // An attachment that is on record already would be written down once, at the end.
+    // An attachment that already has a record would be written only once, at the end.
     const another = () => ({ ...ATTACHMENT, netns: '/proc/self/ns/net', containerId: `c${++count}` });
     return await takeTurns(
       [
@@ -57,7 +57,7 @@ export async function measureLibrary(rounds: number): Promise<Samples> {
   }
 }
 
-/** Milliseconds of reading a directory of 1,000 lists, each time in a process that has not read one before. */
+/** Milliseconds to read a directory of 1,000 conflists, each time in a process that has not read one before. */
 export async function measureLoading(rounds: number): Promise<Samples> {
   const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
   try {

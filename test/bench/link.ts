@@ -1,17 +1,17 @@
-// How long does one link take as a bare process, without a runner: ours and the reference's in turns?
+// How long does one plugin take as a bare process, without a runner: ours and the reference's in turns?
 
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, renewed, type Samples, settle, takeTurns, timed } from './measure.ts';
 
-/** How bridge is configured: as little as possible, and as most clusters have it. */
+/** Configurations of bridge: a minimal one, and that of most clusters. */
 export const BRIDGE_CONFIGURATIONS = {
   'IPv4, gateway': { ipMasq: false, families: ['10.{net}.0.0/16'] },
   'both families, gateway, ipMasq': { ipMasq: true, families: ['10.{net}.0.0/16', 'fd{net}::/64'] },
 } as const;
 
-/** ADD and DEL of bridge with host-local, called as a runtime calls them, one at a time; `warm` beside a daemon. */
+/** ADD and DEL of bridge with host-local, called as a runtime calls them, one at a time; `warm` means with a daemon. */
 export function measureBridge(
   configuration: keyof typeof BRIDGE_CONFIGURATIONS,
   rounds: number,
@@ -53,7 +53,7 @@ async function contestant(
     if (reply.exitCode !== 0) throw new Error(`Cannot ${command} with ${binDir}/bridge: ${reply.stdout}`);
     return reply.result;
   };
-  // A node is never empty: the bridge exists, and somebody is on it.
+  // A node is never empty: the bridge exists, and has a port.
   await call('ADD', await lab.container());
   const container = await lab.container();
   return {

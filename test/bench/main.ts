@@ -1,10 +1,10 @@
-// How fast is Catena next to the reference plugins, measured in one run?
+// How fast is Catena compared with the reference plugins, measured in one run?
 //
 //   npm run bench                              everything
 //   npm run bench -- --only chain,burst        some groups
-//   npm run bench -- --only chain,burst,warm --containers 400     every budget, with what is met and what is missed at the end
-//   npm run bench -- --only inside             what the time of a chain is made of, and what could be had at most
-//   npm run bench -- --json --svg chart.svg    for programs; the chart of the chain and the burst
+//   npm run bench -- --only chain,burst,warm --containers 400     every budget, with those met and missed at the end
+//   npm run bench -- --only inside             how the time of a chain is spent, and what could be achieved at most
+//   npm run bench -- --json --svg chart.svg    machine-readable; a chart of the chain and the burst
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -27,6 +27,7 @@ import { measureRunner } from './runner.ts';
 import { LIMIT_BITS, measureLimited, measureUnreached } from './shaping.ts';
 import type { Peer } from './sides.ts';
 import { measureStart, REFERENCE_NAMES } from './start.ts';
+import { noteUnmeasured, renderUnmeasured } from './unmeasured.ts';
 
 const { values } = parseArgs({
   options: {
@@ -43,12 +44,13 @@ const { values } = parseArgs({
 const obstacle = requiresRoot() ?? requiresReference(...REFERENCE_NAMES);
 if (obstacle) fail(`Cannot run the benchmark: it ${obstacle}`);
 
-// Hundreds of namespaces and daemons would stay.
+// Otherwise hundreds of namespaces and daemons would remain.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => void closeLabs().then(() => process.exit(1)));
 }
 const rounds = Number(values.rounds);
-const peer: Peer = { libcni: buildLibcniRunner() };
+const libcni = buildLibcniRunner();
+const peer: Peer = { libcni: libcni.program };
 
 /** Groups of lines by the name that `--only` takes. */
 const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
@@ -67,7 +69,7 @@ const GROUPS: Readonly<Record<string, () => Promise<Row[]>>> = {
   shaping: shapingRows,
 };
 
-/** A chain, or a link that a runtime calls by itself, without a daemon and beside one. */
+/** A chain, or a plugin that a runtime calls directly, without a daemon and with one. */
 const SERVED = [
   ['ours', 'cold'],
   ['warm', 'warm'],
@@ -78,17 +80,24 @@ const unknown = wanted.filter(name => !Object.hasOwn(GROUPS, name));
 if (unknown.length) fail(`Cannot run "${unknown.join(', ')}": there are ${Object.keys(GROUPS).join(', ')}`);
 const profiles: Profile[] = [];
 const rows: Row[] = [];
-for (const name of wanted) rows.push(...((await GROUPS[name]?.()) ?? []));
+for (const name of wanted) {
+  try {
+    rows.push(...((await GROUPS[name]?.()) ?? []));
+  } catch (error) {
+    noteUnmeasured(`group "${name}"`, error);
+  }
+}
 if (values.svg !== undefined) writeFileSync(values.svg, renderChart(rows));
-const runner = peer.libcni ? 'libcni' : 'our runner, for want of Go and the sources of libcni';
+const runner = peer.libcni ? 'libcni' : `our runner, not by libcni: ${libcni.reason}`;
 print(
   values.json
     ? `${JSON.stringify(rows.map(withVerdict), null, 2)}\n`
     : `the reference's chain is run by ${runner}\n${renderTable(rows, rounds)}${renderBudgets(rows)}${inside()}`,
 );
-process.exit(0);
+process.stderr.write(renderUnmeasured());
+process.exit(rows.length + profiles.length > 0 ? 0 : 1);
 
-/** Why a budget of the chain is missed, and what could be had at most. */
+/** Why a budget of the chain is missed, and what could be achieved at most. */
 function inside(): string {
   if (profiles.length) return renderProfiles(profiles);
   const missed = rows.some(one => /^chain, \w+: \w+$/.test(one.what) && isMet(one) === false);
@@ -100,7 +109,7 @@ function withVerdict(one: Row): Row & { readonly met?: boolean } {
   return met === undefined ? one : { ...one, met };
 }
 
-/** Nothing of the reference's to compare with: the column is the bare subprocess, and the difference what we add. */
+/** There is nothing of the reference's to compare with: the column is the bare subprocess, and the difference is what we add. */
 async function libraryRows(): Promise<Row[]> {
   const library = await measureLibrary(rounds * 3);
   const loading = await measureLoading(Math.ceil(rounds / 4));
@@ -155,7 +164,7 @@ async function chainRows(): Promise<Row[]> {
   );
 }
 
-/** What the time of the chain is made of: a table of its own for people. */
+/** The breakdown of the chain's time: a separate human-readable table. */
 async function insideRows(): Promise<Row[]> {
   profiles.push(...(await measureInside(peer, rounds)));
   return values.json ? profileRows(profiles) : [];
@@ -199,7 +208,7 @@ async function burstRows(): Promise<Row[]> {
   return lines;
 }
 
-/** Here both columns are ours: a node with few attachments, and one with many. */
+/** Both columns are ours: a node with few attachments, and one with many. */
 async function warmRows(): Promise<Row[]> {
   const many = Number(values.attachments);
   const { samples, memoryBytes } = await measureWarmGrowth([10, many], rounds);
@@ -218,7 +227,7 @@ async function warmRows(): Promise<Row[]> {
   ];
 }
 
-/** What the group commit of deletions builds on: both columns are ours. */
+/** The basis of the group commit of deletions: both columns are ours. */
 async function removalRows(): Promise<Row[]> {
   const pods = 32;
   const samples = await measureRemoval(pods, Math.ceil(rounds / 5));
@@ -234,7 +243,7 @@ async function portmapRows(): Promise<Row[]> {
   ]);
 }
 
-/** Here both columns are ours: a node with few containers, and one that is full. */
+/** Both columns are ours: a node with few containers, and a full one. */
 async function growthRows(): Promise<Row[]> {
   const [few, full] = [10, Number(values.full)];
   const lines: Row[] = [];
@@ -250,7 +259,7 @@ async function growthRows(): Promise<Row[]> {
   return lines;
 }
 
-/** Ours alone: whole processes, on a network with few leases and on one that has hardly an address left. */
+/** Ours alone: whole processes, on a network with few leases and on one with hardly a free address. */
 async function leaseRows(): Promise<Row[]> {
   const [few, full] = [10, 60_000];
   const [small, large] = [await measureLeases(few, rounds), await measureLeases(full, rounds)];
@@ -264,7 +273,7 @@ async function leaseRows(): Promise<Row[]> {
   );
 }
 
-/** Ours alone: throughput with one bucket for everything, or with no queue at all, next to that with a tree of classes. */
+/** Ours alone: throughput with one bucket for everything, or without a queue, compared with that of a tree of classes. */
 async function shapingRows(): Promise<Row[]> {
   const [limited, unreached] = [await measureLimited(rounds), await measureUnreached(rounds)];
   const against = (samples: Samples, what: string, plain: string, shape: string, target?: number) =>

@@ -1,11 +1,11 @@
-// How are two things timed so that the comparison holds on a noisy machine?
+// How are two things timed so that the comparison is valid on a noisy machine?
 
 import type { Container } from '../helpers/netns.ts';
 
 /** Durations in milliseconds by what was measured. */
 export type Samples = Map<string, number[]>;
 
-/** A contestant: its name and one round of work, which says how long each part took. */
+/** A contestant: its name and one round of work, which returns the duration of each part. */
 export interface Contestant {
   readonly name: string;
   round(i: number): Promise<Readonly<Record<string, number>>>;
@@ -15,7 +15,7 @@ export interface Contestant {
 export const WARMUP_ROUNDS = 2;
 
 /**
- * Lets the contestants take turns, so that drift of the machine meets all of them alike; the first rounds only warm up.
+ * Lets the contestants take turns, so that drift of the machine affects all alike; the first rounds only warm up.
  * @returns samples under `<contestant> <part>`
  */
 export async function takeTurns(
@@ -37,15 +37,15 @@ export async function takeTurns(
   return samples;
 }
 
-/** Rounds that a daemon has behind it when it is measured: it runs for weeks, and its code is compiled by then. */
+/** Rounds that a daemon has served before it is measured: it runs for weeks, so its code is already compiled. */
 const SETTLED_ROUNDS = 60;
 
-/** Lets a contestant that stays get where it is most of its life. */
+/** Brings a long-running contestant to its usual state. */
 export async function settle({ round }: Contestant): Promise<void> {
   for (let i = 0; i < SETTLED_ROUNDS; i++) await round(SETTLING + i);
 }
 
-/** Numbers of rounds that are used for nothing else. */
+/** Round numbers that are not used for anything else. */
 const SETTLING = 1_000;
 
 /** Milliseconds that the work takes. */
@@ -55,12 +55,12 @@ export async function timed(work: () => unknown): Promise<number> {
   return performance.now() - start;
 }
 
-/** The container of a round: its namespace stays, but no runtime gives an id twice. */
+/** The container of a round: its namespace is kept, but no runtime assigns an id twice. */
 export function renewed(container: Container, round: number): Container {
   return { ...container, id: `${container.id}-${round}` };
 }
 
-/** What each round of one took longer than the same round of another: what the machine did meanwhile goes out. */
+/** How much longer each round of one took than the same round of another, which cancels out other load on the machine. */
 export function differences(longer: readonly number[] = [], shorter: readonly number[] = []): number[] {
   return longer.flatMap((ms, i) => {
     const less = shorter[i];
@@ -68,7 +68,7 @@ export function differences(longer: readonly number[] = [], shorter: readonly nu
   });
 }
 
-/** The middle one; quartiles come with `at` 0.25 and 0.75. */
+/** The median; `at` 0.25 and 0.75 give the quartiles. */
 export function quantile(values: readonly number[] = [], at = 0.5): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * at))] ?? Number.NaN;

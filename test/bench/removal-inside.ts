@@ -6,7 +6,7 @@ import { type Contestant, takeTurns, timed } from './measure.ts';
 const [pods = '32', rounds = '3'] = process.argv.slice(2);
 const socket = new NetlinkSocket(NETLINK_ROUTE);
 
-/** What so many pods with a limit have: a pair and an IFB device each. @returns indexes */
+/** The devices of the given number of pods with a limit: a pair and an IFB device each. @returns indexes */
 function makeDevices(): number[] {
   return Array.from({ length: Number(pods) }, (_, i) => i).flatMap(i => {
     createLink(socket, { name: `veth${i}`, kind: 'veth', peer: { name: `peer${i}` } });

@@ -1,9 +1,9 @@
-// What does it gain to delete the devices of many pods with one request?
+// What is gained by deleting the devices of many pods with one request?
 import { join } from 'node:path';
 import { withHost } from '../helpers/netns.ts';
 import type { Samples } from './measure.ts';
 
-/** Deletes the devices of so many pods one by one (`single DEL`) and as one group (`group DEL`). */
+/** Deletes the devices of the given number of pods one by one (`single DEL`) and as one group (`group DEL`). */
 export function measureRemoval(pods: number, rounds: number): Promise<Samples> {
   return withHost(async lab => {
     const script = join(import.meta.dir, 'removal-inside.ts');

@@ -2,7 +2,7 @@
 import { cpus } from 'node:os';
 import { quantile, type Samples } from './measure.ts';
 
-/** One line: ratio is ours to the reference's; below 1 is better for ours, for rates above 1. */
+/** One line: the ratio of ours to the reference's. Below 1 is better for ours; for rates, above 1. */
 export interface Row {
   readonly what: string;
   readonly unit: string;
@@ -11,7 +11,7 @@ export interface Row {
   readonly ratio: number;
   /** Middle half of our samples. */
   readonly spread?: readonly [number, number];
-  /** The ratio that is wanted: at most, for rates at least. */
+  /** The target ratio: an upper limit, for rates a lower one. */
   readonly target?: number;
 }
 
@@ -49,13 +49,13 @@ export function compare(
   };
 }
 
-/** Whether a line keeps to its target; undefined when it has none. */
+/** Whether a line meets its target; undefined if it has none, or if one side could not be measured. */
 export function isMet({ unit, ratio, target }: Row): boolean | undefined {
-  if (target === undefined) return undefined;
+  if (target === undefined || Number.isNaN(ratio)) return undefined;
   return RATES.includes(unit) ? ratio >= target : ratio <= target;
 }
 
-/** How many lines that have a target keep to it, and which do not. */
+/** How many lines with a target meet it, and which do not. */
 export function renderBudgets(rows: readonly Row[]): string {
   const judged = rows.filter(one => isMet(one) !== undefined);
   if (judged.length === 0) return '';
@@ -67,7 +67,7 @@ export function renderBudgets(rows: readonly Row[]): string {
   return `budgets: ${judged.length - missed.length} of ${judged.length} met\n${lines.join('')}`;
 }
 
-/** The lines as a table for people. */
+/** The lines as a human-readable table. */
 export function renderTable(rows: readonly Row[], rounds: number): string {
   const number = (value: number | undefined) =>
     (value === undefined || Number.isNaN(value) ? '-' : value.toFixed(2)).padStart(10);

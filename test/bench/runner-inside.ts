@@ -1,4 +1,4 @@
-// How long do a chain's verbs take by themselves, and called by the delegate runner? Run by runner.ts inside a fake host.
+// How long do a chain's verbs take alone, and called by the delegate runner? Run by runner.ts inside a fake host.
 import { addNetwork, checkNetwork, deleteNetwork, parseNetwork, type Runtime } from '../../src/index.ts';
 import { directories } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';

@@ -1,16 +1,16 @@
-// What does the delegate runner cost over the chain that it runs?
+// What does the delegate runner cost in addition to the chain that it runs?
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import type { Samples } from './measure.ts';
 
-/** Whose links; `idle` ones do nothing, so that no wait of the kernel hides what the runner itself takes. */
+/** Whose plugins; `idle` ones do nothing, so that no wait in the kernel hides the cost of the runner itself. */
 export type RunnerLinks = 'ours' | 'reference' | 'idle';
 
 /**
- * ADD, CHECK and DEL of a chain whose links a warm process starts one after the other, as a runtime does (`bare`), and of
- * the same chain as the one delegate of `catena` (`runner`).
+ * ADD, CHECK and DEL of a chain whose plugins a warm process starts one after the other, as a runtime does (`bare`), and of the
+ * same chain as the one delegate of `catena` (`runner`).
  */
 export function measureRunner(links: RunnerLinks, rounds: number): Promise<Samples> {
   return withHost(async lab => {
@@ -31,7 +31,7 @@ export function measureRunner(links: RunnerLinks, rounds: number): Promise<Sampl
   });
 }
 
-/** @returns the directory of a link that answers and does no more */
+/** @returns the directory of a plugin that only replies */
 function writeIdle(tmp: string): string {
   const dir = join(tmp, 'idle');
   fs.mkdirSync(dir);

@@ -1,21 +1,21 @@
-// What does it cost to limit some traffic only: a tree of classes next to one bucket, and next to no queue at all?
+// What does it cost to limit only some traffic: a tree of classes compared with one bucket, and with no queue at all?
 import { connect, type Pod } from '../helpers/connected-pod.ts';
 import { type Lab, withHost } from '../helpers/netns.ts';
 import { type Contestant, type Samples, takeTurns } from './measure.ts';
 
 const MBIT = 1_000_000;
 const PORT = 5201;
-/** Short, and many in turns: what else the machine does comes and goes. */
+/** Short, with many turns, so that other load on the machine affects all alike. */
 const TRANSFER_S = 1;
 const DEADLINE_MS = 30_000;
-/** Neighbours on the machine shall not decide which of two is faster: half of it is left to them. */
+/** Other load on the machine should not decide which of two is faster, but half of the machine is left to it. */
 const FIRST = ['chrt', '--rr', '1'];
 
-/** A rate that many pods have, and one that no pair of these machines reaches. */
+/** A rate that is common for pods, and one that no pair of these machines reaches. */
 export const LIMIT_BITS = 200 * MBIT;
 const UNREACHED_BITS = 1_000_000 * MBIT;
 
-/** Ways to limit: not, everything, and some traffic, with the transfer among what is limited or not. */
+/** Ways to limit: nothing, everything, and some traffic, where the transfer is limited or not. */
 const SHAPES = {
   none: undefined,
   bucket: {},
@@ -24,12 +24,12 @@ const SHAPES = {
 } as const;
 type Shape = keyof typeof SHAPES;
 
-/** Mbit/s that pods get at a rate that holds them back, each way: `<shape> towards` and `<shape> from`. */
+/** Mbit/s that pods get at a rate that limits them, in each direction: `<shape> towards` and `<shape> from`. */
 export function measureLimited(rounds: number): Promise<Samples> {
   return measureShapes(['bucket', 'tree, limited'], LIMIT_BITS, rounds);
 }
 
-/** Mbit/s that pods get when nothing but the machine holds them back. */
+/** Mbit/s that pods get if only the machine limits them. */
 export function measureUnreached(rounds: number): Promise<Samples> {
   return measureShapes(['none', 'bucket', 'tree, limited', 'tree, not limited'], UNREACHED_BITS, rounds);
 }
@@ -61,7 +61,7 @@ async function limit(lab: Lab, pod: Pod, limits: object): Promise<void> {
   if (reply.exitCode !== 0) throw new Error(`Cannot limit a pod: ${reply.stdout}`);
 }
 
-/** Repeats a transfer for which the server was not there yet, or was still busy with the one before. */
+/** Repeats a transfer if the server was not ready yet, or still busy with the previous one. */
 async function transfer(lab: Lab, pod: Pod, ...more: string[]): Promise<number> {
   const to = ['--client', pod.v4, '--port', String(PORT), '--time', String(TRANSFER_S)];
   const argv = [...FIRST, 'iperf3', '--json', ...to, ...more];

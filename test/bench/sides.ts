@@ -1,23 +1,24 @@
-// Whose chain runs, in which way, each in a fake host of its own?
+// Whose chain runs, and how, each in a fake host of its own?
 import { type Chain, fullChain, mixedBinDir, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { answerAtOnce } from './answer-at-once.ts';
 import { type Contestant, renewed, timed } from './measure.ts';
+import { succeeds } from './unmeasured.ts';
 
 /** The executables of the chain. */
 export const LINKS = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'] as const;
 
 /**
- * Whose chain runs, and how: the reference's; ours without a daemon; the same, keeping a trace of each request; ours with
- * a daemon; our client alone, with somebody in the daemon's place who answers at once and does nothing.
+ * Whose chain runs, and how: the reference's; ours without a daemon; the same, keeping a trace of each request; ours with a
+ * daemon; our client alone, with a fake daemon that replies at once and does nothing.
  */
 export type Side = 'reference' | 'ours' | 'traced' | 'warm' | 'answered';
 
-/** What measuring needs to know beyond the side: who runs the reference's chain. */
+/** Further information for measuring: what runs the reference's chain. */
 export interface Peer {
-  /** A program that runs it with libcni; our runner does without. */
+  /** A program that runs it with libcni; if undefined, our runner does. */
   readonly libcni: string | undefined;
 }
 
@@ -29,7 +30,7 @@ export interface Runner {
   run(verb: 'add' | 'check' | 'del', container: Container, cap?: object): Promise<void>;
 }
 
-/** Gives the body chains in fake hosts, one for each side, and removes all of it afterwards. */
+/** Runs the body with chains in fake hosts, one for each side, and removes all of it afterwards. */
 export async function withSides<T>(
   sides: readonly Side[],
   peer: Peer,
@@ -90,20 +91,23 @@ export async function single(runner: Runner): Promise<Contestant> {
   await runner.run('add', await lab.container(), portOf(20_000));
   const [container, checked] = [await lab.container(), await lab.container()];
   await runner.run('add', checked, portOf(20_001));
+  // Our runner passes CHECK the ports of the ADD, as the specification requires; Debian's portmap (1.1.1) then looks for the
+  // rules of IPv4 among those of IPv6. libcni passes what its caller gives, here nothing.
+  const checks = await succeeds(`CHECK of the chain, ${side}`, () => runner.run('check', checked));
   return {
     name: side,
     async round(i) {
       const one = renewed(container, i);
       return {
         ADD: await timed(() => runner.run('add', one, portOf(i))),
-        CHECK: await timed(() => runner.run('check', checked)),
+        ...(checks ? { CHECK: await timed(() => runner.run('check', checked)) } : {}),
         DEL: await timed(() => runner.run('del', one)),
       };
     },
   };
 }
 
-/** A mapping of a port of its own for each number. */
+/** A mapping of a different port for each number. */
 export function portOf(i: number): object {
   return { portMappings: [{ hostPort: 10_000 + i, containerPort: 80, protocol: 'tcp' }] };
 }

@@ -1,4 +1,4 @@
-// How long does a link's process take to answer, next to a program that does nothing and to the reference's?
+// How long does a plugin's process take to answer, compared with an empty program and with the reference's?
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,10 +6,10 @@ import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
 
-/** Our links that the reference's package has as well: flannel has moved out of it. */
+/** Our plugins that are also in the reference's package: flannel has been moved out of it. */
 export const REFERENCE_NAMES = PLUGIN_NAMES.filter(name => name !== 'flannel');
 
-/** Times VERSION of every link; `empty` is an empty program compiled like ours. */
+/** Times VERSION of every plugin; `empty` is an empty program compiled like ours. */
 export async function measureStart(rounds: number): Promise<Samples> {
   return await withEmptyProgram(empty => {
     const contestants = [
@@ -23,7 +23,7 @@ export async function measureStart(rounds: number): Promise<Samples> {
   });
 }
 
-/** Gives the body an empty program that was compiled like ours. */
+/** Runs the body with an empty program compiled like ours. */
 export async function withEmptyProgram<T>(body: (program: string) => Promise<T>): Promise<T> {
   const dir = mkdtempSync(join(tmpdir(), 'cat-bench-'));
   try {
@@ -33,7 +33,7 @@ export async function withEmptyProgram<T>(body: (program: string) => Promise<T>)
   }
 }
 
-/** Times a program that is asked for VERSION. */
+/** Times VERSION of a program. */
 export function versionOf(name: string, argv: string[]): Contestant {
   const env = {
     PATH: process.env.PATH ?? '',

@@ -186,6 +186,30 @@ describeRoot(
       requiresReference('tuning'),
     );
 
+    testNeeding(
+      'tells that the reference cannot delete what ours attached, unless it is handed over',
+      async () => {
+        const scenes = ['ADD by A, DEL', 'ADD by B, DEL', 'ADD by A, handed over, DEL'];
+        const argv = [CATENA, 'compare', '--json', '--with', REFERENCE_BIN_DIR, LIST];
+        const { stdout } = await run([...argv, ...scenes.flatMap(scene => ['--scene', scene])], {
+          env: { PATH: TEST_PATH },
+          timeoutMs: DEADLINE_MS,
+        });
+        const { crossings } = JSON.parse(stdout);
+        expect(crossings).toMatchObject([
+          {
+            ...{ scene: scenes[0], maker: 'A', verb: 'DEL', by: 'B', handedOver: false },
+            fails: [expect.stringMatching(/^bridge: .*does not exist/s)],
+          },
+          { maker: 'B', by: 'A', fails: [], left: [] },
+          { maker: 'A', by: 'B', handedOver: true, fails: [], left: [] },
+        ]);
+        expect(crossings[0].left.join('\n')).toMatch(/8080 → 10\.22\.0\.2 \. 80/);
+      },
+      requiresReference('bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'),
+      requires('iptables'),
+    );
+
     test.each([
       [[LIST], 2, '--with <dir or executable>'],
       [['--with', '/nonexistent', LIST], 1, 'it does not exist'],

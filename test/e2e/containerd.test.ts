@@ -102,6 +102,44 @@ describeRoot(
       });
     });
 
+    test('whose rules somebody flushed: doctor names it, adopt and repair mend it, and their removal ends it', async () => {
+      await withContainerd([PODS], async ({ machine, containerd, outside }) => {
+        const before = await machine.traces();
+        const catena = async (...args: string[]) => {
+          const { exitCode, stdout } = await machine.run(['/opt/cni/bin/catena', ...args, '--json']);
+          return { exitCode, ...JSON.parse(stdout) };
+        };
+        const doctor = async () => {
+          const { findings } = await catena('doctor');
+          return findings.filter(({ id }: Row) => id === 'attachments');
+        };
+        const cri = containerd.cri();
+        const web = await cri.runPod({ name: 'web', ports: PUBLISHED });
+        const container = machine.netnsOf(web.pid);
+        expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
+        await machine.ok(['nft', 'flush', 'ruleset']);
+        expect(await findReachable(machine.lab, outside)).toEqual([]);
+        expect(await doctor()).toMatchObject([
+          { severity: 'error', mend: 'catena adopt pods; catena repair pods' },
+        ]);
+        const { attachments } = await catena('adopt', 'pods');
+        expect(attachments).toMatchObject([{ containerID: web.id, state: 'adopted' }]);
+        expect(await catena('repair', 'pods')).toMatchObject({
+          exitCode: 0,
+          attachments: [{ state: 'mended' }],
+        });
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        await cri.stopPod(web.id);
+        await cri.removePod(web.id);
+        cri.close();
+        expect(await catena('adopt')).toMatchObject({
+          attachments: [],
+          forgotten: [{ containerID: web.id }],
+        });
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
     test('leave nothing when they were killed and containerd was restarted', async () => {
       await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();

@@ -25,13 +25,12 @@ describeRoot('a daemon and its limits', () => {
     expect((await daemon.fetch('/v1/run', { method: 'POST', body })).status).toBe(409);
   });
 
-  test('tells the service manager when it is ready, and when it stops', async () => {
+  test('tells the service manager when it is ready, that it is alive, and when it stops', async () => {
     const lab = await makeLab();
     const socket = `${lab.tmp}/notify`;
     const receiver = receiveDatagrams(socket);
-    const env = Object.entries({ ...directories(lab.tmp), NOTIFY_SOCKET: socket }).map(pair =>
-      pair.join('='),
-    );
+    const notify = { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '300000' };
+    const env = Object.entries({ ...directories(lab.tmp), ...notify }).map(pair => pair.join('='));
     const child = lab.start(lab.host, ['env', ...env, CATENA, 'daemon', '--log', 'none']);
     const told: string[] = [];
     const hears = (word: string) =>
@@ -40,6 +39,7 @@ describeRoot('a daemon and its limits', () => {
         return told.includes(word);
       });
     await hears('READY=1');
+    await hears('WATCHDOG=1');
     child.kill('SIGTERM');
     await hears('STOPPING=1');
     expect(await child.exited).toBe(0);

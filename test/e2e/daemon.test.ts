@@ -181,7 +181,12 @@ describeRoot('daemon', () => {
   test('ends a worker that hangs at the deadline of the verb; taking back has a time of its own, and others go on', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
-    const other = writeChain(lab, { ...fullChain(lab), name: 'other' });
+    // Its addresses are not those of the first network: ADD refuses the address of a living pod.
+    const ranges = [[{ subnet: '10.89.0.0/24' }], [{ subnet: 'fd89::/64' }]];
+    const [bridge, ...chained] = fullChain(lab).plugins;
+    const ipam = { ...bridge.ipam, ranges };
+    const plugins = [{ ...bridge, bridge: 'br1', ipam }, ...chained];
+    const other = writeChain(lab, { ...fullChain(lab), name: 'other', plugins });
     const settings = `${lab.tmp}/daemon.json`;
     writeFileSync(settings, JSON.stringify({ timeouts: { add: 2, del: 30 }, workers: 2 }));
     await startDaemon(lab, '--config', settings);

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { collectGarbage } from '../../src/chain/garbage.ts';
+import { collectGarbage } from '../../src/chain/collect-garbage.ts';
 import { recover } from '../../src/chain/recover.ts';
 import { addNetwork } from '../../src/chain/run.ts';
 import { unfinishedName } from '../../src/files/unfinished.ts';

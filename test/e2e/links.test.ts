@@ -1,6 +1,8 @@
 // Do the executables introduce themselves, and does nothing but the protocol reach standard output?
 import { expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
+import semver from 'semver';
+import { version } from '../../package.json' with { type: 'json' };
 import { PLUGIN_NAMES } from '../../plugins/names.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
@@ -16,7 +18,10 @@ test('the executables are one file under many names', () => {
 test.each(PLUGIN_NAMES)('%s without CNI_COMMAND says what it is, on standard error', async name => {
   const { exitCode, stdout, stderr } = await call(name, {});
   expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: '' });
-  expect(stderr).toContain(`CNI ${name} plugin`);
+  // nerdctl reads the rest of the line as a semantic version, and takes it for that of the reference's plugin.
+  const [, release = ''] = new RegExp(`^CNI ${name} plugin (v.*)$`, 'm').exec(stderr) ?? [];
+  expect(semver.parse(release)).toMatchObject({ build: `catena-${version}`.split('.') });
+  expect(semver.gte(release, '1.9.1')).toBe(true);
   expect(stderr).toMatch(/CNI protocol versions supported: .*1\.0\.0, 1\.1\.0\n$/);
 });
 

@@ -67,6 +67,26 @@ describe('catena-cni', () => {
     expect((await inProject('bun', main, 'new', 'motd')).exitCode).toBe(0);
   });
 
+  test('its command says in one line what to do where there is no Bun, and runs where PATH has one', async () => {
+    const { bin, version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+    const command = path.join(project, 'node_modules/catena-cni', bin.catena);
+    const node = Bun.which('node') ?? '';
+    fs.mkdirSync(path.join(project, 'only-node'));
+    fs.symlinkSync(node, path.join(project, 'only-node/node'));
+    const call = (PATH: string) => run([node, command, '--version'], { cwd: project, env: { PATH } });
+    const without = await call(path.join(project, 'only-node'));
+    expect(without).toEqual({
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringMatching(
+        /^catena: Cannot run: the npm package needs Bun, .* "npm install bun"[^\n]*\n$/,
+      ),
+    });
+    expect(await call(pathOf(project))).toEqual({ exitCode: 0, stdout: `catena ${version}\n`, stderr: '' });
+    const wrong = await run([node, command, 'no-such-command'], { env: { PATH: pathOf(project) } });
+    expect([wrong.exitCode, wrong.stderr]).toEqual([2, expect.stringContaining('is not a command')]);
+  });
+
   test('holds what its package.json names, and no executables', async () => {
     const files = (await runOk(['tar', '-tzf', tarball])).stdout
       .split('\n')
@@ -108,7 +128,7 @@ describe('catena-cni/plugin', () => {
 });
 
 const CONSUMER = `
-import { addNetwork, type Attachment, CniError, loadFile, type Result, type Runtime } from 'catena-cni';
+import { addNetwork, type Attachment, CniError, loadFile, parseResult, type Runtime } from 'catena-cni';
 import { type Call, definePlugin, nothingToDo, PluginConfig } from 'catena-cni/plugin';
 import { withHost } from 'catena-cni/testing';
 import * as z from 'zod/mini';
@@ -118,7 +138,15 @@ const attachment: Attachment = { containerId: 'c', netns: '/run/netns/x', ifname
 export async function attach(file: string): Promise<string[]> {
   try {
     const result = await addNetwork(loadFile(file), attachment, runtime);
-    return ((result as Result).ips ?? []).map(({ address }) => address);
+    const first: string | undefined = result.ips?.[0]?.address;
+    const gateways = [result.routes?.[0]?.gw, result.interfaces?.[0]?.mac, result.dns?.nameservers?.[0]];
+    if (result.cniVersion === '0.2.0') return [result.ip4?.ip ?? '', result.ip6?.gateway ?? ''];
+    if (result.cniVersion === '0.4.0') return (result.ips ?? []).map(({ version, address }) => version + address);
+    const current: number | undefined = parseResult(result, '1.1.0').interfaces?.[0]?.mtu;
+    // @ts-expect-error: a misspelt member of an address
+    result.ips?.[0]?.adress;
+    const any = (parseResult(result, '1.1.0').ips ?? []).map(({ address }) => address);
+    return [first ?? '', String(current), ...any, ...gateways.map(String)];
   } catch (error) {
     if (error instanceof CniError) return [error.message, String(error.link?.durationMs)];
     throw error;

@@ -128,6 +128,50 @@ describeRoot(
       });
     });
 
+    test('rules that somebody flushed: doctor names it, adopt and repair mend it, and its own removal ends it', async () => {
+      await withPodman(async (machine, podman) => {
+        const outside = await machine.lab.outside();
+        const before = await machine.traces();
+        const web = await podman.runContainer('web', ...PUBLISH);
+        const container = machine.netnsOf(web.pid);
+        const catena = async (...args: string[]) => {
+          const { exitCode, stdout, stderr } = await machine.run(['/opt/cni/bin/catena', ...args, '--json']);
+          return { exitCode, stderr, ...JSON.parse(stdout) };
+        };
+        const doctor = async () => {
+          const { findings } = await catena('doctor');
+          return findings.filter(({ id }: { id: string }) => id === 'attachments');
+        };
+        expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
+        expect(await catena('list')).toMatchObject({
+          attachments: [{ containerID: web.id, netns: web.netns }],
+        });
+        await machine.ok(['nft', 'flush', 'ruleset']);
+        expect(await findReachable(machine.lab, outside)).toEqual([]);
+        expect(await doctor()).toMatchObject([
+          {
+            severity: 'error',
+            found: expect.stringContaining(`container "${web.id}" on network "podman"`),
+            mend: 'catena adopt podman; catena repair podman',
+          },
+        ]);
+        expect(await catena('adopt', 'podman')).toMatchObject({
+          exitCode: 0,
+          attachments: [{ state: 'adopted' }],
+        });
+        expect(await catena('repair', 'podman')).toMatchObject({
+          exitCode: 0,
+          attachments: [{ state: 'mended' }],
+        });
+        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+        expect(await doctor()).toMatchObject([{ severity: 'ok' }]);
+
+        await podman.run(...REMOVE, 'web');
+        expect(await catena('repair')).toMatchObject({ exitCode: 0, recovered: [], attachments: [] });
+        expect(await machine.settled(before)).toEqual(before);
+      });
+    });
+
     test('a pod: its containers share the network and the ports', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();

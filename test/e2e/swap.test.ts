@@ -176,7 +176,13 @@ describeRoot(
           const problem = expect.stringContaining('could not check ipv4 dnat');
           expect(worse).toContainEqual(expect.objectContaining({ containerID: two.id, problem }));
           expect(isSame(link('portmap'), ours)).toBe(true);
-          const undone = await swap('--link', 'portmap', '--undo');
+          // Nor would it delete that.
+          const refused = await swap('--link', 'portmap', '--undo');
+          expect(refused.exitCode).toBe(1);
+          expect(refused.stdout).toContain(
+            'refused: the executable from before may not be able to delete 1 attachment',
+          );
+          const undone = await swap('--link', 'portmap', '--undo', '--force');
           expect(undone.exitCode).toBe(1);
           expect(undone.stdout).toEndWith('undone: CHECK fails where it passed\n');
           expect(fs.readlinkSync(link('portmap'))).toBe(`${REFERENCE_BIN_DIR}/portmap`);
@@ -190,6 +196,50 @@ describeRoot(
         });
       },
       requiresReference('portmap'),
+      requires('iptables', 'nft'),
+    );
+
+    testNeeding(
+      'refuses an executable that cannot delete what ours attached, until that is handed over',
+      async () => {
+        await withHost(async lab => {
+          const { swap, binDir, confDir, chain, live, link, list, env } = await node(lab);
+          const [bridge, tuning] = list.plugins;
+          const masked = { ...list, plugins: [{ ...bridge, ipMasq: true }, tuning] };
+          fs.writeFileSync(`${confDir}/10-podnet.conflist`, JSON.stringify(masked));
+          const pod = await lab.container();
+          const own = writeChain(lab, masked);
+          await own.add(pod, { binDir });
+          const to = `${REFERENCE_BIN_DIR}/bridge`;
+          const quick = ['--link', 'bridge', '--to', to, '--scene', 'life', '--accept-differences'];
+
+          const refused = await swap(...quick);
+          expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
+          expect(refused.stdout).toContain('refused: its DEL fails for what is attached now (bridge: ');
+          expect(refused.stdout).toContain(
+            `run "catena handover --to ${REFERENCE_BIN_DIR} --to ${binDir}" first`,
+          );
+          expect(isSame(link('bridge'), ours)).toBe(true);
+
+          const places = ['--to', REFERENCE_BIN_DIR, '--to', binDir];
+          const handed = await lab.run(lab.host, [`${BIN_DIR}/catena`, 'handover', ...places], {
+            env,
+            timeoutMs: DEADLINE_MS,
+          });
+          expect(handed).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(handed.stdout).toContain('attachments: 1 handed over, 0 pending, 1 ready, 0 refused');
+          expect(await swap(...quick)).toMatchObject({ exitCode: 0, stderr: '' });
+          expect(isSame(link('bridge'), to)).toBe(true);
+          for (const [one, by] of [
+            [pod, own],
+            [live, chain],
+          ] as const)
+            expect(await by.run('del', one, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
+          const rules = (await lab.run(lab.host, ['nft', 'list', 'ruleset'])).stdout;
+          expect(rules).not.toMatch(/10\.88\.0\.[23]\b/);
+        });
+      },
+      requiresReference('bridge'),
       requires('iptables', 'nft'),
     );
 

@@ -1,5 +1,4 @@
-// Which share of the inputs does this process try? (one of several, in a network and a file system of its own)
-//
+// Which share of the inputs does this process try? (one of several, each with a network and a file system of its own)
 // A line with a task comes in, a line with its outcome goes out. `run.ts` starts it.
 
 import fs from 'node:fs';
@@ -11,7 +10,7 @@ import { DOORS } from './doors.ts';
 import { ground } from './ground.ts';
 import type { Outcome, Task } from './run.ts';
 
-/** Where we keep things unless told otherwise, and what is there besides. */
+/** Where we keep files by default, and what exists besides. */
 const OUR_PLACES = /^\/(tmp\/catena-fuzz-|var\/lib\/(cni|catena)\/|run\/(catena|cni|netns|xtables\.lock$))/;
 
 const lines = new LineSplitter();
@@ -33,7 +32,7 @@ function push(door: AnyDoor, { inputs, seed, telling }: Task) {
   return door.push(inputs, seed, telling ? { onInput: input => say({ input }) } : {});
 }
 
-/** Files where none should be; those that a traversal would have made, anywhere. */
+/** Files where there should be none; and files of a successful path traversal, anywhere. */
 function findStrays(): string[] {
   return ['/tmp', '/run', '/var/lib'].flatMap(dir => {
     const entries = fs.readdirSync(dir, { recursive: true, withFileTypes: true });

@@ -1,30 +1,30 @@
-// What is a door, and how is one input after the other pushed through it?
+// What is a door, and how are inputs pushed through it one after the other?
 import fc from 'fast-check';
 
-/** A place of which strangers decide what comes in. */
+/** A place where input comes from others. */
 export interface Door<T> {
   readonly name: string;
-  /** Share of the inputs: a door that costs more gets fewer. */
+  /** Share of the inputs: a more expensive door gets fewer. */
   readonly weight: number;
   /** Valid samples, damaged in many ways, and noise. */
   readonly arbitrary: fc.Arbitrary<T>;
   /**
-   * Takes one input in and checks the promise: a value, or an error in the terms of the protocol.
+   * Processes one input and checks the promise: a value, or an error of the protocol.
    * @throws Error saying which promise was broken
    */
   run(input: T): void | Promise<void>;
-  /** Inputs that broke a promise once: always tried first. A failure is printed so that it can be added here. */
+  /** Inputs that once broke a promise: always tried first. A failure is printed in a form that can be added here. */
   readonly seeds?: readonly T[];
-  /** Undoes what the door needed. */
+  /** Undoes what the door set up. */
   close?(): void | Promise<void>;
 }
 
-/** A door, whatever its input is made of. */
+/** A door with inputs of any type. */
 export interface AnyDoor {
   readonly name: string;
   readonly weight: number;
   readonly seeds: number;
-  /** Tries inputs that follow from the seed. */
+  /** Tries inputs derived from the seed. */
   push(inputs: number, seed: number, options?: PushOptions): Promise<Failure | undefined>;
   /** Tries the kept seeds. */
   pushSeeds(): Promise<Failure | undefined>;
@@ -33,26 +33,26 @@ export interface AnyDoor {
 
 /** How to push. */
 export interface PushOptions {
-  /** Told of every input, as source text, before it is tried. */
+  /** Called with every input, as source text, before it is tried. */
   readonly onInput?: ((source: string) => void) | undefined;
 }
 
-/** An input that broke a promise, made as small as it goes. */
+/** An input that broke a promise, minimized. */
 export interface Failure {
   readonly door: string;
-  /** With which the same inputs come again. */
+  /** Reproduces the same inputs. */
   readonly seed: number;
   /** The input as source text, to be kept among the seeds of its door. */
   readonly input: string;
   readonly problem: string;
 }
 
-/** Longest time that one input may take, in time of the processor. */
+/** Longest processor time for one input. */
 const INPUT_DEADLINE_MS = 3_000;
-/** Longest time that is waited for one input. */
+/** Longest waiting time for one input. */
 const WAIT_DEADLINE_MS = 30_000;
 
-/** A door of any input. */
+/** Creates a door. */
 export function door<T>(made: Door<T>): AnyDoor {
   const { name, weight, arbitrary, seeds = [] } = made;
   const pushSeeds = async (): Promise<Failure | undefined> => {

@@ -1,4 +1,4 @@
-// Through which doors does anything come in?
+// Through which doors does input enter?
 import type { AnyDoor } from './door.ts';
 import * as daemon from './doors/daemon.ts';
 import * as environment from './doors/environment.ts';
@@ -13,7 +13,7 @@ import * as running from './doors/running-daemon.ts';
 import * as stdin from './doors/stdin.ts';
 import * as texts from './doors/texts.ts';
 
-/** Every door there is, in the order in which they are listed. */
+/** All doors, in the order in which they are listed. */
 export const DOORS: readonly AnyDoor[] = [
   ...[environment.environment, environment.cniArgs, environment.traceParent],
   ...[lists.list, lists.listFile, lists.definition, lists.definitionObject],

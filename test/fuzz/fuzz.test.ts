@@ -1,4 +1,4 @@
-// Does anything that comes in from outside crash, hang or mislead us? (short form)
+// Does any input from outside crash, hang or mislead us? (short form)
 
 import { expect, test } from 'bun:test';
 import { describeRoot } from '../helpers/skip.ts';
@@ -10,7 +10,7 @@ const INPUTS = 5_000;
 
 describeRoot('fuzz', () => {
   test(`${INPUTS} inputs through every door: a value or an error of the protocol, and no file elsewhere`, async () => {
-    // A seed of its own every day: a failure prints what is needed to see it again.
+    // A new seed every day: a failure prints what is needed to reproduce it.
     const report = await runFuzz({ inputs: INPUTS, seed: Math.floor(Date.now() / 86_400_000) });
     process.stdout.write(renderFigures(report));
     expect([report.failures, report.strays]).toEqual([[], []]);
@@ -24,6 +24,6 @@ test('every question to the kernel is among those that get damaged answers', () 
     Array.from(code.matchAll(asking), ([, name = '']) => name),
   );
   expect(names.length).toBeGreaterThan(20);
-  // A new one has a line in QUESTIONS of doors/netlink.ts.
+  // A new one needs a line in QUESTIONS of doors/netlink.ts.
   expect(names.filter(name => !(name in QUESTIONS))).toEqual([]);
 });

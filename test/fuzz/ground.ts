@@ -3,17 +3,17 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 
-/** A directory of the run's own. */
+/** A directory for the run. */
 export interface Ground {
   readonly root: string;
-  /** A directory in it, which is there. */
+  /** An existing directory in it. */
   dir(name: string): string;
   close(): void;
 }
 
 let current: Ground | undefined;
 
-/** The ground of this process, made when first asked for. */
+/** The ground of this process, created on first use. */
 export function ground(): Ground {
   current ??= makeGround();
   return current;

@@ -1,6 +1,6 @@
-// Pushes random inputs through every door, and prints what came of it.
+// Pushes random inputs through every door, and prints the outcome.
 //
-//   npm run fuzz                                       200,000 inputs with a seed of today
+//   npm run fuzz                                       200,000 inputs with today's seed
 //   npm run fuzz -- --inputs 5000 --seed 7             fewer, and the same every time
 //   npm run fuzz -- --door stdin --inputs 400 --seed 9 one door: the doors whose name contains this
 

@@ -1,8 +1,8 @@
-// How does a valid sample become input that nobody expects?
+// How does a valid sample become unexpected input?
 import fc from 'fast-check';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 
-/** Paths that would lead out of a directory if somebody joined them. `ESCAPE` is what the watch looks for. */
+/** Paths that would lead out of a directory if they were joined to it. The search for strays looks for `ESCAPE`. */
 export const ESCAPES = [
   '../ESCAPE',
   '../../../../../../../../tmp/ESCAPE',
@@ -81,13 +81,13 @@ const STRANGE_NUMBERS = [
 
 const NESTED = nest(2_000);
 
-/** Text that somebody did not think of. */
+/** Unexpected text. */
 export const strangeText: fc.Arbitrary<string> = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom(...STRANGE_TEXTS) },
   { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 20 }) },
 );
 
-/** A value where another one was expected. */
+/** A value of an unexpected type. */
 export const strangeValue: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 40, arbitrary: strangeText },
   { weight: 20, arbitrary: fc.constantFrom<unknown>(...STRANGE_NUMBERS) },
@@ -124,7 +124,7 @@ const jsonEdit: fc.Arbitrary<JsonEdit> = fc.record({
   key: strangeKey,
 });
 
-/** One of the samples with up to four changes somewhere in it. */
+/** One of the samples with up to four changes. */
 export function damagedJson(samples: readonly JsonObject[]): fc.Arbitrary<JsonObject> {
   return fc
     .tuple(fc.constantFrom(...samples), fc.array(jsonEdit, { maxLength: 4 }))
@@ -134,7 +134,7 @@ export function damagedJson(samples: readonly JsonObject[]): fc.Arbitrary<JsonOb
     });
 }
 
-/** The text of damaged JSON, now and then damaged as a text as well. */
+/** The text of damaged JSON, sometimes damaged as text as well. */
 export function damagedJsonText(samples: readonly JsonObject[]): fc.Arbitrary<string> {
   const texts = damagedJson(samples).map(value => JSON.stringify(value));
   return fc.oneof(
@@ -202,7 +202,7 @@ const byteEdit: fc.Arbitrary<ByteEdit> = fc.record({
   ),
 });
 
-/** One of the samples with up to five changes, lengths above all; and noise. */
+/** One of the samples with up to five changes, mainly of lengths; and noise. */
 export function damagedBytes(samples: readonly Uint8Array[]): fc.Arbitrary<Uint8Array> {
   const edited = fc
     .tuple(fc.constantFrom(...samples), fc.array(byteEdit, { maxLength: 5 }))
@@ -214,7 +214,7 @@ export function damagedBytes(samples: readonly Uint8Array[]): fc.Arbitrary<Uint8
   );
 }
 
-/** Attributes with lengths that are right: types that exist and do not, in each other, with payloads of any size. */
+/** Attributes with correct lengths: of existing and missing types, nested in each other, with payloads of any size. */
 export function attributeBytes(depth: number): fc.Arbitrary<Uint8Array> {
   const leaf = fc.oneof(
     fc.uint8Array({ maxLength: 20 }),
@@ -231,7 +231,7 @@ export function attributeBytes(depth: number): fc.Arbitrary<Uint8Array> {
     );
 }
 
-/** Bytes one after the other. */
+/** Concatenates bytes. */
 export function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
   return Uint8Array.from(Buffer.concat(parts));
 }
@@ -255,7 +255,7 @@ function nest(depth: number): unknown {
   return value;
 }
 
-/** Values are counted from the top, in the order in which they are written; the edit is made at one of them. */
+/** Values are numbered from the top, in document order; the edit is applied to one of them. */
 function applyEdit(root: unknown, edit: JsonEdit): unknown {
   const total = countValues(root);
   let left = total === 0 ? 0 : edit.at % total;

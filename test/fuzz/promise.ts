@@ -1,16 +1,16 @@
-// What is promised of whatever comes in?
+// What is promised for every input?
 import { CniError } from '../../src/cni/errors.ts';
 import { isObject } from '../../src/cni/json.ts';
 
-/** What no line of ours throws on purpose. */
+/** Errors that our code never throws on purpose. */
 const BUGS = [TypeError, RangeError, ReferenceError, SyntaxError];
 
-/** Longest text that is said about one input: an error is read by people, and logged. */
+/** Longest message about one input: errors are read by people, and logged. */
 const MESSAGE_LIMIT = 20_000;
 
 /**
- * A value, or an error in the terms of the protocol: with a code that a runtime understands, and words.
- * @param codes the ones that may be
+ * Expects a value, or an error of the protocol: with a code that a runtime understands, and a message.
+ * @param codes the allowed codes
  */
 export function answersOrRefuses<T>(run: () => T, ...codes: readonly number[]): T | undefined {
   try {
@@ -21,7 +21,7 @@ export function answersOrRefuses<T>(run: () => T, ...codes: readonly number[]): 
   }
 }
 
-/** The error of the protocol that something threw. @throws what it was instead */
+/** Checks that what was thrown is an error of the protocol. @throws what it was instead */
 export function checkRefusal(error: unknown, codes: readonly number[] = []): void {
   if (!(error instanceof CniError)) throw error;
   if (!Number.isInteger(error.code) || error.code < 0) throw new Error(`its error has code ${error.code}`);
@@ -32,12 +32,12 @@ export function checkRefusal(error: unknown, codes: readonly number[] = []): voi
   if (error.details !== undefined && error.details.length > MESSAGE_LIMIT)
     throw new Error('its details have no end');
   for (let at: unknown = error.cause; at instanceof Error; at = at.cause) {
-    // JSON.parse says what is wrong with a text by a SyntaxError.
+    // JSON.parse reports invalid text by a SyntaxError.
     if (isBug(at) && !(at instanceof SyntaxError)) throw at;
   }
 }
 
-/** A value, or an error of its own words: never one that a line threw because it did not think of something. */
+/** Expects a value, or a deliberate error: never one caused by an unforeseen case. */
 export function answersOrComplains<T>(run: () => T): T | undefined {
   try {
     return run();
@@ -48,7 +48,7 @@ export function answersOrComplains<T>(run: () => T): T | undefined {
   }
 }
 
-/** The error object of the specification, as a link or a runner prints it. */
+/** Checks an error object of the specification, as a plugin or a runner prints it. */
 export function checkErrorReply(text: string): void {
   const reply: unknown = JSON.parse(text);
   if (!isObject(reply)) throw new Error(`its error is no object: ${text.slice(0, 200)}`);
@@ -59,7 +59,7 @@ export function checkErrorReply(text: string): void {
   checkWords(msg);
 }
 
-/** True for what only a mistake of ours throws. */
+/** True for errors that only a bug of ours throws. */
 export function isBug(error: unknown): boolean {
   return !(error instanceof Error) || BUGS.some(kind => error instanceof kind);
 }

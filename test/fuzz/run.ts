@@ -1,28 +1,28 @@
-// How do thousands of inputs get through all doors, and what came of it?
+// How are thousands of inputs pushed through all doors, and what is the outcome?
 import path from 'node:path';
 import { TEST_PATH } from '../helpers/command.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import type { Failure } from './door.ts';
 import { DOORS } from './doors.ts';
 
-/** How much is to be tried. */
+/** How much to try. */
 export interface FuzzOptions {
-  /** In all, spread over the doors by what they cost. */
+  /** In total, distributed over the doors according to their cost. */
   readonly inputs: number;
   readonly seed: number;
   /** Only doors whose name contains this. */
   readonly door?: string | undefined;
-  /** Processes at a time; 2 unless given. */
+  /** Concurrent processes; default 2. */
   readonly jobs?: number;
-  /** Told of every failure at once. */
+  /** Called immediately with every failure. */
   readonly onFailure?: (failure: Failure) => void;
 }
 
-/** What was tried, in figures. */
+/** The figures of a run. */
 export interface FuzzReport {
   readonly inputs: number;
   readonly doors: number;
-  /** Inputs that broke a promise once, and are tried every time. */
+  /** Inputs that once broke a promise, and are tried every time. */
   readonly seeds: number;
   readonly seed: number;
   readonly failures: readonly Failure[];
@@ -33,30 +33,30 @@ export interface FuzzReport {
   readonly each: readonly (readonly [door: string, inputs: number])[];
 }
 
-/** What a process is to do: push inputs through a door, its kept seeds (`inputs: 0`), or without a door look for strays. */
+/** The task of a process: push inputs through a door, or its kept seeds (`inputs: 0`), or look for strays (without a door). */
 export interface Task {
   readonly door?: string;
   readonly inputs: number;
   readonly seed: number;
-  /** Say every input before it is tried. */
+  /** Report every input before it is tried. */
   readonly telling?: boolean;
 }
 
-/** What it says. */
+/** The process's reply. */
 export interface Outcome {
   readonly failure?: Failure;
   readonly strays?: readonly string[];
   readonly input?: string;
 }
 
-/** Inputs of one task: so many are lost from sight when one of them hangs. */
+/** Inputs of one task: at most this many are lost when one of them hangs. */
 const CHUNK = 400;
-/** A chunk takes a second or two; a machine under load ten times that. */
+/** A chunk takes a second or two, on a machine under load ten times that. */
 const TASK_DEADLINE_MS = 120_000;
 
 /**
- * Pushes inputs through every door, the kept seeds first. The processes that do it have a network, mounts and temporary
- * directories of their own, in which nothing can happen to the machine.
+ * Pushes inputs through every door, the kept seeds first. The processes run in network and mount namespaces of their own, with
+ * temporary directories, so they cannot harm the machine.
  */
 export async function runFuzz({
   inputs,
@@ -80,7 +80,7 @@ export async function runFuzz({
     Array.from({ length: jobs }, async () => {
       let child = startChild();
       for (let task = tasks.shift(); task !== undefined; task = tasks.shift()) {
-        // One failure of a door is enough to look at.
+        // One failure of a door is enough to investigate.
         if (broken.has(task.door ?? '')) continue;
         const outcome = await child.ask(task);
         const failure = outcome === undefined ? await explain(task) : outcome.failure;
@@ -103,7 +103,7 @@ export async function runFuzz({
   };
 }
 
-/** The figures as a table of one row, and what went wrong. */
+/** The figures as a table of one row, and the failures. */
 export function renderFigures(report: FuzzReport): string {
   const { inputs, doors, seeds, seed, failures, strays, seconds } = report;
   return [
@@ -116,12 +116,12 @@ export function renderFigures(report: FuzzReport): string {
   ].join('\n');
 }
 
-/** How many inputs each door got. */
+/** The number of inputs of each door. */
 export function renderDoors({ each }: FuzzReport): string {
   return ['| door | inputs |', '|---|---|', ...each.map(one => `| ${one.join(' | ')} |`), '', ''].join('\n');
 }
 
-/** A failure with what is needed to see it again, and to keep it. */
+/** A failure with what is needed to reproduce it, and to keep it as a seed. */
 export function renderFailure({ door, seed, input, problem }: Failure): string {
   return [
     `  FAILED door "${door}": ${problem}`,
@@ -138,13 +138,13 @@ function chunksOf(door: string, count: number, seed: number): Task[] {
   return chunks;
 }
 
-/** One of each, then the next of each. */
+/** The first of each list, then the second of each. */
 function inTurns<T>(lists: readonly T[][]): T[] {
   const longest = Math.max(0, ...lists.map(list => list.length));
   return Array.from({ length: longest }, (_, i) => lists.flatMap(list => list.slice(i, i + 1))).flat();
 }
 
-/** What a process did not come back from: the task again, in one that says every input before it tries it. */
+/** Repeats a task that killed or hung its process, in one that reports every input before it tries it. */
 async function explain(task: Task): Promise<Failure> {
   let last = '';
   const child = startChild(input => {
@@ -158,12 +158,12 @@ async function explain(task: Task): Promise<Failure> {
 }
 
 interface Child {
-  /** Undefined when it crashed, or did not answer in time. */
+  /** Undefined if it crashed, or did not reply in time. */
   ask(task: Task): Promise<Outcome | undefined>;
   end(): Promise<void>;
 }
 
-// The project is put back to where it was, in case that is below a directory that was replaced.
+// The project is mounted at its own path again, in case it is below a directory that was replaced.
 const SETUP = `
 set -e
 mount -t tmpfs tmpfs /mnt && mkdir /mnt/project && touch /mnt/bun
@@ -175,7 +175,7 @@ ip netns add c1
 exec /mnt/bun test/fuzz/child.ts
 `;
 
-/** Process ids of its own as well: a daemon that a door has started goes with it, however it ends. */
+/** Also a process id namespace: a daemon that a door has started dies with it, however it ends. */
 const UNSHARE = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
 
 function startChild(onInput?: (input: string) => void): Child {

@@ -1,17 +1,17 @@
-// Which valid inputs are the damaged ones made from?
+// From which valid inputs are the damaged ones made?
 import fs from 'node:fs';
 import path from 'node:path';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { bytesOf } from '../golden/rtnl/captured.ts';
 import { listFiles, ROOT } from '../helpers/source-tree.ts';
 
-/** The example lists of this repository. */
+/** The example conflists of this repository. */
 export const LISTS: readonly JsonObject[] = listFiles('conflists').map(readJson);
 
-/** Text of the example lists. */
+/** Text of the example conflists. */
 export const LIST_TEXTS: readonly string[] = LISTS.map(list => JSON.stringify(list, null, 2));
 
-/** Results as links print them, in each layout. */
+/** Results as plugins print them, in each layout. */
 export const RESULTS: readonly JsonObject[] = [
   {
     cniVersion: '1.1.0',
@@ -40,7 +40,7 @@ export const RESULTS: readonly JsonObject[] = [
   },
 ];
 
-/** Each link of each example, as its request; and what the examples do not have. */
+/** A request to each plugin of each example; and further ones that the examples lack. */
 export const REQUESTS: readonly JsonObject[] = [
   ...LISTS.flatMap(({ plugins, name, cniVersion }) => {
     const links = Array.isArray(plugins) ? (plugins as JsonObject[]) : [];
@@ -62,7 +62,7 @@ export const MESSAGES: readonly Uint8Array[] = listFiles('test/golden')
     /^ *[0-9a-f]{2} [0-9a-f]{2} 00 00 {2}nlmsg_len/.test(listing) ? [bytesOf(listing)] : [],
   );
 
-/** What the record of an attachment holds. */
+/** The contents of an attachment's record. */
 export const INTENT: JsonObject = {
   ...{
     record: 1,

@@ -1,4 +1,4 @@
-// Does an association of SCTP come about, and whom does the server see? For kernels that know SCTP.
+// Can an SCTP association be established, and which client address does the server see? For kernels with SCTP.
 
 import { dlopen, FFIType, ptr } from 'bun:ffi';
 import { closeSync } from 'node:fs';
@@ -37,13 +37,13 @@ export function requiresSctp(): Need {
   return undefined;
 }
 
-/** A socket that waits for associations. */
+/** A socket that listens for associations. */
 export interface SctpServer {
   /**
-   * Begins an association from a namespace, says a word and hears it again. Each end has but one address: the
-   * others would go through the packet filter as they are, and be nobody's on the other side.
+   * Establishes an association from a namespace, sends a word and waits for its echo. Each end has only one address: further ones
+   * would pass the packet filter untranslated, and be unknown to the other side.
    *
-   * @returns the client's address as the server sees it; undefined when nothing comes about in time
+   * @returns the client's address as the server sees it; undefined if no association is established in time
    */
   peerSeen(from: Namespace, address: string, port: number, timeoutMs?: number): Promise<string | undefined>;
   close(): void;
@@ -79,7 +79,7 @@ export function listenSctp(ns: Namespace, address: string, port: number): SctpSe
   };
 }
 
-/** A client with the one address from which packets go there. */
+/** A client bound to the one address from which packets to the server are sent. */
 function connect(to: Uint8Array, family: 4 | 6): number {
   const own = new Uint8Array(to.length);
   const probe = libc.socket(AF[family], SOCK_DGRAM, 0);
@@ -102,7 +102,7 @@ async function passes(from: number, to: number, giveUpAt: number): Promise<boole
   return got.toString('utf8', 0, length) === TEXT;
 }
 
-/** What a call without patience returns once it is not an error. */
+/** Retries a non-blocking call and returns its result once it is not an error. */
 async function until(giveUpAt: number, attempt: () => number): Promise<number | undefined> {
   do {
     const returned = attempt();

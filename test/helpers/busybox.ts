@@ -1,17 +1,17 @@
-// Where does the image come from that runtimes start, on a machine that reaches no registry?
+// Which image do runtimes start on a machine without access to a registry?
 
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import { runOk } from './command.ts';
 import { runtimeProgram } from './runtimes.ts';
 
-/** Name of the image; its command sleeps, and `/bin` has what containers are asked to run. */
+/** Name of the image. Its command sleeps, and `/bin` contains what containers are asked to run. */
 export const IMAGE = 'localhost/catena/busybox:1';
 
 const APPLETS = ['sh', 'sleep', 'ip', 'ping', 'wget', 'cat', 'httpd'];
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
 
-/** Writes an archive that `podman load` and `ctr image import` take, made of one static executable. */
+/** Writes an archive for `podman load` and `ctr image import`, with one static executable. */
 export async function writeImage(dir: string): Promise<string> {
   const files = `${dir}/image`;
   fs.mkdirSync(`${files}/rootfs/bin`, { recursive: true });

@@ -1,4 +1,4 @@
-// How does a test run the compiled tool in a fake host, as root or as somebody without rights?
+// How does a test run the compiled tool in a fake host, as root or as an ordinary user?
 
 import path from 'node:path';
 import type { Finished, RunOptions } from './command.ts';
@@ -9,7 +9,7 @@ import type { Need } from './skip.ts';
 /** The compiled tool. */
 export const CATENA = path.join(BIN_DIR, 'catena');
 
-/** Starts a program as an ordinary user: nobody, by number. */
+/** Starts a program as an ordinary user: "nobody", by number. */
 export const AS_ORDINARY_USER = [
   'setpriv',
   '--reuid',
@@ -25,7 +25,7 @@ export function catena(lab: Lab, args: readonly string[], options: RunOptions = 
   return lab.run(lab.host, [CATENA, ...args], { timeoutMs: 50_000, ...options });
 }
 
-/** Needs an ordinary user who may make user namespaces and reach the executables. */
+/** Needs an ordinary user who may create user namespaces and start the executables. */
 export function requiresOrdinaryUser(): Need {
   const works = (argv: readonly string[]) => {
     return Bun.spawnSync([...AS_ORDINARY_USER, ...argv], { stdout: 'ignore', stderr: 'ignore' }).success;

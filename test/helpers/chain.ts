@@ -7,23 +7,23 @@ import { BIN_DIR } from './plugin.ts';
 /** A conflist in a fake host, and the verbs to run it with. */
 export interface Chain {
   readonly name: string;
-  /** The conflist as it was written. */
+  /** The conflist as written to the file. */
   readonly list: Row;
   run(verb: string, container: Container, options?: RunChain): Promise<Finished>;
-  /** ADD; throws what the command said when it fails. */
+  /** ADD; throws the output of the command if it fails. */
   add(container: Container, options?: RunChain): Promise<Row>;
-  /** Names of the leases that are held. */
+  /** Names of the current leases. */
   leases(): Promise<string[]>;
 }
 
-/** What differs from one attachment to the next. */
+/** What differs between attachments. */
 export interface RunChain {
   readonly cap?: object;
   readonly args?: readonly string[];
   readonly binDir?: string;
 }
 
-/** The five links with both families, limits in bits per second, and everything kept inside the lab. */
+/** The five plugins with both families, limits in bits per second, and all files inside the lab. */
 export function fullChain(lab: Lab, more: { cniVersion?: string; rate?: number } = {}): Row {
   const { cniVersion = '1.1.0', rate = 0 } = more;
   const burst = 400_000;
@@ -51,7 +51,7 @@ export function fullChain(lab: Lab, more: { cniVersion?: string; rate?: number }
   };
 }
 
-/** Writes a conflist into the lab and ties the command to it. */
+/** Writes a conflist into the lab and returns the verbs for it. */
 export function writeChain(lab: Lab, list: Row): Chain {
   const file = `${lab.tmp}/${list.name}.conflist`;
   writeFileSync(file, JSON.stringify(list));
@@ -84,7 +84,7 @@ export function writeChain(lab: Lab, list: Row): Chain {
   };
 }
 
-/** A bin directory that holds our links, but for those named, which are taken from another directory. */
+/** A bin directory with our plugins, except for the named ones, which come from another directory. */
 export function mixedBinDir(lab: Lab, from: string, ...foreign: string[]): string {
   const dir = `${lab.tmp}/bin-${foreign.join('-') || 'ours'}`;
   if (existsSync(dir)) return dir;

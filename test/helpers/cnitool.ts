@@ -1,5 +1,5 @@
-// How does cnitool make and end an attachment? (libcni's records, written and read by hand as its format description has
-// them: nothing in here is taken from src/)
+// How does cnitool add and delete an attachment? (libcni's cached results are written and read here according to their documented
+// format; nothing is imported from src/)
 
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
@@ -12,7 +12,7 @@ export const PORTS = {
 };
 const ARGS: [string, string][] = [['IgnoreUnknown', '1']];
 
-/** A network on disk, and where its records go. */
+/** A network on disk, and the directory of its cached results. */
 export interface Network {
   readonly text: string;
   readonly list: Row;
@@ -24,7 +24,7 @@ export interface Network {
 export const idOf = ({ path: netns }: Container) =>
   `cnitool-${createHash('sha512').update(netns).digest('hex').slice(0, 20)}`;
 
-/** Writes the list of three links into the lab. */
+/** Writes a conflist of three plugins into the lab. */
 export function configure(lab: Lab, cniVersion: string): Network {
   const list = {
     cniVersion,
@@ -47,7 +47,7 @@ export function configure(lab: Lab, cniVersion: string): Network {
   return { text, list, file, cache: `${lab.tmp}/cni/results/podnet-` };
 }
 
-/** What libcni sends to a link. */
+/** What libcni sends to a plugin. */
 function requestFor({ list }: Network, plugin: Row, prevResult: unknown, capabilityArgs: Row): Row {
   const wanted = Object.entries(capabilityArgs).filter(([name]) => plugin.capabilities?.[name]);
   return {
@@ -59,10 +59,12 @@ function requestFor({ list }: Network, plugin: Row, prevResult: unknown, capabil
   };
 }
 
-/** Whose links are called, and what the runtime offers them. */
+/** Which plugins are called, and what the runtime offers them. */
 export interface Call {
   readonly binDir: string;
   readonly capabilityArgs: Row;
+  /** Variables in addition to those of the protocol. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 async function callLink(
@@ -81,12 +83,13 @@ async function callLink(
     container: { ...container, id: idOf(container) },
     args,
     binDir: call.binDir,
+    ...(call.env ? { env: call.env } : {}),
   });
   if (exitCode !== 0) throw new Error(`${verb} of ${plugin.type} failed: ${stdout}`);
   return result;
 }
 
-/** ADD as libcni does it, its record included. */
+/** ADD as libcni does it, including its cached result. */
 export async function addByHand(lab: Lab, network: Network, container: Container, call: Call): Promise<Row> {
   let result: Row | undefined;
   for (const plugin of network.list.plugins)
@@ -99,7 +102,7 @@ export async function addByHand(lab: Lab, network: Network, container: Container
   return result as Row;
 }
 
-/** DEL as libcni does it, from the record. */
+/** DEL as libcni does it, from the cached result. */
 export async function deleteByHand(
   lab: Lab,
   network: Network,
@@ -116,7 +119,7 @@ export async function deleteByHand(
   fs.rmSync(file);
 }
 
-/** The bytes of libcni's record: these fields in this order, `config` in base64, keys of free objects sorted. */
+/** The bytes of libcni's cached result: these fields in this order, `config` in base64, keys of free-form objects sorted. */
 export function recordOf(
   network: Network,
   container: Container,

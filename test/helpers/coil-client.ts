@@ -1,4 +1,4 @@
-// How does a client that was written for coil's proto talk to a daemon?
+// How does a client written for coil's proto talk to a daemon?
 import path from 'node:path';
 import { Client, credentials, makeGenericClientConstructor, type ServiceError } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
@@ -11,7 +11,7 @@ export interface CniErrorDetail {
   readonly details: string;
 }
 
-/** What a call gave: an answer, or a status with its details. */
+/** The outcome of a call: a reply, or a status with its details. */
 export type Answer =
   | { readonly ok: Record<string, unknown> }
   | { readonly code: number; readonly message: string; readonly errors: readonly CniErrorDetail[] };
@@ -22,7 +22,7 @@ export interface CoilClient {
   close(): void;
 }
 
-/** Connects to a socket, with the proto that the package ships. */
+/** Connects to a socket, using the proto that the package ships. */
 export function connectCoil(socketPath: string): CoilClient {
   const root = new protobuf.Root().loadSync(path.join(ROOT, 'src/daemon/cni.proto'), { keepCase: true });
   const service = root.lookupService('pkg.cnirpc.CNI');
@@ -62,7 +62,7 @@ function toAnswer({ code, details, metadata }: ServiceError, root: protobuf.Root
   return { code, message: details, errors };
 }
 
-/** google.rpc.Status, by its numbers alone: 3 is the list of details, whose 1 is a type and 2 its bytes. */
+/** google.rpc.Status, by field numbers: 3 is the list of details, in each of which 1 is a type and 2 its bytes. */
 function readDetails(status: Buffer, root: protobuf.Root): CniErrorDetail[] {
   const fieldsOf = (bytes: Uint8Array): [number, Uint8Array][] => {
     const reader = protobuf.Reader.create(bytes);

@@ -1,10 +1,10 @@
-// How does a test run another program: to its end, with a deadline, and without a shell?
+// How does a test run another program to completion, with a deadline and without a shell?
 
 import os from 'node:os';
 import { closeNetns, inNetns, openNetns } from '../../src/sys/netns.ts';
 import { deadline } from './deadline.ts';
 
-/** What a finished program left. A program ended by a signal has 128 plus the signal's number as exit code. */
+/** The outcome of a program. If a signal ended it, the exit code is 128 plus the signal's number. */
 export interface Finished {
   readonly exitCode: number;
   readonly stdout: string;
@@ -16,11 +16,11 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
   readonly cwd?: string;
-  /** Default 30,000, on a slow machine more. */
+  /** Default 30,000, more on a slow machine. */
   readonly timeoutMs?: number;
   /**
-   * Path of the network namespace that it is started from, without a program in between: for what is timed. Else put
-   * `nsenter` before it: a thread that Bun starts during the visit would stay in the namespace.
+   * Path of the network namespace to start it in, without a program in between: for what is timed. Otherwise prefix the command
+   * with `nsenter`: a thread that Bun starts during the visit would stay in the namespace.
    */
   readonly netns?: string;
 }
@@ -28,7 +28,7 @@ export interface RunOptions {
 /** `PATH` for tests: an ordinary user's own often lacks the directories of ip, nft and iptables. */
 export const TEST_PATH = `${process.env.PATH ?? ''}:/usr/local/sbin:/usr/sbin:/sbin`;
 
-/** Runs a program and waits for it; throws only if it cannot start or outlives its deadline. */
+/** Runs a program and waits for it; throws only if it cannot start or exceeds its deadline. */
 export async function run(argv: readonly string[], options: RunOptions = {}): Promise<Finished> {
   const timeoutMs = options.timeoutMs ?? deadline(30_000);
   const child = options.netns === undefined ? spawn(argv, options) : spawnIn(options.netns, argv, options);
@@ -38,7 +38,7 @@ export async function run(argv: readonly string[], options: RunOptions = {}): Pr
     child.kill('SIGKILL');
   }, timeoutMs);
   try {
-    // A grandchild may hold the pipes open after the program itself was killed: exit decides, then the pipes get a moment.
+    // A grandchild may keep the pipes open after the program itself was killed: wait for the exit, then briefly for the pipes.
     const output = Promise.all([child.stdout.text(), child.stderr.text()]);
     await child.exited;
     const [stdout, stderr] = await (late
@@ -57,7 +57,7 @@ export async function run(argv: readonly string[], options: RunOptions = {}): Pr
 
 type Child = Bun.Subprocess<'ignore' | Uint8Array, 'pipe', 'pipe'>;
 
-// A child is where the thread is that starts it, and that is the calling one.
+// A child starts in the namespace of the thread that spawns it, which is the calling one.
 function spawnIn(path: string, argv: readonly string[], options: RunOptions): Child {
   const netns = openNetns(path);
   try {
@@ -77,7 +77,7 @@ function spawn(argv: readonly string[], { env, stdin, cwd }: RunOptions): Child 
   });
 }
 
-/** Like {@link run}, but a non-zero exit code is an error that shows what the program wrote. */
+/** Like {@link run}, but a non-zero exit code is an error that includes the program's output. */
 export async function runOk(argv: readonly string[], options: RunOptions = {}): Promise<Finished> {
   const finished = await run(argv, options);
   if (finished.exitCode === 0) return finished;

@@ -1,4 +1,4 @@
-// What does a chained link find: a container on a veth, and the result that says so?
+// What does a chained plugin receive: a container on a veth, and the result that describes it?
 
 import type { Dump } from './dump.ts';
 import { type Container, type Lab, type Row, untilLocal, untilUp } from './netns.ts';
@@ -7,14 +7,14 @@ import { type Container, type Lab, type Row, untilLocal, untilUp } from './netns
 export interface Pod {
   readonly container: Container;
   readonly ifname: string;
-  /** Name of the host's end. */
+  /** Name of the host end. */
   readonly veth: string;
   readonly v4: string;
   readonly v6: string;
   readonly prevResult: { cniVersion: string; interfaces: Row[]; ips: Row[] };
 }
 
-/** Connects a container as a main plugin would; made with `ip`, so that only the link after it is tested. */
+/** Connects a container as a main plugin would, but with `ip`, so that only the plugin after it is tested. */
 export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'eth0'): Promise<Pod> {
   const { host } = lab;
   const container = existing ?? (await lab.container());
@@ -26,12 +26,12 @@ export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'e
   ] as const) {
     await lab.ip(ns, 'addr', 'add', `10.77.${n}.${last}/24`, 'dev', dev);
     await lab.ip(ns, 'addr', 'add', `fd77:${n}::${last}/64`, 'dev', dev, 'nodad');
-    // No link-local address: its settling would show up as a difference between two dumps.
+    // No link-local address: it settles later, which would show up as a difference between two dumps.
     await lab.ip(ns, 'link', 'set', dev, 'addrgenmode', 'none');
     await lab.ip(ns, 'link', 'set', dev, 'up');
   }
   await untilUp(host, veth);
-  // It would show up as a difference between two dumps.
+  // Its settling would show up as a difference between two dumps.
   await untilLocal(host, `fd77:${n}::1`);
   await untilLocal(container, `fd77:${n}::2`);
   const prevResult = {
@@ -42,7 +42,7 @@ export async function connect(lab: Lab, n = 1, existing?: Container, ifname = 'e
   return { container, ifname, veth, v4: `10.77.${n}.2`, v6: `fd77:${n}::2`, prevResult };
 }
 
-/** What limits traffic on the host; the kernel's own addresses on IFB devices settle later. */
+/** What limits traffic on the host. Addresses are left out, since the kernel's own ones on IFB devices settle later. */
 export async function shapingOf(lab: Lab): Promise<Pick<Dump, 'links' | 'qdiscs' | 'filters'>> {
   const { links, qdiscs, filters } = await lab.dump(lab.host);
   return { links, qdiscs, filters };

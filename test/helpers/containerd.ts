@@ -1,4 +1,4 @@
-// How does a test use containerd as its manual says, with our executables?
+// How does a test use containerd as its manual describes, with our executables?
 
 import { IMAGE, writeImage } from './busybox.ts';
 import { type Cri, connectCri } from './cri.ts';
@@ -9,35 +9,35 @@ import type { Need } from './skip.ts';
 
 /** containerd on a machine. */
 export interface Containerd {
-  /** Runs a command of `ctr`; throws what it wrote when it fails. */
+  /** Runs a command of `ctr`; throws its output if it fails. */
   ctr(...args: string[]): Promise<string>;
-  /** Starts `ctr run --cni`, which stays until the container ends; see `Machine.start`. */
+  /** Starts `ctr run --cni`, which runs until the container ends; see `Machine.start`. */
   startContainer(name: string): Bun.Subprocess;
-  /** Process id, inside the machine, of a container once it runs. */
+  /** Process id, inside the machine, of a container once it is running. */
   pidOf(name: string): Promise<number>;
-  /** What kubelet talks to; a new connection. */
+  /** A new connection to the interface that kubelet uses. */
   cri(): Cri;
-  /** Ends the daemon as a crash would; containers go on. */
+  /** Kills the daemon as a crash would; containers keep running. */
   kill(): Promise<void>;
-  /** Starts the daemon, and waits until it answers. */
+  /** Starts the daemon, and waits until it responds. */
   start(): Promise<void>;
-  /** What the daemon has logged. */
+  /** The daemon's log. */
   log(): Promise<string>;
 }
 
-/** A machine where containerd runs. */
+/** A machine on which containerd runs. */
 export interface ContainerdNode {
   readonly machine: Machine;
   readonly containerd: Containerd;
   readonly outside: Outside;
 }
 
-/** Needs containerd with what it starts. */
+/** Needs containerd and the programs that it starts. */
 export function requiresContainerd(): Need {
   return requiresRuntime('containerd', 'ctr', 'containerd-shim-runc-v2', 'runc', 'busybox');
 }
 
-// Without layers on top of each other, which not every file system takes, and without what a container may lack.
+// Without overlay file systems, which not every file system supports, and without features that a container may lack.
 const config = (networks: number) => `
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
@@ -53,7 +53,7 @@ version = 2
 `;
 const SOCKET = '/run/containerd/containerd.sock';
 
-/** Gives the body a machine where containerd runs; the networks of each pod are all that are given. */
+/** Runs the body with a machine on which containerd runs; each pod gets all of the given networks. */
 export async function withContainerd(
   lists: readonly Row[],
   body: (node: ContainerdNode) => Promise<void>,
@@ -66,8 +66,8 @@ export async function withContainerd(
 }
 
 /**
- * Starts containerd on a machine, with an image. The networks of each pod are so many of /etc/cni/net.d, where they must
- * have been written before.
+ * Starts containerd on a machine, with an image. Each pod gets that many networks of /etc/cni/net.d, which must have been written
+ * before.
  */
 async function startContainerd(machine: Machine, networks: number): Promise<Containerd> {
   machine.write('/etc/containerd/config.toml', config(networks));
@@ -96,7 +96,7 @@ async function startContainerd(machine: Machine, networks: number): Promise<Cont
     },
     async start() {
       daemon = machine.start(['containerd'], log);
-      // The socket is there before the services behind it; pods come last.
+      // The socket exists before the services behind it; the pods' one is the last.
       await eventually('containerd', async () => {
         const cri = containerd.cri();
         const status = await cri.networkStatus().catch(() => undefined);
@@ -124,7 +124,7 @@ async function startContainerd(machine: Machine, networks: number): Promise<Cont
   return containerd;
 }
 
-/** Waits until there is something to be found; throws after 20 seconds. */
+/** Waits until something is found; throws after 20 seconds. */
 export async function eventually<T>(what: string, find: () => Promise<T | undefined>): Promise<T> {
   const deadline = Date.now() + 20_000;
   for (;;) {

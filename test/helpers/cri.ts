@@ -1,29 +1,29 @@
-// How does a test ask a container runtime for pods, as kubelet does?
+// How does a test request pods from a container runtime, as kubelet does?
 
 import path from 'node:path';
 import { Client, credentials, type ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
 import type { Published } from './published.ts';
 
-/** What a pod asks for; the rest is the same for all. */
+/** The variable part of a pod request; the rest is the same for all. */
 export interface PodRequest {
   readonly name: string;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly ports?: readonly Published[];
 }
 
-/** A pod that runs. */
+/** A running pod. */
 export interface Pod {
   readonly id: string;
   /** Process id inside the machine. */
   readonly pid: number;
-  /** Addresses as kubelet sees them: the pod's first, then the others. */
+  /** Addresses as kubelet sees them: the pod's primary one first, then the others. */
   readonly ips: readonly string[];
 }
 
-/** The service of a runtime that kubelet talks to. Errors are those of gRPC, with the runtime's words. */
+/** The runtime service that kubelet talks to. Errors are those of gRPC, with the runtime's message. */
 export interface Cri {
-  /** Whether pods can have networks, if not, why, and the names of those that they get. */
+  /** Whether pods can have networks, if not, why not, and the names of those that they get. */
   networkStatus(): Promise<{ ready: boolean; message: string; networks: readonly string[] }>;
   runPod(request: PodRequest): Promise<Pod>;
   stopPod(id: string): Promise<void>;
@@ -37,7 +37,7 @@ const DEADLINE_MS = 40_000;
 // biome-ignore lint/suspicious/noExplicitAny: messages have the shape of the .proto file, which no type knows
 type Message = Record<string, any>;
 
-/** Connects to the runtime's socket; `cgroupParent` is where its pods go. */
+/** Connects to the runtime's socket; `cgroupParent` is the parent of its pods' cgroups. */
 export function connectCri(socket: string, cgroupParent: string): Cri {
   const service = loadSync(PROTO, { enums: String, longs: Number })[
     'runtime.v1.RuntimeService'

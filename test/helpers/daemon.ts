@@ -3,32 +3,45 @@ import { existsSync } from 'node:fs';
 import { CATENA } from './catena.ts';
 import { directories, type Lab } from './netns.ts';
 
-/** A daemon inside the fake host, whose run directory is the lab's. */
+/** A daemon inside the fake host, with the lab's run directory. */
 export interface Daemon {
   readonly pid: number;
   readonly socket: string;
-  /** Asks over HTTP. */
+  /** Its exit code, once it has ended. */
+  readonly exited: Promise<number>;
+  /** Its standard error so far. */
+  said(): string;
+  /** Sends a request over HTTP. */
   fetch(path: string, init?: RequestInit): Promise<Response>;
   /** Asks it to end, and waits for that. @returns its exit code */
   stop(): Promise<number>;
 }
 
-/** Starts one and waits until it listens; the lab ends it at the latest. */
-export async function startDaemon(lab: Lab, ...args: string[]): Promise<Daemon> {
+/** Starts one and waits until it listens; it is ended with the lab at the latest. */
+export function startDaemon(lab: Lab, ...args: string[]): Promise<Daemon> {
+  return startDaemonIn(lab, process.cwd(), ...args);
+}
+
+/** The same, with the given working directory. */
+export async function startDaemonIn(lab: Lab, cwd: string, ...args: string[]): Promise<Daemon> {
   const { CATENA_RUN_DIR = '' } = directories(lab.tmp);
   const socket = `${CATENA_RUN_DIR}/catena.sock`;
-  const argv = ['env', ...Object.entries(directories(lab.tmp)).map(pair => pair.join('='))];
+  const argv = ['env', `--chdir=${cwd}`, ...Object.entries(directories(lab.tmp)).map(pair => pair.join('='))];
   const child = lab.start(lab.host, [...argv, CATENA, 'daemon', ...args]);
   const listening = child.stderr.getReader();
   const first = await Promise.race([listening.read(), Bun.sleep(20_000)]);
-  const text = first?.value ? new TextDecoder().decode(first.value) : '';
+  let text = first?.value ? new TextDecoder().decode(first.value) : '';
   if (!text.includes('listening') || !existsSync(socket)) {
     throw new Error(`Cannot start the daemon: it said "${text}"`);
   }
-  void drain(listening);
+  void drain(listening, more => {
+    text += more;
+  });
   return {
     pid: child.pid,
     socket,
+    exited: child.exited,
+    said: () => text,
     fetch: (path, init) =>
       fetch(`http://catena${path}`, { ...init, unix: socket, signal: AbortSignal.timeout(30_000) }),
     async stop() {
@@ -38,6 +51,14 @@ export async function startDaemon(lab: Lab, ...args: string[]): Promise<Daemon> 
   };
 }
 
-async function drain(reader: { read(): Promise<{ done: boolean }> }): Promise<void> {
-  while (!(await reader.read()).done);
+async function drain(
+  reader: { read(): Promise<{ done: boolean; value?: Uint8Array | undefined }> },
+  take: (text: string) => void,
+): Promise<void> {
+  const decoder = new TextDecoder();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    take(decoder.decode(value, { stream: true }));
+  }
 }

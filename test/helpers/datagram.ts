@@ -1,4 +1,4 @@
-// Does the very first packet arrive that is sent when a link has answered? Sockets are there before the link is called.
+// Does the very first packet sent after a plugin's reply arrive? The sockets are opened before the plugin is called.
 import { closeSync, readFileSync } from 'node:fs';
 import { ipToBytes, parseIp } from '../../src/net/ip.ts';
 import { getLink } from '../../src/netlink/rtnl/link.ts';
@@ -22,18 +22,18 @@ const INIT = withChecksum([
   ...[1, 0, 0, 20, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1],
 ]);
 
-/** A namespace with a socket that is open already. */
+/** A namespace with a socket that is already open. */
 export interface Peer {
-  /** Sends one datagram to whoever is on the interface's link, now: nobody's address is asked for first. */
+  /** Sends one datagram to all nodes on the interface's link, immediately: no address has to be resolved first. */
   sendToAll(ifname: string): void;
-  /** Whether one has come by then. */
+  /** Whether one has arrived by then. */
   receives(): Promise<boolean>;
   /** IPv6 groups that the interface listens to now, 32 digits each. */
   groups(ifname: string): string[];
   close(): void;
 }
 
-/** Opens what is needed in the namespace at a path. */
+/** Opens the sockets in the namespace at a path. */
 export function openPeer(path: string): Peer {
   const netns = openNetns(path);
   const socket = inNetns(netns, () => libc().socket(AF_INET6, SOCK_DGRAM, 0));
@@ -61,7 +61,7 @@ export function openPeer(path: string): Peer {
   };
 }
 
-/** Sockets for packets of SCTP over IPv4, which need no SCTP in the kernel. */
+/** Sockets for SCTP packets over IPv4, which work without SCTP in the kernel. */
 export function openRawPeer(path: string): {
   send(address: string): void;
   receives(deadlineMs?: number): Promise<boolean>;
@@ -103,7 +103,7 @@ function sockaddrOf(address: string, scope: number): Uint8Array {
   return bytes;
 }
 
-/** CRC32c, which connection tracking looks at. */
+/** CRC32c, which connection tracking verifies. */
 function withChecksum(packet: readonly number[]): Uint8Array {
   let crc = 0xffffffff;
   for (const byte of packet) {

@@ -1,10 +1,10 @@
-// Which Debian packages do only the tests need, and how do they get onto a fresh machine?
+// Which Debian packages do only the tests need, and how are they installed on a fresh machine?
 
 import fs from 'node:fs';
 import { type Finished, run, TEST_PATH } from './command.ts';
 import { REFERENCE_BIN_DIR } from './plugin.ts';
 
-// Package → a file or command that shows that it is there.
+// Package → a file or command that shows that it is installed.
 const PACKAGES: Readonly<Record<string, string>> = {
   iproute2: 'ip',
   nftables: 'nft',
@@ -19,8 +19,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
 
 /**
  * Installs what is missing, as root and with apt-get; otherwise tests that need it are skipped.
- *
- * @returns a line for the reader when something stays missing
+ * @returns a line for the reader if something is still missing
  */
 export async function installTestPackages(): Promise<string | undefined> {
   const wanted = missingPackages();
@@ -45,7 +44,7 @@ function missingPackages(): string[] {
   return Object.keys(PACKAGES).filter(name => !isThere(PACKAGES[name] ?? name));
 }
 
-/** Runs apt-get, which asks nothing; returns what it said last when it failed. */
+/** Runs apt-get non-interactively; returns the end of its output if it failed. */
 export async function aptGet(...args: string[]): Promise<string | undefined> {
   const env = { ...process.env, PATH: TEST_PATH, DEBIAN_FRONTEND: 'noninteractive' };
   let finished: Finished;

@@ -1,4 +1,4 @@
-// How does a test run the delegate runner's verbs over networks that only do what they are told?
+// How does a test run the delegate runner's verbs over networks of scripted plugins?
 import path from 'node:path';
 import { CatenaConf, optionsOf } from '../../plugins/catena/config.ts';
 import { parseCniArgs } from '../../src/cni/cni-args.ts';
@@ -12,7 +12,7 @@ import { readRecord } from '../../src/journal/store.ts';
 import { renderIp } from '../../src/net/ip.ts';
 import type { NoopChain } from './noop-chain.ts';
 
-/** A runner over a {@link NoopChain}, and what it did besides calling links. */
+/** A runner over a {@link NoopChain}, and a log of what it did besides calling plugins. */
 export interface TestRunner extends Runner {
   /** `remove 4 eth0`, `add 10.0.0.1 net1`: changes of default routes, in order. */
   readonly changes: string[];
@@ -22,7 +22,7 @@ export interface TestRunner extends Runner {
   readonly present: Map<string, Family[]>;
 }
 
-/** Makes the runner; its networks are in `<chain.dir>/net.d`. */
+/** Creates the runner; its networks are in `<chain.dir>/net.d`. */
 export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Runner> = {}): TestRunner {
   const request = { type: 'catena', confDir: path.join(chain.dir, 'net.d'), ...conf };
   const changes: string[] = [];
@@ -53,18 +53,18 @@ export function makeRunner(chain: NoopChain, conf: JsonObject, more: Partial<Run
   };
 }
 
-/** How the chain's links are run, with a journal. */
+/** The runtime of the chain's plugins, with a journal. */
 export function runtimeOf({ dir, runtime }: NoopChain): Runner['runtime'] {
   return { ...runtime, stateDir: path.join(dir, 'state/delegates'), owner: 'catena outer' };
 }
 
-/** The networks of {@link makePod} on record; undefined when it is not. */
+/** The networks of {@link makePod} on record; undefined if it has no record. */
 export function findPod({ podsDir }: Runner): PodRecord | undefined {
   const record = readRecord(podsDir, KEY);
   return record && parsePod(record);
 }
 
-/** The pod that tests use unless it matters. */
+/** The default pod of tests. */
 export function makePod(more: Partial<Omit<Pod, 'args'>> & { readonly args?: string } = {}): Pod {
   const { args = '', ...rest } = more;
   return {
@@ -77,5 +77,5 @@ export function makePod(more: Partial<Omit<Pod, 'args'>> & { readonly args?: str
   };
 }
 
-/** What names the record of {@link makePod}. */
+/** The key of the record of {@link makePod}. */
 export const KEY = { network: 'outer', containerId: 'c1', ifname: 'eth0' } as const;

@@ -1,9 +1,9 @@
-// What is the whole kernel state of a namespace, in a form that is equal before and after a chain has come and gone?
+// What is the whole kernel state of a namespace, in a form that is equal before a chain's ADD and after its DEL?
 
 import type { Finished } from './command.ts';
 import type { Row } from './netns.ts';
 
-/** Kernel state with everything left out that changes by itself. */
+/** Kernel state without anything that changes on its own. */
 export interface Dump {
   readonly links: Row[];
   readonly addresses: Row[];
@@ -49,7 +49,7 @@ export async function dumpKernelState(
   exec: (argv: string[], stdin?: string) => Promise<Finished>,
   options: DumpOptions = {},
 ): Promise<Dump> {
-  // One process answers several questions, a line each: there are thousands of dumps in a run of all tests.
+  // One process answers several questions, one line each: a run of all tests makes thousands of dumps.
   const ask = async (argv: string[], ...questions: string[]): Promise<Row[][]> => {
     if (questions.length === 0) return [];
     const { stdout } = await exec(
@@ -85,7 +85,7 @@ export async function dumpKernelState(
   };
 }
 
-/** What to ask for the filters of every qdisc that can have some. */
+/** The questions about the filters of every qdisc that can have some. */
 function filterQuestions(qdiscs: Row[]): { dev: unknown; question: string }[] {
   return qdiscs.flatMap(({ kind, handle, dev }) => {
     if (kind === 'noqueue') return [];

@@ -1,22 +1,22 @@
-// How does a test get a firewalld of its own, with a bus of its own, inside a fake host?
+// How does a test get its own firewalld with its own bus inside a fake host?
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import type { Lab } from './netns.ts';
 import { until } from './until.ts';
 
-/** firewalld starts a Python interpreter and reads all its services first. */
+/** firewalld first starts a Python interpreter and reads all its services. */
 const START = { withinMs: 45_000, everyMs: 100 };
 
-/** A firewalld that knows nothing but the fake host. */
+/** A firewalld that sees only the fake host. */
 export interface Firewalld {
-  /** What links need to find it. */
+  /** What plugins need to find it. */
   readonly env: Readonly<Record<string, string>>;
-  /** Runs `firewall-cmd`; returns what it printed. */
+  /** Runs `firewall-cmd`; returns its output. */
   cmd(...args: string[]): Promise<string>;
-  /** Ends firewalld, not the bus; it takes its rules away. */
+  /** Ends firewalld, but not the bus; firewalld removes its rules. */
   stop(): Promise<void>;
 }
 
-/** Starts a bus and firewalld, and waits until it answers. */
+/** Starts a bus and firewalld, and waits until it responds. */
 export async function startFirewalld(
   lab: Lab,
   backend: 'nftables' | 'iptables' = 'nftables',

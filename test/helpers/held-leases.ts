@@ -1,20 +1,20 @@
-// How is a link stopped in the middle of its work? Somebody else holds the lock of the leases that it needs.
+// How is a plugin stopped in the middle of its work? Another process holds the lock of the leases that it needs.
 
 import { existsSync, mkdirSync, readdirSync, readlinkSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from './chain.ts';
 import type { Container, Lab } from './netns.ts';
 import { until } from './until.ts';
 
-/** A bridge whose addresses cannot be had until somebody lets go. */
+/** A bridge whose addresses are unavailable until the lock is released. */
 export interface HeldLeases {
   readonly chain: Chain;
   readonly container: Container;
-  /** Waits until a process whose command line holds the word wants the lock. @returns its id */
+  /** Waits until a process with this word in its command line waits for the lock. @returns its id */
   waiter(word: string): Promise<number>;
   release(): void;
 }
 
-/** A chain of bridge with host-local alone, whose lock of leases is held. */
+/** A chain of bridge with host-local alone, whose lease lock is held. */
 export async function holdLeases(lab: Lab): Promise<HeldLeases> {
   const list = fullChain(lab);
   const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });

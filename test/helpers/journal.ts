@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Intent } from '../../src/journal/record.ts';
 import { startRunner } from '../../src/journal/runner.ts';
 
-/** An intent as an ADD of this process would write it, and whatever a test wants to be different. */
+/** An intent as an ADD of this process would write it, with the given changes. */
 export function intentOf(more: Partial<Intent> = {}): Intent {
   return {
     network: 'testnet',
@@ -25,7 +25,7 @@ export function intentOf(more: Partial<Intent> = {}): Intent {
   };
 }
 
-/** Every file below a directory, by its path from there; symbolic links are not followed. */
+/** Every file below a directory, by its relative path; symbolic links are not followed. */
 export function filesBelow(dir: string): string[] {
   if (!fs.existsSync(dir)) return [];
   return fs

@@ -1,4 +1,4 @@
-// What does a JUnit report, as Bun and Node write it, say about each test?
+// What does a JUnit report, as written by Bun and Node, say about each test?
 
 /** One test's outcome; `reason` only for skipped ones. */
 export interface TestOutcome {
@@ -7,7 +7,7 @@ export interface TestOutcome {
   readonly reason?: string;
 }
 
-/** Reads the outcomes from a report. A title may carry its own reason: `title [skipped: reason]`. */
+/** Reads the outcomes from a report. A title may contain its own reason: `title [skipped: reason]`. */
 export function parseJunit(xml: string): TestOutcome[] {
   return [...xml.matchAll(/<testcase\b([^>]*?)(?:\/>|>([\s\S]*?)<\/testcase>)/g)].map(match => {
     const title = attribute(match[1], 'name');

@@ -1,4 +1,4 @@
-// Does Kubernetes know every field of an object, and is each of the type that it wants?
+// Does Kubernetes know every field of an object, and does each have the required type?
 import * as models from '@kubernetes/client-node';
 
 interface Field {
@@ -12,8 +12,8 @@ const MODELS = models as unknown as Readonly<Record<string, Model | undefined>>;
 const PLAIN: readonly string[] = ['string', 'number', 'boolean'];
 
 /**
- * What the client library's models, which are generated from the API's description, do not know of an object. Which
- * fields must be there they do not say.
+ * Fields of an object that the client library's models, which are generated from the API's description, do not know. The models
+ * do not say which fields are mandatory.
  * @param type name of the model: `V1DaemonSet`
  */
 export function findShapeProblems(value: unknown, type: string, path: readonly string[] = []): string[] {

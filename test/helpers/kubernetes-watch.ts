@@ -1,23 +1,23 @@
-// How does the API server of a test list its objects, and tell of their changes?
+// How does a test's API server list its objects and report their changes?
 import type { ServerResponse } from 'node:http';
 import type { Row } from './netns.ts';
 
 /** Lists and watches of a test's API server. */
 export interface Collections {
-  /** Answers a list or a watch; false when that is not what is asked for. */
+  /** Answers a list or a watch; false for any other request. */
   serve(url: URL, reply: ServerResponse): boolean;
-  /** An object is there, or is another one now. */
+  /** Adds or replaces an object. */
   put(path: string, object: Row): void;
   remove(path: string): void;
-  /** Watches that are open. */
+  /** Number of open watches. */
   readonly open: number;
-  /** Tells every watch how far the server is. */
+  /** Sends every watch a bookmark with the server's current version. */
   bookmark(): void;
-  /** Breaks every watch in the middle of whatever. */
+  /** Breaks every watch at an arbitrary point. */
   cut(): void;
-  /** From now on watches are told of nothing, as when the network swallows packets. */
+  /** From now on watches receive nothing, as when the network drops packets. */
   mute(): void;
-  /** Forgets what has been: who asks for changes since then is told 410. */
+  /** Forgets the history: a request for changes since then gets a 410. */
   compact(): void;
   /** Sends a line to every watch. */
   say(line: string): void;
@@ -36,7 +36,7 @@ interface Stream {
   readonly reply: ServerResponse;
 }
 
-/** The objects of a server by path; those of all namespaces are in collections without one. */
+/** The objects of a server by path; a collection path without a namespace contains those of all namespaces. */
 export function makeCollections(objects: Map<string, Row>): Collections {
   const changes: Change[] = [];
   const streams = new Set<Stream>();
@@ -112,7 +112,7 @@ export function makeCollections(objects: Map<string, Row>): Collections {
   };
 }
 
-/** Elements of a list do not say of which kind they are; a long list comes in pages. */
+/** Elements of a list do not state their kind; a long list is paginated. */
 function list(url: URL, objects: Map<string, Row>, version: number): Row {
   const limit = Number(url.searchParams.get('limit') ?? 500);
   const from = Number(url.searchParams.get('continue') ?? 0);

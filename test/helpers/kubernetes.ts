@@ -1,5 +1,5 @@
-// How does a test get an API server of Kubernetes? A real HTTPS server, with a certificate made on the spot, that speaks
-// the JSON of the requests that are made of it, watches included.
+// How does a test get a Kubernetes API server? A real HTTPS server, with a certificate made on the spot, that supports the
+// requests under test in JSON, including watches.
 import fs from 'node:fs';
 import https from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,7 @@ import { runOk } from './command.ts';
 import { type Collections, makeCollections } from './kubernetes-watch.ts';
 import type { Row } from './netns.ts';
 
-/** One request as the server got it. */
+/** One request as the server received it. */
 export interface ApiRequest {
   readonly method: string;
   readonly path: string;
@@ -17,38 +17,38 @@ export interface ApiRequest {
   readonly body: string;
 }
 
-/** The server, and the objects that it has. */
+/** The server and its objects. */
 export interface ApiServer {
-  /** A kubeconfig that leads to it. */
+  /** A kubeconfig that points to it. */
   readonly kubeconfig: string;
   readonly url: string;
   readonly requests: ApiRequest[];
-  /** The token that it takes; a test may exchange it. */
+  /** The token that it accepts; a test may change it. */
   token: string;
   /** Objects by path. */
   readonly objects: Map<string, Row>;
   /** Lists and watches. */
   readonly collections: Collections;
   addPod(namespace: string, name: string, metadata: Row): void;
-  /** Makes one, or changes it. */
+  /** Creates or replaces one. */
   addDefinition(namespace: string, name: string, config: object | string): void;
   removeDefinition(namespace: string, name: string): void;
-  /** Makes an IPAMClaim, or changes it. */
+  /** Creates or replaces an IPAMClaim. */
   addClaim(namespace: string, name: string, claim: { readonly spec?: Row; readonly status?: Row }): void;
-  /** The addresses that a claim holds by now. */
+  /** The addresses that a claim currently holds. */
   claimed(namespace: string, name: string): Row;
-  /** What the kind of claims is like: whether its status is a subresource, and fields that a status must have. */
+  /** The resource definition of claims: whether status is a subresource, and which fields a status must have. */
   readonly claimKind: { hasStatus: boolean; required: readonly string[] };
-  /** What a pod's annotations are by now. */
+  /** A pod's current annotations. */
   annotations(namespace: string, name: string): Row;
-  /** From now on every request is answered like this: with a status, or, when `hang`, never. */
+  /** From now on every request is answered like this: with a status or, with `hang`, never. */
   answer(how: number | 'hang' | undefined): void;
   close(): Promise<void>;
 }
 
 const TOKEN = 'secret-token';
 
-/** Starts it on a free port of 127.0.0.1 in the namespace of the test; certificates go into the directory. */
+/** Starts it on a free port of 127.0.0.1 in the test's namespace; certificates are written to the directory. */
 export async function startApiServer(dir: string): Promise<ApiServer> {
   await makeCertificates(dir);
   const read = (name: string) => fs.readFileSync(path.join(dir, name));

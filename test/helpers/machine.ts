@@ -1,4 +1,4 @@
-// How does a container runtime get a machine that looks as its manual says, while the real one stays as it is?
+// How does a container runtime get a machine as its manual describes, while the real one remains unchanged?
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -9,57 +9,60 @@ import { BIN_DIR } from './plugin.ts';
 import { RUNTIME_ENV } from './runtimes.ts';
 
 /**
- * A fake host whose processes have namespaces of their own: network, mounts and process ids. In it our executables are
- * in /opt/cni/bin, /etc is a copy, and /run, /var/lib and /dev/shm are empty.
+ * A fake host whose processes have their own network, mount and process id namespaces. In it our executables are in /opt/cni/bin,
+ * /etc is a copy, and /run, /var/lib and /dev/shm are empty.
  */
 export interface Machine {
   readonly lab: Lab;
-  /** Name for cgroups, gone with the machine. */
+  /** Name for cgroups, which are removed with the machine. */
   readonly cgroup: string;
-  /** Runs a program in there, with the programs of the runtimes in its `PATH`. */
+  /** Runs a program in the machine, with the runtimes' programs in its `PATH`. */
   run(argv: readonly string[], options?: RunOptions): Promise<Finished>;
-  /** Like `run`, but a failure throws what the program wrote; returns its output without the last line's end. */
+  /** Like `run`, but throws the program's output on failure; returns its output without the final newline. */
   ok(argv: readonly string[], options?: RunOptions): Promise<string>;
-  /** Starts a program in there, killed with the machine at the latest; its output goes to a file. */
+  /** Starts a program in the machine, which is killed with the machine at the latest; its output is written to a file. */
   start(argv: readonly string[], log: string): Bun.Subprocess;
-  /** Path, seen from outside, of a file or socket in there. */
+  /** Path, seen from outside, of a file or socket in the machine. */
   path(file: string): string;
-  /** Writes a file in there; directories on the way are made. */
+  /** Writes a file in the machine; creates missing directories. */
   write(file: string, content: string): void;
-  /** The network namespace of a process in there, to be used with the lab. */
+  /** The network namespace of a process in the machine, for use with the lab. */
   netnsOf(pid: number | string): Namespace;
-  /** Ids, in there, of the processes whose program's path ends with one of these. */
+  /** Ids, in the machine, of the processes whose program path ends with one of these. */
   processes(...programs: string[]): string[];
-  /** What is there of containers now. */
+  /** The current traces of containers. */
   traces(): Promise<Traces>;
-  /** Ends everything and starts again with what is in /etc and /var/lib, and another boot id; links and rules are gone. */
+  /** Ends everything and starts again with the contents of /etc and /var/lib and another boot id; devices and rules are gone. */
   reboot(): Promise<void>;
-  /** What is there once it equals `before`, or after ten seconds: runtimes finish their work in the background. */
+  /** The traces once they equal `before`, or after ten seconds: runtimes finish their work in the background. */
   settled(before: Traces): Promise<Traces>;
 }
 
-/** What containers leave traces in: equal before and after they have come and gone. */
+/** Where containers leave traces: equal before containers are created and after they are deleted. */
 export interface Traces {
   readonly kernel: Dump;
-  /** Lines with elements of our tables, which themselves may stay. */
+  /** Lines with elements of our tables; the tables themselves may stay. */
   readonly elements: readonly string[];
   readonly files: readonly string[];
   readonly processes: readonly string[];
 }
 
-// Made once by links, and empty without containers.
-const SKELETONS = ['inet catena_masquerade', 'inet catena_portmap', 'inet catena_firewall'];
-// Locks, what host-local and the reference's keep for the network, and what a daemon leaves.
+// Created once by plugins, and empty without containers.
+const SKELETONS = [
+  ...['inet catena_masquerade', 'inet catena_portmap', 'inet catena_firewall'],
+  ...['ip filter', 'ip6 filter'],
+];
+// Locks, what host-local and the reference's host-local keep for the network, and what a daemon leaves.
 const KEPT_FILES =
-  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock|traces\/[^/]+)$/;
+  /\/(lock|boot|last_reserved_ip\.\d|\.catena-[a-z]+|[^/]+\.lock|catena\.sock(\.(seat|calls\..*))?|gc\/[^/]+|traces\/[^/]+)$/;
 
-/** Gives the body a machine and removes it afterwards, whatever happened. */
+/** Runs the body with a machine and removes it afterwards, whatever happens. */
 export async function withMachine<T>(body: (machine: Machine) => Promise<T>): Promise<T> {
   const lab = await createLab();
   const machine = describeMachine(lab);
   try {
     await machine.start();
-    // As on every node with two families. Done here, since it makes routes.
+    // As on every dual-stack node. Set here, since it adds routes.
     await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
     return await body(machine.view);
   } finally {
@@ -80,8 +83,8 @@ const STATE_DIRS = [
 const PROJECT = path.resolve(BIN_DIR, '../..');
 const UNSHARE = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc'];
 
-// The project is put back to where it was, in case that is below a directory that was replaced. The shell stays as the
-// first process: it buries the children of processes that have ended.
+// The project is mounted at its own path again, in case it is below a directory that was replaced. The shell stays as the first
+// process: it reaps the children of processes that have ended.
 const SETUP = `
 set -e
 cd "$1"
@@ -202,7 +205,7 @@ function filesBelow(root: string, dir: string): string[] {
     .sort();
 }
 
-// Without the shell that is the first process.
+// Without the shell, which is the first process.
 function pidsIn(proc: string): string[] {
   return fs.readdirSync(proc).filter(name => /^\d+$/.test(name) && name !== '1');
 }
@@ -221,7 +224,7 @@ function readIfThere(file: string): string {
   }
 }
 
-// The first process takes all others of its namespace with it, and `unshare` waits for it.
+// Killing the first process kills all others of its namespace, and `unshare` waits for it.
 async function endProcesses(unshare: Bun.Subprocess): Promise<void> {
   const children = readIfThere(`/proc/${unshare.pid}/task/${unshare.pid}/children`).trim();
   if (children === '') unshare.kill('SIGKILL');
@@ -229,7 +232,7 @@ async function endProcesses(unshare: Bun.Subprocess): Promise<void> {
   await unshare.exited;
 }
 
-// Deepest first: a cgroup with cgroups in it stays. Each version of cgroups has its own place for them.
+// Deepest first: a cgroup that contains cgroups cannot be removed. The two versions of cgroups have different directories.
 function removeCgroups(name: string): void {
   const found = fs.globSync(`/sys/fs/cgroup/{,*/}${name}{,/**/}`);
   for (const dir of found.sort((a, b) => b.length - a.length)) {

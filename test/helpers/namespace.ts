@@ -1,4 +1,4 @@
-// Who made which namespace under /run/netns, and which of them may go?
+// Which process made which namespace under /run/netns, and which of them may be removed?
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -7,7 +7,7 @@ import { run, runOk } from './command.ts';
 
 const NAMES = '/run/netns';
 
-/** What every namespace and directory of a test begins with; the maker's process id follows. */
+/** Prefix of the namespaces and directories of tests; the process id of their creator follows. */
 export const PREFIX = 'cat-';
 
 /** A network namespace with a name under /run/netns. */
@@ -16,7 +16,7 @@ export interface Namespace {
   readonly path: string;
 }
 
-/** Makes a namespace and adds its name to the caller's set; `role` is one letter that ends the name. */
+/** Creates a namespace and adds its name to the caller's set; `role` is one letter at the end of the name. */
 export async function addNamespace(namespaces: Set<string>, role: string): Promise<Namespace> {
   const name = `${PREFIX}${process.pid}-${++counter}${role}`;
   await runOk(['ip', 'netns', 'add', name]);
@@ -24,20 +24,20 @@ export async function addNamespace(namespaces: Set<string>, role: string): Promi
   return { name, path: path.join(NAMES, name) };
 }
 
-/** Kills what runs in a namespace, then removes it: one without a name lives on while a process is in it. */
+/** Kills the processes in a namespace, then removes it: without a name it would still exist while a process is in it. */
 export async function deleteNamespace(name: string): Promise<void> {
   const pids = (await run(['ip', 'netns', 'pids', name])).stdout.split('\n').filter(Boolean).map(Number);
   for (const pid of pids) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
-      // It ended by itself in the meantime.
+      // It has already ended.
     }
   }
   await run(['ip', 'netns', 'delete', name]);
 }
 
-/** Removes namespaces and directories whose test process is gone; a killed run leaves some. */
+/** Removes namespaces and directories of test processes that no longer exist; a killed run leaves some. */
 export async function sweepLeftovers(): Promise<void> {
   const owner = (name: string): number => Number(/^cat-(\d+)-/.exec(name)?.[1] ?? process.pid);
   const dead = (name: string): boolean => !fs.existsSync(`/proc/${owner(name)}`);
@@ -47,7 +47,7 @@ export async function sweepLeftovers(): Promise<void> {
   }
 }
 
-/** The namespaces that this process made and has not removed. */
+/** The namespaces that this process created and has not removed. */
 export function ownLeftovers(): string[] {
   return allNames().filter(name => name.startsWith(`${PREFIX}${process.pid}-`));
 }

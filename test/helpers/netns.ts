@@ -1,4 +1,4 @@
-// How does a test get a fake host with containers that cannot harm the machine and always goes away?
+// How does a test get a fake host with containers that cannot harm the machine and is always removed?
 
 import { afterEach } from 'bun:test';
 import fs from 'node:fs';
@@ -18,7 +18,7 @@ import { type PluginCall, type PluginReply, runPlugin } from './plugin.ts';
 
 export type { Namespace } from './namespace.ts';
 
-/** A container's namespace, with the id a runtime would give it. */
+/** A container's namespace, with an id as a runtime would assign it. */
 export interface Container extends Namespace {
   readonly id: string;
 }
@@ -29,48 +29,48 @@ export interface Outside extends Namespace {
   readonly hostAddress: { readonly v4: string; readonly v6: string };
 }
 
-/** One object of a tool's JSON output. Tests that want more give their own type. */
+/** One object of a tool's JSON output. Tests that need more define their own type. */
 // biome-ignore lint/suspicious/noExplicitAny: rows come from ip, tc and nft and are only ever compared
 export type Row = Record<string, any>;
 
-/** A fake host, and everything a test does in and around it. Every wait in here has a deadline. */
+/** A fake host, and everything a test does in and around it. Every wait here has a deadline. */
 export interface Lab {
   readonly host: Namespace;
   /** An empty directory, removed with the lab: leases, caches, records. */
   readonly tmp: string;
-  /** Makes another container namespace, with nothing but its loopback device, which is down. */
+  /** Creates another container namespace, with only its loopback device, which is down. */
   container(): Promise<Container>;
-  /** Makes a namespace that is routed to the host both ways and has it as default gateway, and the reverse. */
+  /** Creates a namespace and routes between it and the host: each is the other's default gateway. */
   outside(): Promise<Outside>;
   /** Runs a program inside a namespace. */
   run(ns: Namespace, argv: readonly string[], options?: RunOptions): Promise<Finished>;
-  /** `ip -j -d` inside a namespace; throws when it fails; `[]` when it prints nothing. */
+  /** `ip -j -d` inside a namespace; throws if it fails; `[]` if it prints nothing. */
   ip<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
-  /** `tc -j -d` inside a namespace; throws when it fails; `[]` when it prints nothing. */
+  /** `tc -j -d` inside a namespace; throws if it fails; `[]` if it prints nothing. */
   tc<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
-  /** `nft -j` inside a namespace, the rows without the leading metainfo; throws when it fails. */
+  /** `nft -j` inside a namespace, the rows without the leading metainfo; throws if it fails. */
   nft<T = Row[]>(ns: Namespace, ...args: string[]): Promise<T>;
-  /** Reads (or with a value, writes) a key such as `net/ipv4/ip_forward` inside a namespace. */
+  /** Reads a key such as `net/ipv4/ip_forward` inside a namespace, or writes it if a value is given. */
   sysctl(ns: Namespace, key: string, value?: string | number): Promise<string>;
-  /** Runs a link as a runtime would, inside the fake host. */
+  /** Runs a plugin as a runtime would, inside the fake host. */
   plugin(name: string, call: PluginCall): Promise<PluginReply>;
   /** Starts a program inside a namespace and leaves it running; it is killed with the lab at the latest. */
   start(ns: Namespace, argv: readonly string[]): Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
-  /** Everything comparable about a namespace, for before and after. */
+  /** Everything comparable about a namespace, to compare before and after. */
   dump(ns: Namespace, options?: DumpOptions): Promise<Dump>;
   /** Removes one namespace early, as a runtime does when a container dies. */
   remove(ns: Namespace): Promise<void>;
-  /** Kills what runs in the lab's namespaces and removes them and the directory. */
+  /** Kills the processes in the lab's namespaces and removes the namespaces and the directory. */
   close(): Promise<void>;
 }
 
 /** How `run` and `plugin` of a lab start programs. */
 export interface LabOptions {
-  /** Without `nsenter` before them ({@link RunOptions.netns}): for the benchmark, which times them. */
+  /** Without an `nsenter` before them ({@link RunOptions.netns}): for the benchmark, which times them. */
   readonly directly?: boolean;
 }
 
-/** Gives the body a fake host and removes it afterwards, whatever happened. */
+/** Runs the body with a fake host and removes it afterwards, whatever happens. */
 export async function withHost<T>(body: (lab: Lab) => Promise<T>, options?: LabOptions): Promise<T> {
   const lab = await createLab(options);
   try {
@@ -80,7 +80,7 @@ export async function withHost<T>(body: (lab: Lab) => Promise<T>, options?: LabO
   }
 }
 
-/** Call at the top of a file or `describe`: the function returned makes labs that `afterEach` removes. */
+/** Call at the top of a file or `describe`: the returned function creates labs, which `afterEach` removes. */
 export function useLabs(): () => Promise<Lab> {
   const made = new Set<Lab>();
   afterEach(async () => {
@@ -94,12 +94,12 @@ export function useLabs(): () => Promise<Lab> {
   };
 }
 
-/** Removes every lab that is still open: those of tests that ran into their deadline. */
+/** Removes every lab that is still open: those of tests that exceeded their deadline. */
 export async function closeLabs(): Promise<void> {
   await Promise.all([...open].map(lab => lab.close()));
 }
 
-/** Makes a fake host; whoever calls this closes it. Prefer {@link withHost} or {@link useLabs}. */
+/** Creates a fake host, which the caller must close. Prefer {@link withHost} or {@link useLabs}. */
 export async function createLab({ directly = false }: LabOptions = {}): Promise<Lab> {
   await sweepOnce();
   const tmp = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
@@ -164,7 +164,7 @@ export async function createLab({ directly = false }: LabOptions = {}): Promise<
   return lab;
 }
 
-// Looking for programs inside the namespaces would miss one that has not got there yet.
+// Searching the namespaces for processes would miss one that has not entered its namespace yet.
 async function end(child: Bun.Subprocess): Promise<void> {
   child.kill('SIGKILL');
   await child.exited;
@@ -178,7 +178,7 @@ function sweepOnce(): Promise<void> {
   return swept;
 }
 
-/** A fake host has the machine's file system: what links keep outside their configuration goes into the lab as well. */
+/** A fake host shares the machine's file system, so files that plugins keep at default paths are redirected into the lab. */
 export function directories(tmp: string): Record<string, string> {
   return {
     CATENA_RUN_DIR: `${tmp}/run`,
@@ -199,7 +199,7 @@ async function connectOutside(host: Namespace, ns: Namespace): Promise<Outside> 
   };
   const side = (device: string, own: typeof address, other: typeof address): string[] => [
     `link set lo up`,
-    // No link-local address: its settling would show up as a difference between two dumps.
+    // No link-local address: it settles later, which would show up as a difference between two dumps.
     `link set ${device} addrgenmode none`,
     `addr add ${own.v4}/24 dev ${device}`,
     `addr add ${own.v6}/64 dev ${device} nodad`,
@@ -238,7 +238,7 @@ export async function untilUp(ns: Namespace, device: string): Promise<void> {
   throw new Error(`Cannot use "${device}": it did not come up`);
 }
 
-/** Waits until the kernel has made the routes of an IPv6 address, which it does in the background. */
+/** Waits until the kernel has added the routes of an IPv6 address, which it does in the background. */
 export async function untilLocal(ns: Namespace, address: string): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const { stdout } = await runOk(['ip', '-n', ns.name, '-6', 'route', 'show', 'table', 'local']);
@@ -248,7 +248,7 @@ export async function untilLocal(ns: Namespace, address: string): Promise<void> 
   throw new Error(`Cannot use "${address}": the kernel made no route for it`);
 }
 
-/** Waits until the kernel has given a device its IPv6 link-local address and the routes of all that it has. */
+/** Waits until the kernel has given a device its IPv6 link-local address and the routes of all its addresses. */
 export async function untilAddressed(ns: Namespace, device: string): Promise<void> {
   await untilUp(ns, device);
   for (let attempt = 0; attempt < 100; attempt++) {
@@ -273,7 +273,7 @@ function nftRows(output: { nftables?: Row[] } | never[]): Row[] {
   return ('nftables' in output ? (output.nftables ?? []) : []).filter(row => !('metainfo' in row));
 }
 
-// Programs other than `bun test`, which runs no such handlers, may end at any point.
+// For programs other than `bun test`, which may end at any point; `bun test` does not run such handlers.
 process.on('exit', () => {
   for (const lab of open) fs.rmSync(lab.tmp, { recursive: true, force: true });
   for (const name of ownLeftovers()) Bun.spawnSync(['ip', 'netns', 'delete', name]);

@@ -1,4 +1,4 @@
-// How does a test run a chain of links that only do what they are told? (test/fixtures/plugins)
+// How does a test run a chain of scripted plugins? (test/fixtures/plugins)
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -8,7 +8,7 @@ import type { Attachment, Runtime } from '../../src/chain/runtime.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { ROOT } from './source-tree.ts';
 
-/** Directory of the links `noop`, `fail`, `hang` and `garbage`. */
+/** Directory of the plugins `noop`, `fail`, `hang` and `garbage`. */
 export const FIXTURE_PLUGINS = path.join(ROOT, 'test/fixtures/plugins');
 
 /** One call as a `noop` recorded it. */
@@ -18,11 +18,11 @@ export interface Recorded {
   readonly request: JsonObject;
 }
 
-/** A directory of its own for one test: configurations, result cache, what the links recorded. */
+/** A directory for one test: configurations, result cache, the plugins' recorded calls. */
 export interface NoopChain {
   readonly dir: string;
   readonly runtime: Runtime & { readonly cacheDir: string };
-  /** Configuration of a `noop` that does what the script says (noop.ts lists its keys). */
+  /** Configuration of a `noop` that follows the script (noop.ts lists its keys). */
   noop(label: string, script?: JsonObject, conf?: JsonObject): JsonObject;
   /** Changes what a `noop` does from now on. */
   rescript(label: string, script: JsonObject): void;
@@ -33,10 +33,10 @@ export interface NoopChain {
   dispose(): void;
 }
 
-/** The attachment that tests use unless it matters. */
+/** The default attachment of tests. */
 export const ATTACHMENT: Attachment = { containerId: 'c1', netns: '/run/netns/none', ifname: 'eth0' };
 
-/** Makes the directory; call dispose() at the end. */
+/** Creates the directory; call dispose() at the end. */
 export function makeNoopChain(): NoopChain {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-chain-'));
   const logFile = path.join(dir, 'log');
@@ -63,7 +63,7 @@ export function makeNoopChain(): NoopChain {
   };
 }
 
-/** A list of links under the name `testnet`. */
+/** A conflist named `testnet`. */
 export function listOf(cniVersion: string, plugins: readonly JsonObject[], more: JsonObject = {}): Conflist {
   return parseNetwork(JSON.stringify({ cniVersion, name: 'testnet', ...more, plugins }));
 }

@@ -1,4 +1,4 @@
-// How does a test get this package the way its users do: packed, and installed into a project of its own?
+// How does a test get this package as its users do: packed, and installed into a project of its own?
 import fs from 'node:fs';
 import path from 'node:path';
 import { runOk, TEST_PATH } from './command.ts';
@@ -10,7 +10,7 @@ interface Manifest {
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
-/** Packs what is built, and returns the path of the tarball. */
+/** Packs the build output, and returns the path of the tarball. */
 export async function packLibrary(dir: string): Promise<string> {
   const argv = ['npm', 'pack', '--ignore-scripts', '--json', '--pack-destination', dir];
   const { stdout } = await runOk(argv, {
@@ -23,8 +23,8 @@ export async function packLibrary(dir: string): Promise<string> {
 }
 
 /**
- * Puts the package into a project's `node_modules` as `npm install <tarball>` does, and with it what its package.json
- * and the project's own declare, and nothing else. These come from our own `node_modules`, so that no test needs the
+ * Installs the package into a project's `node_modules` as `npm install <tarball>` does, together with the dependencies that its
+ * package.json and the project's own declare, and nothing else. These come from our own `node_modules`, so no test needs the
  * network.
  */
 export async function installPacked(project: string, tarball: string): Promise<void> {
@@ -56,7 +56,7 @@ function closureOf(names: readonly string[]): Set<string> {
   const queue = [...names];
   for (let name = queue.pop(); name !== undefined; name = queue.pop()) {
     const home = path.join(ROOT, 'node_modules', name);
-    // Optional ones are for other platforms.
+    // A missing optional one is for another platform.
     if (all.has(name) || !fs.existsSync(home)) continue;
     all.add(name);
     queue.push(...namesOf(readManifest(home)));

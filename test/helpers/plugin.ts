@@ -1,4 +1,4 @@
-// How does a test call a link the way a runtime does?
+// How does a test call a plugin the way a runtime does?
 
 import path from 'node:path';
 import { type Finished, type RunOptions, TEST_PATH } from './command.ts';
@@ -9,18 +9,18 @@ export const BIN_DIR = path.resolve(import.meta.dir, '../../dist/bin');
 /** Where Debian's containernetworking-plugins puts the reference executables. */
 export const REFERENCE_BIN_DIR = '/usr/lib/cni';
 
-/** One call of a link. */
+/** One call of a plugin. */
 export interface PluginCall {
   readonly command: 'ADD' | 'CHECK' | 'DEL' | 'GC' | 'STATUS' | 'VERSION' | (string & {});
-  /** The configuration; a string goes to stdin as it is. */
+  /** The configuration; a string is sent to stdin unchanged. */
   readonly conf: object | string;
   readonly container?: { readonly id: string; readonly path: string };
   /** Default `eth0`, unless there is no container. */
   readonly ifname?: string;
   readonly args?: string;
-  /** Goes into the configuration as `prevResult`. */
+  /** Added to the configuration as `prevResult`. */
   readonly prevResult?: unknown;
-  /** Added last; `undefined` takes a variable away. */
+  /** Applied last; `undefined` removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Default {@link BIN_DIR}. */
   readonly binDir?: string;
@@ -29,7 +29,7 @@ export interface PluginCall {
   readonly timeoutMs?: number;
 }
 
-/** What the link answered; `result` on success and `error` on failure, if stdout was JSON. */
+/** The plugin's reply: `result` on success and `error` on failure, if stdout was JSON. */
 export interface PluginReply {
   readonly exitCode: number;
   // biome-ignore lint/suspicious/noExplicitAny: tests compare it as it came, whatever its version
@@ -40,7 +40,7 @@ export interface PluginReply {
 }
 
 /**
- * Runs a link; see `lab.plugin`.
+ * Runs a plugin; see `lab.plugin`.
  * @param start runs a program inside the fake host
  */
 export async function runPlugin(

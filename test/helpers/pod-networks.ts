@@ -12,7 +12,7 @@ export const bridged = (bridge: string, net: number): Row => ({
   ipam: { type: 'host-local', ranges: [[{ subnet: `10.${net}.0.0/16` }], [{ subnet: `fd00:${net}::/64` }]] },
 });
 
-/** The chain that pods have on most nodes, with the capabilities that kubelet makes use of. */
+/** The usual chain of a node's pods, with the capabilities that kubelet uses. */
 export const PODS: Row = {
   cniVersion: '1.0.0',
   name: 'pods',

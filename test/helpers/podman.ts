@@ -1,4 +1,4 @@
-// How does a test use Podman as its manual says, with our executables?
+// How does a test use Podman as its manual describes, with our executables?
 
 import { IMAGE, writeImage } from './busybox.ts';
 import type { Machine } from './machine.ts';
@@ -18,14 +18,14 @@ export interface PodmanContainer {
 
 /** Podman on a machine. */
 export interface Podman {
-  /** Runs a command of podman; throws what it wrote when it fails. */
+  /** Runs a command of podman; throws its output if it fails. */
   run(...args: string[]): Promise<string>;
   /** `podman run --detach` of a container that sleeps. */
   runContainer(name: string, ...options: string[]): Promise<PodmanContainer>;
   inspect(name: string): Promise<PodmanContainer>;
 }
 
-/** Needs a Podman that still has the backend that runs chains, as Podman 4 of Debian 12. */
+/** Needs a Podman that still has the CNI backend, such as Podman 4 of Debian 12. */
 export function requiresPodman(): Need {
   const missing = requiresRuntime('podman', 'conmon', 'runc', 'busybox');
   if (missing !== undefined) return missing;
@@ -33,7 +33,7 @@ export function requiresPodman(): Need {
   return / 4\./.test(String(stdout)) ? undefined : `needs Podman 4, which runs chains: this is ${stdout}`;
 }
 
-/** Sets Podman up on a machine: its configuration, and the image. */
+/** Sets up Podman on a machine: its configuration, and the image. */
 export async function startPodman(machine: Machine): Promise<Podman> {
   machine.write('/etc/containers/containers.conf', containersConf());
   machine.write('/etc/containers/storage.conf', STORAGE_CONF);
@@ -72,8 +72,8 @@ export async function startPodman(machine: Machine): Promise<Podman> {
   };
 }
 
-// `network_backend` and `cni_plugin_dirs` are what our README asks for; the rest lets it run without systemd, and on
-// machines whose limits are low.
+// `network_backend` and `cni_plugin_dirs` are what our README requires; the rest lets it run without systemd, and on machines
+// with low limits.
 function containersConf(): string {
   return `
 [containers]
@@ -94,7 +94,7 @@ network_config_dir = "/etc/cni/net.d"
 `;
 }
 
-// Without layers on top of each other, which not every file system takes.
+// Without overlay file systems, which not every file system supports.
 const STORAGE_CONF = `
 [storage]
 driver = "vfs"

@@ -1,4 +1,4 @@
-// On what are links that come after a main link tried: two pods on a bridge made by hand, and somebody outside?
+// On what are plugins that follow a main plugin tested: two pods on a hand-made bridge, and a host outside?
 
 import { type Container, type Lab, type Namespace, type Outside, untilUp } from './netns.ts';
 import { LATEST_SPEC_VERSION } from './spec-versions.ts';
@@ -23,7 +23,7 @@ export const BRIDGE = { v4: '10.9.0.1', v6: 'fd00:9::1' } as const;
 
 export const FAMILIES = ['v4', 'v6'] as const;
 
-/** Makes the bridge `br0` with both pods; the host forwards. */
+/** Creates the bridge `br0` with both pods; the host forwards. */
 export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene> {
   const lab = await createLab();
   // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
@@ -40,7 +40,7 @@ export async function podsOnBridge(createLab: () => Promise<Lab>): Promise<Scene
   return scene;
 }
 
-/** Puts another pod on the bridge, behind the port `pod<number>`. */
+/** Adds another pod to the bridge, behind the port `pod<number>`. */
 export async function addPod(lab: Lab, number: number): Promise<Pod> {
   const pod = await fakePod(lab, number);
   const port = `pod${number}`;
@@ -56,17 +56,17 @@ export async function addPod(lab: Lab, number: number): Promise<Pod> {
   return pod;
 }
 
-/** Lets packets go back to the pod that they come from, as it takes where bridged packets pass the packet filter. */
+/** Lets the bridge send packets back to the pod that sent them, as needed where bridged packets pass the packet filter. */
 export async function setHairpin(lab: Lab, number = 2): Promise<void> {
   await lab.ip(lab.host, 'link', 'set', `pod${number}`, 'type', 'bridge_slave', 'hairpin', 'on');
 }
 
-/** A pod that has addresses in results only. */
+/** A pod whose addresses exist in results only. */
 export async function fakePod(lab: Lab, number: number): Promise<Pod> {
   return { ...(await lab.container()), v4: `10.9.0.${number}`, v6: `fd00:9::${number}` };
 }
 
-/** What the main link would have answered. */
+/** The result that the main plugin would have returned. */
 export function resultOf(pod: Pod, version: string = LATEST_SPEC_VERSION, ifname = 'eth0'): object {
   const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
   return {
@@ -79,14 +79,14 @@ export function resultOf(pod: Pod, version: string = LATEST_SPEC_VERSION, ifname
   };
 }
 
-/** Whether the packet filter of the host sees packets within the bridge; nothing where the kernel cannot show them. */
+/** Sets whether the host's packet filter sees packets within the bridge; does nothing if the kernel does not support it. */
 export async function showBridged(lab: Lab, shown: boolean): Promise<void> {
   for (const key of ['iptables', 'ip6tables']) {
     await lab.run(lab.host, ['sysctl', '-w', `net.bridge.bridge-nf-call-${key}=${shown ? 1 : 0}`]);
   }
 }
 
-/** The address that the server sees; undefined when nobody answers. */
+/** The client address that the server sees; undefined if there is no reply. */
 export async function peerSeen(
   lab: Lab,
   from: Namespace,
@@ -97,7 +97,7 @@ export async function peerSeen(
   return (await echo(lab, from, { protocol, address, port }))?.peer;
 }
 
-/** Like {@link peerSeen}, for when nobody is expected to answer: waits less. */
+/** Like {@link peerSeen}, for cases where no reply is expected: waits less. */
 export async function answers(
   lab: Lab,
   from: Namespace,
@@ -108,7 +108,7 @@ export async function answers(
   return (await echo(lab, from, { protocol, address, port, timeoutMs: 700 })) !== undefined;
 }
 
-/** Asks from one and the same port each time, so that all questions belong to one flow. */
+/** Sends from the same port each time, so that all requests belong to one flow. */
 export async function askUdp(lab: Lab, from: Namespace, address: string): Promise<boolean> {
   const script = `
     const socket = require('node:dgram').createSocket('${address.includes(':') ? 'udp6' : 'udp4'}');

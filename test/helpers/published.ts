@@ -3,7 +3,7 @@
 import type { Lab, Namespace, Outside } from './netns.ts';
 import { echoAll, startServer } from './traffic.ts';
 
-/** A port of the host that leads to one of a container. */
+/** A port of the host that is forwarded to a container. */
 export interface Published {
   readonly protocol: 'tcp' | 'udp';
   readonly hostPort: number;
@@ -17,16 +17,15 @@ export const PUBLISHED: readonly Published[] = [
 ];
 
 /**
- * Starts a server behind each port, asks it from everywhere at the addresses of the host, and ends the servers.
- *
- * @returns a line for each way that does not lead there; from outside, the server must see the outside's address
+ * Starts a server behind each port, queries it from everywhere at the host's addresses, and ends the servers.
+ * @returns a line for each path that fails; from outside, the server must see the outside's address
  */
 export async function findUnreachable(
   lab: Lab,
   options: {
     container: Namespace;
     outside: Outside;
-    /** More namespaces to ask from, by what a reader calls them. */
+    /** Further namespaces to query from, by human-readable name. */
     from?: Readonly<Record<string, Namespace>>;
     families?: readonly ('v4' | 'v6')[];
     ports?: readonly Published[];
@@ -69,7 +68,7 @@ export async function findUnreachable(
   }
 }
 
-/** Which of the ports still lead somewhere, asked from outside. */
+/** Which of the ports are still reachable from outside. */
 export async function findReachable(
   lab: Lab,
   outside: Outside,

@@ -1,7 +1,6 @@
 // Where do tests find podman and containerd, without installing them on the machine?
-//
-// Their packages start services and lay down configuration in /etc/cni/net.d, and where another build of containerd is
-// installed they would replace it. So they are downloaded with apt-get and only unpacked.
+// Their packages start services and put configuration into /etc/cni/net.d, and they would replace another build of containerd
+// that is already installed. So they are downloaded with apt-get and only unpacked.
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -21,17 +20,17 @@ export const RUNTIME_ENV: Readonly<Record<'PATH' | 'LD_LIBRARY_PATH', string>> =
 
 /** Whether a test file starts runtimes. */
 export function needsRuntimes(file: string): boolean {
-  return /^test\/e2e\/(podman|image|containerd|containerd-networks)\.test\.ts$/.test(file);
+  return /^test\/e2e\/(podman|image|containerd|containerd-networks|handover)\.test\.ts$/.test(file);
 }
 
-/** The full path of a runtime's program; throws when it is not there, which {@link requiresRuntime} tells before. */
+/** The full path of a runtime's program; throws if it is missing, which {@link requiresRuntime} detects first. */
 export function runtimeProgram(name: string): string {
   const found = Bun.which(name, { PATH: RUNTIME_ENV.PATH });
   if (found === null) throw new Error(`Cannot find "${name}": the packages of runtimes are not unpacked`);
   return found;
 }
 
-/** Needs programs of runtimes, and root of the machine itself, since containers want cgroups and mounts. */
+/** Needs programs of runtimes, and root of the machine itself, since containers need cgroups and mounts. */
 export function requiresRuntime(...programs: string[]): Need {
   const isRoot = /^\s*0\s+0\s+4294967295\s*$/.test(fs.readFileSync('/proc/self/uid_map', 'utf8'));
   if (process.getuid?.() !== 0 || !isRoot) return 'needs root of the machine to run containers';
@@ -40,10 +39,9 @@ export function requiresRuntime(...programs: string[]): Need {
 }
 
 /**
- * Downloads and unpacks the packages unless an earlier run did. Where that is impossible, tests use what the machine has
- * in its `PATH`, or are skipped.
- *
- * @returns a line for the reader when it failed
+ * Downloads and unpacks the packages unless an earlier run did. If that is impossible, tests use what the machine has in its
+ * `PATH`, or are skipped.
+ * @returns a line for the reader if it failed
  */
 export function unpackRuntimes(): Promise<string | undefined> {
   return unpackPackages(UNPACKED, PACKAGES);

@@ -1,15 +1,15 @@
-// How does a test get a link that does what a few words of shell say?
+// How does a test get a plugin from a few words of shell?
 
 import fs from 'node:fs';
 import type { Lab } from './netns.ts';
 import { BIN_DIR } from './plugin.ts';
 
-/** Makes an executable that reads its request and does this. */
+/** Creates an executable that reads its request and runs the shell code. */
 export function writeScript(file: string, body: string): void {
   fs.writeFileSync(file, `#!/bin/sh\ncat >/dev/null\n${body}\n`, { mode: 0o755 });
 }
 
-/** Makes a directory with our links and one more, of that name, that does this. */
+/** Creates a directory with our plugins and one more of the given name, which runs the shell code. */
 export function binWith(lab: Lab, name: string, body: string): string {
   const dir = `${lab.tmp}/bin-${name}`;
   fs.mkdirSync(dir, { recursive: true });

@@ -1,4 +1,4 @@
-// When can a test not run here, and how does the reader of the summary learn why?
+// When can a test not run here, and how does the summary show the reason?
 
 import { afterAll, describe, test } from 'bun:test';
 import fs from 'node:fs';
@@ -6,12 +6,12 @@ import { TEST_PATH } from './command.ts';
 import { closeLabs } from './netns.ts';
 import { REFERENCE_BIN_DIR } from './plugin.ts';
 
-/** Something a test needs: `undefined` when it is there, otherwise the reason why it is not. */
+/** A test's requirement: `undefined` if it is met, otherwise the reason why it is not. */
 export type Need = string | undefined;
 
 /**
- * `describe` for tests that make namespaces; skipped with the reason in its title when they, or a need, are missing.
- * At its end it removes what tests that ran into their deadline left.
+ * `describe` for tests that create namespaces; skipped with the reason in its title if they cannot be created or a need is not
+ * met. At its end it removes what tests that exceeded their deadline left.
  */
 export function describeRoot(title: string, body: () => void, ...needs: Need[]): void {
   const guarded = (): void => {
@@ -21,21 +21,21 @@ export function describeRoot(title: string, body: () => void, ...needs: Need[]):
   describeNeeding(title, guarded, requiresRoot(), ...needs);
 }
 
-/** `describe` that is skipped with the reason in its title when a need is not met. */
+/** `describe` that is skipped with the reason in its title if a need is not met. */
 export function describeNeeding(title: string, body: () => void, ...needs: Need[]): void {
   const reason = needs.find(need => need !== undefined);
   if (reason === undefined) describe(title, body);
   else describe.skip(`${title} [skipped: ${reason}]`, body);
 }
 
-/** `test` that is skipped with the reason in its title when a need is not met. */
+/** `test` that is skipped with the reason in its title if a need is not met. */
 export function testNeeding(title: string, body: () => Promise<void> | void, ...needs: Need[]): void {
   const reason = needs.find(need => need !== undefined);
   if (reason === undefined) test(title, body);
   else test.skip(`${title} [skipped: ${reason}]`, body);
 }
 
-/** Needs the right to make network namespaces: root, or a user namespace. */
+/** Needs the right to create network namespaces: root, or a user namespace. */
 export function requiresRoot(): Need {
   return probe('namespaces', ['unshare', '--net', 'true'])
     ? undefined
@@ -56,19 +56,19 @@ export function requiresReference(...names: string[]): Need {
     : `needs "${REFERENCE_BIN_DIR}/${missing}" (containernetworking-plugins)`;
 }
 
-/** Needs a kernel that can make devices of a kind, such as `ifb`; `extra` are further arguments of `ip link add`. */
+/** Needs a kernel that can create devices of a kind, such as `ifb`; `extra` are further arguments of `ip link add`. */
 export function requiresLinkKind(kind: string, ...extra: string[]): Need {
   const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', ...extra, 'type', kind];
   return probe(`link ${kind}`, argv) ? undefined : `needs a kernel with device kind "${kind}"`;
 }
 
-/** Needs a kernel whose bridges can keep VLANs apart. */
+/** Needs a kernel whose bridges can filter VLANs. */
 export function requiresVlanFiltering(): Need {
   const argv = ['unshare', '--net', 'ip', 'link', 'add', 'probe0', 'type', 'bridge', 'vlan_filtering', '1'];
   return probe('VLAN filtering', argv) ? undefined : 'needs a kernel with VLAN filtering on bridges';
 }
 
-/** Needs a kernel that can make devices for tagged frames. */
+/** Needs a kernel that can create VLAN devices. */
 export function requiresVlanDevices(): Need {
   const script = 'ip link add probe0 type veth && ip link add link probe0 name probe1 type vlan id 7';
   const works = probe('VLAN devices', ['unshare', '--net', 'sh', '-c', script]);

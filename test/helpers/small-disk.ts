@@ -1,25 +1,25 @@
-// How does a test get a disk that is full, or cannot be written to, without touching the machine's?
+// How does a test get a disk that is full, or cannot be written to, without touching the machine's disk?
 import fs from 'node:fs';
 import path from 'node:path';
 import { type Finished, type RunOptions, runOk } from './command.ts';
 import { type Container, directories, type Lab, type Row } from './netns.ts';
 import { BIN_DIR } from './plugin.ts';
 
-/** A small file system in memory, which only programs that are run through it can see. */
+/** A small in-memory file system that is only visible to programs run through it. */
 export interface SmallDisk {
-  /** Where it is, for those who can see it. */
+  /** Its path, for programs that can see it. */
   readonly dir: string;
-  /** Where a file of it is for everybody else. */
+  /** The path of one of its files for everything else. */
   outside(file: string): string;
   /** Runs a program in the fake host that can see it. */
   run(argv: readonly string[], options?: RunOptions): Promise<Finished>;
-  /** A verb of the command, with all its state on the disk. */
+  /** Runs a verb of the command, with all its state on the disk. */
   catena(verb: string, container?: Container, ...args: string[]): Promise<Finished>;
-  /** Leaves room for so many pages of 4 KiB in all files. */
+  /** Leaves this many pages of 4 KiB free for all files. */
   fill(freePages: number): void;
-  /** Leaves room for so many files and directories. */
+  /** Leaves room for this many files and directories. */
   limitFiles(free: number): Promise<void>;
-  /** Takes all of that back. */
+  /** Undoes both limits. */
   free(): Promise<void>;
   remount(how: 'ro' | 'rw'): Promise<void>;
 }
@@ -27,10 +27,10 @@ export interface SmallDisk {
 const SIZE_BYTES = 2 ** 20;
 const PAGE_BYTES = 4096;
 const MANY_FILES = 4096;
-/** What fills it. */
+/** The file that fills the disk. */
 const BALLAST = 'ballast';
 
-/** Mounts it; it goes with the lab. The list is written beside it, where there is always room. */
+/** Mounts it; it is removed with the lab. The conflist is written outside of it, where there is always space. */
 export async function mountSmallDisk(lab: Lab, list: (disk: string) => Row): Promise<SmallDisk> {
   const dir = path.join(lab.tmp, 'disk');
   fs.mkdirSync(dir);
@@ -81,7 +81,7 @@ export async function mountSmallDisk(lab: Lab, list: (disk: string) => Row): Pro
   };
 }
 
-/** Makes the last page of a file full, by spaces in front of the end of its last line. */
+/** Pads a file to a multiple of the page size, with spaces before the end of its last line. */
 export function padToPage(file: string): void {
   const text = fs.readFileSync(file, 'utf8').trimEnd();
   const size = Buffer.byteLength(text) + 1;

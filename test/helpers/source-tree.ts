@@ -1,4 +1,4 @@
-// Which source files are there, and what do they import? For the tests that hold the structure in place.
+// Which source files exist, and what do they import? For the tests that enforce the structure.
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -6,12 +6,12 @@ import path from 'node:path';
 /** The repository's root. */
 export const ROOT = path.resolve(import.meta.dir, '../..');
 
-/** One import: what it says, and for our own files the path from the root without `.ts`. */
+/** One import: its specifier, and for our own files the path from the root without `.ts`. */
 export interface Import {
   readonly specifier: string;
   readonly target: string | undefined;
   readonly dynamic: boolean;
-  /** It is gone when the program runs. */
+  /** It does not exist at run time. */
   readonly typeOnly: boolean;
 }
 
@@ -24,7 +24,7 @@ export interface SourceFile {
   readonly imports: readonly Import[];
 }
 
-/** Reads every `.ts` file under the folders, sorted by path. */
+/** Reads every `.ts` file below the folders, sorted by path. */
 export function readSources(...folders: string[]): SourceFile[] {
   return folders
     .flatMap(folder => listFiles(folder))
@@ -33,7 +33,7 @@ export function readSources(...folders: string[]): SourceFile[] {
     .map(file => parseSource(file, fs.readFileSync(path.join(ROOT, file), 'utf8')));
 }
 
-/** Every file under a folder, as paths from the root; never packages, build output or git's own. */
+/** Every file below a folder, as paths from the root; never packages, build output or git's own files. */
 export function listFiles(folder: string): string[] {
   const skipped = /(^|\/)(node_modules|dist|\.git)(\/|$)/;
   return fs
@@ -43,7 +43,7 @@ export function listFiles(folder: string): string[] {
     .filter(file => !skipped.test(file));
 }
 
-/** Makes a {@link SourceFile} from text; `file` is its path from the root. */
+/** Creates a {@link SourceFile} from text; `file` is its path from the root. */
 export function parseSource(file: string, text: string): SourceFile {
   const code = withoutComments(text);
   const found: Import[] = [];
@@ -58,7 +58,7 @@ export function parseSource(file: string, text: string): SourceFile {
   return { path: file, text, code, lines: text.trimEnd().split('\n').length, imports: found };
 }
 
-// Keeps strings whole, because they may hold "//", and keeps line breaks.
+// Keeps strings, because they may contain "//", and keeps line breaks.
 function withoutComments(text: string): string {
   const token =
     /(\/\*[\s\S]*?\*\/|\/\/.*)|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|\/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/[a-z]*(?=[\s).,;:\]])/g;

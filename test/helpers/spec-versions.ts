@@ -1,4 +1,4 @@
-// Which versions of the CNI specification does every kernel test run for?
+// For which versions of the CNI specification does every kernel test run?
 
 /** The versions that must work end to end, oldest first. */
 export const SPEC_VERSIONS = ['0.3.1', '0.4.0', '1.0.0', '1.1.0'] as const;
@@ -6,15 +6,15 @@ export const SPEC_VERSIONS = ['0.3.1', '0.4.0', '1.0.0', '1.1.0'] as const;
 /** One of {@link SPEC_VERSIONS}. */
 export type SpecVersion = (typeof SPEC_VERSIONS)[number];
 
-/** The newest of them, for tests in which the version makes no difference. */
+/** The newest of them, for tests in which the version does not matter. */
 export const LATEST_SPEC_VERSION = '1.1.0' satisfies SpecVersion;
 
-/** Whether links know CHECK in this version (since 0.4.0). */
+/** Whether plugins know CHECK in this version (since 0.4.0). */
 export function hasCheck(version: SpecVersion): boolean {
   return version !== '0.3.1';
 }
 
-/** Whether links know GC and STATUS in this version (since 1.1.0). */
+/** Whether plugins know GC and STATUS in this version (since 1.1.0). */
 export function hasGcAndStatus(version: SpecVersion): boolean {
   return version === '1.1.0';
 }

@@ -1,4 +1,4 @@
-// Does traffic really pass, which address does the other side see, and how fast does it go?
+// Does traffic really pass, which address does the other side see, and how fast is it?
 
 import path from 'node:path';
 import type { Lab, Namespace } from './netns.ts';
@@ -8,7 +8,7 @@ const CLIENT = path.resolve(import.meta.dir, '../fixtures/client.ts');
 
 const CONVERSATION = path.resolve(import.meta.dir, '../fixtures/conversation.ts');
 
-/** What a server does with a connection: answer, swallow what comes, or send without end. */
+/** What a server does with a connection: echo, discard everything, or send endlessly. */
 export type ServerRole = 'echo' | 'sink' | 'source';
 
 /** A server inside a namespace. */
@@ -19,7 +19,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** What an echo server said: our own text, and the addresses of both ends as it saw them. */
+/** The reply of an echo server: our own text, and the addresses of both ends as it saw them. */
 export interface EchoReply {
   readonly text: string;
   readonly peer: string;
@@ -56,7 +56,7 @@ export async function startServer(
   };
 }
 
-/** Sends one text to an echo server; `undefined` when no answer comes in time (default 2,000 ms). */
+/** Sends one text to an echo server; `undefined` if there is no reply in time (default 2,000 ms). */
 export async function echo(
   lab: Lab,
   from: Namespace,
@@ -70,14 +70,14 @@ export async function echo(
   return reply.exitCode === 0 ? (JSON.parse(reply.stdout) as EchoReply) : undefined;
 }
 
-/** A TCP connection that is open until the test ends it. */
+/** A TCP connection that stays open until the test ends it. */
 export interface Conversation {
-  /** Sends a line and returns what comes back; says so when the connection is closed, or nothing comes in time. */
+  /** Sends a line and returns the reply; returns a message if the connection is closed, or nothing arrives in time. */
   say(line: string): Promise<string>;
   end(): Promise<void>;
 }
 
-/** Connects to a server of its own in `to`, by the address and port under which `from` knows it. */
+/** Starts a server in `to` and connects to it from `from`, by the address and port under which `from` can reach it. */
 export async function converse(
   lab: Lab,
   way: { from: Namespace; to: Namespace; listen: number; address: string; port: number },
@@ -105,7 +105,7 @@ export async function converse(
   };
 }
 
-/** Sends texts to many echo servers at once; `undefined` for those that did not answer in time. */
+/** Sends texts to many echo servers at once; `undefined` for those that did not reply in time. */
 export async function echoAll(
   lab: Lab,
   from: Namespace,
@@ -121,8 +121,8 @@ export async function echoAll(
 }
 
 /**
- * Bytes per second from one namespace to another over TCP, counted by the receiver after the first second, which an
- * initial burst would distort. `connect` says which side opens the connection (default: the sender).
+ * Bytes per second from one namespace to another over TCP, counted by the receiver after the first second, which an initial burst
+ * would distort. `connect` says which side opens the connection (default: the sender).
  */
 export async function measureRate(
   lab: Lab,

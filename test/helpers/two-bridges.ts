@@ -1,10 +1,10 @@
-// What do tests of the firewall stand on: pods on two bridges, and the calls of the link.
+// What do tests of the firewall run on: pods on two bridges, and calls of the plugin?
 import { expect } from 'bun:test';
 import { type Container, type Lab, type Namespace, type Outside, type Row, untilUp } from './netns.ts';
 import type { PluginReply } from './plugin.ts';
 import { LATEST_SPEC_VERSION } from './spec-versions.ts';
 
-/** The machine's own firewalld, if it has one, is none of a test's business. */
+/** Tests must not use the machine's own firewalld. */
 const NO_BUS = { DBUS_SYSTEM_BUS_ADDRESS: 'unix:path=/nonexistent/bus' };
 
 type BridgeName = 'br1' | 'br2';
@@ -16,7 +16,7 @@ export interface Pod extends Container {
   readonly v6: string;
 }
 
-/** What is special about a call of the link. */
+/** The variable part of a plugin call. */
 export interface Call {
   readonly version?: string;
   readonly network?: string;
@@ -27,19 +27,19 @@ export interface Call {
 
 const SUBNETS = { br1: { v4: '10.9.1', v6: 'fd00:9:1:' }, br2: { v4: '10.9.2', v6: 'fd00:9:2:' } } as const;
 export const FAMILIES = ['v4', 'v6'] as const;
-/** What {@link twoBridges} makes. */
+/** The outcome of {@link twoBridges}. */
 export interface Scene {
   readonly lab: Lab;
   readonly outside: Outside;
   /** On the first bridge. */
   readonly a: Pod;
-  /** On the first bridge, too. */
+  /** Also on the first bridge. */
   readonly b: Pod;
   /** On the second bridge. */
   readonly c: Pod;
 }
 
-/** Pods on two bridges made by hand, and a namespace beyond the host. */
+/** Pods on two hand-made bridges, and a namespace beyond the host. */
 export async function twoBridges(createLab: () => Promise<Lab>): Promise<Scene> {
   const lab = await createLab();
   // To forward IPv6, an interface needs its link-local address, which duplicate address detection would delay.
@@ -87,13 +87,13 @@ export async function reaches(
   return (await lab.run(from, argv)).exitCode === 0;
 }
 
-/** Commands of nft, as one transaction. */
+/** Runs commands of nft as one transaction. */
 export async function nft(lab: Lab, ...commands: string[]): Promise<void> {
   const stdin = commands.map(command => `${command}\n`).join('');
   expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin })).toMatchObject({ exitCode: 0, stderr: '' });
 }
 
-/** What a link that connected the pod reports. */
+/** The result of a plugin that connected the pod. */
 export function prevResultOf(pod: Pod, version: string = LATEST_SPEC_VERSION): object {
   const family = version < '1.0.0' ? [{ version: '4' }, { version: '6' }] : [{}, {}];
   return {
@@ -106,7 +106,7 @@ export function prevResultOf(pod: Pod, version: string = LATEST_SPEC_VERSION): o
   };
 }
 
-/** A request of the link. */
+/** A request to the plugin. */
 export function confOf(
   { version = LATEST_SPEC_VERSION, network = 'podnet', conf }: Call,
   more: object = {},
@@ -143,7 +143,7 @@ export function del(lab: Lab, pod: Pod, call: Call = {}): Promise<PluginReply> {
   });
 }
 
-/** Calls GC with the attachments of these pods. */
+/** Calls GC with the attachments of these pods as valid ones. */
 export function gc(lab: Lab, valid: Pod[], env: Call['env'] = NO_BUS): Promise<PluginReply> {
   const attachments = valid.map(({ id }) => ({ containerID: id, ifname: 'eth0' }));
   const conf = confOf({}, { 'cni.dev/valid-attachments': attachments });
@@ -155,7 +155,7 @@ export function status(lab: Lab, conf: object = {}, env: Call['env'] = NO_BUS): 
   return lab.plugin('firewall', { command: 'STATUS', conf: confOf({ conf }), env });
 }
 
-/** The elements of every set that has some. */
+/** The elements of every non-empty set. */
 export async function elementsOf(lab: Lab): Promise<Record<string, Row[]>> {
   const rows = await lab.nft(lab.host, 'list', 'ruleset');
   const sets = rows
@@ -164,7 +164,7 @@ export async function elementsOf(lab: Lab): Promise<Record<string, Row[]>> {
   return Object.fromEntries(sets.map(set => [set.name, set.elem]));
 }
 
-/** Chains of links, and all rules, as `iptables -S` has them. */
+/** User-defined chains and all rules, as printed by `iptables -S`. */
 export async function rulesOf(lab: Lab, tool = 'iptables'): Promise<string[]> {
   const { stdout } = await lab.run(lab.host, [tool, '-S']);
   return stdout.split('\n').filter(line => /^-[AN]/.test(line));

@@ -5,9 +5,9 @@ import { checked, libc, ptr } from '../../src/sys/libc.ts';
 const AF_UNIX = 1;
 const SOCK_DGRAM_NONBLOCK = 2 | 0o4000;
 
-/** A bound socket; its file stays when it is closed, as after a crash. */
+/** A bound socket; its file remains when it is closed, as after a crash. */
 export interface DatagramReceiver {
-  /** All that has arrived since the last time. */
+  /** Everything received since the last call. */
   take(): string[];
   close(): void;
 }

@@ -1,4 +1,4 @@
-// How do tests get programs of Debian without installing them on the machine?
+// How do tests get Debian programs without installing them on the machine?
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -7,12 +7,12 @@ import { aptGet } from './debian.ts';
 
 const CACHE = path.resolve(import.meta.dir, '../../node_modules/.cache');
 
-/** Where packages are unpacked as if it were the root directory. */
+/** Where packages are unpacked, as if it were the root directory. */
 export function unpackedAt(name: string): string {
   return path.join(CACHE, name);
 }
 
-/** Directories of libraries that came with unpacked packages. */
+/** Library directories of unpacked packages. */
 export function libraryDirs(root: string): string[] {
   const lib = path.join(root, 'usr/lib');
   if (!fs.existsSync(lib)) return [];
@@ -23,12 +23,11 @@ export function libraryDirs(root: string): string[] {
 }
 
 /**
- * Downloads packages, with what they need and the machine lacks, and unpacks them unless an earlier run did. Does
- * nothing without root or apt-get.
- *
- * @param root where to; it appears complete or not at all
- * @param options `again`: also those that are installed
- * @returns a line for the reader when it failed
+ * Downloads packages, with dependencies that the machine lacks, and unpacks them unless an earlier run did. Does nothing without
+ * root or apt-get.
+ * @param root the target directory; it appears complete or not at all
+ * @param options `again`: also packages that are already installed
+ * @returns a line for the reader if it failed
  */
 export async function unpackPackages(
   root: string,
@@ -50,7 +49,7 @@ export async function unpackPackages(
     fs.renameSync(`${work}/root`, root);
     return undefined;
   } catch (error) {
-    // Another run that did the same may have been faster.
+    // A concurrent run may have finished first.
     return fs.existsSync(root) ? undefined : `Cannot unpack "${packages.join(' ')}": ${error}`;
   } finally {
     fs.rmSync(work, { recursive: true, force: true });
@@ -63,9 +62,9 @@ async function download(
   more: readonly string[],
 ): Promise<string | undefined> {
   fs.mkdirSync(`${archives}/partial`, { recursive: true });
-  // One of several sources may be out of reach; what counts is whether the download works.
+  // One of several sources may be unreachable; what counts is whether the download works.
   await aptGet('update');
-  // As root: the user that apt-get would change to for the download may not write here.
+  // As root: the user that apt-get would switch to for the download may not write here.
   const options = ['-o', `Dir::Cache::archives=${archives}`, '-o', 'APT::Sandbox::User=root'];
   const install = ['install', '-y', '--download-only', '--no-install-recommends', ...more];
   return aptGet(...options, ...install, ...packages);

@@ -1,9 +1,9 @@
-// How does a test wait for something that happens elsewhere?
+// How does a test wait for an event elsewhere?
 
 const DEADLINE_MS = 20_000;
 const EVERY_MS = 5;
 
-/** Looks until it is so. @throws Error when it is not within the time, 20 seconds unless given */
+/** Polls until the condition holds. @throws Error if it does not hold in time, by default within 20 seconds */
 export async function until(
   isSo: () => boolean | Promise<boolean>,
   { withinMs = DEADLINE_MS, everyMs = EVERY_MS } = {},

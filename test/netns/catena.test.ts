@@ -207,7 +207,8 @@ describeRoot('the delegate runner', () => {
       const dir = `${lab.tmp}/net.d`;
       fs.mkdirSync(dir);
       const blue = bridged(lab, 'blue', 42, { ipMasq: true, ipam: { type: 'host-local' } });
-      blue.plugins[0].ipam = { type: 'static' };
+      // A pod brings its host no subnet: the configuration names the one that pods may ask for.
+      blue.plugins[0].ipam = { type: 'static', subnet: '10.42.0.0/24' };
       blue.plugins[0].capabilities = { ips: true, mac: true };
       fs.writeFileSync(`${dir}/blue.conflist`, JSON.stringify(blue));
       await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);

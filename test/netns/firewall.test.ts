@@ -32,7 +32,9 @@ import { until } from '../helpers/until.ts';
 /** For tests that do the same over and over. */
 const DEADLINE_MS = deadline(120_000);
 const VERSIONS = SPEC_VERSIONS.filter(version => version >= '0.4.0');
-const TABLES = { ignoreTables: ['inet catena_firewall', 'bridge catena_firewall'] };
+const TABLES = {
+  ignoreTables: ['inet catena_firewall', 'bridge catena_firewall', 'ip filter', 'ip6 filter'],
+};
 
 describeRoot(
   'firewall',
@@ -164,12 +166,15 @@ describeRoot(
       expect((await add(lab, a, { conf: { ingressPolicy: 'same-bridge' } })).exitCode).toBe(0);
       expect(Object.keys(await elementsOf(lab))).not.toContain('isolated4');
       expect((await add(lab, a)).exitCode).toBe(0);
-      expect(Object.keys(await elementsOf(lab)).sort()).toEqual(['claims4', 'claims6', 'pods4', 'pods6']);
+      expect(Object.keys(await elementsOf(lab)).sort()).toEqual([
+        ...['claims4', 'claims6', 'iptables4', 'iptables6', 'pods4', 'pods6'],
+      ]);
     });
 
     test('ADD evicts whoever had the address of the pod before, whose late DEL harms nobody', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       await add(lab, a, { conf: { ingressPolicy: 'isolated' } });
+      await lab.ip(a, 'addr', 'flush', 'dev', 'eth0');
       const prevResult = prevResultOf({ ...b, v4: a.v4, v6: a.v6 });
       expect((await add(lab, b, { prevResult })).exitCode).toBe(0);
       const owners = JSON.stringify(await elementsOf(lab)).match(/catena:[^"]*/g);
@@ -404,6 +409,8 @@ describeRoot(
       expect(await rulesOf(lab)).toEqual(once);
       expect(await elementsOf(lab)).toEqual(elements);
       expect((await add(lab, a)).exitCode).toBe(0);
+      expect(await rulesOf(lab)).toEqual(once);
+      expect((await add(lab, a, { conf: { backend: 'nftables' } })).exitCode).toBe(0);
       expect(await rulesOf(lab)).toEqual(once.slice(0, 4));
       expect((await elementsOf(lab)).iptables4).toBeUndefined();
     });
@@ -463,14 +470,30 @@ describeRoot(
       expect(forward.map(rule => rule.split(' ').at(-1))).toEqual(['CNI-ISOLATION-STAGE-1', 'CNI-FORWARD']);
     });
 
-    test('a failing ADD takes back what it did in nf_tables', async () => {
+    test('a table "filter" of somebody’s own is left alone: ADD does without, unless told to use iptables', async () => {
       const { lab, a } = await twoBridges(createLab);
-      const conf = { conf: { backend: 'iptables', iptablesAdminChainName: 'DROP' } };
-      const failed = await add(lab, a, conf);
+      const own = 'chain ip filter forward { type filter hook forward priority 0; policy drop; }';
+      await nft(lab, 'add table ip filter', `add ${own}`);
+      const before = (await lab.run(lab.host, ['nft', 'list', 'table', 'ip', 'filter'])).stdout;
+      const failed = await add(lab, a, iptables);
       expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
+      expect(failed.error?.msg).toContain('the table "filter" is somebody else\'s');
       expect(await elementsOf(lab)).toEqual({});
-      expect(await rulesOf(lab)).toEqual([]);
+      expect((await add(lab, a)).exitCode).toBe(0);
+      expect((await check(lab, a)).exitCode).toBe(0);
+      expect((await lab.run(lab.host, ['nft', 'list', 'table', 'ip', 'filter'])).stdout).toBe(before);
+      expect(await rulesOf(lab, 'ip6tables')).toContain(`-A CNI-FORWARD -s ${a.v6}/128 -j ACCEPT`);
     });
+
+    test.each(['DROP', 'FORWARD', 'CNI-FORWARD', 'two words', '"x"'])(
+      'a chain of the operator called %s is refused before anything is made',
+      async name => {
+        const { lab, a } = await twoBridges(createLab);
+        const failed = await add(lab, a, { conf: { iptablesAdminChainName: name } });
+        expect(failed).toMatchObject({ exitCode: 1, error: { code: 7 } });
+        expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
+      },
+    );
 
     test('many ADDs and DELs at once leave each rule once, then none', async () => {
       const { lab, a } = await twoBridges(createLab);
@@ -582,7 +605,10 @@ describeRoot(
         expect((await lab.plugin('firewall', call)).exitCode).toBe(0);
         expect(await rulesOf(lab)).toHaveLength(6);
         // An address that is somebody's by now is not a leftover.
-        await add(lab, { ...a, v4: b.v4, v6: b.v6 }, iptables);
+        const heir = { ...a, v4: b.v4, v6: b.v6 };
+        expect(await add(lab, heir, iptables)).toMatchObject({ error: { code: 101 } });
+        await lab.ip(b, 'addr', 'flush', 'dev', 'eth0');
+        expect(await add(lab, heir, iptables)).toMatchObject({ exitCode: 0 });
         const late = { ...call, container: b, prevResult: prevResultOf(b) };
         expect((await lab.plugin('firewall', late)).exitCode).toBe(0);
         expect(await rulesOf(lab)).toHaveLength(6);

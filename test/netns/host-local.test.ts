@@ -2,7 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { bootOf, noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
-import { createLab, type Lab } from '../helpers/netns.ts';
+import { rangesOf } from '../../src/ipam/range-use.ts';
+import { createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, hasGcAndStatus, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -162,6 +163,34 @@ describeRoot('host-local', () => {
     expect((await call('ADD', 'two')).exitCode).toBe(0);
   });
 
+  test.each([
+    ['a /29', { subnet: '10.5.0.0/29' }, 5],
+    ['a /24 from the middle on', { subnet: '10.5.0.0/24', rangeStart: '10.5.0.248' }, 7],
+    ['a /29 whose gateway is its last address', { subnet: '10.5.0.0/29', gateway: '10.5.0.6' }, 5],
+    [
+      'a range whose gateway lies outside',
+      { subnet: '10.5.0.0/24', rangeStart: '10.5.0.10', rangeEnd: '10.5.0.13' },
+      4,
+    ],
+    ['an IPv6 /125', { subnet: 'fd00:5::/125' }, 6],
+    [
+      'a set of two ranges with each gateway in its own',
+      { ranges: [[{ subnet: '10.5.0.0/30' }, { subnet: '10.5.1.0/30' }]] },
+      2,
+    ],
+  ] as const)(
+    '%s that is full has as many addresses in use as it is said to have',
+    async (_, ipam, count) => {
+      const { name, call } = network(ipam);
+      for (let i = 0; i < count; i++) expect((await call('ADD', `pod${i}`)).exitCode).toBe(0);
+      expect((await call('ADD', 'late')).error).toMatchObject({ code: 11 });
+      const conf = { ipam: { type: 'host-local', dataDir: lab.tmp, ...ipam } };
+      const ranges = rangesOf({ name, plugins: [{ conf }] });
+      expect(ranges.reduce((sum, { size }) => sum + size, 0)).toBe(count);
+      for (const { used, size } of ranges) expect(used).toBe(size);
+    },
+  );
+
   test('ADD whose result the version cannot express gives the address back', async () => {
     const { call, leases } = network({
       ranges: [[{ subnet: '10.1.0.0/24' }]],
@@ -215,6 +244,42 @@ describeRoot('host-local', () => {
     await call('DEL', 'old');
     expect(leases()).toEqual({ '10.1.0.2': 'one\r\neth0' });
   });
+
+  test('DEL frees a lease that was written over with the container alone after ADD', async () => {
+    const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
+    for (const id of ['one', 'two']) expect((await call('ADD', id)).exitCode).toBe(0);
+    writeFileSync(join(dir, '10.1.0.2'), 'one');
+    writeFileSync(join(dir, '10.1.0.3'), 'dummy');
+    for (const id of ['one', 'two', 'dummy']) expect((await call('DEL', id)).exitCode).toBe(0);
+    expect(leases()).toEqual({});
+  });
+
+  testNeeding(
+    'CHECK sees and DEL frees both families of what the reference leased, one of them an address leased before',
+    async () => {
+      const ranges = [[{ subnet: '10.1.0.0/29' }], [{ subnet: 'fd00:1::/64' }]];
+      const { call, leases } = network({ ranges }, '1.0.0');
+      const reference = { binDir: REFERENCE_BIN_DIR };
+      // Ours meets the first address, and does not see that its lease becomes another one.
+      expect((await call('ADD', 'first')).exitCode).toBe(0);
+      expect((await call('DEL', 'first', reference)).exitCode).toBe(0);
+      const ids = ['a', 'b', 'c', 'd', 'wrapped'];
+      for (const id of ids) expect((await call('ADD', id, reference)).exitCode).toBe(0);
+      const held = Object.entries(leases()).filter(([, owner]) => owner === 'wrapped\r\neth0');
+      expect(held.map(([address]) => address)).toEqual(['10.1.0.2', 'fd00:1::7']);
+
+      const prevResult = {
+        cniVersion: '1.0.0',
+        ips: [{ address: '10.1.0.2/29' }, { address: 'fd00:1::7/64' }],
+      };
+      expect((await call('CHECK', 'wrapped', { prevResult })).error).toBeUndefined();
+      expect((await call('DEL', 'wrapped')).exitCode).toBe(0);
+      expect(Object.values(leases())).not.toContain('wrapped\r\neth0');
+      for (const id of ids) expect((await call('DEL', id)).exitCode).toBe(0);
+      expect(leases()).toEqual({});
+    },
+    requiresReference('host-local'),
+  );
 
   test("CHECK notices a lease that is gone or someone else's", async () => {
     const { call, dir } = network({ subnet: '10.1.0.0/24' });
@@ -278,6 +343,7 @@ describeRoot('host-local', () => {
         env: {
           ...{ FILES: String(files), CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'one', CNI_NETNS: '/x' },
           ...{ CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR },
+          ...directories(lab.tmp),
         },
       });
       const ok = stdout.includes('exit 0');

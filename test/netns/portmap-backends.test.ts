@@ -68,6 +68,7 @@ describeRoot(
       test('goes with the address of its pod to whoever has that now', async () => {
         const { lab, pod } = await podsOnBridge(createLab);
         await call(lab, 'ADD', pod, { backend });
+        await lab.ip(pod, 'addr', 'flush', 'dev', 'eth0');
         const heir = await fakePod(lab, 2);
         expect(await call(lab, 'ADD', heir, { backend: other })).toMatchObject({ exitCode: 0 });
         expect((await saved(lab)).includes('CNI-DN-')).toBe(other === 'iptables');
@@ -135,7 +136,10 @@ describeRoot(
           expect(await call(lab, 'ADD', neighbour, { backend, ports: free })).toMatchObject({ exitCode: 0 });
           await call(lab, 'DEL', neighbour);
         }
-        expect(await call(lab, 'ADD', await fakePod(lab, 2), {})).toMatchObject({ exitCode: 0 });
+        const heir = await fakePod(lab, 2);
+        expect(await call(lab, 'ADD', heir, {})).toMatchObject({ error: { code: 101 } });
+        await lab.ip(pod, 'addr', 'flush', 'dev', 'eth0');
+        expect(await call(lab, 'ADD', heir, {})).toMatchObject({ exitCode: 0 });
       },
       requiresReference('portmap'),
     );

@@ -35,7 +35,10 @@ describeRoot(
         for (const more of [{}, conf, { snat: false }]) {
           const ours = await savedAfter(lab, pod, { conf: more });
           const theirs = await savedAfter(lab, pod, { conf: more, reference: true });
-          expect(ours.toSorted()).toEqual(theirs.toSorted());
+          // The reference swallows the ports of ::1; we leave them to the host.
+          const loopback = ours.filter(line => / -d ::1\/128 -j RETURN$/.test(line));
+          expect(loopback).toHaveLength(1);
+          expect(ours.filter(line => !loopback.includes(line)).toSorted()).toEqual(theirs.toSorted());
         }
       },
       requiresReference('portmap'),
@@ -106,7 +109,8 @@ describeRoot(
         const more = { ports: own, env, network: 'second' };
         expect(await call(lab, 'ADD', second, more)).toMatchObject({ exitCode: 0 });
         expect(await call(lab, 'DEL', second, more)).toMatchObject({ exitCode: 0 });
-        // The same address again: whoever had it is gone.
+        // The same address again, once its former owner has lost it.
+        await lab.ip(pod, 'addr', 'flush', 'dev', 'eth0');
         const heir = { ...(await fakePod(lab, 2)) };
         expect(await call(lab, 'ADD', heir, { ports: own, env })).toMatchObject({ exitCode: 0 });
       },

@@ -286,6 +286,7 @@ describeRoot(
     test('ADD evicts whoever had the address of the pod before', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);
+      await lab.ip(pod, 'addr', 'flush', 'dev', 'eth0');
       const prevResult = resultOf({ ...neighbour, v4: pod.v4, v6: pod.v6 });
       expect((await add(lab, neighbour, WEB, { prevResult })).exitCode).toBe(0);
       const owners = JSON.stringify(await elementsOf(lab)).match(/catena:[^"]*/g);

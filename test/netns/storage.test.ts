@@ -49,7 +49,8 @@ async function withDisk(body: (place: Place) => Promise<void>): Promise<void> {
 
 /** Files that are there with an attachment, and not without. */
 function attachmentFiles(disk: SmallDisk): string[] {
-  const kept = /(^|\/)(boot|lock|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-(owners|taken))$/;
+  const kept =
+    /(^|\/)(boot|lock|[^/]+\.lock|ballast|last_reserved_ip\.\d|\.catena-(owners|taken)|gc\/[^/]+)$/;
   return filesBelow(disk.outside('')).filter(file => !kept.test(file));
 }
 

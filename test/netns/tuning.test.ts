@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { faultIn } from '../../src/testing/fault.ts';
-import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
+import { type Container, directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
 import { hasCheck, hasGcAndStatus, LATEST_SPEC_VERSION, SPEC_VERSIONS } from '../helpers/spec-versions.ts';
@@ -241,6 +241,33 @@ describeRoot('tuning', () => {
     }
   });
 
+  test('sysctls alone need no interface, as behind a main plugin without a device in the kernel', async () => {
+    const { lab, container, call } = await attachment();
+    const before = await lab.sysctl(container, 'net/core/somaxconn');
+    const conf = {
+      sysctl: { 'net.core.somaxconn': '321' },
+      // None of these asks for anything.
+      ...{ mac: '', mtu: 0, promisc: false },
+    };
+    const call9 = (command: string, more: object = {}) =>
+      call(command, { ...conf, ...more }, { ifname: 'net9' });
+    expect((await call9('ADD')).exitCode).toBe(0);
+    expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('321');
+    expect((await call9('CHECK')).exitCode).toBe(0);
+    expect((await call9('DEL')).exitCode).toBe(0);
+    expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe(before);
+    for (const asked of [
+      { mac: NEW_MAC },
+      { mtu: 1400 },
+      { promisc: true },
+      { allmulti: false },
+      { txQLen: 9 },
+    ]) {
+      expect((await call9('ADD', asked)).error?.msg).toContain('find link "net9"');
+      expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe(before);
+    }
+  });
+
   test('ADD obeys the allowlist of the node', async () => {
     const { lab, container, call, prevResult, dataDir } = await attachment();
     const rules = join(lab.tmp, 'allowlist.conf');
@@ -252,6 +279,7 @@ describeRoot('tuning', () => {
       lab.run(lab.host, ['unshare', '-m', 'sh', '-c', script, 'sh', rules, join(BIN_DIR, 'tuning')], {
         env: {
           CNI_COMMAND: command,
+          ...directories(lab.tmp),
           CNI_CONTAINERID: container.id,
           CNI_NETNS: container.path,
           CNI_IFNAME: 'eth0',
@@ -273,6 +301,18 @@ describeRoot('tuning', () => {
       msg: expect.stringContaining('"net.ipv4.conf.IFNAME.arp_filter"'),
     });
     expect(await lab.sysctl(container, 'net/core/somaxconn')).toBe('500');
+    writeFileSync(rules, '^net\\.core\\.\n^net\\.ipv4\\.[^.]*$\n');
+    for (const [key, path] of [
+      ['net.core.//.ipv4.ip_forward', 'net/ipv4/ip_forward'],
+      ['net.core./../ipv4.ip_forward', 'net/ipv4/ip_forward'],
+      ['net.ipv4.conf/all/arp_filter', 'net/ipv4/conf/all/arp_filter'],
+    ] as const) {
+      const before = await lab.sysctl(container, path);
+      const other = await add({ [key]: before === '0' ? '1' : '0' });
+      expect(JSON.parse(other.stdout).msg).toContain(`"${key}"`);
+      expect(await lab.sysctl(container, path)).toBe(before);
+    }
+    writeFileSync(rules, '^net\\.core\\.somaxconn$\n');
     const status = await add({ 'net.ipv4.conf.IFNAME.arp_filter': '1' }, 'STATUS');
     expect(JSON.parse(status.stdout).code).toBe(50);
     for (const [list, words] of [

@@ -72,7 +72,7 @@ describeRoot('worker', () => {
     await chain.add(container);
     const request = { ...list.plugins[0], name: list.name, cniVersion: list.cniVersion };
     const call = {
-      link: 'bridge',
+      plugin: 'bridge',
       env: {
         ...directories(lab.tmp),
         CNI_COMMAND: 'DEL',
@@ -82,10 +82,10 @@ describeRoot('worker', () => {
         CNI_PATH: BIN_DIR,
       },
       request: JSON.stringify(request),
-      chain: 'a',
     };
+    const segment = { calls: [call], threadsResult: false, stopsAtFailure: false, chain: 'a' };
     const { stdout } = await lab.run(lab.host, [`${BIN_DIR}/bridge`, '--worker'], {
-      stdin: `${JSON.stringify({ call })}\n`,
+      stdin: `${JSON.stringify({ segment })}\n`,
       timeoutMs: 30_000,
     });
     expect(JSON.parse(stdout)).toMatchObject({ exitCode: 0, stdout: '', removals: [expect.any(Number)] });

@@ -2,8 +2,8 @@
 // (reference notes "Versions", "Version selection", "Per config version")
 
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { collectGarbage } from '../../src/chain/collect-garbage.ts';
 import { parseNetwork } from '../../src/chain/conflist.ts';
-import { collectGarbage } from '../../src/chain/garbage.ts';
 import { listPluginVersions } from '../../src/chain/plugin-version.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../src/chain/run.ts';
 import type { JsonObject } from '../../src/cni/json.ts';

@@ -6,16 +6,16 @@ import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { type Inventory, inventory, leftOver } from './inventory.ts';
 
-/** What a churn did and found. */
+/** The outcome of a churn. */
 export interface ChurnReport {
   readonly requests: number;
   readonly seconds: number;
   /** Requests by verb, and how many of them failed. */
   readonly verbs: Readonly<Record<string, { readonly asked: number; readonly failed: number }>>;
   readonly killed: { readonly workers: number; readonly daemons: number };
-  /** MiB that the daemon and its workers share of memory, at each tenth of the requests. */
+  /** Proportional memory of the daemon and its workers in MiB, at each tenth of the requests. */
   readonly memoryMb: readonly number[];
-  /** The same when nobody has asked for anything in a while, where nothing was killed. */
+  /** The same after a while without requests, if nothing was killed. */
   readonly restingMb?: number;
   /** Attachments that were not as their callers were told. */
   readonly wrong: readonly string[];
@@ -23,7 +23,7 @@ export interface ChurnReport {
   readonly left: Inventory;
 }
 
-/** How much, and how often something is killed. */
+/** How many requests, and how often a process is killed. */
 export interface ChurnPlan {
   readonly requests: number;
   /** Milliseconds between two kills, on average; 0 to kill nothing. */
@@ -33,25 +33,25 @@ export interface ChurnPlan {
 
 const AT_ONCE = 8;
 const CONTAINERS = 16;
-/** How often what is asked of an attachment that is there is a CHECK, not the DEL. */
+/** Probability that the next request for an existing attachment is a CHECK, not the DEL. */
 const CHECK_SHARE = 0.15;
-/** What failed is repeated, as runtimes do. */
+/** Failed requests are retried, as runtimes do. */
 const ATTEMPTS = 20;
-/** What a daemon may weigh that has been through a lot and has nothing to do now. */
+/** Largest memory of a daemon that has done a lot of work and is idle now. */
 const RESTING_LIMIT_MB = 100;
-/** Longer than a worker without work is kept. */
+/** Longer than an idle worker is kept. */
 const REST_MS = 36_000;
 
 /**
- * An nsenter for each request is a hundredth of all work. A thread of ours that stays in the host's namespace harms nobody:
- * this process does nothing there by itself.
+ * An nsenter for each request would be a hundredth of all work. A thread of ours left in the host's namespace is harmless, since
+ * this process does nothing there.
  */
 const DIRECTLY = { directly: true };
 
-/** What the caller knows of an attachment. After a failed DEL it may be either. */
+/** The state of an attachment as its caller knows it. After a failed DEL it may be either. */
 type Known = 'present' | 'absent' | 'unknown';
 
-/** Runs the full chain through a daemon that is killed and started again, and whose workers are killed. */
+/** Runs the full chain through a daemon that is killed and restarted, and whose workers are killed. */
 export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<ChurnReport> {
   return withHost(async lab => {
     const random = randomFrom(seed);
@@ -131,7 +131,7 @@ export function runChurn({ requests, killEveryMs, seed }: ChurnPlan): Promise<Ch
   }, DIRECTLY);
 }
 
-/** What is wrong after a churn, in words; empty when nothing is. */
+/** The problems after a churn, human-readable; empty if there are none. */
 export function findFaults({ wrong, left, restingMb = 0 }: ChurnReport): string[] {
   const leaks = Object.entries(left)
     .filter(([, names]) => names.length > 0)
@@ -141,12 +141,12 @@ export function findFaults({ wrong, left, restingMb = 0 }: ChurnReport): string[
 }
 
 interface Killer {
-  /** What the daemon of the moment and its workers share of memory. */
+  /** Proportional memory of the current daemon and its workers. */
   memoryMb(): number;
   stop(): Promise<{ workers: number; daemons: number }>;
 }
 
-/** Kills a worker, or one time in four the daemon, which is started again at once. */
+/** Kills a worker, or one time in four the daemon, which is restarted at once. */
 function startKiller(lab: Lab, everyMs: number, random: () => number): Killer {
   const killed = { workers: 0, daemons: 0 };
   let over = false;
@@ -196,18 +196,18 @@ function kill(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has ended by itself.
+    // It has already ended.
   }
 }
 
-/** Proportional set size of a process and its children (proc(5), smaps_rollup); 0 when it has ended. */
+/** Proportional set size of a process and its children (proc(5), smaps_rollup); 0 if it has ended. */
 function proportionalKb(pid: number | undefined): number {
   if (pid === undefined) return 0;
   const own = /^Pss:\s+(\d+) kB/m.exec(readNow(`/proc/${pid}/smaps_rollup`))?.[1];
   return childrenOf(pid).reduce((sum, child) => sum + proportionalKb(child), Number(own ?? 0));
 }
 
-/** It may end while it is looked at. */
+/** It may end while it is being read. */
 function readNow(file: string): string {
   try {
     return fs.readFileSync(file, 'utf8');
@@ -216,7 +216,7 @@ function readNow(file: string): string {
   }
 }
 
-/** Of its first thread, which starts them all. */
+/** Children of its first thread, which starts them all. */
 function childrenOf(pid: number): number[] {
   return readNow(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean).map(Number);
 }

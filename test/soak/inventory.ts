@@ -1,12 +1,12 @@
-// What does a host hold that attachments may leave behind?
+// What does a host hold that attachments may leak?
 
 import fs from 'node:fs';
 import type { Container, Lab } from '../helpers/netns.ts';
 
-/** Names of things, by kind. */
+/** Names of objects, by kind. */
 export type Inventory = Readonly<Record<string, readonly string[]>>;
 
-/** Everything that may be left behind, by kind. */
+/** Everything that may be leaked, by kind. */
 export async function inventory(lab: Lab, containers: readonly Container[]): Promise<Inventory> {
   const rows = await lab.nft(lab.host, 'list', 'ruleset');
   const elements = rows.flatMap(row => {
@@ -15,12 +15,15 @@ export async function inventory(lab: Lab, containers: readonly Container[]): Pro
   });
   const inside = await Promise.all(containers.map(container => lab.ip(container, 'link')));
   const found = fs.readdirSync(lab.tmp, { recursive: true, encoding: 'utf8' });
-  const files = found.filter(file => fs.statSync(`${lab.tmp}/${file}`).isFile());
+  // Notes of ADDs are symbolic links that lead nowhere.
+  const files = found.filter(file => !fs.lstatSync(`${lab.tmp}/${file}`).isDirectory());
   const isLease = (file: string): boolean => /^leases\/[^/]+\/[0-9a-f]+[.:][0-9a-f.:]+$/.test(file);
   // Kept on purpose: where the range goes on, locks, which boot it is, an index that is as large as the leases are many,
-  // and the last requests, of which there is a fixed number.
+  // what the last GC knew, who has the socket and which calls it has begun, and the last requests, of a fixed number.
   const isKept = (file: string): boolean =>
-    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot)$|\.lock$|^run\/traces\/\w+\.json$/.test(file);
+    /\/(last_reserved_ip\.\d+|lock|\.catena-[a-z]+|boot)$|\.lock$|^run\/gc\/\w+$|^run\/catena\.sock\.(seat|calls\..*)$|^run\/traces\/\w+\.json$/.test(
+      file,
+    );
   return {
     'links on the host': (await lab.ip(lab.host, 'link')).map(link => link.ifname),
     'links in containers': inside.flat().map(link => link.ifname),
@@ -31,7 +34,7 @@ export async function inventory(lab: Lab, containers: readonly Container[]): Pro
   };
 }
 
-/** What is there now and was not before. */
+/** What exists now and did not before. */
 export function leftOver(before: Inventory, after: Inventory): Inventory {
   const left = Object.entries(after).map(([kind, names]) => {
     return [kind, names.filter(one => !before[kind]?.includes(one))] as const;

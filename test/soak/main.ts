@@ -1,9 +1,9 @@
-// Lets thousands of attachments come and go, and prints what the process and the host held meanwhile and at the end.
+// Lets thousands of attachments come and go, and prints what the process and the host hold in between and at the end.
 //
-//   npm run soak                     5,000 attachments of bridge with host-local, then as many of all five links
+//   npm run soak                     5,000 attachments of bridge with host-local, then as many of all five plugins
 //   npm run soak -- --lives 500      fewer
-//   npm run soak -- --churn 10000    requests through a daemon, which is killed now and then, as are its workers
-//   npm run soak -- --churn 10000 --kill-every 0    the same with nothing killed: does the daemon grow?
+//   npm run soak -- --churn 10000    requests through a daemon; the daemon and its workers are killed now and then
+//   npm run soak -- --churn 10000 --kill-every 0    the same without kills: does the daemon grow?
 
 import { parseArgs } from 'node:util';
 import { requiresRoot } from '../helpers/skip.ts';

@@ -1,26 +1,26 @@
-// What do the starter of a soak and its worker say to each other?
+// What do the starter of a soak and its worker tell each other?
 
 import fs from 'node:fs';
 
-/** What the worker is to do, as JSON in its first argument. */
+/** The worker's instructions, as JSON in its first argument. */
 export interface Order {
   /** A conflist as in a file. */
   readonly list: { readonly plugins: readonly object[] } & Readonly<Record<string, unknown>>;
   readonly pluginDirs: readonly string[];
   readonly cacheDir: string;
   readonly tuningDir: string;
-  /** Paths of namespaces, used again and again. */
+  /** Paths of namespaces, which are reused. */
   readonly namespaces: readonly string[];
   /** How many attachments come and go. */
   readonly lives: number;
   readonly sampleEvery: number;
   /** Whether the chain maps ports. */
   readonly ports: boolean;
-  /** Whether attachments without DEL are at least on record: tuning's GC cannot find them otherwise. */
+  /** Whether attachments without DEL at least have a record: tuning's GC cannot find them otherwise. */
   readonly keepsRecords: boolean;
 }
 
-/** Calls so far, and what went wrong. */
+/** Calls so far, and the problems found. */
 export interface Tally {
   ADD: number;
   CHECK: number;
@@ -42,7 +42,7 @@ export interface Sample extends Tally {
   readonly children: number;
 }
 
-/** Writes one line at once. */
+/** Writes one line immediately. */
 export function sayLine(sample: Sample): void {
   fs.writeSync(1, `${JSON.stringify(sample)}\n`);
 }

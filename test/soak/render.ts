@@ -3,7 +3,7 @@
 import { type ChurnReport, findFaults } from './churn.ts';
 import { findLeaks, type SoakReport } from './soak.ts';
 
-/** What a soak held at any time, a row for each sample. */
+/** The figures of a soak over time, one row for each sample. */
 export function render(report: SoakReport): string {
   const { name, lives, seconds, samples, left } = report;
   const columns = [
@@ -29,7 +29,7 @@ export function render(report: SoakReport): string {
   ].join('\n');
 }
 
-/** What was asked of a churn, what was killed meanwhile, and what was wrong at the end. */
+/** The requests of a churn, what was killed, and the problems at the end. */
 export function renderChurn(report: ChurnReport): string {
   const { requests, seconds, verbs, killed } = report;
   const lines = Object.entries(verbs).map(([verb, { asked, failed: lost }]) => {

@@ -1,4 +1,4 @@
-// Does nothing stay behind, in the kernel, on disk or in the process, when attachments come and go? (short form)
+// Is nothing leaked, in the kernel, on disk or in the process, when attachments come and go? (short form)
 
 import { expect, test } from 'bun:test';
 import { describeRoot } from '../helpers/skip.ts';

@@ -1,4 +1,4 @@
-// Does anything stay behind when thousands of attachments come and go?
+// Is anything leaked when thousands of attachments come and go?
 
 import path from 'node:path';
 import { fullChain } from '../helpers/chain.ts';
@@ -8,13 +8,13 @@ import { inventory, leftOver } from './inventory.ts';
 import type { Order, Sample } from './order.ts';
 
 const NAMESPACES = 16;
-/** Collecting garbage is the engine's decision; a leak of a few kilobytes per call shows beyond this. */
+/** Garbage collection is up to the engine; a leak of a few kilobytes per call exceeds this. */
 const MEMORY_SLACK_MB = 32;
 
-/** Which chain is put to the test. */
+/** Which chain is tested. */
 export type SoakName = 'bridge' | 'chain';
 
-/** What a soak found. */
+/** The outcome of a soak. */
 export interface SoakReport {
   readonly name: SoakName;
   readonly lives: number;
@@ -24,7 +24,7 @@ export interface SoakReport {
   readonly left: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Lets attachments of a chain come and go inside a fake host: eight at a time, all verbs mixed. */
+/** Lets attachments of a chain come and go inside a fake host: eight at a time, with all verbs mixed. */
 export function runSoak(name: SoakName, lives: number, sampleEvery: number): Promise<SoakReport> {
   return withHost(async lab => {
     const containers: Container[] = [];
@@ -48,14 +48,14 @@ export function runSoak(name: SoakName, lives: number, sampleEvery: number): Pro
   });
 }
 
-/** What is wrong after a soak, in words; empty when nothing is. */
+/** The problems after a soak, human-readable; empty if there are none. */
 export function findLeaks({ samples, left }: SoakReport): string[] {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined) return ['the worker said nothing'];
   const leaks = Object.entries(left)
     .filter(([, names]) => names.length > 0)
     .map(([kind, names]) => `${names.length} left, ${kind}: ${names.slice(0, 5).join(', ')}`);
-  // While eight are at work each has some pipes open, at the end nobody has.
+  // While eight are at work each has some pipes open, but none has at the end.
   if (last.descriptors > first.descriptors) {
     leaks.push(`descriptors went from ${first.descriptors} to ${last.descriptors}`);
   }
@@ -66,7 +66,7 @@ export function findLeaks({ samples, left }: SoakReport): string[] {
   return [...leaks, ...last.problems];
 }
 
-/** Bridge with host-local only, or all five links; addresses for more lives than ever overlap. */
+/** Bridge with host-local only, or all five plugins; with addresses for more lives than ever overlap. */
 function listOf(lab: Lab, name: SoakName): Order['list'] {
   const list = fullChain(lab, { rate: 80_000_000 }) as Order['list'] & { plugins: Row[] };
   return name === 'chain' ? list : { ...list, plugins: list.plugins.slice(0, 1) };

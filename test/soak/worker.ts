@@ -1,4 +1,4 @@
-// What runs inside the fake host during a soak: one process with the library, eight attachments at a time.
+// What runs inside the fake host during a soak? One process with the library, eight attachments at a time.
 
 import fs from 'node:fs';
 import {
@@ -14,7 +14,7 @@ import {
 import { type Order, sayLine, type Tally } from './order.ts';
 
 const AT_A_TIME = 8;
-/** Lives in which more happens than ADD and DEL, of a hundred. */
+/** Percentages of lives in which more happens than ADD and DEL. */
 const CHECKED = 25;
 const DELETED_TWICE = 20;
 const ADDED_TWICE = 4;
@@ -23,14 +23,14 @@ const ABANDONED = 4;
 
 const order = JSON.parse(process.argv[2] ?? '{}') as Order;
 const list = parseNetwork(JSON.stringify(order.list));
-/** The same network with a last link that fails on ADD. */
+/** The same network with a last plugin that fails on ADD. */
 const broken = parseNetwork(
   JSON.stringify({ ...order.list, plugins: [...order.list.plugins, brokenLink()] }),
 );
 const runtime: Runtime = { pluginDirs: order.pluginDirs, cacheDir: order.cacheDir };
 
 const tally: Tally = { ADD: 0, CHECK: 0, DEL: 0, GC: 0, failing: 0, abandoned: 0, problems: [] };
-/** Everything that the runtime knows of: from before its ADD until after its DEL. */
+/** Everything that the runtime knows: from before its ADD until after its DEL. */
 const alive = new Set<string>();
 let next = 0;
 let collecting: Promise<unknown> | undefined;
@@ -40,7 +40,7 @@ await collect();
 sample('end');
 
 async function work(worker: number): Promise<void> {
-  // A worker's own namespaces take turns, so that one is being taken apart by the kernel while the other is used.
+  // A worker uses its own namespaces in turn, so that the kernel can dismantle one while another is used.
   const own = order.namespaces.filter((_, i) => i % AT_A_TIME === worker);
   for (let life = next++; life < order.lives; life = next++) {
     await live(life, own[life % own.length] ?? '');
@@ -77,13 +77,13 @@ async function liveOrdinarily(attachment: Attachment, dice: number): Promise<voi
   if (dice % 5 === 0 && dice < DELETED_TWICE * 5) await del(attachment);
 }
 
-/** The last link fails: the ones before are taken back at once, and half of the runtimes send a DEL all the same. */
+/** The last plugin fails: the earlier ones are undone at once, and half of the runtimes send a DEL nevertheless. */
 async function fail(attachment: Attachment): Promise<void> {
   await expectFailure(addNetwork(broken, attachment, runtime));
   if (attachment.containerId.endsWith('1')) await del(attachment);
 }
 
-/** The runtime forgets the attachment; sometimes its record is lost as well. GC finds it anyhow. */
+/** The runtime forgets the attachment; sometimes its record is lost as well. GC finds it anyway. */
 async function abandon(attachment: Attachment, recordLost: boolean): Promise<void> {
   if (!(await expectOk('ADD', addNetwork(list, attachment, runtime)))) return void (await del(attachment));
   tally.abandoned++;
@@ -92,7 +92,7 @@ async function abandon(attachment: Attachment, recordLost: boolean): Promise<voi
   await collect();
 }
 
-/** One at a time; who comes meanwhile waits and collects again, since the one before may have started too early. */
+/** One at a time. Later callers wait and collect again, since the running GC may have started too early for them. */
 async function collect(): Promise<void> {
   while (collecting !== undefined) await collecting;
   const valid = [...alive].map(containerID => ({ containerID, ifname: 'eth0' }));
@@ -139,7 +139,7 @@ function sample(lives: string): void {
   });
 }
 
-/** A number below 100 for each life, evenly spread and the same in every run (the finalizer of MurmurHash3). */
+/** A number below 100 for each life, evenly distributed and the same in every run (the finalizer of MurmurHash3). */
 function scatter(n: number): number {
   let hash = Math.imul(n ^ (n >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);

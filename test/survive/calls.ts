@@ -1,18 +1,20 @@
-// What did a process ask of the kernel, in terms of what a fault may hit?
+// Which system calls did a process make, in terms of what a fault can hit?
 
-/** Somebody who works for a verb: the command or the daemon, the process that serves its links, the one that deletes devices. */
+/**
+ * A process that works for a verb: the command or the daemon, the process that serves its plugins, the one that deletes devices.
+ */
 export type Actor = 'runner' | 'worker' | 'reaper';
 
-/** One request of a process to the kernel. */
+/** One system call of a process. */
 export interface Call {
   readonly syscall: string;
   /** The file that it is about; undefined for a socket or a pipe. */
   readonly path: string | undefined;
-  /** To whom it speaks, when that is not a file. */
+  /** The peer, if it is not about a file. */
   readonly peer: 'netlink' | 'other' | undefined;
-  /** Whether something is different afterwards. */
+  /** Whether it changes anything. */
   readonly changes: boolean;
-  /** How many calls of its kind came before it, itself included: of all files, and of this one. */
+  /** The number of calls of its kind so far, itself included: for all files, and for this one. */
   readonly nth: { readonly ofAll: number; readonly ofPath: number };
   readonly line: string;
 }
@@ -27,10 +29,10 @@ const READING = [
 ];
 const SPEAKING = ['sendto', 'sendmsg', 'recvfrom', 'recvmsg'];
 
-/** Everything that is watched, as strace has it. */
+/** Everything that is watched, in strace's syntax. */
 export const WATCHED = [...CHANGING, ...READING, ...SPEAKING].join(',');
 
-/** The calls in the lines of strace, in order. */
+/** Parses strace's lines into calls, in order. */
 export function parseCalls(lines: readonly string[]): Call[] {
   const counts = new Map<string, number>();
   const count = (key: string): number => {
@@ -53,7 +55,7 @@ export function parseCalls(lines: readonly string[]): Call[] {
   });
 }
 
-/** What a worker asks from one of its replies to the next: while it serves one link, the nth that is called. */
+/** The calls of a worker between two of its replies: while it serves the nth plugin call. */
 export function callsOfLink(calls: readonly Call[], n: number): Call[] {
   let replies = 0;
   return calls.filter(call => {
@@ -63,12 +65,12 @@ export function callsOfLink(calls: readonly Call[], n: number): Call[] {
   });
 }
 
-/** Whether a worker answers its runner by it. */
+/** Whether this call is a worker's reply to its runner. */
 export function isReply({ syscall, path, peer, line }: Call): boolean {
   return syscall === 'write' && path === undefined && peer !== 'netlink' && line.includes('exitCode');
 }
 
-/** Of two paths the last: what a rename or a link makes. */
+/** Of two paths, the last one: the one that a rename or a link creates. */
 function pathOf(syscall: string, rest: string): string | undefined {
   const named = syscall === 'symlink' ? rest.slice(rest.indexOf(', ')) : rest;
   const quoted = [...named.matchAll(/"([/{][^"]*)"(?!\.\.\.)/g)].map(match => match[1]);

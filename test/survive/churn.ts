@@ -1,12 +1,12 @@
-// Is every attachment as its caller was told after very many of them, with workers and daemons killed all the while?
+// Is every attachment as its caller was told after a very large number of them, with workers and daemons killed all the time?
 
 import { findFaults, runChurn } from '../soak/churn.ts';
 import { renderChurn } from '../soak/render.ts';
 import type { Section } from './section.ts';
 
 /**
- * For 20,300 attachments. Each takes 2.21 requests: its ADD, of which 1 in 100 fails with somebody who was killed; its DEL,
- * of which 1 in 50 does; and CHECKs, which are 15 of 100 requests between the two (0.15 / 0.85).
+ * For 20,300 attachments. Each takes 2.21 requests: its ADD, of which 1 in 100 fails because a process was killed; its DEL, of
+ * which 1 in 50 does; and CHECKs, which are 15 of 100 requests between the two (0.15 / 0.85).
  */
 const REQUESTS = 45_000;
 const SHORT_REQUESTS = 150;

@@ -1,4 +1,4 @@
-// What does one fault in the daemon, or in a worker of its, do to a command that it runs for somebody?
+// What does one fault in the daemon or one of its workers do to a command that it runs for a client?
 
 import fs from 'node:fs';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
@@ -10,22 +10,22 @@ import { attachTracer, type Tracer } from './strace.ts';
 import { happenedIn, LATE_NEWS_MS, type Outcome } from './trial.ts';
 import { hasEnded } from './victims.ts';
 
-/** A ground whose commands are run by a daemon that has one worker for links, and one that deletes devices. */
+/** A ground whose commands are run by a daemon with one worker for plugins, and one that deletes devices. */
 export interface Served {
   readonly ground: Ground;
-  /** What it runs when it is struck. */
+  /** The verb that it runs when it is struck. */
   readonly verb: Verb;
   daemon: Daemon;
 }
 
-/** Starts the daemon; it has served an attachment already, and the verb. */
+/** Starts the daemon, which then serves an attachment and the verb once. */
 export async function serve(ground: Ground, verb: Verb): Promise<Served> {
   const served = { ground, verb, daemon: await startOne(ground) };
   await warmUp(served);
   return served;
 }
 
-/** Every point of a verb in the daemon's processes: there they fail or are killed one by one. */
+/** Every point of a verb in the daemon's processes, where requests fail or a single process is killed. */
 export async function countDaemonPoints(served: Served): Promise<Point[]> {
   const { ground, verb } = served;
   await prepareVerb(ground, verb);
@@ -43,14 +43,16 @@ export async function countDaemonPoints(served: Served): Promise<Point[]> {
   return findPoints(verb, calls).filter(isNew);
 }
 
-/** Links do not know who runs them: what fails in them, and two deaths at once, the sweep of the command has tried. */
+/**
+ * Plugins behave the same whoever runs them: the sweep of the command has already tried failures in them, and two deaths at once.
+ */
 function isNew({ strike, actor }: Point): boolean {
   return strike === 'fails' ? actor === 'runner' : strike === 'runner killed' || strike === 'worker killed';
 }
 
 /**
- * Tries one point. Whoever is killed, the client hears how its request ended: it runs what a dead daemon did not finish by
- * itself, and an ADD that had come to its end gives its result.
+ * Tries one point. Whichever process is killed, the client learns the outcome of its request: it completes itself what a dead
+ * daemon did not, and returns the result of an ADD that had completed.
  */
 export async function tryDaemonPoint(served: Served, point: Point): Promise<Outcome> {
   const ground = viewFor(served.ground, point.verb);
@@ -62,7 +64,7 @@ export async function tryDaemonPoint(served: Served, point: Point): Promise<Outc
   const what = error ? `error=${error}` : 'signal=KILL';
   const tracer = await attachTracer(pid, { syscalls: syscall, ...only, inject: { what, nth } });
   const finished = await ground.run(point.verb);
-  // The client may have its answer before anybody hears who died.
+  // The client may get its reply before the death is reported.
   if (strike !== 'fails' && !happenedIn(tracer)) await Promise.race([tracer.ended, Bun.sleep(LATE_NEWS_MS)]);
   await tracer.release();
   const happened = happenedIn(tracer);
@@ -85,8 +87,8 @@ function startOne({ lab }: Ground): Promise<Daemon> {
 }
 
 /**
- * After a DEL the process that deletes devices is there. What a process reads once, such as which boot this is, it has read
- * with the first call of the verb: a request that comes once is no point, since it would not come again.
+ * After a DEL the process that deletes devices exists. Requests that a process makes only once, such as reading the boot id,
+ * happen in the first call of the verb: they are not points, since they would not be made again.
  */
 async function warmUp({ ground, verb }: Served): Promise<void> {
   ground.rewindRange();

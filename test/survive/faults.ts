@@ -1,14 +1,16 @@
-// Does everything or nothing remain, whichever request of ADD, DEL and GC fails or is the last of whoever makes it?
+// Does everything or nothing remain, whichever request of ADD, DEL and GC fails or is the last one of its process?
 
 import type { Figures, Form, Section } from './section.ts';
 import { findFaults, type SweepReport, sweepVerb } from './sweep.ts';
 import { renderFaults, titleOf } from './table.ts';
 
-/** The short form tries every how manyth point; which ones depends on the day, so that all have their turn. */
+/** The short form tries every nth point; the offset depends on the day, so that all points are tried eventually. */
 const SHORT_STEP = 30;
 const DAY_MS = 86_400_000;
 
-/** Alone on its host, an attachment makes and takes away what all share; its GC does nothing else than beside another one. */
+/**
+ * Alone on its host, an attachment creates and deletes what all attachments share; its GC does the same as next to another one.
+ */
 const SWEEPS = [
   { verb: 'add', where: 'busy' },
   { verb: 'del', where: 'busy' },
@@ -22,7 +24,7 @@ const SWEEPS = [
   { verb: 'del', where: 'firewall' },
 ] as const;
 
-/** Every request of the full chain's verbs, once for each thing that may happen there. */
+/** Every request of the full chain's verbs, once for each fault that can happen there. */
 export const faults: Section = {
   name: 'faults',
   counts: 'points of failure tried',

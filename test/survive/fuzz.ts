@@ -1,4 +1,4 @@
-// Does nothing but an answer or an error of the protocol come back, whatever goes in? (test/fuzz)
+// Does arbitrary input always lead to a reply or an error of the protocol? (test/fuzz)
 
 import { renderFailure, renderFigures, runFuzz } from '../fuzz/run.ts';
 import type { Section } from './section.ts';
@@ -6,7 +6,7 @@ import type { Section } from './section.ts';
 const INPUTS = 200_000;
 const SHORT_INPUTS = 2_000;
 
-/** Damaged inputs through every door. */
+/** Damaged inputs through every entry point. */
 export const fuzz: Section = {
   name: 'fuzz',
   counts: 'inputs tried',

@@ -10,12 +10,12 @@ import { type State, settledState, stateReader } from './state.ts';
 /** The verbs that faults strike. */
 export type Verb = 'add' | 'del' | 'gc';
 
-/** A command under way that waits for its configuration. */
+/** A running command that waits for its configuration. */
 export interface Held {
   readonly pid: number;
-  /** The process that will serve its links, which it has started already. */
+  /** The already started process that will serve its plugins. */
   readonly workerPid: number;
-  /** Lets it go on. */
+  /** Lets it continue. */
   release(): Promise<void>;
   readonly finished: Promise<Finished>;
   kill(): void;
@@ -24,28 +24,28 @@ export interface Held {
 /** A fake host. */
 export interface Ground {
   readonly lab: Lab;
-  /** Whether another container is attached to the same network all the while. */
+  /** Whether another container is attached to the same network all the time. */
   readonly busy: boolean;
-  /** How many links the chain has. */
+  /** Number of plugins in the chain. */
   readonly links: number;
-  /** What there is without the attachment, and with it. */
+  /** The state without the attachment, and with it. */
   readonly absent: State;
   readonly present: State;
-  /** Everything that attachments may change, here and now. */
+  /** The current state of everything that attachments may change. */
   state(): Promise<State>;
   /** Runs a command of the network, for the attachment or for another container. */
   run(verb: Verb | 'check' | 'repair', whose?: 'own' | 'other'): Promise<Finished>;
-  /** Starts one and holds it before it has read its configuration. */
+  /** Starts a command and holds it before it reads its configuration. */
   hold(verb: Verb): Promise<Held>;
-  /** A path of a fake host like this one, here: another lab has other directories and namespaces. */
+  /** Translates a path of a similar fake host into one of this host: each lab has other directories and namespaces. */
   localise(path: string): string;
-  /** The other way round. */
+  /** The inverse of that. */
   generalise(text: string): string;
-  /** The next ADD gets the address of the last. */
+  /** Makes the next ADD get the address of the last one. */
   rewindRange(): void;
-  /** What tuning changes is as in a new namespace. */
+  /** Resets what tuning changes to the values of a new namespace. */
   resetSysctls(): Promise<void>;
-  /** Makes the next ADD the first one of its host, or at least one that gets the address of the last. */
+  /** Makes the next ADD the first one of its host, or at least one that gets the address of the last one. */
   prepareAdd(): Promise<void>;
   close(): Promise<void>;
 }
@@ -57,18 +57,18 @@ const CAP = {
   ],
   bandwidth: { ingressRate: 1e8, ingressBurst: 1e6, egressRate: 1e8, egressBurst: 1e6 },
 };
-/** Ports lead to one container only. */
+/** Without port mappings, since a port is forwarded to one container only. */
 const OTHERS = { cap: { bandwidth: CAP.bandwidth } };
-/** The kernel's own choice for a new namespace. */
+/** The kernel's default in a new namespace. */
 const SOMAXCONN = 4096;
 const VERB_DEADLINE_MS = 90_000;
 
-/** Everything but what is there with and without the attachment. */
+/** Everything except the states with and without the attachment. */
 type Handle = Omit<Ground, 'absent' | 'present'>;
 
 /**
- * Makes a fake host with the full chain, which has come and gone once.
- * @param last links that come after the others
+ * Creates a fake host with the full chain, after one ADD and DEL.
+ * @param last plugins to append to the chain
  */
 export async function makeGround(busy: boolean, last: readonly Row[] = []): Promise<Ground> {
   const lab = await createLab();
@@ -108,7 +108,7 @@ async function prepare(lab: Lab, busy: boolean, last: readonly Row[]): Promise<H
   const rewindRange = (): void => {
     const dir = `${lab.tmp}/leases/podnet`;
     for (const family of [0, 1]) fs.rmSync(`${dir}/last_reserved_ip.${family}`, { force: true });
-    // Whether there was one or not, the index is out of date now.
+    // In any case the index is outdated now.
     if (fs.existsSync(dir)) fs.utimesSync(dir, new Date(), new Date());
   };
   return {
@@ -143,7 +143,7 @@ async function prepare(lab: Lab, busy: boolean, last: readonly Row[]): Promise<H
   };
 }
 
-/** Brings a ground without the attachment to where a verb has its work to do; always with the same addresses. */
+/** Prepares a ground without the attachment for a verb; always with the same addresses. */
 export async function prepareVerb(ground: Ground, verb: Verb): Promise<void> {
   if (verb === 'add') return ground.prepareAdd();
   ground.rewindRange();
@@ -151,7 +151,7 @@ export async function prepareVerb(ground: Ground, verb: Verb): Promise<void> {
   await succeed(ground, 'add');
 }
 
-/** Runs a command that nothing is to keep from succeeding. */
+/** Runs a command that must succeed. */
 export async function succeed(
   ground: Pick<Ground, 'run'>,
   verb: Verb | 'repair',
@@ -166,7 +166,7 @@ function argumentsOf(verb: Verb, { path, id }: Container, keep: readonly string[
   return [verb, 'podnet', ...target];
 }
 
-/** Its configuration comes through a pipe with a name: a reader waits in it until there is a writer. */
+/** The configuration comes through a named pipe, on which a reader blocks until there is a writer. */
 async function hold(lab: Lab, gate: string, list: string, args: readonly string[]): Promise<Held> {
   const env = Object.entries(directories(lab.tmp)).map(pair => pair.join('='));
   const argv = ['env', ...env, `${BIN_DIR}/catena`, ...args, '--file', gate, '--bin-dir', BIN_DIR, '--json'];
@@ -182,7 +182,7 @@ async function hold(lab: Lab, gate: string, list: string, args: readonly string[
       stderr: stderr ?? '',
     };
   });
-  // Whoever opens it as a writer waits for a reader; a command that dies before must not leave us waiting.
+  // Opening it for writing blocks until there is a reader; if the command dies first, we must not block forever.
   const opening = fs.promises.open(gate, 'w');
   const reader = finished.then(() => fs.openSync(gate, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK));
   const writer = await opening;

@@ -1,4 +1,4 @@
-// Is there everything or nothing after a verb?
+// Does everything or nothing exist after a verb?
 
 import type { Finished } from '../helpers/command.ts';
 import { type Ground, succeed, type Verb } from './ground.ts';
@@ -6,9 +6,9 @@ import type { Point } from './points.ts';
 import { awaitState, findDifferences, type State } from './state.ts';
 
 /**
- * What is wrong after a verb in which something failed or a worker died, and nobody came to help: it says so with an error
- * object and has undone what it did, or it did without.
- * @param happened whether the fault came to pass: a request that did not come again was not struck
+ * What is wrong after a verb in which something failed or a worker died, without any recovery: it must report an error object and
+ * have undone its work, or have completed despite the fault.
+ * @param happened whether the fault happened: a request that was not made again was not struck
  */
 export async function judgeUnaided(
   ground: Ground,
@@ -27,15 +27,15 @@ export async function judgeUnaided(
   return problems.filter(problem => problem !== undefined);
 }
 
-/** What is wrong after a verb that somebody else has brought to its end; a DEL takes what an ADD made. */
+/** What is wrong after a verb that another process has completed; here a DEL must delete what an ADD made. */
 export async function judgeWhole(ground: Ground, verb: Verb): Promise<string | undefined> {
   if (verb !== 'add') return differs(ground, 'absent');
   return judgeAdd(afterAnother(ground), { exitCode: 0 });
 }
 
-/** An ADD that was begun anew may have the next address: who was at work before may have taken the first one. */
+/** A repeated ADD may have the next address, since the first attempt may have leased the first one. */
 export function afterAnother(ground: Ground): Ground {
-  // The bridge has the first one, and a neighbour the second.
+  // The bridge has the first address, and a neighbour the second.
   const [own, next] = ground.busy ? [3, 4] : [2, 3];
   const state = async () =>
     (await ground.state()).map(line =>
@@ -44,7 +44,7 @@ export function afterAnother(ground: Ground): Ground {
   return { ...ground, state };
 }
 
-/** What to look at after a verb: what GC collects has no namespace any more in which a value could matter to anybody. */
+/** What to look at after a verb: what GC collects no longer has a namespace whose sysctl values could matter. */
 export function viewFor(ground: Ground, verb: Verb): Ground {
   if (verb !== 'gc') return ground;
   const rest = (state: State) => state.filter(line => !/: somaxconn \d+$/.test(line));
@@ -56,16 +56,16 @@ export function viewFor(ground: Ground, verb: Verb): Ground {
   };
 }
 
-/** In what the state differs from the one that is wanted, after the kernel has come to rest. */
+/** The differences between the state and the wanted one, after the kernel has settled. */
 export async function differs(ground: Ground, wanted: 'absent' | 'present'): Promise<string | undefined> {
   const all = await awaitState(ground.state, ground[wanted]);
-  // The next verb takes away the mark of a record that needs no work.
+  // The next verb removes the "unsettled" mark of a settled record.
   const differences =
     wanted === 'absent' ? all : all.filter(line => !line.startsWith('+ file state/unsettled/'));
   return differences.length ? `not ${wanted}: ${differences.join('; ')}` : undefined;
 }
 
-/** What a step says when it fails. */
+/** The error message of a step, if it fails. */
 export async function attempt(work: () => Promise<void>): Promise<string | undefined> {
   return work().then(
     () => undefined,
@@ -73,10 +73,10 @@ export async function attempt(work: () => Promise<void>): Promise<string | undef
   );
 }
 
-/** A setting that spares the kernel work: where it is refused, a host's end has an address that nobody needs. */
+/** A setting that only saves the kernel work: if it is refused, a host end has an unneeded address. */
 const SPARING = /\/net\/ipv6\/conf\/\w+\/disable_ipv6/;
 
-/** A failed ADD has undone itself; one that did without is whole. */
+/** A failed ADD must have undone itself; a successful one must be complete. */
 async function judgeAdd(
   ground: Ground,
   { exitCode }: Pick<Finished, 'exitCode'>,
@@ -86,25 +86,25 @@ async function judgeAdd(
   return problem ?? judgeEnd(ground);
 }
 
-/** A DEL takes all of it. */
+/** A DEL must delete everything. */
 async function judgeEnd(ground: Ground): Promise<string | undefined> {
   return (await attempt(() => succeed(ground, 'del'))) ?? differs(ground, 'absent');
 }
 
-/** What DEL or GC could not take away it says, or a further one finds it; then nothing is there. */
+/** DEL or GC must report what it could not delete, or a further one must find it; then nothing may be left. */
 async function judgeRemoval(ground: Ground, verb: Verb, { exitCode }: Finished): Promise<string | undefined> {
   if (exitCode === 0 && findDifferences(ground.absent, await ground.state()).length === 0) return undefined;
   return (await attempt(() => succeed(ground, verb))) ?? differs(ground, 'absent');
 }
 
-/** A failure is an error object of the specification. */
+/** A failure must print an error object of the specification. */
 function findReplyProblem({ exitCode, stdout, stderr }: Finished): string | undefined {
   if (exitCode === 0) return undefined;
   try {
     const { code, msg } = JSON.parse(stdout || stderr);
     if (typeof code === 'number' && typeof msg === 'string' && msg !== '') return undefined;
   } catch {
-    // Told below.
+    // Reported below.
   }
   return `no error object, exit code ${exitCode}: ${stdout}${stderr}`;
 }

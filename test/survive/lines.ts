@@ -1,6 +1,6 @@
-// How is what another program prints heard line by line?
+// How is the output of another program read line by line?
 
-/** Tells of each line as it comes, until there are no more; settles then. */
+/** Passes on each line as it arrives; settles at the end of the stream. */
 export async function readLines(
   stream: ReadableStream<Uint8Array>,
   hear: (line: string) => void,

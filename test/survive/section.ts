@@ -1,26 +1,26 @@
 // What is one part of `npm run survive`?
 
-/** Something that must not go wrong, tried very often. */
+/** Something that must never fail, tried very often. */
 export interface Section {
   readonly name: string;
-  /** The figure in the last table: `points of failure tried`. */
+  /** Caption of the figure in the last table: `points of failure tried`. */
   readonly counts: string;
   run(form: Form): Promise<Figures>;
 }
 
 /** How much is tried. */
 export interface Form {
-  /** As within `npm test`: a sample. */
+  /** As part of `npm test`: only a sample. */
   readonly short: boolean;
-  /** Tells the reader how far it is. */
+  /** Reports progress to the reader. */
   readonly say: (line: string) => void;
 }
 
-/** What came of it. */
+/** The outcome. */
 export interface Figures {
   readonly tried: number;
   /** A table of its own, for the reader. */
   readonly table: string;
-  /** Everything that was lost, left behind, or not as somebody was told. */
+  /** Everything that was lost, leaked, or different from what the caller was told. */
   readonly wrong: readonly string[];
 }

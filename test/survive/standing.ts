@@ -1,4 +1,4 @@
-// How are ip, tc and nft asked thousands of times in one namespace, without being started each time?
+// How can ip, tc and nft be queried thousands of times in one namespace, without starting them each time?
 
 import { type Finished, TEST_PATH } from '../helpers/command.ts';
 import type { Namespace } from '../helpers/namespace.ts';
@@ -10,13 +10,13 @@ export type Exec = (argv: string[], stdin?: string) => Promise<Finished>;
 const ANSWER_MS = 30_000;
 
 /**
- * Programs that stay in a namespace until it is deleted, each started when it is first asked. To look at everything costs
- * half of the processor time of a trial where each question starts a program.
+ * Programs that stay in a namespace until it is deleted, each started on its first query. If every query started a program,
+ * looking at the state would cost half of the processor time of a trial.
  */
 export function standIn(ns: Namespace): Exec {
   const programs = new Map<string, Standing>();
   return async (argv, stdin) => {
-    // nft has no batches, but reads one command after the other where people type them.
+    // nft has no batch mode, but in interactive mode it reads one command after the other.
     const [staying, questions] =
       stdin === undefined ? [['nft', '-j', '-i'], argv.slice(2).join(' ')] : [argv, stdin.trimEnd()];
     const name = staying.join(' ');
@@ -39,19 +39,19 @@ class Standing {
 
   constructor(ns: Namespace, argv: readonly string[]) {
     this.#name = argv.join(' ');
-    // Whoever types leaves a history at home.
+    // An interactive program leaves a history file in the home directory.
     const env = { PATH: TEST_PATH, LC_ALL: 'C', HOME: '/nonexistent' };
     const pipes = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
     this.#child = Bun.spawn(['nsenter', `--net=${ns.path}`, '--', ...argv], { ...pipes, env });
     void readLines(this.#child.stdout, line => this.#hear(line)).then(() => this.#end());
   }
 
-  /** False once it has ended, as these do after the first question that they cannot answer. */
+  /** False once it has ended, which these programs do after the first query that they cannot answer. */
   get usable(): boolean {
     return !this.#over;
   }
 
-  /** @throws Error when it does not answer, with what it says instead */
+  /** @throws Error with the program's output if it does not answer */
   async ask(questions: readonly string[]): Promise<string> {
     const { promise, resolve } = Promise.withResolvers<string[]>();
     this.#waiting.push({ left: questions.length, lines: [], tell: resolve });

@@ -1,4 +1,4 @@
-// What is there, in the kernel and on disk, that an attachment may have made?
+// What exists, in the kernel and on disk, that an attachment may have made?
 
 import fs from 'node:fs';
 import { dumpKernelState } from '../helpers/dump.ts';
@@ -6,12 +6,12 @@ import { filesBelow } from '../helpers/journal.ts';
 import type { Container, Lab, Row } from '../helpers/netns.ts';
 import { type Exec, standIn } from './standing.ts';
 
-/** Everything that attachments may change: a line for each thing. */
+/** Everything that attachments may change: one line for each item. */
 export type State = readonly string[];
 
 /**
- * Reads it each time that it is called.
- * @param whole whether the fixed tables count as well; without other attachments they may or may not be there
+ * Returns a function that reads the state.
+ * @param whole whether the fixed tables count as well; without other attachments they may or may not exist
  */
 export function stateReader(
   lab: Lab,
@@ -43,7 +43,7 @@ async function readState(
   return [...kernel.flat(), `container 1: somaxconn ${somaxconn}`, ...files(lab)].sort();
 }
 
-/** The state once two looks show the same: addresses and routes of IPv6 take a moment. */
+/** The state once two readings are equal: addresses and routes of IPv6 take a moment. */
 export async function settledState(read: () => Promise<State>): Promise<State> {
   let last = await read();
   for (let attempt = 0; attempt < 50; attempt++) {
@@ -55,7 +55,7 @@ export async function settledState(read: () => Promise<State>): Promise<State> {
   throw new Error('Cannot begin: the host does not come to rest');
 }
 
-/** Waits for a state, for as long as the kernel may need to come to rest. @returns what stays different */
+/** Waits for a state, for as long as the kernel may take to settle. @returns the remaining differences */
 export async function awaitState(read: () => Promise<State>, wanted: State): Promise<string[]> {
   const until = Date.now() + SETTLE_MS;
   for (;;) {
@@ -67,7 +67,7 @@ export async function awaitState(read: () => Promise<State>, wanted: State): Pro
 
 const SETTLE_MS = 3_000;
 
-/** What one has and the other has not, marked with + and -. */
+/** Lines that only one of the states has, marked with + and -. */
 export function findDifferences(before: State, after: State): string[] {
   return [
     ...without(before, after).map(line => `- ${line}`),
@@ -75,7 +75,7 @@ export function findDifferences(before: State, after: State): string[] {
   ];
 }
 
-/** The same line may be there several times. */
+/** The same line may occur several times. */
 function without(lines: State, others: State): string[] {
   const left = new Map<string, number>();
   for (const line of others) left.set(line, (left.get(line) ?? 0) + 1);
@@ -86,7 +86,7 @@ function without(lines: State, others: State): string[] {
   });
 }
 
-/** Fixed tables count by what is in their sets and maps. */
+/** Of fixed tables, only the contents of their sets and maps count. */
 function withoutTables(row: Row): Row[] {
   const [kind = '', object = {}] = Object.entries(row)[0] ?? [];
   const table = kind === 'table' ? object.name : object.table;
@@ -95,10 +95,10 @@ function withoutTables(row: Row): Row[] {
   return elements.map(element => ({ element, table, name: object.name }));
 }
 
-/** The kernel makes these when nobody has answered to a link-local address for a while. */
+/** The kernel adds these when duplicate address detection of a link-local address is over. */
 const COMES_LATE = /: routes .*"dst":"(LINK-LOCAL|fe80::)".*"table":"local"/;
 
-/** Hardware addresses and names of pairs are drawn by lot, and a device gets a new number each time. */
+/** Hardware addresses and names of pairs are random, and a device gets a new number each time. */
 function withoutNumbers(line: string): string {
   return line
     .replace(/\b8000\.[0-9a-f:]+/g, 'BRIDGE')
@@ -110,11 +110,11 @@ function withoutNumbers(line: string): string {
 }
 
 /**
- * Kept on purpose: where the range goes on, locks, an index as large as the leases are many, which boot it is; and of a lease
- * directory the one unfinished file of a fixed name, which the next writer takes away.
+ * Kept on purpose: where the range continues, locks, a daemon's files beside its socket, an index of the size of the leases, the
+ * boot id; and the one temporary file with a fixed name in a lease directory, which the next writer removes.
  */
 const KEPT =
-  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|gate|podnet\.conflist)$|\.lock$|^run\/(catena\.sock$|traces\/)/;
+  /(^|\/)(last_reserved_ip\.\d+|lock|\.catena-(owners|taken|lease|pointer)(\.new)?|boot|gate|podnet\.conflist)$|\.lock$|^run\/(catena\.sock(\.seat|\.calls\.\d+-\d+)?$|traces\/)/;
 
 function files(lab: Lab): string[] {
   return filesBelow(lab.tmp)
@@ -122,7 +122,7 @@ function files(lab: Lab): string[] {
     .map(name => `file ${name}${sizeOf(`${lab.tmp}/${name}`)}`);
 }
 
-/** A file without a byte in it is half of one. */
+/** Marks an empty file, which is a truncated one. */
 function sizeOf(file: string): string {
   return fs.lstatSync(file, { throwIfNoEntry: false })?.size === 0 ? ' (empty)' : '';
 }

@@ -1,31 +1,31 @@
-// How does a trial watch what one process asks of the kernel, and interfere with one of these requests?
+// How does a trial watch the system calls of one process, and interfere with one of them?
 
 import { readLines } from './lines.ts';
 
-/** One process that is watched: its first thread, which does all that matters; not its children. */
+/** A watched process: its first thread, which does all that matters; not its children. */
 export interface Tracer {
-  /** Every line that strace wrote so far. */
+  /** Every line that strace has printed so far. */
   readonly lines: readonly string[];
-  /** Settles when the process has been stopped by a signal, or has ended. */
+  /** Settles when a signal has stopped the process, or when it has ended. */
   readonly stopped: Promise<void>;
-  /** Settles when the process has ended, or when it is let go. */
+  /** Settles when the process has ended, or has been released. */
   readonly ended: Promise<void>;
-  /** Lets the process go its own way. */
+  /** Detaches from the process. */
   release(): Promise<void>;
 }
 
-/** What is watched, and what happens to one of it. */
+/** What to watch, and what to inject. */
 export interface Watched {
   readonly syscalls: string;
   /** Only requests with this path count. */
   readonly path?: string;
-  /** As strace has it: `error=EIO` or `signal=KILL`, at the nth request that counts. */
+  /** In strace's syntax: `error=EIO` or `signal=KILL`, at the nth request that counts. */
   readonly inject?: { readonly what: string; readonly nth: number };
 }
 
 const ATTACH_MS = 10_000;
 
-/** Attaches to a running process; settles when nothing that it does will be missed. */
+/** Attaches to a running process; settles when all its following requests will be seen. */
 export async function attachTracer(pid: number, { syscalls, path, inject }: Watched): Promise<Tracer> {
   const filter = path === undefined ? [] : ['-P', path];
   const fault = inject ? ['-e', `inject=${syscalls}:${inject.what}:when=${inject.nth}`] : [];

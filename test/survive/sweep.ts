@@ -1,4 +1,4 @@
-// What do all faults of a verb lead to, one after the other?
+// What are the outcomes of all faults of a verb, one after the other?
 
 import { callsOfLink, parseCalls, WATCHED } from './calls.ts';
 import { countDaemonPoints, serve, tryDaemonPoint } from './daemon-trial.ts';
@@ -7,41 +7,40 @@ import { describePoint, findPoints, type Point } from './points.ts';
 import { attachTracer } from './strace.ts';
 import { type Outcome, tryPoint } from './trial.ts';
 
-/** A verb on a host, and which of its points. */
+/** A verb on a host, and which of its points to try. */
 export interface SweepPlan {
   readonly verb: Verb;
   /**
-   * `busy`: another container is attached all the while. `alone`: none is, and the host is as new at each ADD. `daemon`: as
-   * `busy`, and a daemon runs the command. `firewall`: as `busy`, and the last link is a firewall; what is asked by others
-   * than that is not struck.
+   * `busy`: another container is attached all the time. `alone`: none is, and the host is fresh at each ADD. `daemon`: as `busy`,
+   * and a daemon runs the command. `firewall`: as `busy`, and the last plugin is a firewall; only its requests are struck.
    */
   readonly where: 'busy' | 'alone' | 'daemon' | 'firewall';
-  /** Every how manyth point is tried, from which on; boundaries between links are tried all. */
+  /** Every nth point is tried, beginning with the offset; boundaries between plugins are all tried. */
   readonly every: number;
   readonly offset: number;
 }
 
-/** What came of it. */
+/** The outcome of a sweep. */
 export interface SweepReport extends SweepPlan {
-  /** How many points there are, and those that were tried. */
+  /** The number of points, and the outcomes of those tried. */
   readonly points: number;
   readonly outcomes: readonly Outcome[];
   readonly seconds: number;
 }
 
-/** Hosts on which points are tried at the same time: two more than cores, since the kernel makes everybody wait. */
+/** Hosts on which points are tried concurrently: two more than cores, since the kernel often makes processes wait. */
 const LANES = 4;
 
 /**
  * Counts the points of a verb and tries them.
- * @param onOutcome told of each as it comes
+ * @param onOutcome called with each outcome
  */
 export async function sweepVerb(
   plan: SweepPlan,
   onOutcome?: (outcome: Outcome) => void,
 ): Promise<SweepReport> {
   const started = performance.now();
-  // All of them before anything is counted: GC looks into every namespace of the machine.
+  // Create all of them before counting: GC looks into every namespace of the machine.
   const places = await makePlaces(plan);
   let points = 0;
   const outcomes: Outcome[] = [];
@@ -59,7 +58,7 @@ export async function sweepVerb(
           outcomes.push(outcome);
           onOutcome?.(outcome);
           if (outcome.wrong.length === 0) continue;
-          // What one fault left must not be taken for the next one's.
+          // Leftovers of one fault must not be attributed to the next.
           await place.close();
           place = await makePlace(plan);
           places[lane] = place;
@@ -72,7 +71,7 @@ export async function sweepVerb(
   return { ...plan, points, outcomes, seconds: (performance.now() - started) / 1000 };
 }
 
-/** What is wrong after a sweep, in words. */
+/** The problems found by sweeps, human-readable. */
 export function findFaults(reports: readonly SweepReport[]): string[] {
   const outcomes = reports.flatMap(report => report.outcomes);
   return outcomes.flatMap(({ point, wrong }) => wrong.map(problem => `${describePoint(point)}: ${problem}`));
@@ -123,7 +122,7 @@ async function tryAt(place: Place, [turn, point]: [number, Point]): Promise<Outc
   }
 }
 
-/** Runs the verb once without a fault and looks at all that it asks, or only at what its last link does. */
+/** Runs the verb once without a fault and finds the points among all its requests, or only those of its last plugin. */
 async function countPoints(ground: Ground, verb: Verb, onlyLast: boolean): Promise<Point[]> {
   await prepareVerb(ground, verb);
   const held = await ground.hold(verb);
@@ -135,7 +134,7 @@ async function countPoints(ground: Ground, verb: Verb, onlyLast: boolean): Promi
   if (exitCode !== 0) throw new Error(`${verb} fails without a fault: ${stderr}`);
   if (verb === 'add') await succeed(ground, 'del');
   const [ofRunner, ofWorker] = [runner, worker].map(({ lines }) => parseCalls(lines.map(ground.generalise)));
-  // DEL begins with the last link.
+  // DEL begins with the last plugin.
   if (onlyLast)
     return findPoints(verb, { worker: callsOfLink(ofWorker ?? [], verb === 'add' ? ground.links - 1 : 0) });
   return findPoints(verb, { runner: ofRunner ?? [], worker: ofWorker ?? [] });

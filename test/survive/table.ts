@@ -13,13 +13,13 @@ const COLUMNS = [
   ['boundary killed', (group: string) => group === 'boundary'],
 ] as const;
 
-/** A sweep in words. */
+/** A human-readable title of a sweep. */
 export function titleOf({ verb, where }: Pick<SweepPlan, 'verb' | 'where'>): string {
   const places = { busy: 'with a neighbour', alone: 'alone', daemon: 'by the daemon', firewall: 'firewall' };
   return `${verb.toUpperCase()}, ${places[where]}`;
 }
 
-/** Points tried by verb and kind; those that did not come to pass are told below. */
+/** Points tried, by verb and kind; faults that did not happen are listed below. */
 export function renderFaults(reports: readonly SweepReport[]): string {
   const header = row('', [...COLUMNS.map(([title]) => title), 'tried', 'of', 'seconds']);
   const rows = reports.map(report => {

@@ -1,4 +1,4 @@
-// What does one fault do to a verb, and what is there after a recovery?
+// What does one fault do to a verb, and what exists after recovery?
 
 import type { Finished } from '../helpers/command.ts';
 import { type Ground, type Held, prepareVerb, succeed, type Verb } from './ground.ts';
@@ -7,27 +7,27 @@ import type { Point } from './points.ts';
 import { attachTracer, type Tracer } from './strace.ts';
 import { end, hasEnded, signal } from './victims.ts';
 
-/** How a trial ended: the fault happened or did not, and what was not as it must be. */
+/** How a trial ended: whether the fault happened, and what was wrong. */
 export interface Outcome {
   readonly point: Point;
   readonly happened: boolean;
   readonly wrong: readonly string[];
 }
 
-/** How somebody comes after a crash; taken in turn. */
+/** Ways of recovering from a crash; used in turn. */
 const RECOVERIES = ['del', 'next', 'repair', 'again'] as const;
 type Recovery = (typeof RECOVERIES)[number];
 
-/** How long a worker that outlives its runner works on while a recovery waits for it. */
+/** How long a worker that outlives its runner goes on working while a recovery waits for it. */
 const OUTLIVE_MS = 150;
-/** Until strace has told of what has happened already; only what did not happen takes that long. */
+/** Time for strace to report what has already happened; only faults that did not happen take that long. */
 export const LATE_NEWS_MS = 1_000;
-/** A worker that does not end with its runner is let go, so that it can be said. */
+/** A worker that does not end with its runner is released after this time, so that it can be reported. */
 const LET_GO_MS = 10_000;
 
 /**
- * Tries one point on a ground without the attachment, and leaves it so where nothing is wrong.
- * @param turn which recovery comes, by number
+ * Tries one point on a ground without the attachment, and leaves the ground in that state unless something is wrong.
+ * @param turn number that selects the recovery
  */
 export async function tryPoint(whole: Ground, point: Point, turn: number): Promise<Outcome> {
   const ground = viewFor(whole, point.verb);
@@ -37,7 +37,7 @@ export async function tryPoint(whole: Ground, point: Point, turn: number): Promi
   const wrong: (string | undefined)[] = [];
   if (!happened) await outliving?.();
   if (!happened || point.strike === 'fails' || point.strike === 'worker killed') {
-    // Names made at random shift the count: what was struck is what strace says, not what was meant.
+    // Random names shift the count, so the struck request is the one that strace reports, not the intended one.
     const what = findStruck(tracer) ?? point.what;
     wrong.push(...(await judgeUnaided(ground, { ...point, what }, finished, happened)));
   } else {
@@ -51,12 +51,12 @@ export async function tryPoint(whole: Ground, point: Point, turn: number): Promi
   return { point, happened, wrong: wrong.filter(one => one !== undefined) };
 }
 
-/** Whether the fault came to pass. */
+/** Whether the fault happened. */
 export function happenedIn({ lines }: Tracer): boolean {
   return lines.some(line => /\(INJECTED\)|killed by SIGKILL|stopped by SIGSTOP/.test(line));
 }
 
-/** The request that was refused, as strace wrote it. */
+/** The refused request, as strace printed it. */
 function findStruck({ lines }: Tracer): string | undefined {
   return lines.find(line => line.includes('(INJECTED)'));
 }
@@ -65,7 +65,7 @@ interface Struck {
   readonly held: Held;
   readonly finished: Finished;
   readonly tracer: Tracer;
-  /** Where the worker was left in the middle of its work: lets it go on. */
+  /** Resumes a worker that was stopped in the middle of its work. */
   readonly outliving?: () => Promise<void>;
 }
 
@@ -73,7 +73,7 @@ async function strike(ground: Ground, point: Point): Promise<Struck> {
   const { verb, actor, syscall, path, nth, error } = point;
   const held = await ground.hold(verb);
   const target = actor === 'runner' ? held.pid : held.workerPid;
-  // A stop lets the request through and comes after it; a kill comes before.
+  // A stop takes effect after the request has been made, a kill before it.
   const stops = point.strike === 'both killed' || point.strike === 'worker outlives';
   const what = error ? `error=${error}` : stops ? 'signal=STOP' : 'signal=KILL';
   const only = path === undefined ? {} : { path: ground.localise(path) };
@@ -86,7 +86,7 @@ async function strike(ground: Ground, point: Point): Promise<Struck> {
     await tracer.release();
     return { held, finished, tracer };
   }
-  // The last reply of a worker may end its runner before anybody hears that it stopped.
+  // The last reply of a worker may end its runner before the stop is reported.
   await Promise.race([tracer.stopped, held.finished.then(() => Bun.sleep(LATE_NEWS_MS))]);
   held.kill();
   if (point.strike === 'both killed') end(held.workerPid);
@@ -95,7 +95,7 @@ async function strike(ground: Ground, point: Point): Promise<Struck> {
   const outliving = async (): Promise<void> => {
     await Bun.sleep(OUTLIVE_MS);
     await tracer.release();
-    // It may be about to stop rather than stopped.
+    // It may be about to stop, but not be stopped yet.
     for (let attempt = 0; attempt < 5; attempt++) {
       signal(held.workerPid, 'SIGCONT');
       await Bun.sleep(10);
@@ -111,7 +111,7 @@ async function recover(ground: Ground, verb: Verb, kind: Recovery): Promise<void
   if (kind === 'again' && verb === 'del') return succeed(ground, 'del');
   if (kind === 'again') {
     ground.rewindRange();
-    // The ADD may have come to its end before: a second one is refused then, and nothing is wrong with that.
+    // The first ADD may have completed: then a second one is refused, which is correct.
     const { exitCode, stdout } = await ground.run('add');
     const standing = exitCode !== 0 && (await ground.run('check')).exitCode === 0;
     if (exitCode !== 0 && !standing) throw new Error(`ADD fails: ${stdout.trim()}`);
@@ -121,7 +121,7 @@ async function recover(ground: Ground, verb: Verb, kind: Recovery): Promise<void
   await succeed(ground, 'del', 'other');
 }
 
-/** After a recovery everything is there or nothing is; a DEL ends it in any case. */
+/** After a recovery everything or nothing must exist; a final DEL deletes it in any case. */
 async function finish(ground: Ground, kind: Recovery): Promise<string | undefined> {
   if (kind === 'del' || (await ground.run('check')).exitCode !== 0) return differs(ground, 'absent');
   const problem = await differs(kind === 'again' ? afterAnother(ground) : ground, 'present');

@@ -1,10 +1,10 @@
-// Has a process ended, and what if not?
+// Has a process ended, and what if it has not?
 
 import fs from 'node:fs';
 
 const END_MS = 10_000;
 
-/** Waits until it has; one that has not by then is killed. */
+/** Waits until the process has ended; kills it if it does not end in time. */
 export async function hasEnded(pid: number): Promise<boolean> {
   const until = Date.now() + END_MS;
   while (fs.existsSync(`/proc/${pid}`)) {
@@ -18,7 +18,7 @@ export async function hasEnded(pid: number): Promise<boolean> {
   return true;
 }
 
-/** Whoever adopted it has not asked how it ended. */
+/** Ended, but its adoptive parent has not reaped it yet. */
 function isZombie(pid: number): boolean {
   try {
     return / Z /.test(fs.readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/^.*\)/, ''));
@@ -32,11 +32,11 @@ export function end(pid: number): void {
   signal(pid, 'SIGKILL');
 }
 
-/** Sends it a signal, if it is there. */
+/** Sends it a signal, if it exists. */
 export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);
   } catch {
-    // It has ended by itself.
+    // It has already ended.
   }
 }

@@ -1,4 +1,4 @@
-// Do meta links come out as the reference's do behind a bridge, but for what differs on purpose?
+// Do meta plugins behind a bridge end up like the reference's, except for intentional differences?
 
 import { describeTwins } from './describe.ts';
 

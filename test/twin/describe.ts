@@ -1,4 +1,4 @@
-// What does a half of the table look like as tests?
+// What does a part of the table look like as tests?
 
 import { expect, test } from 'bun:test';
 import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';
@@ -7,7 +7,7 @@ import { executablesOf } from './row.ts';
 import { TABLES } from './rows/tables.ts';
 import { type RowReport, renderFinding, runRow, stale } from './table.ts';
 
-/** One test for each row of a half, and one that no listed difference is out of date. */
+/** One test for each row of a part, and one that no listed difference is out of date. */
 export function describeTwins(name: TableName): void {
   const { rows = [], needs } = TABLES.find(table => table.name === name) ?? {};
   const executables = [...new Set(rows.flatMap(executablesOf))].filter(type => /^[a-z-]+$/.test(type));

@@ -1,4 +1,4 @@
-// In what do our links differ from the reference's on purpose, and why?
+// In what do our plugins intentionally differ from the reference's, and why?
 
 /** One place where the twins differ; a side that lacks it has `undefined`. */
 export interface Finding {
@@ -12,17 +12,17 @@ export interface Finding {
 /** The parts of the table. */
 export type TableName = 'links' | 'chains' | 'ports' | 'vlans' | 'swaps';
 
-/** A difference that may occur; it explains a finding when all that it names fits. */
+/** A difference that may occur; it explains a finding if all its conditions match. */
 export interface Difference {
-  /** Fits the place: `ADD/host/interface/br0/link/mtu`; steps that fail on both sides read `ADD (fails)`. */
+  /** Matches the place; steps that fail on both sides read `ADD (fails)`. */
   readonly path: RegExp;
-  /** Fits the row's name; default every row. */
+  /** Matches the row's name; default every row. */
   readonly rows?: RegExp;
   readonly when?: (finding: Finding) => boolean;
   readonly reason: string;
   /** Where the reference's behaviour is described: the quirk's number in the notes on it, or its version. */
   readonly quirk?: string;
-  /** The part in which it has to occur at least once; default every one that all kernels can run. */
+  /** The part in which it must occur at least once; default every part that all kernels can run. */
   readonly in?: TableName | readonly TableName[];
 }
 
@@ -32,7 +32,7 @@ const from = (reference: unknown, ours: unknown) => (finding: Finding) => {
   return Object.is(finding.reference, reference) && Object.is(finding.ours, ours);
 };
 
-/** Every one has to occur, and nothing else may. */
+/** Each of them must occur, and no other difference may. */
 export const DIFFERENCES: readonly Difference[] = [
   {
     path: /\/reply\/result\/dns$/,
@@ -121,7 +121,7 @@ export const DIFFERENCES: readonly Difference[] = [
     quirk: 'bridge 36',
     in: ['links', 'chains', 'ports'],
   },
-  // Where the reference fails and we do not, or the reverse, all that follows differs.
+  // If one side fails and the other does not, everything after that differs.
   ...diverging('links', {
     'bridge, negative mtu': ['a negative MTU is refused', 'bridge 31'],
     'bridge, two range sets of IPv4 with gateways': ['a bridge has a gateway for each set', 'bridge 10'],
@@ -426,14 +426,6 @@ export const DIFFERENCES: readonly Difference[] = [
     in: 'chains',
   },
   {
-    path: /\/host\/nft\/ip6? filter /,
-    rows: /^firewall, (defaults|backend left to the link)$/,
-    when: onlyReference,
-    reason: 'iptables has rules only where it is asked for, or drops by itself',
-    quirk: 'meta 45, 48',
-    in: 'chains',
-  },
-  {
     path: /^DEL 2\/host\/nft\/ip6? filter rule CNI-ISOLATION-STAGE-/,
     rows: /^firewall, iptables, same-bridge$/,
     reason: 'an interface is open again with the last pod behind it that was not',
@@ -522,13 +514,13 @@ export const DIFFERENCES: readonly Difference[] = [
   }),
 ];
 
-/** Rows with lists of subnets, which of the reference's releases only 1.5 obeyed. */
+/** Rows with lists of subnets, which only release 1.5 of the reference honoured. */
 function subnetRows(names: readonly string[]): Record<string, readonly [reason: string, quirk: string]> {
   const explained = ['lists of subnets are obeyed, as by the reference in 1.5', 'bandwidth 1.5'] as const;
   return Object.fromEntries(names.map(name => [`bandwidth, ${name}`, explained]));
 }
 
-/** Rows of which whatever follows is explained by one thing: by name, the reason and the quirk. */
+/** Rows in which one cause explains everything that follows: the reason and the quirk by row name. */
 function diverging(
   table: TableName,
   rows: Readonly<Record<string, readonly [reason: string, quirk: string]>>,

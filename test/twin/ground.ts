@@ -1,4 +1,4 @@
-// What does one twin stand on, and how does it take a step?
+// What does one twin run on, and how does it take a step?
 
 import fs from 'node:fs';
 import { type Container, createLab, type Lab, type Namespace, type Row } from '../helpers/netns.ts';
@@ -6,10 +6,10 @@ import { BIN_DIR, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.
 import { observeFiles, observeNamespace } from './observe.ts';
 import type { Call, Ground, Side, Step, TwinRow, Verb } from './row.ts';
 
-/** What a step did: how the chain answered, and everything afterwards. */
+/** The outcome of a step: the chain's reply, and everything observed afterwards. */
 export interface Outcome {
   readonly label: string;
-  /** Whether the chain answered with an error; `undefined` for probes. */
+  /** Whether the chain replied with an error; `undefined` for probes. */
   readonly failed?: boolean;
   readonly seen: Row;
 }
@@ -21,7 +21,7 @@ export interface Twin extends Ground {
   readonly common: ReadonlyMap<string, string>;
 }
 
-/** Makes the ground for one side of a row. Whoever calls this closes `twin.lab`. */
+/** Creates the ground for one side of a row. The caller must close `twin.lab`. */
 export async function createTwin(side: Side, row: TwinRow): Promise<Twin> {
   const lab = await createLab();
   const containers = [await numbered(lab, 1), await numbered(lab, 2)] as const;
@@ -57,13 +57,13 @@ async function numbered(lab: Lab, number: 1 | 2): Promise<Container> {
   return { ...(await lab.container()), id: `twin-${number}` };
 }
 
-// Detection of duplicate addresses and the search for routers take seconds and end at a random moment.
+// Duplicate address detection and router solicitation take seconds and end at a random moment.
 async function hasten(lab: Lab, ns: Namespace): Promise<void> {
   await lab.sysctl(ns, 'net/ipv6/conf/default/dad_transmits', 0);
   await lab.sysctl(ns, 'net/ipv6/conf/default/router_solicitation_delay', 0);
 }
 
-/** Runs the chain link by link, without a runner in between: forwards for ADD and CHECK, backwards for DEL. */
+/** Runs the chain plugin by plugin, without a runner: forwards for ADD and CHECK, backwards for DEL. */
 async function run(
   ground: Ground,
   row: TwinRow,
@@ -107,7 +107,7 @@ async function netnsOf(ground: Ground, container: Container, wrong: Call['netns'
   return container.path;
 }
 
-/** The kernel takes a namespace apart a moment after its end: only then is the host's end of a pair gone. */
+/** The kernel dismantles a namespace some time after its end: only then is the host end of a pair gone. */
 async function removeCompletely(lab: Lab, container: Container): Promise<void> {
   const countPairs = async () => (await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).length;
   const before = await countPairs();
@@ -124,7 +124,7 @@ function requestOf(ground: Ground, row: TwinRow, call: Call, link: Row, prevResu
 }
 
 async function observe(ground: Ground, row: TwinRow, call: Call): Promise<Row> {
-  // CHECK changes nothing on either side; its tests say so.
+  // CHECK changes nothing on either side, which is tested elsewhere.
   if (call.verb === ('CHECK' satisfies Verb)) return {};
   const { lab, containers } = ground;
   const whole = row.wholePacketFilter ?? false;

@@ -1,4 +1,4 @@
-// Do main and IPAM links come out as the reference's do, but for what differs on purpose?
+// Do main and IPAM plugins end up like the reference's, except for intentional differences?
 
 import { describeTwins } from './describe.ts';
 

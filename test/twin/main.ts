@@ -1,4 +1,4 @@
-// Prints the table: every configuration with its outcome on both sides, and what differs on purpose.
+// Prints the table: every configuration with its outcome on both sides, and the intentional differences.
 //
 //   npm run twin                    all rows
 //   npm run twin -- 'bridge, mtu'   rows whose name contains one of the arguments

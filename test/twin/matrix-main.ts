@@ -1,4 +1,4 @@
-// Prints the swap matrix: every mix of our links and the reference's, and in what each differs from ours alone.
+// Prints the swap matrix: every mix of our plugins and the reference's, and how each differs from ours alone.
 //
 //   npm run matrix                     all of it
 //   npm run matrix -- --sample         what npm test runs

@@ -1,4 +1,4 @@
-// Does a chain work the same, whoever's executable stands in each place?
+// Does a chain work the same, whichever set's executable is in each place?
 
 import { expect, test } from 'bun:test';
 import { describeRoot, requires, requiresReference } from '../helpers/skip.ts';

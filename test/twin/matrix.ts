@@ -1,4 +1,4 @@
-// Is every mix of our links and the reference's as good as ours alone, but for what differs on purpose?
+// Is every mix of our plugins and the reference's as good as ours alone, except for intentional differences?
 
 import { findDifferences } from '../../src/compare/findings.ts';
 import { DIFFERENCES, type Difference, type Finding } from './differences.ts';
@@ -6,7 +6,7 @@ import { type MixOutcome, playMix } from './mix.ts';
 import { LINKS, type Mix, nameOf } from './mixes.ts';
 import { explains } from './table.ts';
 
-/** What a mix made of its life. */
+/** The outcome of a mix. */
 export interface MixReport {
   readonly mix: Mix;
   readonly explained: ReadonlySet<Difference>;
@@ -16,7 +16,7 @@ export interface MixReport {
 /** Enough to keep two cores busy while the kernel makes a chain wait for a grace period. */
 const AT_ONCE = 3;
 
-/** Plays mixes, a few at a time, in order; each promise is that of the mix in its place. */
+/** Runs mixes in order, a few at a time; each promise belongs to the mix at the same position. */
 export function playMixes(mixes: readonly Mix[]): Promise<MixReport>[] {
   const ours = new Map<string, Promise<MixOutcome[]>>();
   const oursLike = (mix: Mix) => {
@@ -32,7 +32,7 @@ export function playMixes(mixes: readonly Mix[]): Promise<MixReport>[] {
   const lanes: Promise<unknown>[] = Array.from({ length: AT_ONCE }, () => Promise.resolve());
   return mixes.map((mix, i) => {
     const played = (lanes[i % AT_ONCE] ?? Promise.resolve()).then(() => play(mix));
-    // Who awaits the promise hears of it.
+    // The caller who awaits the promise sees the error.
     lanes[i % AT_ONCE] = played.catch(() => undefined);
     return played;
   });
@@ -61,7 +61,7 @@ export function renderMatrix(reports: readonly MixReport[]): string {
   return [head, ...tables, ...legend, ''].join('\n');
 }
 
-/** Listed differences that should have occurred among all mixes. */
+/** Listed differences that should have occurred among all mixes but did not. */
 export function staleOfSwaps(reports: readonly MixReport[]): Difference[] {
   return DIFFERENCES.filter(one => isOfSwaps(one) && !reports.some(({ explained }) => explained.has(one)));
 }
@@ -82,7 +82,7 @@ function reportOn(mix: Mix, mixed: readonly MixOutcome[], own: readonly MixOutco
   return { mix, explained, unexplained: [...flawsOf(row, own), ...unexplained] };
 }
 
-/** Mixes are compared with ours alone, which therefore has to work in every step, with all traffic and nothing left. */
+/** Mixes are compared with ours alone, which therefore must succeed in every step, pass all traffic and leave nothing. */
 function flawsOf(row: string, own: readonly MixOutcome[]): Finding[] {
   return own.flatMap(({ label, seen }) => {
     const { reply, traffic = {}, left = [] } = seen;

@@ -1,4 +1,4 @@
-// How does one cell of the swap matrix live, and what is seen of it?
+// How is one cell of the swap matrix run, and what is observed?
 
 import { normalise } from '../../src/compare/normalise.ts';
 import { mixedBinDir, writeChain } from '../helpers/chain.ts';
@@ -10,14 +10,14 @@ import { listOf, type Mix } from './mixes.ts';
 import { observeFiles, observeNamespace } from './observe.ts';
 import { holderOf } from './table.ts';
 
-/** What a step did: the chain's reply, and everything seen afterwards. */
+/** The outcome of a step: the chain's reply, and everything observed afterwards. */
 export interface MixOutcome {
   readonly label: string;
   readonly failed: boolean;
   readonly seen: Row;
 }
 
-/** A ground with two pods and a place beyond the host. */
+/** A ground with two pods and a namespace beyond the host. */
 export interface MixGround {
   readonly lab: Lab;
   readonly one: Container;
@@ -25,10 +25,10 @@ export interface MixGround {
   readonly outside: Outside;
 }
 
-/** The one port of the host, and the one of the pod to which it leads. */
+/** The one mapped host port, and the pod's port that it is forwarded to. */
 export const PORTS = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 
-/** Attaches a pod and its peer, tries the traffic, asks CHECK, takes both down; what is seen has common names. */
+/** Attaches a pod and its peer, tries the traffic, runs CHECK and deletes both; observations use common names. */
 export async function playMix(mix: Mix): Promise<MixOutcome[]> {
   return await onMixGround(async ground => {
     const { lab, one, peer } = ground;
@@ -56,7 +56,7 @@ export async function playMix(mix: Mix): Promise<MixOutcome[]> {
   });
 }
 
-/** A ground that is gone afterwards, whatever happens. */
+/** Runs the body with a ground that is removed afterwards, whatever happens. */
 export async function onMixGround<T>(body: (ground: MixGround) => Promise<T>): Promise<T> {
   const lab = await createLab();
   try {
@@ -64,7 +64,7 @@ export async function onMixGround<T>(body: (ground: MixGround) => Promise<T>): P
     const peer = { ...(await lab.container()), id: 'twin-2' };
     const outside = await lab.outside();
     for (const ns of [lab.host, one, peer]) {
-      // Detection of duplicate addresses and the search for routers take seconds and end at a random moment.
+      // Duplicate address detection and router solicitation take seconds and end at a random moment.
       await lab.sysctl(ns, 'net/ipv6/conf/default/dad_transmits', 0);
       await lab.sysctl(ns, 'net/ipv6/conf/default/router_solicitation_delay', 0);
     }
@@ -74,7 +74,7 @@ export async function onMixGround<T>(body: (ground: MixGround) => Promise<T>): P
   }
 }
 
-/** What answers whom: gateway and peer, and the pod behind the mapped port with the address that it saw. */
+/** What replies to what: gateway and peer, and the pod behind the mapped port with the address that it saw. */
 export async function trafficOf(
   { lab, one, outside }: MixGround,
   { families }: Pick<Mix, 'families'>,
@@ -115,7 +115,7 @@ export async function leftBy({ lab, one, peer }: MixGround): Promise<string[]> {
   ];
 }
 
-/** Both sides, and what links keep on disk; the runner's own files by name. */
+/** Both sides, and the files of plugins; the runner's own files only by name. */
 async function observeMix({ lab, one }: MixGround): Promise<Row> {
   const [host, pod] = await Promise.all([
     observeNamespace(lab, lab.host, false),
@@ -124,7 +124,7 @@ async function observeMix({ lab, one }: MixGround): Promise<Row> {
   const files = ['leases', 'run', 'tuning', 'cni', 'state'].flatMap(dir => {
     return Object.entries(observeFiles(`${lab.tmp}/${dir}`)).map(([name, text]) => {
       const isOurOwn = ['run', 'cni', 'state'].includes(dir) || /\/\.catena-/.test(name);
-      // The name of a lock has the inode of its namespace, an index the time in it.
+      // The name of a lock contains the inode of its namespace, an index contains the time.
       return [`${dir}/${name.replace(/-\d+(?=[-.])/, '')}`, isOurOwn ? 'there' : text] as const;
     });
   });

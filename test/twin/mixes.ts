@@ -1,4 +1,4 @@
-// Which chains are run with which links of whom?
+// Which chains are run with which mix of plugins?
 
 import type { Lab, Row } from '../helpers/netns.ts';
 
@@ -11,12 +11,12 @@ export interface Variant {
 
 export type ChainName = 'ports' | 'guarded';
 
-/** One cell of the matrix: the links that are the reference's, all others are ours. */
+/** One cell of the matrix: the plugins that are the reference's; all others are ours. */
 export interface Mix extends Variant {
   readonly theirs: readonly string[];
 }
 
-/** Executables of each chain, in the order in which ADD comes to them. */
+/** Executables of each chain, in the order in which ADD calls them. */
 export const LINKS: Readonly<Record<ChainName, readonly string[]>> = {
   ports: ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'],
   guarded: ['bridge', 'host-local', 'firewall', 'portmap', 'bandwidth', 'tuning'],
@@ -38,8 +38,8 @@ export function wholeMatrix(): Mix[] {
 }
 
 /**
- * Every combination of the first chain once, so spread over the variants that every pair of links meets each variant in
- * all its four ways as often; of the second chain each link alone, and all but it.
+ * Every combination of the first chain once, distributed over the variants so that every pair of plugins occurs equally often in
+ * each variant in all its four combinations; of the second chain each plugin alone, and all but it.
  */
 export function sampleOfMatrix(): Mix[] {
   const spread = combinations('ports').map(theirs => {
@@ -51,13 +51,13 @@ export function sampleOfMatrix(): Mix[] {
   return [...spread, ...few.map(theirs => mixOf('guarded', NEWEST, theirs))];
 }
 
-/** How a test and a line of the table call it. */
+/** The name of a mix in tests and in the table. */
 export function nameOf({ chain, families, theirs }: Mix): string {
   const who = theirs.length === 0 ? 'all ours' : `theirs: ${theirs.join(' ')}`;
   return `swap, ${chain}, ${families}, ${who}`;
 }
 
-/** The conflist, everything that it keeps inside the lab. */
+/** The conflist, with all its files inside the lab. */
 export function listOf({ chain, cniVersion, families }: Variant, lab: Lab): Row {
   const v6 = families === 'dual' ? [[{ subnet: 'fd88::/64' }]] : [];
   const ipam = {

@@ -1,4 +1,4 @@
-// Do mapped ports come out as the reference's do, but for what differs on purpose?
+// Do mapped ports end up like the reference's, except for intentional differences?
 
 import { describeTwins } from './describe.ts';
 

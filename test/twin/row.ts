@@ -1,4 +1,4 @@
-// What is one row of the table: which chain, on which ground, and what happens to it?
+// What is one row of the table: which chain, on which ground, with which steps?
 
 import type { Container, Row as Json, Lab } from '../helpers/netns.ts';
 
@@ -7,21 +7,21 @@ export type Side = 'reference' | 'ours';
 
 /** One configuration that both sides run through the same steps. */
 export interface TwinRow {
-  /** Unique, and short: it leads the line of the printed table. */
+  /** Unique and short: it begins the line of the printed table. */
   readonly name: string;
-  /** The chain, one entry or more, without `name` and `cniVersion`; `{tmp}` stands for a directory of the twin's own. */
+  /** The chain, one entry or more, without `name` and `cniVersion`; `{tmp}` stands for the twin's own directory. */
   readonly links: readonly Json[];
-  /** Default `1.0.0`, the newest that the reference's version knows; `undefined` leaves the key out. */
+  /** Default `1.0.0`, the newest version that the reference knows; `undefined` leaves the key out. */
   readonly cniVersion?: string | undefined;
-  /** Keys of every link's request besides: `runtimeConfig`, `args`, another `name`. */
+  /** Further keys of every plugin's request: `runtimeConfig`, `args`, another `name`. */
   readonly more?: Json;
   /** `CNI_ARGS` of every step. */
   readonly args?: string;
-  /** Changes the ground before the first step: bridges that exist already, sysctls, files. */
+  /** Changes the ground before the first step: existing bridges, sysctls, files. */
   readonly prepare?: (ground: Ground) => Promise<void>;
   /** Default {@link LIFE}. */
   readonly steps?: readonly Step[];
-  /** Compares the whole packet filter; otherwise without translation and anti-spoofing, of which probes tell. */
+  /** Compares the whole packet filter; otherwise without translation and anti-spoofing, which probes test. */
   readonly wholePacketFilter?: boolean;
 }
 
@@ -33,48 +33,48 @@ export interface Ground {
   readonly containers: readonly [Container, Container];
 }
 
-/** A verb with its defaults, a verb as a row wants it, or a question to the ground. */
+/** A verb with its defaults, a verb with special options, or a question to the ground. */
 export type Step = Verb | Call | Probe;
 
 export type Verb = 'ADD' | 'CHECK' | 'DEL';
 
-/** What a step does other than calling the chain for container 1 as a runtime would. */
+/** How a step differs from calling the chain for container 1 as a runtime would. */
 export interface Call {
   readonly verb: Verb;
-  /** How paths call the step; default the verb. */
+  /** Name of the step in paths; default the verb. */
   readonly label?: string;
   readonly container?: 1 | 2;
   readonly ifname?: string;
   readonly args?: string;
-  /** What is wrong with `CNI_NETNS`: empty, deleted, a file that is no namespace, or the plugin's own. */
+  /** What is wrong with `CNI_NETNS`: empty, deleted, a file that is not a namespace, or the plugin's own. */
   readonly netns?: 'none' | 'gone' | 'no namespace' | 'own';
-  /** Puts other links in place of the row's, for this step. */
+  /** Replaces the row's plugins for this step. */
   readonly links?: readonly Json[];
   /** Merged over the row's. */
   readonly more?: Json;
-  /** Environment besides; `undefined` takes a variable away. */
+  /** Further environment variables; `undefined` removes one. */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** What goes to stdin of the first link, instead of the request. */
+  /** Sent to stdin of the first plugin instead of the request. */
   readonly stdin?: string;
-  /** Default: nothing for ADD, for others the result of the last ADD for that container and interface. */
+  /** Default: none for ADD; for other verbs the result of the last ADD for that container and interface. */
   readonly prevResult?: 'none' | 'last';
-  /** Changes the ground just before. */
+  /** Changes the ground just before the step. */
   readonly before?: (ground: Ground) => Promise<void>;
 }
 
-/** Asks the ground something; both sides must give the same answer. */
+/** Asks the ground a question; both sides must give the same answer. */
 export interface Probe {
   readonly probe: string;
   readonly ask: (ground: Ground) => Promise<unknown>;
 }
 
-/** From birth to death, and death once more. */
+/** A complete life, with a repeated DEL. */
 export const LIFE: readonly Step[] = ['ADD', 'CHECK', 'DEL', { verb: 'DEL', label: 'DEL again' }];
 
-/** Life in a version without CHECK. */
+/** A life in a version without CHECK. */
 export const LIFE_WITHOUT_CHECK: readonly Step[] = LIFE.filter(step => step !== 'CHECK');
 
-/** An ADD that fails, and the DEL that a runtime sends then. */
+/** An ADD that fails, and the DEL that a runtime then sends. */
 export const FAILURE: readonly Step[] = ['ADD', 'DEL'];
 
 /** Types of all executables that a row calls. */

@@ -1,4 +1,4 @@
-// How does a row of the table come out, and which of the listed differences explain it?
+// What is the outcome of a row, and which of the listed differences explain it?
 
 import { findDifferences } from '../../src/compare/findings.ts';
 import { normalise } from '../../src/compare/normalise.ts';
@@ -7,10 +7,10 @@ import { DIFFERENCES, type Difference, type TableName } from './differences.ts';
 import { createTwin, type Outcome, type Twin } from './ground.ts';
 import { LIFE, type TwinRow } from './row.ts';
 
-/** What both twins made of a row. */
+/** The outcome of a row on both sides. */
 export interface RowReport {
   readonly row: TwinRow;
-  /** `ADD ok, CHECK fails / ok, …`: the reference's word first where they disagree. */
+  /** `ADD ok, CHECK fails / ok, …`: the reference's outcome first where they disagree. */
   readonly outcome: string;
   /** Listed differences that occurred. */
   readonly explained: ReadonlySet<Difference>;
@@ -37,7 +37,7 @@ export async function runRow(row: TwinRow, table: TableName): Promise<RowReport>
   return { row, outcome: describe(reference, ours), explained, unexplained };
 }
 
-/** Differences that should have occurred among the reports of a whole table. */
+/** Differences that should have occurred among the reports of a whole table but did not. */
 export function stale(reports: readonly RowReport[], table: TableName): Difference[] {
   const bound = DIFFERENCES.filter(({ in: part }) => table !== 'vlans' || part !== undefined);
   return bound.filter(
@@ -45,7 +45,7 @@ export function stale(reports: readonly RowReport[], table: TableName): Differen
   );
 }
 
-/** The printed table: each row with its outcome and the numbers of the differences, then what the numbers mean. */
+/** The printed table: each row with its outcome and the numbers of the differences, then the meaning of the numbers. */
 export function render(reports: readonly RowReport[]): string {
   const used = DIFFERENCES.filter(difference => reports.some(({ explained }) => explained.has(difference)));
   const lines = reports.map(({ row, outcome, explained, unexplained }) => {
@@ -60,7 +60,7 @@ export function render(reports: readonly RowReport[]): string {
   return [...lines, '', 'Differences that applied:', ...legend, ''].join('\n');
 }
 
-/** One line for a difference that nobody has explained. */
+/** One line for an unexplained difference. */
 export function renderFinding({ path, reference, ours }: Finding): string {
   const short = (value: unknown): string => {
     const text = JSON.stringify(value) ?? 'absent';
@@ -85,7 +85,7 @@ async function runSide(side: Twin['side'], row: TwinRow): Promise<Outcome[]> {
   }
 }
 
-/** Says which hardware address is whose: links are kept below namespace and name, as `ip` prints them. */
+/** The owner of a hardware address: devices are stored by namespace and name, as `ip` prints them. */
 export function holderOf(
   value: Record<string, unknown>,
   path: readonly string[],
@@ -99,7 +99,7 @@ function isIn(difference: Difference, table: TableName): boolean {
   return part === table || part.includes(table);
 }
 
-/** Whether a listed difference is what was found. */
+/** Whether a listed difference matches a finding. */
 export function explains({ path, rows, when }: Difference, finding: Finding): boolean {
   return path.test(finding.path) && (rows?.test(finding.row) ?? true) && (when?.(finding) ?? true);
 }

@@ -6,34 +6,34 @@ import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { leftBy, onMixGround, PORTS, trafficOf } from './mix.ts';
 import { LINKS, listOf, type Variant } from './mixes.ts';
 
-/** Who made the attachment; the other one takes the links over that are named. */
+/** Which set makes the attachment; the other one takes over the named plugins. */
 export interface Takeover extends Variant {
   readonly from: 'ours' | 'theirs';
   readonly links: readonly string[];
-  /** Where address translation of ours is; the reference's is always in iptables. */
+  /** Where our address translation is; the reference's is always in iptables. */
   readonly backend: 'nftables' | 'iptables';
 }
 
-/** How it went: lists are empty when all is well. */
+/** The outcome: lists are empty if everything is right. */
 export interface TakeoverReport {
   readonly takeover: Takeover;
-  /** Verbs that failed, with what they said. */
+  /** Verbs that failed, with their errors. */
   readonly failed: readonly string[];
-  /** Those of {@link EXCEPTIONS} that came up. */
+  /** Those of {@link EXCEPTIONS} that occurred. */
   readonly known: readonly Exception[];
-  /** Ways that led nowhere while both sets had a pod each. */
+  /** Paths without traffic while both sets had a pod each. */
   readonly silent: readonly string[];
-  /** Rules, addresses and filters that are there twice then. */
+  /** Rules, addresses and filters that exist twice at that point. */
   readonly doubled: readonly string[];
   /** What is left when both pods are gone. */
   readonly left: readonly string[];
-  /** What is left of that after a `catena gc` that keeps nothing, with our links. */
+  /** What is left of that after a `catena gc` that keeps nothing, with our plugins. */
   readonly afterGc: readonly string[];
 }
 
 const VARIANT: Variant = { chain: 'guarded', cniVersion: '1.0.0', families: 'dual' };
 
-/** What a takeover may fail at, or leave until GC; and why. */
+/** How a takeover may fail, or what it may leave until GC; and why. */
 interface Exception {
   /** Either direction unless given. */
   readonly from?: Takeover['from'];
@@ -44,7 +44,7 @@ interface Exception {
 
 const COLUMNS = ['CHECK', 'DEL', 'left'] as const;
 
-/** Reviewed, and each has to occur. */
+/** Reviewed, and each must occur. */
 export const EXCEPTIONS: readonly Exception[] = [
   {
     of: 'CHECK',
@@ -71,7 +71,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   },
 ];
 
-/** Both directions: each link alone, then the whole chain at once; what ours may have in iptables, there as well. */
+/** Both directions: each plugin alone, then the whole chain at once; what our plugins may have in iptables, there as well. */
 export function takeovers(): Takeover[] {
   const sets = [...LINKS.guarded.map(link => [link]), LINKS.guarded];
   const all = (['ours', 'theirs'] as const).flatMap(from => {
@@ -81,7 +81,7 @@ export function takeovers(): Takeover[] {
   return [...all, ...again.map(links => ({ ...VARIANT, from: 'ours', links, backend: 'iptables' }) as const)];
 }
 
-/** How a test and a line of the table call it. */
+/** The name of a takeover in tests and in the table. */
 export function titleOf({ from, links, backend }: Takeover): string {
   const what = links.length === 1 ? links[0] : 'the whole chain';
   const to = from === 'ours' ? 'the reference' : 'ours';
@@ -89,8 +89,8 @@ export function titleOf({ from, links, backend }: Takeover): string {
 }
 
 /**
- * A pod is attached with one set, the links change hands, a second pod is attached, and both are checked and taken down
- * with what is there now.
+ * Attaches a pod with one set, replaces the plugins, attaches a second pod, then checks and deletes both with the current
+ * executables.
  */
 export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
   return await onMixGround(async ground => {
@@ -110,7 +110,7 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
       const name = container.id === one.id ? 'of the first' : 'of the second';
       if (exitCode !== 0) failed.push(`${verb.toUpperCase()} ${name}: ${stderr.split('\n')[0]}`);
     };
-    // What nobody gave back would keep its host ports.
+    // If the host ports were not released, this would fail.
     const addAnew = async () => {
       for (const verb of ['add', 'del']) {
         const { exitCode, stderr } = await chain.run(verb, one, { cap: PORTS });
@@ -131,7 +131,7 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
   });
 }
 
-/** One line for each takeover, then what the numbers mean. */
+/** One line for each takeover, then the meaning of the numbers. */
 export function renderTakeovers(reports: readonly TakeoverReport[]): string {
   const rows = reports.map(({ takeover, failed, known, silent, doubled, left, afterGc }) => {
     const cells = COLUMNS.map(column => {
@@ -154,7 +154,7 @@ function withBackend({ plugins, ...list }: Row, { backend }: Takeover): Row {
   return { ...list, plugins: plugins.map((entry: Row) => ({ ...entry, ...chosen[entry.type] })) };
 }
 
-/** Separates what is known from what is wrong. */
+/** Separates known exceptions from problems. */
 function sorted(
   { from }: Takeover,
   failed: readonly string[],

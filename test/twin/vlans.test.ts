@@ -1,4 +1,4 @@
-// Do bridges with VLANs come out as the reference's do, but for what differs on purpose?
+// Do bridges with VLANs end up like the reference's, except for intentional differences?
 
 import { describeTwins } from './describe.ts';
 

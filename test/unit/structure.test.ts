@@ -16,11 +16,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/cni': ['src/net'],
   'src/files': ['src/cni'],
   'src/netlink': ['src/net', 'src/sys'],
-  'src/journal': ['src/files', 'src/cni', 'src/net'],
+  'src/journal': ['src/files', 'src/cni', 'src/net', 'src/sys/netns-cookie'],
   'src/chain': ['src/journal', 'src/files', 'src/cni', 'src/net'],
   // A delegate is found, and ended, as any link is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
+    // What tells one ADD of an attachment from the next.
+    ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
       'src/chain/find-plugin',
       'src/chain/process-group',
@@ -31,7 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The runner's side knows how links start, the process's side how they are served.
   'src/worker': ['src/plugin', 'src/chain', 'src/journal/runner', 'src/netlink', 'src/cni', 'src/sys/parent'],
   'src/attach': [
-    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net'],
+    ...['src/plugin', 'src/netlink', 'src/cni', 'src/net', 'src/ipam/holders'],
     ...['src/sys/netns', 'src/sys/sysctl', 'src/sys/errno'],
   ],
   'src/ipam': [
@@ -41,7 +43,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/lab': ['src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
   'src/validate': ['src/chain', 'src/cni', 'src/net'],
   'src/template': ['src/cni'],
-  'src/compare': ['src/lab', 'src/chain', 'src/cni', 'src/net', 'src/netlink', 'src/sys'],
+  // Only its own executables know how: it asks them.
+  'src/handover': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
+  'src/compare': [
+    ...['src/handover/ask', 'src/files/absolute-path', 'src/lab', 'src/chain', 'src/cni', 'src/net'],
+    ...['src/netlink', 'src/sys'],
+  ],
   'src/runtimes': ['src/chain', 'src/files/names-in', 'src/cni', 'src/net'],
   'src/install': ['src/runtimes', 'src/chain', 'src/files/names-in', 'src/cni', 'src/net', 'src/sys/flock'],
   'src/testing': ['src/plugin', 'src/lab', 'src/netlink', 'src/sys', 'src/cni', 'src/net'],
@@ -50,7 +57,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/delegate': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/daemon': [
     ...['src/worker/client', 'src/worker/process', 'src/chain', 'src/cni', 'src/net', 'src/observe'],
-    'src/files',
+    // One daemon on a socket, and its notes of what has begun.
+    ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
   ],
   // What a link added to a result, and how times are told, is the same in every report.
   'src/observe': [
@@ -65,15 +73,21 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/netlink',
     'src/files/names-in',
     'src/sys/lock-holder',
+    // How a client asks the daemon.
+    ...['src/daemon/place', 'src/daemon/protocol'],
     'src/cni',
     'src/net',
   ],
   'src/adopt': ['src/chain', 'src/journal', 'src/netlink', 'src/sys/netns', 'src/cni', 'src/net'],
-  'src/orphans': ['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
+  'src/orphans': [
+    ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
+    ...['src/journal/generation', 'src/sys/netns'],
+  ],
   'src/cli': [
     'src/orphans',
     'src/doctor',
     'src/adopt',
+    'src/handover',
     ...[
       'src/ipam',
       'src/worker/client',
@@ -114,7 +128,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/log': [],
   'src/version': [],
   'plugins/names': [],
-  'plugins/build': ['plugins/names', 'plugins/build-library', 'plugins/schemas'],
+  'plugins/release': ['plugins/names'],
+  'plugins/build': [
+    ...['plugins/names', 'plugins/build-library', 'plugins/library-package', 'plugins/schemas'],
+  ],
+  'plugins/library-package': ['plugins/archive'],
   'plugins/build-library': ['plugins/schemas'],
   'plugins/doc-comments': [],
   'plugins/package': ['plugins'],
@@ -159,11 +177,17 @@ const MAY_LOAD_LAZILY = [
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
+  // A client looks into a daemon's silence only where there is one.
+  'src/daemon/client',
   // ... and who moves default routes among several networks.
   ...['plugins/catena/runner', 'plugins/catena/call-log', 'src/observe/log-backups'],
   'src/delegate/kubernetes',
   // Devices are deleted by few links, and by those on DEL only.
   'src/plugin/call',
+  // The journal asks for it, and works under Node as well, which has no bun:ffi.
+  'src/sys/netns-cookie',
+  // Asks the node, which only records of an earlier boot need.
+  'src/cli/target',
   // semver, for lists that offer several versions.
   'src/chain/select-version',
   // Nor for gRPC, but who asked for its socket.
@@ -186,7 +210,7 @@ const ABOUT_THE_TREE = [
 
 const TOP_LEVEL = [
   ...['package.json', 'tsconfig.json', 'src', 'plugins', 'conflists', 'test', 'README.md'],
-  ...['package-lock.json', 'biome.json', 'LICENSE'],
+  ...['package-lock.json', 'biome.json', 'LICENSE', 'CHANGELOG.md', 'examples'],
 ];
 
 describe('imports', () => {

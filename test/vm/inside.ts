@@ -1,13 +1,12 @@
 // What does the guest do once it is up?
-//
-// Started by init.sh with the plan as its argument. Says how each file did on the second serial port.
+// Started by init.sh with the plan as its argument. Reports the outcome of each file on the second serial port.
 
 import fs from 'node:fs';
 import { TEST_PATH } from '../helpers/command.ts';
 import type { FileReport, FileRun, Plan } from './plan.ts';
 
 const REPORTS = '/dev/ttyS1';
-// The processor is emulated, and the machine may have other work besides.
+// The processor is emulated, and the machine may have other work.
 const SLOWNESS = 10;
 const FILE_DEADLINE_MS = 60 * 60_000;
 const TEST_DEADLINE_MS = SLOWNESS * 60_000;
@@ -36,7 +35,7 @@ async function runFile({ file, only }: FileRun): Promise<FileReport> {
   };
 }
 
-/** Runs a program to its end; what it prints also goes to the console, for whoever wonders how far it is. */
+/** Runs a program to completion; its output also goes to the console, to show the progress. */
 async function follow(argv: readonly string[]): Promise<{ exitCode: number; output: string }> {
   const child = Bun.spawn([...argv], {
     cwd: plan.root,
@@ -56,7 +55,7 @@ async function follow(argv: readonly string[]): Promise<{ exitCode: number; outp
   const collected = Promise.all([collect(child.stdout), collect(child.stderr)]);
   const exitCode = await child.exited;
   clearTimeout(timer);
-  // A grandchild may hold the pipes open.
+  // A grandchild may keep the pipes open.
   await Promise.race([collected, Bun.sleep(1_000)]);
   return { exitCode, output };
 }

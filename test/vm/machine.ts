@@ -1,7 +1,6 @@
-// How does a virtual machine with another kernel come to run tests of this repository?
-//
-// The guest sees this machine's whole file system, so that Bun, the packages of npm, ip and nft are there, but through a
-// mount that lets nobody write; what it writes goes to its memory. Without a processor that can do better it is emulated.
+// How can a virtual machine with another kernel run tests of this repository?
+// The guest sees this machine's whole file system, so that Bun, the npm packages, ip and nft are available, but through a
+// read-only mount; its own writes stay in its memory. Without hardware virtualization it is emulated.
 
 import fs from 'node:fs';
 import os from 'node:os';
@@ -28,7 +27,7 @@ export function requiresMachine(): Need {
 /**
  * Boots, runs the plan and powers off.
  * @param onReport called as soon as a file has run
- * @throws Error with the last words of the guest's kernel when it did not do all
+ * @throws Error with the last lines of the guest's kernel log if it did not complete the plan
  */
 export async function runInMachine(plan: Plan, onReport: (report: FileReport) => void): Promise<void> {
   const parts = machineParts();
@@ -121,7 +120,7 @@ async function serveFiles(parts: MachineParts, repository: string, work: string)
   };
 }
 
-/** Runs the emulator to its end; returns how many reports came. */
+/** Runs the emulator to completion; returns the number of reports. */
 async function emulate(
   parts: MachineParts,
   { initrd, socket, work }: { initrd: string; socket: string; work: string },

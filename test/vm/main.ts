@@ -1,8 +1,8 @@
-// Do the tests pass on a kernel that has what this machine's lacks?
+// Do the tests pass on a kernel with the features that this machine's kernel lacks?
 //
-//   npm run vm                        what the machine skips for want of a kernel, and nothing else
+//   npm run vm                        only what this machine skips because of its kernel
 //   npm run vm -- netns/bridge twin   whole test files whose path contains one of these
-//   npm run vm -- twin --only mtu     of these, tests whose title fits
+//   npm run vm -- twin --only mtu     of these, tests whose title matches
 //
 // Boots Debian's kernel in a virtual machine whose file system is this machine's, read-only: see machine.ts.
 
@@ -71,7 +71,7 @@ interface SkippedTest {
   readonly title: string;
 }
 
-/** The tests that are skipped on this machine for want of a kernel, by their name in reports. Runs none. */
+/** The tests that this machine skips because of its kernel, by their name in reports. Runs none. */
 async function skippedHere(files: readonly string[]): Promise<Map<string, SkippedTest>> {
   const asking = files.filter(file =>
     /requires(LinkKind|Vlan\w+|Sctp)|describeTwins/.test(fs.readFileSync(path.join(ROOT, file), 'utf8')),
@@ -89,7 +89,7 @@ async function skippedHere(files: readonly string[]): Promise<Map<string, Skippe
         `--reporter-outfile=${report}`,
         `./${file}`,
       ];
-      // Without a match the exit code is 1, and that is as good an answer.
+      // Without a match the exit code is 1, which is a valid answer.
       await run([process.execPath, ...argv], { cwd: ROOT, env: { ...process.env, PATH: TEST_PATH } });
       const xml = fs.existsSync(report) ? fs.readFileSync(report, 'utf8') : '';
       fs.rmSync(report, { force: true });

@@ -1,4 +1,4 @@
-// Which packages of Debian is the virtual machine made of?
+// Of which Debian packages is the virtual machine made?
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -13,9 +13,9 @@ const PACKAGES = [
 
 const UNPACKED = unpackedAt('catena-vm');
 
-/** Downloads and unpacks the packages unless an earlier run did; returns a line for the reader when it failed. */
+/** Downloads and unpacks the packages unless an earlier run did; returns a line for the reader if it failed. */
 export async function unpackMachine(): Promise<string | undefined> {
-  // Also what is installed: an unpacked emulator looks for its parts beside itself.
+  // Also packages that are installed: an unpacked emulator looks for its files relative to itself.
   const failure = await unpackPackages(UNPACKED, PACKAGES, { again: true });
   const parts = machineParts();
   if (parts === undefined || fs.existsSync(`${parts.modules}/modules.dep`)) return failure;
@@ -40,7 +40,7 @@ export interface MachineParts {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** What an earlier {@link unpackMachine} got, if it is all there. */
+/** What an earlier {@link unpackMachine} installed, if it is complete. */
 export function machineParts(): MachineParts | undefined {
   const at = (file: string): string => path.join(UNPACKED, file);
   const boot = at('boot');

@@ -1,6 +1,6 @@
 // What do the machine and its guest tell each other?
 
-/** What the guest is to do. */
+/** The guest's instructions. */
 export interface Plan {
   /** The repository: the guest sees it under the same path. */
   readonly root: string;
@@ -14,13 +14,13 @@ export interface FileRun {
   readonly only?: string;
 }
 
-/** How one test file did; a line of JSON on the guest's second serial port. */
+/** The outcome of one test file; a line of JSON on the guest's second serial port. */
 export interface FileReport {
   readonly file: string;
   readonly exitCode: number;
   readonly seconds: number;
-  /** What the run printed. */
+  /** The output of the run. */
   readonly output: string;
-  /** Bun's report of each test; empty when the run did not get that far. */
+  /** Bun's report of each test; empty if the run did not get that far. */
   readonly junit: string;
 }

@@ -1,4 +1,4 @@
-// How does the bridge come to be, and how does it go?
+// How is the bridge created and removed?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
@@ -24,18 +24,18 @@ import { isBridgeMac, randomBridgeMac } from './random-mac.ts';
 import { ensureFiltering, refuseVlans, requireFiltering, vlanFilteringOf } from './vlan.ts';
 import { removeUnusedGatewayPorts } from './vlan-gateway.ts';
 
-/** Alias of bridges that this link created and may therefore remove when their last port goes. */
+/** Alias of bridges that this plugin created and may therefore remove after their last port. */
 const CREATED_BY_US = 'catena:bridge';
 
-/** True for a bridge that this link created, also when it was killed before it came to the alias. */
+/** True for a bridge that this plugin created, even if it was killed before it could set the alias. */
 export function isOurs({ attrs: { alias }, mac }: Link): boolean {
   return alias === CREATED_BY_US || (!alias && isBridgeMac(mac));
 }
 
 /**
- * The bridge, up; created when missing, with a hardware address of its own so that it does not change with its ports.
- * An existing one keeps what it has. Registers its own undoing; to be called under `withBridgeLock`.
- * @throws CniError 7 when the name belongs to a link of another kind, 2 when VLANs are asked of a kernel without them
+ * Returns the bridge, up. A missing one is created, with a hardware address of its own so that the address does not change with
+ * its ports; an existing one keeps its settings. Registers its own undo steps. Call under `withBridgeLock`.
+ * @throws CniError 7 when the name belongs to a device of another kind, 2 when VLANs are requested and the kernel lacks them
  * Same as: `ip link add <name> type bridge && ip link set <name> up`
  */
 export function ensureBridge(call: Call<BridgeConf>): Link {
@@ -45,24 +45,24 @@ export function ensureBridge(call: Call<BridgeConf>): Link {
   try {
     return createBridge(call);
   } catch (thrown) {
-    // Somebody else was faster: then it is theirs.
+    // Another program created it first, so the bridge is not ours.
     if (isNetlinkError(thrown, Errno.EEXIST)) return adoptBridge(call, getLink(host, conf.bridge));
     throw thrown;
   }
 }
 
 /**
- * Removes gateway ports of VLANs that nobody is in, and then the bridge, if this link created it, no port is left and
- * nobody else gave it an address. To be called under `withBridgeLock`.
+ * Removes gateway ports of unused VLANs. Then removes the bridge, if this plugin created it, no port is left and no one else gave
+ * it an address. Call under `withBridgeLock`.
  * @param ours addresses that come from us; undefined when that is not known
  */
 export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: readonly Cidr[]): void {
   const bridge = findLink(socket, name);
   if (bridge?.kind !== 'bridge') return;
-  // Only a bridge that keeps VLANs apart has gateway ports.
+  // Only a bridge that filters VLANs has gateway ports.
   const filters = vlanFilteringOf(bridge) === 1;
   if (!filters && !isOurs(bridge)) return;
-  // Listing ports takes the longer, the more containers there are; mostly there is no need to.
+  // Listing ports takes longer the more containers there are, and is usually unnecessary: a bridge with carrier has a port.
   if (!filters && bridge.flags & IFF_LOWER_UP) return;
   const ports = listBridgePorts(socket, bridge.index);
   const left = filters ? removeUnusedGatewayPorts(socket, bridge, ports, ours) : ports;
@@ -72,8 +72,8 @@ export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: r
 }
 
 /**
- * Refuses an existing link that cannot serve as the bridge.
- * @throws CniError 7, or 2 when VLANs are asked of a kernel without them
+ * Rejects an existing device that cannot serve as the bridge.
+ * @throws CniError 7, or 2 when VLANs are requested and the kernel lacks them
  */
 export function requireBridge(conf: BridgeConf, link: Link): void {
   if (link.kind !== 'bridge') {
@@ -98,7 +98,7 @@ function createBridge(call: Call<BridgeConf>): Link {
   }
   call.onFailure(`remove bridge "${name}"`, () => withBridgeLock(name, () => removeFailedBridge(host, name)));
   trySysctl(`net/ipv6/conf/${name}/accept_ra`, '0');
-  // While its link-local address is checked for duplicates (a second) the host could not ask for containers' neighbours.
+  // During duplicate address detection of its link-local address (one second) the host could not resolve containers.
   trySysctl(`net/ipv6/conf/${name}/accept_dad`, '0');
   const { index } = getLink(host, name);
   setLink(host, index, { up: true, alias: CREATED_BY_US, ...(promiscMode ? { promisc: true } : {}) });
@@ -115,7 +115,7 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
     ...(conf.promiscMode ? { promisc: (link.flags & IFF_PROMISC) !== 0 } : {}),
   };
   if (JSON.stringify(wanted) === JSON.stringify(before)) return link;
-  // Other containers that join meanwhile rely on it.
+  // Containers that join in the meantime rely on the new flags.
   const known = new Set(listBridgePorts(host, link.index).map(({ index }) => index));
   call.onFailure('set flags of the bridge back', () =>
     withBridgeLock(link.name, () => {
@@ -127,7 +127,7 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
   return link;
 }
 
-/** What a failed ADD created goes, also when it did not come to the alias. */
+/** Removes a bridge that a failed ADD created, even if its alias was not set yet. */
 function removeFailedBridge(host: NetlinkSocket, name: string): void {
   const bridge = findLink(host, name);
   if (bridge && listBridgePorts(host, bridge.index).length === 0) removeLink(host, bridge.index);

@@ -1,13 +1,16 @@
 // How do gateway addresses get onto the bridge, or onto the gateway port of a VLAN?
+import type { PlannedIp } from '../../../src/attach/addressing.ts';
+import { holdingsOf, SHORTEST_PREFIX } from '../../../src/attach/held-subnets.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
-import { type Cidr, cidrsOverlap, renderCidr } from '../../../src/net/cidr.ts';
-import { sameIp } from '../../../src/net/ip.ts';
+import { type Cidr, cidrContains, cidrsOverlap, renderCidr, subnetOf } from '../../../src/net/cidr.ts';
+import { renderIp, sameIp } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import {
   type Address,
   addAddress,
   listAddresses,
   RT_SCOPE_LINK,
+  RT_SCOPE_UNIVERSE,
   removeAddress,
   restoreAddress,
 } from '../../../src/netlink/rtnl/addr.ts';
@@ -16,20 +19,28 @@ import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { BridgeConf } from '../config.ts';
+import type { Addressing } from '../plan.ts';
+import { removeIdleGateways } from './idle-gateway.ts';
+import { withBridgeLock } from './lock.ts';
 import { randomMac } from './random-mac.ts';
 
 const NO_MAC = '00:00:00:00:00:00';
 
 /**
- * Puts gateway addresses on an interface of the host. Only an overlapping subnet is a conflict, so several range sets
- * and foreign addresses live side by side, where the reference allows one IPv4 address. Registers its own undoing.
- * @throws CniError 7 on a conflict, unless `forceAddress` lets the gateway win
+ * Puts gateway addresses on an interface of the host. Only an overlapping subnet is a conflict, so several range sets and foreign
+ * addresses can coexist; the reference allows one IPv4 address. Registers its own undo steps.
+ * @throws CniError 7 on a conflict, unless `forceAddress` lets the gateway win, and for a subnet that is not for containers
  * @returns the interface, with the hardware address that containers will see for the gateway
  */
-export function ensureGateways(call: Call<BridgeConf>, target: Link, gateways: readonly Cidr[]): Link {
+export function ensureGateways(
+  call: Call<BridgeConf>,
+  target: Link,
+  { ips, gateways }: Pick<Addressing, 'ips' | 'gateways'>,
+): Link {
   const { conf, host } = call;
   const present = listAddresses(host, target.index);
   const missing = gateways.filter(gateway => !present.some(({ cidr }) => sameCidr(cidr, gateway)));
+  for (const gateway of missing) refuseSubnet(call, target, gateway, ips);
   for (const gateway of missing) {
     for (const rival of present.filter(address => isRival(address, gateway))) {
       if (!conf.forceAddress) throw overlap(target, rival, gateway);
@@ -40,15 +51,15 @@ export function ensureGateways(call: Call<BridgeConf>, target: Link, gateways: r
   for (const gateway of missing) {
     if (!add(host, target, gateway)) continue;
     call.onFailure(`take gateway ${renderCidr(gateway)} off "${target.name}"`, () =>
-      removeAddress(host, target.index, gateway),
+      withBridgeLock(conf.bridge, () => removeIdleGateways(host, conf.bridge, target, [gateway])),
     );
   }
   return missing.length ? pinMac(host, target) : target;
 }
 
 /**
- * An adopted bridge as it is after our port joined. Without an explicit hardware address it takes that of a port; one
- * with a gateway gets its own back, for the sake of what containers have learned.
+ * Returns an adopted bridge in its state after our port joined. Without an explicit hardware address a bridge takes that of a
+ * port. A bridge with a gateway gets its former address back, because containers have it in their neighbour tables.
  */
 export function keepMac(host: NetlinkSocket, bridge: Link, hasGateway: boolean): Link {
   const now = getLink(host, bridge.index);
@@ -56,7 +67,7 @@ export function keepMac(host: NetlinkSocket, bridge: Link, hasGateway: boolean):
   return pinMac(host, bridge);
 }
 
-/** True when the interface has a global address that is none of ours; without a list every one counts as ours. */
+/** True when the interface has a global address that is not ours; without a list, every address counts as ours. */
 export function hasForeignAddress(
   socket: NetlinkSocket,
   link: Link,
@@ -68,7 +79,50 @@ export function hasForeignAddress(
   );
 }
 
-/** An explicit address does not change with the ports. A bridge that lost its last port may have none at all. */
+/**
+ * Rejects gateways in the wrong subnet: a gateway gives the host an address in that subnet and a route to it.
+ * @throws CniError 7 when the container may not introduce that subnet, or when it is not a subnet for containers at all
+ */
+function refuseSubnet(call: Call<BridgeConf>, target: Link, gateway: Cidr, ips: readonly PlannedIp[]): void {
+  const problem = findSubnetProblem(call, target, gateway, ips);
+  if (problem === undefined) return;
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot add gateway ${renderCidr(gateway)} to ${target.kind} "${target.name}": ${problem}`,
+    {
+      details:
+        'what a container asks for needs a subnet that "ipam" of the network names, or that the bridge has an address in',
+    },
+  );
+}
+
+function findSubnetProblem(
+  call: Call<BridgeConf>,
+  target: Link,
+  gateway: Cidr,
+  ips: readonly PlannedIp[],
+): string | undefined {
+  const { holds, names, isAsked } = holdingsOf(call);
+  const subnet = renderCidr(subnetOf(gateway));
+  if (gateway.prefix < SHORTEST_PREFIX)
+    return `${subnet} is no subnet for containers, it holds half of the net`;
+  if (names(gateway)) return undefined;
+  const asked = [gateway.ip, ...ips.filter(ip => isBehind(ip, gateway)).map(({ cidr }) => cidr.ip)];
+  if (asked.some(isAsked) && !holds(gateway)) {
+    return `the container asks for it, and neither the configuration nor "${target.name}" has ${subnet}`;
+  }
+  const own = listAddresses(call.host).find(
+    ({ index, scope, cidr }) =>
+      index !== target.index && scope === RT_SCOPE_UNIVERSE && cidrContains(gateway, cidr.ip),
+  );
+  return own && `${subnet} holds ${renderIp(own.cidr.ip)}, which is an address of this host`;
+}
+
+function isBehind({ cidr, gateway }: PlannedIp, { ip, prefix }: Cidr): boolean {
+  return gateway !== undefined && cidr.prefix === prefix && sameIp(gateway, ip);
+}
+
+/** Sets an explicit hardware address, which does not change with the ports. A bridge that lost its last port may have none. */
 function pinMac(host: NetlinkSocket, target: Link): Link {
   const mac = target.mac && target.mac !== NO_MAC ? target.mac : randomMac();
   setLink(host, target.index, { mac });
@@ -89,10 +143,10 @@ function overlap(target: Link, rival: Address, gateway: Cidr): CniError {
   );
 }
 
-/** @returns false when it was there: another ADD may have been faster. */
+/** @returns false when the address already existed: a concurrent ADD may have added it first */
 function add(host: NetlinkSocket, target: Link, cidr: Cidr): boolean {
   try {
-    // The host is the only one who could claim the gateway's address: nothing to wait for.
+    // Only the host could claim the gateway's address, so there is nothing to wait for.
     addAddress(host, target.index, cidr, { nodad: true });
     return true;
   } catch (thrown) {

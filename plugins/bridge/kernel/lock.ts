@@ -1,16 +1,16 @@
-// Who may change what several containers share: the bridge, and the gateways on it?
+// Which process may change what several containers share: the bridge and its gateways?
 import { runDir } from '../../../src/cni/directories.ts';
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { withFlock } from '../../../src/sys/flock.ts';
 import { ownNetns } from '../../../src/sys/netns.ts';
 
-/** Holders do a few kernel requests; the longest, removing a bridge, waits for grace periods. */
+/** Holders make a few kernel requests; the longest, removing a bridge, waits for RCU grace periods. */
 const LOCK_DEADLINE_MS = 20_000;
 
 /**
- * Runs a step in which the bridge must neither appear nor go by another hand of ours: attaching the first port and
- * removing the bridge after the last one would otherwise cross.
- * @throws CniError 11 when the lock cannot be had in time
+ * Runs a step during which no other process of ours may create or remove the bridge. Otherwise attaching a port could race with
+ * removing the bridge after the last one.
+ * @throws CniError 11 when the lock is not available in time
  */
 export function withBridgeLock<T>(name: string, step: () => T): T {
   let entered = false;

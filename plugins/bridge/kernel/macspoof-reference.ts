@@ -1,15 +1,30 @@
-// What does the reference plugin leave of its anti-spoofing, and how does it go?
+// What does the reference plugin leave of its anti-spoofing, and how is it removed?
 import type { Attachment } from '../../../src/cni/attachment.ts';
+import { parseMac } from '../../../src/net/mac.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
+import { addChain, type BaseChain, deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
+import { jump, NF_DROP, NFT_RETURN } from '../../../src/netlink/nft/data.ts';
+import { isEqual } from '../../../src/netlink/nft/expr/cmp.ts';
+import { decide } from '../../../src/netlink/nft/expr/immediate.ts';
+import { loadMeta } from '../../../src/netlink/nft/expr/meta.ts';
+import { loadLinkHeader } from '../../../src/netlink/nft/expr/payload.ts';
 import type { Table } from '../../../src/netlink/nft/message.ts';
-import { deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
-import { hasTable } from '../../../src/netlink/nft/table.ts';
+import { addRule, deleteRule, flushChain, listRules, type Rule } from '../../../src/netlink/nft/rule.ts';
+import { REG } from '../../../src/netlink/nft/statements.ts';
+import { addTable, hasTable } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 
-/** It is a table that others may use as well. */
+/** Others may use this table as well. */
 const TABLE: Table = { family: 'bridge', name: 'nat' };
 const PREROUTING = 'PREROUTING';
+/** linux/netfilter_bridge.h, NF_BR_PRI_NAT_DST_BRIDGED. */
+const HOOKED: BaseChain = { type: 'filter', hook: 'prerouting', priority: -300 };
+
+/** linux/if_ether.h: struct ethhdr { unsigned char h_dest[6], h_source[6]; __be16 h_proto; } */
+const SOURCE_OFFSET = 6;
+const MAC_BYTES = 6;
+/** linux/if.h, IFNAMSIZ: nf_tables compares all of it. */
+const NAME_BYTES = 16;
 
 /** True when the reference plugin restricts the attachment to its hardware address. */
 export function hasReferenceMacspoof(socket: NetlinkSocket, owner: Owner): boolean {
@@ -20,8 +35,49 @@ export function hasReferenceMacspoof(socket: NetlinkSocket, owner: Owner): boole
 }
 
 /**
- * Removes the chains that the reference plugin made for the attachment, and the rule that leads to them, in one
- * transaction. Table and base chain stay, as after its own DEL.
+ * Restricts the attachment as the reference plugin does, in one transaction.
+ * Same as: `iifname <port> jump …`, `jump …-mac`, `ether saddr <mac> return`, `drop`, each with the comment
+ */
+export function ensureReferenceMacspoof(
+  socket: NetlinkSocket,
+  owner: Owner,
+  port: string,
+  mac: string,
+): void {
+  const { comment, chains } = namesOf(owner);
+  const [own = '', ofMac = ''] = chains;
+  commitAfterReading(socket, () =>
+    hasReferenceMacspoof(socket, owner)
+      ? []
+      : [
+          addTable(TABLE),
+          addChain(TABLE, PREROUTING, HOOKED),
+          ...[own, ofMac].flatMap(name => [addChain(TABLE, name), flushChain(TABLE, name)]),
+          addRule(
+            TABLE,
+            ofMac,
+            [
+              loadLinkHeader(REG.first, SOURCE_OFFSET, MAC_BYTES),
+              isEqual(REG.first, parseMac(mac)),
+              decide({ code: NFT_RETURN }),
+            ],
+            comment,
+          ),
+          addRule(TABLE, ofMac, [decide({ code: NF_DROP })], comment),
+          addRule(TABLE, own, [decide(jump(ofMac))], comment),
+          addRule(
+            TABLE,
+            PREROUTING,
+            [loadMeta(REG.first, 'iifname'), isEqual(REG.first, paddedName(port)), decide(jump(own))],
+            comment,
+          ),
+        ],
+  );
+}
+
+/**
+ * Removes the chains that the reference plugin made for the attachment, and the rule that jumps to them, in one transaction.
+ * Table and base chain remain, as after its own DEL.
  */
 export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): void {
   if (!hasTable(socket, TABLE)) return;
@@ -31,7 +87,7 @@ export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): vo
       rule => rule.chain === PREROUTING && rule.comment === comment,
     );
     const chains = listChains(socket, TABLE).flatMap(({ name }) => (names.includes(name) ? [name] : []));
-    // The first chain leads to the second: rules go before chains, or the kernel says that they are in use.
+    // The first chain jumps to the second. Rules are deleted before chains, otherwise the kernel reports the chains as in use.
     return [
       ...jumps.map(({ handle }) => deleteRule(TABLE, PREROUTING, handle)),
       ...chains.map(name => flushChain(TABLE, name)),
@@ -41,9 +97,9 @@ export function removeReferenceMacspoof(socket: NetlinkSocket, owner: Owner): vo
 }
 
 /**
- * Removes the chains of attachments whose port is gone. They do not say to which network they belong, but nothing comes
- * in through a port that does not exist.
- * @param exists tells whether the host has a link of that name
+ * Removes the chains of attachments whose port no longer exists. The chains do not name their network, but nothing can arrive
+ * through a missing port.
+ * @param exists tells whether the host has a device of that name
  */
 export function removeOrphanedReferenceMacspoof(
   socket: NetlinkSocket,
@@ -65,7 +121,13 @@ export function removeOrphanedReferenceMacspoof(
   });
 }
 
-/** `iifname "<port>" jump cni-br-iface-…`, with a comment of the reference's. */
+function paddedName(name: string): Uint8Array {
+  const bytes = new Uint8Array(NAME_BYTES);
+  new TextEncoder().encodeInto(name, bytes);
+  return bytes;
+}
+
+/** `iifname "<port>" jump cni-br-iface-…`, with a comment written by the reference. */
 function isJump(rule: Rule): boolean {
   return rule.chain === PREROUTING && /^macspoofchk-./.test(rule.comment ?? '') && portOf(rule) !== '';
 }
@@ -82,7 +144,7 @@ function targetOf({ expressions }: Rule): string {
   return decided?.data?.verdict?.chain ?? '';
 }
 
-/** Chains and comments do not say to which network they belong. */
+/** Chains and comments do not name the network. */
 type Owner = Omit<Attachment, 'network'>;
 
 function namesOf({ containerId, ifname }: Owner): { comment: string; chains: string[] } {

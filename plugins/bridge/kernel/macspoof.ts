@@ -1,4 +1,4 @@
-// How is a container kept from sending frames under another hardware address than its own?
+// How is a container prevented from sending frames from a hardware address other than its own?
 import { type Attachment, findOwner, renderOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
 import { addChain, type BaseChain } from '../../../src/netlink/nft/chain.ts';
@@ -16,16 +16,17 @@ import { addTable } from '../../../src/netlink/nft/table.ts';
 import { COMMENT_MAX_LENGTH } from '../../../src/netlink/nft/userdata.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { confirm } from '../../../src/plugin/confirm.ts';
+import type { KeptAttachments } from '../../../src/plugin/kept.ts';
 
-/** Everything below lives in one table of our own. */
+/** The table of our own that holds everything below. */
 const TABLE: Table = { family: 'bridge', name: 'catena_macspoof' };
-/** Ports whose senders are looked at. */
+/** Ports whose source addresses are checked. */
 const PORTS: NftSet = { table: TABLE, name: 'ports', key: ['ifname'] };
-/** What may come in there: port and hardware address. */
+/** Allowed pairs of port and hardware address. */
 const ALLOWED: NftSet = { table: TABLE, name: 'allowed', key: ['ifname', 'ether_addr'] };
 
 const CHAIN = 'prerouting';
-/** linux/netfilter_bridge.h, NF_BR_PRI_NAT_DST_BRIDGED: before anything is learned or translated. */
+/** linux/netfilter_bridge.h, NF_BR_PRI_NAT_DST_BRIDGED: before addresses are learned or translated. */
 const HOOKED: BaseChain = { type: 'filter', hook: 'prerouting', priority: -300 };
 
 /** linux/if_ether.h: struct ethhdr { unsigned char h_dest[6], h_source[6]; __be16 h_proto; } */
@@ -42,8 +43,8 @@ const RULE = [
 ];
 
 /**
- * Drops frames that come in through the port from any other hardware address, in one transaction. What a dead
- * attachment left under the name of the port goes.
+ * Drops frames that arrive through the port from any other hardware address, in one transaction. Also removes elements that a
+ * dead attachment left under the name of the port.
  */
 export function ensureMacspoof(socket: NetlinkSocket, owner: Attachment, port: string, mac: string): void {
   const comment = noteOf(owner);
@@ -58,21 +59,27 @@ export function ensureMacspoof(socket: NetlinkSocket, owner: Attachment, port: s
   });
 }
 
-/** Lifts the restriction of an attachment. Its elements carry its name, so nothing else needs to be known. */
+/** Lifts the restriction of an attachment. Its elements carry its name, so no other information is needed. */
 export function removeMacspoof(socket: NetlinkSocket, owner: Attachment): void {
   const own = noteOf(owner);
   commitAfterReading(socket, () => removals(socket, note => note === own));
 }
 
-/** Lifts the restrictions of a network's attachments that are not valid any more. */
-export function removeStaleMacspoof(
-  socket: NetlinkSocket,
-  network: string,
-  valid: readonly Attachment[],
-): void {
-  const keep = new Set(valid.map(noteOf));
+/** Lifts the restrictions of a network's attachments that are no longer valid. */
+export function removeStaleMacspoof(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
   commitAfterReading(socket, () =>
-    removals(socket, note => findOwner(note)?.network === network && !keep.has(note ?? '')),
+    removals(socket, note => {
+      const owner = findOwner(note);
+      return owner?.network === network && !kept.has(owner);
+    }),
+  );
+}
+
+/** The ports and hardware addresses allowed for an attachment; empty if it is not restricted. */
+export function listAllowed(socket: NetlinkSocket, owner: Attachment): { port: string; mac: string }[] {
+  const own = noteOf(owner);
+  return listElements(socket, ALLOWED).flatMap(({ comment, key: [port, mac] }) =>
+    comment === own ? [{ port: String(port), mac: String(mac) }] : [],
   );
 }
 
@@ -87,14 +94,14 @@ export function checkMacspoof(socket: NetlinkSocket, owner: Attachment, port: st
 }
 
 /**
- * Makes sure that the packet filter is there for bridges, and lets us change it.
+ * Checks that the packet filter supports bridges and that we may change it.
  * @throws NetlinkError
  */
 export function probeMacspoof(socket: NetlinkSocket): void {
   tryOut(socket, skeleton());
 }
 
-/** What is missing of the skeleton: nothing on all but the first attachment. */
+/** The changes that complete the skeleton: none except on the first attachment. */
 function skeletonChanges(socket: NetlinkSocket): Request[] {
   const count = countRules(socket, TABLE).get(CHAIN) ?? 0;
   if (count === 1) return [];

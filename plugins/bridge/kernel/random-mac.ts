@@ -1,12 +1,12 @@
-// Which hardware address does something get that nobody gave one?
+// Which hardware address does a device get if none is configured?
 import { renderMac } from '../../../src/net/mac.ts';
 
-/** With what the address of every bridge begins that this link creates: locally administered, and of one device. */
+/** Prefix of the hardware addresses of bridges that this plugin creates: locally administered and unicast. */
 const OURS = [0xca, 0x7e];
 
 /**
- * An address for a bridge, by which it is known as ours before it has its alias: the kernel takes an alias only for a
- * device that is there, and who creates it may be killed in between.
+ * An address for a bridge, which identifies it as ours before it has its alias: the kernel accepts an alias only for an existing
+ * device, and the creating process may be killed in between.
  */
 export function randomBridgeMac(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
@@ -14,7 +14,7 @@ export function randomBridgeMac(): string {
   return renderMac(bytes);
 }
 
-/** Whether an address may be of {@link randomBridgeMac}. */
+/** Whether an address may come from {@link randomBridgeMac}. */
 export function isBridgeMac(mac: string | undefined): boolean {
   return mac?.startsWith(`${OURS.map(byte => byte.toString(16)).join(':')}:`) === true;
 }

@@ -1,4 +1,4 @@
-// Where does the gateway of a VLAN live, and when does that place go?
+// Which interface carries the gateway of a VLAN, and when is it removed?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import type { Cidr } from '../../../src/net/cidr.ts';
 import { type BridgePort, listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
@@ -18,16 +18,13 @@ import { type BridgeConf, gatewayPortName } from '../config.ts';
 import { nativeVlan } from '../vlans.ts';
 import { hasForeignAddress } from './gateway.ts';
 import { withBridgeLock } from './lock.ts';
+import { GATEWAY_PORT_ALIAS } from './port-alias.ts';
 import { setPortVlans } from './vlan.ts';
 
-/** Alias of both ends of pairs that this link created to carry a VLAN's gateway. */
-const CREATED_BY_US = 'catena:gateway';
-
 /**
- * The interface that carries the gateway of a VLAN: one end of a veth pair on the host, whose other end is a port of
- * the bridge in that VLAN. An existing one is used if it leads there. Registers its own undoing; to be called under
- * `withBridgeLock`.
- * @throws CniError 7 when a link of that name leads elsewhere
+ * Returns the interface that carries the gateway of a VLAN: one end of a veth pair on the host, whose other end is a port of the
+ * bridge in that VLAN. An existing one is used if it leads there. Registers its own undo steps. Call under `withBridgeLock`.
+ * @throws CniError 7 when a device of that name leads elsewhere
  */
 export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link): Link {
   const { conf, host } = call;
@@ -48,14 +45,14 @@ export function ensureGatewayPort(call: Call<BridgeConf>, bridge: Link): Link {
   return existing;
 }
 
-/** What keeps an interface from being the gateway's place, in words; undefined when nothing does. */
+/** Why an interface cannot carry the gateway, in human-readable form; undefined when it can. */
 export function findGatewayProblem(
   host: NetlinkSocket,
   bridge: Link,
   link: Link,
   vlan: number,
 ): string | undefined {
-  // The way to do it by hand: the bridge itself is in the VLAN, and this is a device upon it.
+  // A manual set-up: the bridge itself is in the VLAN, and this is a VLAN device on top of it.
   if (link.kind === 'vlan' && link.peer === bridge.index) return undefined;
   if (link.kind !== 'veth') return `it is of kind "${link.kind}"`;
   const port = listBridgePorts(host, bridge.index).find(({ index }) => index === link.peer);
@@ -65,9 +62,9 @@ export function findGatewayProblem(
 }
 
 /**
- * Removes the gateway ports, made by this link, of VLANs that no other port of the bridge is in.
+ * Removes the gateway ports, made by this plugin, of VLANs in which the bridge has no other port.
  * @param ours addresses that come from us; undefined when that is not known
- * @returns the ports that are left
+ * @returns the remaining ports
  */
 export function removeUnusedGatewayPorts(
   host: NetlinkSocket,
@@ -79,7 +76,7 @@ export function removeUnusedGatewayPorts(
   let left = [...ports];
   for (const vlan of natives) {
     const gateway = findLink(host, gatewayPortName({ bridge: bridge.name, vlan }));
-    if (gateway?.attrs.alias !== CREATED_BY_US) continue;
+    if (gateway?.attrs.alias !== GATEWAY_PORT_ALIAS) continue;
     const others = left.filter(({ index }) => index !== gateway.peer);
     const used = others.some(({ vlans }) => vlans.some(({ first, last }) => first <= vlan && vlan <= last));
     if (used || hasForeignAddress(host, gateway, ours)) continue;
@@ -106,12 +103,12 @@ function createGatewayPort(call: Call<BridgeConf>, bridge: Link, name: string): 
     vlans: [nativeVlan(conf.vlan)],
   });
   const inner = getLink(host, name);
-  setLink(host, outer.index, { up: true, alias: CREATED_BY_US });
-  setLink(host, inner.index, { up: true, alias: CREATED_BY_US });
+  setLink(host, outer.index, { up: true, alias: GATEWAY_PORT_ALIAS });
+  setLink(host, inner.index, { up: true, alias: GATEWAY_PORT_ALIAS });
   return { ...inner, flags: inner.flags | IFF_UP };
 }
 
-/** What a failed ADD created goes, unless another container is in the VLAN by now. */
+/** Removes what a failed ADD created, unless another container is already in the VLAN. */
 function removeFailedPort(host: NetlinkSocket, bridge: Link, name: string, vlan: number): void {
   const gateway = findLink(host, name);
   if (gateway === undefined) return;

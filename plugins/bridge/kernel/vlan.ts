@@ -1,4 +1,4 @@
-// How does a port get its VLANs, and how does a bridge come to keep VLANs apart?
+// How does a port get its VLANs, and how is VLAN filtering turned on for a bridge?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import {
@@ -17,7 +17,7 @@ import { renderVlans, type VlanPlan } from '../vlans.ts';
 
 /**
  * Makes a port a member of VLANs, and of no other unless the plan keeps the default one.
- * @throws CniError 2 when the kernel cannot
+ * @throws CniError 2 when the kernel does not support it
  */
 export function setPortVlans(host: NetlinkSocket, conf: BridgeConf, port: Link, plan: VlanPlan): void {
   try {
@@ -33,7 +33,7 @@ export function setPortVlans(host: NetlinkSocket, conf: BridgeConf, port: Link, 
 export function checkPortVlans(host: NetlinkSocket, bridge: Link, port: Link, plan: VlanPlan): void {
   const found = listBridgePorts(host, bridge.index).find(({ index }) => index === port.index)?.vlans ?? [];
   const wanted = renderVlans(plan.vlans);
-  // One that keeps the default VLAN may be in others, which the bridge decided about.
+  // A port that keeps the default VLAN may be in further VLANs that the bridge assigned.
   const present = plan.leavesDefault
     ? renderVlans(found)
     : renderVlans(found).filter(vlan => wanted.includes(vlan));
@@ -41,9 +41,9 @@ export function checkPortVlans(host: NetlinkSocket, bridge: Link, port: Link, pl
 }
 
 /**
- * Refuses an existing bridge that does not keep VLANs apart and cannot be made to. One that this link made can be
- * switched; on one that others made that might cut off their traffic.
- * @throws CniError 2 when the kernel cannot, 7 when somebody else has to decide
+ * Rejects an existing bridge that does not filter VLANs and must not be switched. A bridge that this plugin made can be switched;
+ * on one that others made this might cut off their traffic.
+ * @throws CniError 2 when the kernel does not support it, 7 when the operator has to decide
  */
 export function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean): void {
   const filtering = vlanFilteringOf(bridge);
@@ -56,7 +56,7 @@ export function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean):
   );
 }
 
-/** Lets a bridge keep VLANs apart if it does not. Registers its own undoing. */
+/** Turns on VLAN filtering of a bridge if it is off. Registers its own undo steps. */
 export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
   if (vlanFilteringOf(bridge) === 1) return;
   setVlanFiltering(call.host, bridge.index, true);
@@ -65,15 +65,15 @@ export function ensureFiltering(call: Call<BridgeConf>, bridge: Link): void {
   );
 }
 
-/** 1 when the bridge keeps VLANs apart, 0 when it does not, undefined when the kernel cannot. */
+/** 1 when the bridge filters VLANs, 0 when it does not, undefined when the kernel does not support it. */
 export function vlanFilteringOf(bridge: Link): number | undefined {
   const data = bridge.attrs.linkinfo?.data;
   if (data === undefined || data instanceof Uint8Array || !('vlanFiltering' in data)) return undefined;
-  // Every kernel has the switch, but only those that can turn it on say which kind of tags they mean.
+  // Every kernel has the switch, but only those that can turn it on report the VLAN protocol.
   return data.vlanProtocol === undefined ? undefined : data.vlanFiltering;
 }
 
-/** The kernel does not know VLANs on bridges (SPEC: code 2 names key and value). */
+/** The kernel does not support VLANs on bridges (SPEC: code 2 names key and value). */
 export function refuseVlans(conf: BridgeConf, cause?: unknown): CniError {
   return new CniError(
     ErrorCode.unsupportedField,

@@ -1,27 +1,27 @@
-// How is firewalld spoken to? The only door of dbus-native, which nobody loads who has no firewalld.
+// How does the plugin talk to firewalld? The only importer of dbus-native, which is not loaded without firewalld.
 import type { DBusError, MessageBus } from 'dbus-native';
 
-/** Where the system's bus listens unless `DBUS_SYSTEM_BUS_ADDRESS` says otherwise (D-Bus specification, "System message bus"). */
+/** Where the system bus listens unless `DBUS_SYSTEM_BUS_ADDRESS` says otherwise (D-Bus specification, "System message bus"). */
 const DEFAULT_ADDRESS = 'unix:path=/var/run/dbus/system_bus_socket';
 const NAME = 'org.fedoraproject.FirewallD1';
-/** firewalld takes tens of milliseconds for a change, and longer while it reloads. */
+/** firewalld takes tens of milliseconds for a change, and longer during a reload. */
 const REPLY_DEADLINE_MS = 15_000;
 
-/** What firewalld is asked for. Zones hold addresses: packets from those are treated by the zone's rules. */
+/** The requests to firewalld. Zones hold addresses: packets from those addresses are subject to the zone's rules. */
 export interface Firewalld {
   /** Same as: `firewall-cmd --get-zones` */
   listZones(): Promise<string[]>;
-  /** The zone that has the source; undefined when none has. Same as: `firewall-cmd --get-zone-of-source <source>` */
+  /** The zone that has the source; undefined if none has. Same as: `firewall-cmd --get-zone-of-source <source>` */
   findZone(source: string): Promise<string | undefined>;
-  /** One that the zone has already is fine. Same as: `firewall-cmd --zone <zone> --add-source <source>` */
+  /** Ignored if the zone already has it. Same as: `firewall-cmd --zone <zone> --add-source <source>` */
   addSource(zone: string, source: string): Promise<void>;
-  /** One that is gone is fine. Same as: `firewall-cmd --zone <zone> --remove-source <source>` */
+  /** Ignored if missing. Same as: `firewall-cmd --zone <zone> --remove-source <source>` */
   removeSource(zone: string, source: string): Promise<void>;
 }
 
 /**
- * Runs a function while the bus is open, or another one when firewalld does not run. It is not started by this.
- * @throws Error with firewalld's words
+ * Runs a function while the bus is open, or another one when firewalld is not running. Does not start firewalld.
+ * @throws Error with firewalld's message
  */
 export async function withFirewalld<T>(
   work: (firewalld: Firewalld) => Promise<T>,
@@ -36,7 +36,7 @@ export async function withFirewalld<T>(
   }
 }
 
-/** Undefined when nobody listens there. */
+/** Undefined when nothing listens there. */
 async function openBus(): Promise<MessageBus | undefined> {
   const busAddress = process.env.DBUS_SYSTEM_BUS_ADDRESS || DEFAULT_ADDRESS;
   const { createClient } = await import('dbus-native');
@@ -48,7 +48,7 @@ async function openBus(): Promise<MessageBus | undefined> {
       resolve(result);
     };
     bus.connection.once('connect', () => settle('open'));
-    // Listened to for as long as there is a connection: nobody else catches it.
+    // Kept for the lifetime of the connection: without a listener, an error would end the process.
     bus.connection.on('error', settle);
   });
   if (outcome === 'open') return bus;
@@ -58,7 +58,7 @@ async function openBus(): Promise<MessageBus | undefined> {
   throw new Error(`Cannot open the system bus at "${busAddress}": ${outcome.message}`, { cause: outcome });
 }
 
-/** Any other call would have the bus start firewalld. */
+/** Any other call would make the bus start firewalld. */
 async function hasOwner(bus: MessageBus): Promise<boolean> {
   const body = { member: 'NameHasOwner', signature: 's', body: [NAME] };
   return (await bus.invokeDbus<boolean>(body)) === true;
@@ -77,7 +77,7 @@ function speakTo(bus: MessageBus): Firewalld {
         path: '/org/fedoraproject/FirewallD1',
         interface: `${NAME}.zone`,
         member,
-        // A signature without arguments is none.
+        // Without arguments, the signature must be absent.
         ...(args.length ? { signature: 's'.repeat(args.length), body: [...args] } : {}),
       });
     } catch (cause) {

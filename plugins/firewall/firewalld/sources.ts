@@ -1,4 +1,4 @@
-// How do the addresses of an attachment get into a zone of firewalld, out of it, and are they there?
+// How are the addresses of an attachment added to a zone of firewalld, removed from it and checked?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { IP_BITS, type Ip, renderIp } from '../../../src/net/ip.ts';
 import { hasChain } from '../../../src/netlink/nft/policy.ts';
@@ -6,8 +6,8 @@ import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { withFirewalld } from './bus.ts';
 
 /**
- * Whether firewalld rejects what it was not told of. Its rules tell, at the cost of two requests: only where they are is
- * the bus asked whether firewalld itself is.
+ * Whether firewalld is running and rejects what it was not told about. Its rules are looked up first, with two requests; only if
+ * they exist is the bus asked whether firewalld itself is running.
  */
 export async function isFirewalldRunning(socket: NetlinkSocket): Promise<boolean> {
   return (
@@ -20,8 +20,8 @@ export async function isFirewalldRunning(socket: NetlinkSocket): Promise<boolean
 }
 
 /**
- * Makes sure that firewalld runs and has the zone.
- * @throws CniError 7 for an unknown zone, Error when firewalld does not run
+ * Checks that firewalld is running and has the zone.
+ * @throws CniError 7 for an unknown zone, Error when firewalld is not running
  */
 export async function requireZone(zone: string): Promise<void> {
   await withFirewalld(async firewalld => {
@@ -35,7 +35,7 @@ export async function requireZone(zone: string): Promise<void> {
   }, refuse);
 }
 
-/** @throws Error naming the first address that somebody gave to another zone */
+/** @throws Error naming the first address that is already in another zone */
 export async function requireUnclaimed(zone: string, pods: readonly Ip[]): Promise<void> {
   await withFirewalld(async firewalld => {
     for (const pod of pods) {
@@ -48,7 +48,7 @@ export async function requireUnclaimed(zone: string, pods: readonly Ip[]): Promi
   }, refuse);
 }
 
-/** @throws Error with firewalld's words */
+/** @throws Error with firewalld's message */
 export async function addSources(zone: string, pods: readonly Ip[]): Promise<void> {
   await withFirewalld(async firewalld => {
     for (const pod of pods) await firewalld.addSource(zone, sourceOf(pod));
@@ -70,8 +70,8 @@ export async function checkSources(zone: string, pods: readonly Ip[]): Promise<v
 }
 
 /**
- * Takes addresses out of the zones that have them. Where firewalld does not run, what it was told went with it.
- * @param isMeant leaves an address where it is when it says no to its zone
+ * Removes addresses from the zones that have them. If firewalld is not running, its runtime state is gone anyway.
+ * @param isMeant returns false to leave an address in its zone
  */
 export async function removeSources(
   pods: readonly Ip[],
@@ -89,7 +89,7 @@ export async function removeSources(
   );
 }
 
-/** Takes out addresses that the reference added to the zone, if there is a firewalld at all. */
+/** Removes addresses that the reference added to the zone, if firewalld is running at all. */
 export async function removeForeignSources(
   socket: NetlinkSocket,
   pods: readonly Ip[],
@@ -98,7 +98,7 @@ export async function removeForeignSources(
   if (hasFirewalldRules(socket)) await removeSources(pods, found => found === zone);
 }
 
-/** With nf_tables it has a table of its own, with iptables chains in the table "filter". */
+/** With nf_tables it has a table of its own; with iptables it has chains in the table "filter". */
 function hasFirewalldRules(socket: NetlinkSocket): boolean {
   return (
     hasChain(socket, { table: { family: 'inet', name: 'firewalld' }, chain: 'filter_FORWARD' }) ||
@@ -106,7 +106,7 @@ function hasFirewalldRules(socket: NetlinkSocket): boolean {
   );
 }
 
-/** As the reference writes it: firewalld compares texts. */
+/** As the reference writes it: firewalld compares strings. */
 function sourceOf(pod: Ip): string {
   return `${renderIp(pod)}/${IP_BITS[pod.family]}`;
 }

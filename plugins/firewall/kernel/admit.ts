@@ -1,50 +1,87 @@
 // How are the elements of an attachment put into the kernel?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
+import { refuserFor } from '../../../src/attach/living-owner.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
-import { findElement } from '../../../src/netlink/nft/element.ts';
-import { addEntries } from '../../../src/netlink/nft/entries.ts';
+import { deleteElements, findElement, findElements } from '../../../src/netlink/nft/element.ts';
+import { addEntries, type Entry } from '../../../src/netlink/nft/entries.ts';
 import { hasSkeleton, type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
-import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { Call } from '../../../src/plugin/define.ts';
 import { Errno } from '../../../src/sys/errno.ts';
 import type { IngressPolicy } from '../config.ts';
 import { planElements } from '../elements.ts';
 import type { AccessPlan } from '../plan.ts';
-import { BRIDGE_SKELETON, SETS, SKELETON } from '../skeleton.ts';
-import { removalOf } from './release.ts';
+import { BRIDGE_SKELETON, PORTS, SETS, SKELETON } from '../skeleton.ts';
+import { missingPorts } from './earlier.ts';
+import { refuseStrangers } from './foreign.ts';
+import { iptablesChanges } from './iptables.ts';
+import { isKnown, removalOf } from './release.ts';
 import { countClosed } from './tally.ts';
 
 /**
- * Puts everything into the kernel in one transaction: the elements of the plan come, and those go that an earlier ADD of
- * this attachment made, or an attachment that had one of the addresses before and was never deleted.
+ * Puts everything into the kernel in one transaction, including iptables rules in nf_tables: adds the elements of the plan, and
+ * removes those of an earlier ADD of this attachment and those of an attachment that had one of the addresses before and was
+ * never deleted.
+ * @throws CniError 101 when that attachment is alive
  */
-export function admit(socket: NetlinkSocket, plan: AccessPlan, owner: FilterOwner): void {
+export function admit(call: Call, plan: AccessPlan, owner: FilterOwner, adminChain: string): void {
+  const { hostNft: socket, host } = call;
   const entries = planElements(plan, owner);
   const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');
+  const isOthers = ({ element }: Entry) => element.comment !== owner.note;
   const attempt = (isThere: (skeleton: Skeleton) => boolean) =>
     commitAfterReading(socket, () => {
-      const removals = [owner, ...findFormerOwners(socket, plan, owner)].map(one => removalOf(socket, one));
+      const removals = [owner, ...findFormerOwners(call, plan, owner)].map(one => removalOf(socket, one));
       const gone = removals.flatMap(({ claims }) => claims);
       const { bridge } = plan.ingress ?? {};
       const come = plan.pods.map(() => (bridge === undefined ? {} : { bridge }));
+      const lacking = skeletons.filter(skeleton => !isThere(skeleton));
       return [
-        ...skeletons.filter(skeleton => !isThere(skeleton)).flatMap(skeletonChanges),
+        ...lacking.flatMap(skeletonChanges),
         ...removals.flatMap(({ changes }) => changes),
-        ...addEntries(entries),
+        ...strangersPort(socket, plan, owner),
+        ...addEntries([
+          // With the rules of an earlier release, elements are missing that its pods now need.
+          ...(lacking.includes(BRIDGE_SKELETON) ? missingPorts(host, socket) : []).filter(isOthers),
+          ...entries,
+        ]),
         ...countClosed(socket, come, gone),
+        ...(plan.others.includes('iptables')
+          ? iptablesChanges(socket, plan, adminChain, pods => {
+              if (!isKnown(socket, pods)) refuseStrangers(call, pods);
+            })
+          : []),
       ];
     });
   try {
     attempt(skeleton => hasSkeleton(socket, skeleton));
   } catch (thrown) {
-    // A set is missing that no rule mentions: somebody deleted it, or the skeleton is that of an older release.
+    // A set that no rule mentions is missing: it was deleted, or the skeleton is that of an older release.
     if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
     attempt(() => false);
   }
 }
 
+/** A port leads to one pod at a time: an element that names another pod belongs to an earlier device of the same name. */
+function strangersPort(socket: NetlinkSocket, { ingress }: AccessPlan, { note }: FilterOwner): Request[] {
+  if (ingress?.port === undefined) return [];
+  const found = findElement(socket, PORTS, [ingress.port]);
+  return found === undefined || found.comment === note ? [] : deleteElements(PORTS, [found.key]);
+}
+
+/** Adds the elements that an earlier release did not make for isolated pods; does nothing if there are none. */
+export function closePorts({ hostNft, host }: Pick<Call, 'host' | 'hostNft'>): void {
+  commitAfterReading(hostNft, () => {
+    const entries = missingPorts(host, hostNft);
+    if (entries.length === 0) return [];
+    const changes = hasSkeleton(hostNft, BRIDGE_SKELETON) ? [] : skeletonChanges(BRIDGE_SKELETON);
+    return [...changes, ...addEntries(entries)];
+  });
+}
+
 /**
- * Asks the kernel whether it would take the rules for a policy, without installing them.
+ * Asks the kernel whether it would accept the rules for a policy, without installing them.
  * @throws NetlinkError naming what it would refuse
  */
 export function tryAdmission(socket: NetlinkSocket, policy: IngressPolicy): void {
@@ -56,12 +93,17 @@ export function skeletonsFor(policy: IngressPolicy): Skeleton[] {
   return policy === 'isolated' ? [SKELETON, BRIDGE_SKELETON] : [SKELETON];
 }
 
-/** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */
-export function findFormerOwners(
-  socket: NetlinkSocket,
-  { pods }: AccessPlan,
-  owner: FilterOwner,
-): FilterOwner[] {
-  const notes = pods.flatMap(pod => findElement(socket, SETS[pod.family].pods, [pod])?.comment ?? []);
-  return [...new Set(notes)].filter(note => note !== owner.note).map(filterOwnerOfNote);
+/**
+ * Attachments that had the pod's addresses before and were never deleted.
+ * @throws CniError 101 when one of them is alive
+ */
+export function findFormerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwner): FilterOwner[] {
+  const places = pods.map(pod => ({ set: SETS[pod.family].pods, key: [pod] }));
+  const found = findElements(call.hostNft, places);
+  const former = pods.flatMap((ip, i) => {
+    const note = found[i]?.comment;
+    return note === undefined || note === owner.note ? [] : { ip, owner: note };
+  });
+  refuserFor(call)(former);
+  return [...new Set(former.map(one => one.owner))].map(filterOwnerOfNote);
 }

@@ -1,15 +1,10 @@
-// How do the rules of an attachment get into iptables, out of it, and are they there?
-import { runDir } from '../../../src/cni/directories.ts';
+// How are the rules of an attachment added to iptables, removed from it and checked?
 import { type Ip, sameIp } from '../../../src/net/ip.ts';
-import { hasLegacyTable, isLegacyDropping } from '../../../src/netlink/iptables/legacy-table.ts';
-import { hasLegacyTools } from '../../../src/netlink/iptables/mode.ts';
-import { getRestore, type IptablesMode, restoreTable } from '../../../src/netlink/iptables/restore.ts';
-import { type SavedTable, saveTable } from '../../../src/netlink/iptables/save.ts';
-import { inTurn } from '../../../src/netlink/iptables/turn.ts';
+import { filterTable, tryFilter } from '../../../src/netlink/iptables/filter.ts';
+import { hasLegacyTable } from '../../../src/netlink/iptables/legacy-table.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
-import type { Table } from '../../../src/netlink/nft/message.ts';
-import { hasChain, isDropping } from '../../../src/netlink/nft/policy.ts';
-import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { hasChain } from '../../../src/netlink/nft/policy.ts';
+import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Claim } from '../elements.ts';
 import {
   CNI_FORWARD,
@@ -17,34 +12,68 @@ import {
   type Inhabitants,
   leftoverLines,
   releaseLines,
+  type Wanted,
 } from '../iptables-rules.ts';
 import type { AccessPlan } from '../plan.ts';
 import { TALLY } from '../skeleton.ts';
+import {
+  familiesOf,
+  presentTables,
+  readTable,
+  type TablePlace,
+  tableChanges,
+  toolOf,
+  updateTable,
+  wantedTables,
+} from './tables.ts';
 
 const FAMILIES = [4, 6] as const;
 
-/** A table "filter" that iptables knows: of an IP version, in the packet filter that it uses now, or in the old one. */
-interface Place {
-  readonly family: 4 | 6;
-  readonly mode: IptablesMode;
+/** Which tables to use: `old` are those that are not held in nf_tables. */
+export type WhichTables = 'all' | 'old';
+
+/**
+ * Adds what is missing for the attachment, to each table in one step.
+ * @throws Error with the message of the kernel or the program
+ */
+export function ensureIptables(
+  socket: NetlinkSocket,
+  plan: AccessPlan,
+  adminChain: string,
+  which: WhichTables = 'all',
+): void {
+  for (const place of wantedTables(socket, plan.pods)) {
+    if (which === 'old' && place.mode === 'nft') continue;
+    const wanted = wantedIn(place, plan, adminChain);
+    updateTable(socket, place, wanted, saved => ensureLines(saved, wanted));
+  }
 }
 
 /**
- * Adds what is missing for the attachment, with two programs for each table.
- * @throws Error with the words of the program
+ * The changes that add it to tables in nf_tables, for the transaction that adds the elements.
+ * @param onRules called with addresses that already have rules
  */
-export function ensureIptables(plan: AccessPlan, adminChain: string): void {
-  inTurn(runDir(), 'firewall', () => {
-    for (const { place, wanted } of wantedPlaces(plan, adminChain)) {
-      change(place, ensureLines(save(place), wanted));
-    }
+export function iptablesChanges(
+  socket: NetlinkSocket,
+  plan: AccessPlan,
+  adminChain: string,
+  onRules: (pods: readonly Ip[]) => void,
+): Request[] {
+  return wantedTables(socket, plan.pods).flatMap(place => {
+    if (place.mode !== 'nft') return [];
+    const wanted = wantedIn(place, plan, adminChain);
+    return tableChanges(socket, place, wanted, saved => {
+      if (releaseLines(saved, wanted.pods, []).length) onRules(wanted.pods);
+      return ensureLines(saved, wanted);
+    });
   });
 }
 
 /** @throws Error naming the first line that ADD would add */
-export function checkIptables(plan: AccessPlan, adminChain: string): void {
-  for (const { place, wanted } of wantedPlaces(plan, adminChain)) {
-    const [line, ...more] = ensureLines(save(place), wanted);
+export function checkIptables(socket: NetlinkSocket, plan: AccessPlan, adminChain: string): void {
+  for (const place of wantedTables(socket, plan.pods)) {
+    const wanted = wantedIn(place, plan, adminChain);
+    const [line, ...more] = ensureLines(readTable(socket, place, wanted), wanted);
     if (line === undefined) continue;
     const others = more.length ? ` and ${more.length} more` : '';
     throw new Error(`Cannot confirm rules of ${toolOf(place)}: the table "filter" lacks "${line}"${others}`);
@@ -52,143 +81,106 @@ export function checkIptables(plan: AccessPlan, adminChain: string): void {
 }
 
 /**
- * Takes addresses out, and interfaces that nobody needs closed without them. Before nf_tables forgets whose they are, so
- * that a failure can be tried again.
- * @param kept what comes next for the same pod: its addresses and its interface stay
+ * Removes addresses, and interfaces that no longer need to be closed without them. Call before nf_tables forgets the owner, so
+ * that a failure can be retried.
+ * @param kept the next plan for the same pod: its addresses and its interface are kept
  */
 export function releaseIptables(socket: NetlinkSocket, claims: readonly Claim[], kept?: AccessPlan): void {
   const pods = claims.map(({ pod }) => pod).filter(pod => !kept?.pods.some(one => sameIp(one, pod)));
   const bridges = [...new Set(claims.flatMap(({ bridge }) => bridge ?? []))].filter(bridge => {
     const [count = 0] = (findElement(socket, TALLY, [bridge])?.data ?? []) as readonly number[];
-    return bridge !== kept?.ingress?.bridge && count <= claims.filter(one => one.bridge === bridge).length;
+    return (
+      !(kept?.isNamed && bridge === kept.ingress?.bridge) &&
+      count <= claims.filter(one => one.bridge === bridge).length
+    );
   });
   if (pods.length + bridges.length === 0) return;
   removeFromIptables(
+    socket,
     FAMILIES.filter(family => claims.some(({ pod }) => pod.family === family)),
     pods,
     bridges,
   );
 }
 
-/** Takes out addresses that the reference added, if there is anything of its kind. */
+/** Removes addresses that the reference added, if its chains exist. */
 export function releaseForeignRules(socket: NetlinkSocket, pods: readonly Ip[]): void {
-  const families = familiesOf(pods).filter(family => hasTable(socket, family));
-  if (families.length) removeFromIptables(families, pods, []);
+  removeFromIptables(socket, familiesOf(pods), pods, []);
 }
 
-/**
- * Takes out what nobody needs any more, if there is anything of the reference's kind.
- * @param look tells who is still there, once that matters; nobody else of ours changes rules meanwhile
- */
-export function sweepIptables(socket: NetlinkSocket, look: () => Inhabitants): void {
-  const families = FAMILIES.filter(family => hasTable(socket, family));
-  if (families.length === 0) return;
-  inTurn(runDir(), 'firewall', () => {
-    const inhabitants = look();
-    for (const place of families.flatMap(presentPlaces)) {
-      change(place, leftoverLines(save(place), inhabitants));
-    }
+/** Whether there are rules that accept packets of one of the addresses, whichever plugin wrote them. */
+export function hasRulesFor(socket: NetlinkSocket, pods: readonly Ip[], which: WhichTables = 'all'): boolean {
+  return presentTables(socket, familiesOf(pods)).some(place => {
+    if (which === 'old' && place.mode === 'nft') return false;
+    const own = pods.filter(({ family }) => family === place.family);
+    return releaseLines(readTable(socket, place, { pods: own }), own, []).length > 0;
   });
 }
 
 /**
- * Makes sure that the programs are there and may read the table.
- * @throws Error with the words of the program, or when it is missing
+ * Removes what no pod needs any longer, if the reference's chains exist.
+ * @param look tells which pods still exist; called only once that matters, while no other process of ours changes rules
  */
-export function tryIptables(): void {
-  for (const family of FAMILIES) {
-    getRestore(family);
-    save({ family, mode: 'any' });
-  }
-}
-
-/** Whether the programs for the pods' IP versions are installed. */
-export function hasIptables(pods: readonly Ip[]): boolean {
-  try {
-    for (const family of familiesOf(pods)) getRestore(family);
-    return true;
-  } catch {
-    return false;
+export function sweepIptables(socket: NetlinkSocket, look: () => Inhabitants): void {
+  for (const place of presentTables(socket, FAMILIES)) {
+    updateTable(socket, place, undefined, saved => leftoverLines(saved, look()));
   }
 }
 
 /**
- * Whether iptables, which must accept a packet too, drops what it is not told to accept, be it with nf_tables or with the
- * old packet filter.
- * Same as: `iptables -S FORWARD` or `iptables-legacy -S FORWARD` beginning with `-P FORWARD DROP`
+ * Checks that every table that the addresses need can be read and changed.
+ * @throws Error with the message of the program, or saying what the kernel lacks
  */
-export function doesIptablesDrop(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
-  return familiesOf(pods).some(
-    family =>
-      isDropping(socket, { table: filterTable(family), chain: 'FORWARD' }) ||
-      isLegacyDropping(family, 'filter', 'FORWARD'),
-  );
+export function requireIptables(socket: NetlinkSocket, pods: readonly Ip[]): void {
+  const places = wantedTables(socket, pods);
+  for (const family of familiesOf(pods)) {
+    if (places.some(place => place.family === family)) continue;
+    throw new Error(
+      `Cannot use iptables for IPv${family}: the kernel lacks what it needs in nf_tables, or the table "filter" is somebody else's`,
+    );
+  }
 }
 
-/** Whether iptables has the chain of the reference for all IP versions of the pods. */
+/** Like {@link requireIptables}, for any pod, and as far as can be told without making changes. */
+export function tryIptables(socket: NetlinkSocket): void {
+  const pods: Ip[] = FAMILIES.map(family => ({ family, value: 1n }));
+  requireIptables(socket, pods);
+  for (const place of wantedTables(socket, pods)) {
+    const wanted = { pods: pods.filter(({ family }) => family === place.family), adminChain: 'CNI-ADMIN' };
+    const lines = ensureLines(readTable(socket, place, wanted), wanted);
+    if (place.mode === 'nft') tryFilter(socket, place.family, lines);
+  }
+}
+
+/** Whether iptables has the reference's chain for all IP versions of the pods. */
 export function hasReferenceRules(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
-  return familiesOf(pods).every(family => hasTable(socket, family));
-}
-
-/** Asking iptables itself would start a program, and make the table. */
-function hasTable(socket: NetlinkSocket, family: 4 | 6): boolean {
-  return (
-    hasChain(socket, { table: filterTable(family), chain: CNI_FORWARD }) || hasLegacyTable(family, 'filter')
+  return familiesOf(pods).every(
+    family =>
+      hasChain(socket, { table: filterTable(family), chain: CNI_FORWARD }) ||
+      hasLegacyTable(family, 'filter'),
   );
 }
 
 function removeFromIptables(
+  socket: NetlinkSocket,
   families: readonly (4 | 6)[],
   pods: readonly Ip[],
   bridges: readonly string[],
 ): void {
-  inTurn(runDir(), 'firewall', () => {
-    for (const place of families.flatMap(presentPlaces)) {
-      const own = pods.filter(pod => pod.family === place.family);
-      change(place, releaseLines(save(place), own, bridges));
-    }
-  });
+  for (const place of presentTables(socket, families)) {
+    const own = pods.filter(pod => pod.family === place.family);
+    updateTable(socket, place, { pods: own }, saved => releaseLines(saved, own, bridges));
+  }
 }
 
-/** Where rules are needed: the old packet filter is left alone unless it drops by itself. */
-function wantedPlaces({ pods, ingress }: AccessPlan, adminChain: string) {
-  return familiesOf(pods).flatMap(family => {
-    const wanted = {
-      pods: pods.filter(pod => pod.family === family),
-      adminChain,
-      ...(ingress ? { ingress } : {}),
-    };
-    const isOldOne = isLegacyDropping(family, 'filter', 'FORWARD') && hasLegacyTools(family);
-    return modes(isOldOne).map(mode => ({ place: { family, mode }, wanted }));
-  });
-}
-
-/** Where rules may be. */
-function presentPlaces(family: 4 | 6): Place[] {
-  const isOldOne = hasLegacyTable(family, 'filter') && hasLegacyTools(family);
-  return modes(isOldOne).map(mode => ({ family, mode }));
-}
-
-function modes(isOldOne: boolean): IptablesMode[] {
-  return isOldOne ? ['any', 'legacy'] : ['any'];
-}
-
-function familiesOf(pods: readonly Ip[]): (4 | 6)[] {
-  return FAMILIES.filter(family => pods.some(pod => pod.family === family));
-}
-
-function filterTable(family: 4 | 6): Table {
-  return { family: family === 4 ? 'ip' : 'ip6', name: 'filter' };
-}
-
-function toolOf({ family, mode }: Place): string {
-  return `ip${family === 4 ? '' : '6'}tables${mode === 'legacy' ? '-legacy' : ''}`;
-}
-
-function save({ family, mode }: Place): SavedTable {
-  return saveTable(family, 'filter', mode);
-}
-
-function change({ family, mode }: Place, lines: readonly string[]): void {
-  if (lines.length) restoreTable(family, 'filter', lines, mode);
+function wantedIn(
+  { family }: TablePlace,
+  { pods, ingress, isNamed }: AccessPlan,
+  adminChain: string,
+): Wanted {
+  return {
+    pods: pods.filter(pod => pod.family === family),
+    adminChain,
+    ...(ingress && isNamed ? { ingress } : {}),
+  };
 }

@@ -1,8 +1,7 @@
-// What did the reference plugin leave in iptables for pods that are gone?
-//
-// Its rules do not say whose they are, so what counts is whether anybody can be behind them. A pod's address is on the link
-// of an interface of the host: of a bridge with ports, of its own veth, of whatever else. When no route but one through a
-// gateway leads there, or only one to a bridge without ports, the pod is gone.
+// What did the reference plugin leave in iptables for pods that no longer exist?
+// Its rules do not name their owner, so what counts is whether a pod can still be there. A pod's address is on-link on some
+// interface of the host: a bridge with ports, the pod's own veth, or another device. When only a route through a gateway leads
+// there, or only one to a bridge without ports, the pod no longer exists.
 import { cidrContains } from '../../../src/net/cidr.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { listLinks } from '../../../src/netlink/rtnl/link.ts';
@@ -12,7 +11,7 @@ import { TALLY } from '../skeleton.ts';
 import { sweepIptables } from './iptables.ts';
 import { isKnown } from './release.ts';
 
-/** Takes out of iptables what belongs to nobody any more, whichever network it was of. */
+/** Removes ownerless rules from iptables, whichever network they were for. */
 export function sweepLeftovers({ host, hostNft }: Call): void {
   sweepIptables(hostNft, () => {
     const links = listLinks(host);

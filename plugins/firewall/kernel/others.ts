@@ -1,4 +1,4 @@
-// Which packet filters of the host have to let a packet pass besides nf_tables, and how are they told?
+// Which packet filters of the host, besides nf_tables, must accept a packet, and how are they told?
 import type { FilterOwner } from '../../../src/attach/handle.ts';
 import { type Ip, sameIp } from '../../../src/net/ip.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
@@ -15,48 +15,86 @@ import {
 import type { AccessPlan } from '../plan.ts';
 import {
   checkIptables,
-  doesIptablesDrop,
   ensureIptables,
-  hasIptables,
   hasReferenceRules,
   releaseForeignRules,
   releaseIptables,
+  requireIptables,
+  type WhichTables,
 } from './iptables.ts';
 import { findClaimsIn, isKnown } from './release.ts';
+import { doesIptablesDrop, wantedTables } from './tables.ts';
 
-/** Names for chains and zones, as configured. */
+/** Names of chains and zones, as configured. */
 export type Names = Pick<FirewallOptions, 'adminChain' | 'zone'>;
 
-/** Those that drop what they were not told of, for pods of whom nobody said which to use. */
+/**
+ * The packet filters to inform when no backend is configured: iptables in any case, since Docker, ufw or an operator may set its
+ * policy to DROP at any later time, and firewalld if it is running.
+ */
 export async function findOthers(socket: NetlinkSocket, pods: readonly Ip[]): Promise<Other[]> {
   if (pods.length === 0) return [];
-  const iptables = doesIptablesDrop(socket, pods) && hasIptables(pods);
+  const iptables = wantedTables(socket, pods).length > 0;
   return [
     ...(iptables ? (['iptables'] as const) : []),
     ...((await isFirewalldRunning(socket)) ? (['firewalld'] as const) : []),
   ];
 }
 
-/** Refuses names that the others do not know, before anything is touched. */
-export async function requireOthers({ others }: AccessPlan, { zone }: Names): Promise<void> {
+/**
+ * Those of {@link findOthers} that CHECK looks at: attachments made by an earlier release have iptables rules only if iptables
+ * dropped packets at that time, and lack nothing as long as it does not drop now.
+ */
+export async function findOthersToCheck(
+  socket: NetlinkSocket,
+  pods: readonly Ip[],
+  owner: FilterOwner,
+): Promise<Other[]> {
+  const others = await findOthers(socket, pods);
+  const isNeeded =
+    !isKnown(socket, pods) ||
+    findClaimsIn(socket, 'iptables', [owner]).length > 0 ||
+    doesIptablesDrop(socket, pods);
+  return others.filter(other => other !== 'iptables' || isNeeded);
+}
+
+/** Rejects unknown names and missing packet filters, before anything is changed. */
+export async function requireOthers(
+  socket: NetlinkSocket,
+  { others, isNamed, pods }: AccessPlan,
+  { zone }: Names,
+): Promise<void> {
+  if (isNamed && others.includes('iptables')) requireIptables(socket, pods);
   if (others.includes('firewalld')) await requireZone(zone);
 }
 
-/** Lets the pod pass there; to be called when nf_tables remembers that they know of it. */
-export async function tellOthers(plan: AccessPlan, { adminChain, zone }: Names): Promise<void> {
-  if (plan.others.includes('iptables')) ensureIptables(plan, adminChain);
+/**
+ * Makes the other packet filters accept the pod's packets. Call after nf_tables has recorded that they will know the pod.
+ * @param which `old` if `admit` has already informed those in nf_tables
+ */
+export async function tellOthers(
+  socket: NetlinkSocket,
+  plan: AccessPlan,
+  { adminChain, zone }: Names,
+  which: WhichTables = 'all',
+): Promise<void> {
+  if (plan.others.includes('iptables')) ensureIptables(socket, plan, adminChain, which);
   if (plan.others.includes('firewalld')) await addSources(zone, plan.pods);
 }
 
 /** @throws Error naming what one of them lacks */
-export async function checkOthers(plan: AccessPlan, { adminChain, zone }: Names): Promise<void> {
-  if (plan.others.includes('iptables')) checkIptables(plan, adminChain);
+export async function checkOthers(
+  socket: NetlinkSocket,
+  plan: AccessPlan,
+  { adminChain, zone }: Names,
+): Promise<void> {
+  if (plan.others.includes('iptables')) checkIptables(socket, plan, adminChain);
   if (plan.others.includes('firewalld')) await checkSources(zone, plan.pods);
 }
 
 /**
- * Whether the reference has told one of them of the pods, all that it tells: then they pass although nf_tables does not know
- * of them. It has no rules there, so that one of the others is all that it may have told.
+ * Whether the reference has told another packet filter everything about the pods: then their packets pass although nf_tables does
+ * not know them. The reference has no rules in nf_tables, so this is all that it may have done.
  */
 export async function isToldByReference(
   socket: NetlinkSocket,
@@ -68,22 +106,23 @@ export async function isToldByReference(
   if (!hasZones && !hasReferenceRules(socket, plan.pods)) return false;
   try {
     if (hasZones) await checkSources(zone, plan.pods);
-    else checkIptables(plan, adminChain);
+    // Its rules are the only ones that enforce the policy.
+    else checkIptables(socket, { ...plan, isNamed: true }, adminChain);
     return true;
   } catch {
     return false;
   }
 }
 
-/** What comes for the same pod, so that what it needs stays. */
+/** The next plan for the same pod: whatever it needs is kept. */
 export interface Next {
   readonly plan: AccessPlan;
   readonly names: Names;
 }
 
 /**
- * Has them forget attachments; before nf_tables does, so that a failure can be tried again.
- * @throws Error when what comes next would take an address from somebody else
+ * Makes them forget attachments. Call before nf_tables forgets them, so that a failure can be retried.
+ * @throws Error when the next plan would take an address from another zone
  */
 export async function haveOthersForget(
   socket: NetlinkSocket,
@@ -99,7 +138,7 @@ export async function haveOthersForget(
   if (names && kept.length) await requireUnclaimed(names.zone, kept);
 }
 
-/** Has them forget addresses that the reference told them of. */
+/** Makes them forget addresses that the reference told them about. */
 export async function forgetForeign(socket: NetlinkSocket, pods: readonly Ip[], zone: string): Promise<void> {
   releaseForeignRules(socket, pods);
   await removeForeignSources(socket, pods, zone);

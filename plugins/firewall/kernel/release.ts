@@ -1,25 +1,26 @@
-// How does everything of an attachment leave the kernel, when only its name is known?
+// How is everything of an attachment removed from the kernel when only its name is known?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
 import { findOwner } from '../../../src/cni/attachment.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { type Element, findElement, listElements } from '../../../src/netlink/nft/element.ts';
-import { deletePlaces } from '../../../src/netlink/nft/entries.ts';
+import { type Element, findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
+import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
+import type { KeptAttachments } from '../../../src/plugin/kept.ts';
 import type { Other } from '../config.ts';
 import { type Claim, decodeClaim, placesOf } from '../elements.ts';
-import { OWNED_SETS, SETS } from '../skeleton.ts';
+import { BEHIND, OWNED_SETS, PORTS, SETS } from '../skeleton.ts';
 import { countClosed } from './tally.ts';
 
-/** What has to be done to remove an attachment, and what it had. */
+/** The changes that remove an attachment, and the claims that it had. */
 export interface Removal {
   readonly changes: readonly Request[];
   readonly claims: readonly Claim[];
 }
 
 /**
- * Removes an attachment in one transaction; one that is gone is fine. The cost does not depend on how many others there
- * are.
+ * Removes an attachment in one transaction; a missing one is ignored. The cost does not depend on the number of other
+ * attachments.
  */
 export function shutOut(socket: NetlinkSocket, owner: FilterOwner): void {
   commitAfterReading(socket, () => {
@@ -29,23 +30,32 @@ export function shutOut(socket: NetlinkSocket, owner: FilterOwner): void {
 }
 
 /**
- * The changes that remove what is there of an attachment, but for the count of its interface; to be called within
+ * The changes that remove the existing elements of an attachment, except the count of its interface. Call within
  * `commitAfterReading`.
  */
 export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
   const claims = findClaims(socket, owner);
-  const present = claims
-    .flatMap(claim => placesOf(claim, owner))
-    .filter(({ set, key }) => findElement(socket, set, key)?.comment === owner.note);
+  const places = [...claims.flatMap(claim => placesOf(claim, owner)), ...portPlacesOf(socket, owner)];
+  const found = findElements(socket, places);
+  const present = places.filter((_, i) => found[i]?.comment === owner.note);
   return { changes: deletePlaces(present), claims };
 }
 
-/** Whether any of the addresses is somebody's that we let in, be it this attachment or another. */
+/** The places that record the port of an isolated pod. */
+function portPlacesOf(socket: NetlinkSocket, { handle, note }: FilterOwner): Place[] {
+  const behind = { set: BEHIND, key: [handle] };
+  const found = findElement(socket, behind.set, behind.key);
+  if (found?.comment !== note) return [];
+  const [port = ''] = (found.data ?? []) as readonly string[];
+  return [behind, { set: PORTS, key: [port] }];
+}
+
+/** Whether any of the addresses belongs to an attachment of ours, this one or another. */
 export function isKnown(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
   return pods.some(pod => findElement(socket, SETS[pod.family].pods, [pod]) !== undefined);
 }
 
-/** Those claims of attachments that another packet filter was told of. */
+/** The attachments' claims that another packet filter was told about. */
 export function findClaimsIn(socket: NetlinkSocket, other: Other, owners: readonly FilterOwner[]): Claim[] {
   return owners.flatMap(owner =>
     findClaims(socket, owner).filter(({ pod }) => {
@@ -54,19 +64,18 @@ export function findClaimsIn(socket: NetlinkSocket, other: Other, owners: readon
   );
 }
 
-/** The attachments of the network that something is there of, and that are not among the valid ones. Looks at every claim. */
-export function findDead(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): FilterOwner[] {
+/** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
+export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttachments): FilterOwner[] {
   const notes = ([4, 6] as const)
     .flatMap(family => listElements(socket, SETS[family].claims))
     .flatMap(({ comment: note }) => note ?? [])
-    .filter(note => findOwner(note)?.network === network && !valid.has(note));
+    .filter(note => isStale(note, network, kept));
   return [...new Set(notes)].map(filterOwnerOfNote);
 }
 
-/** Removes what belongs to attachments of the network that are not among the valid ones. Looks at every element. */
-export function sweep(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
-  const isDead = ({ comment: note }: Element) =>
-    note !== undefined && findOwner(note)?.network === network && !valid.has(note);
+/** Removes the elements of the network's attachments that GC does not keep. Reads every element. */
+export function sweep(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
+  const isDead = ({ comment }: Element) => isStale(comment, network, kept);
   commitAfterReading(socket, () => {
     const dead = OWNED_SETS.flatMap(set =>
       listElements(socket, set)
@@ -83,7 +92,13 @@ export function sweep(socket: NetlinkSocket, network: string, valid: ReadonlySet
   });
 }
 
-/** The claims of an attachment: they are numbered, so that each is found at constant cost. */
+/** Call this only for notes that were listed earlier: see {@link KeptAttachments}. */
+function isStale(note: string | undefined, network: string, kept: KeptAttachments): boolean {
+  const owner = findOwner(note);
+  return owner?.network === network && !kept.has(owner);
+}
+
+/** The claims of an attachment. They are numbered, so each is found at constant cost. */
 function findClaims(socket: NetlinkSocket, owner: FilterOwner): Claim[] {
   return ([4, 6] as const).flatMap(family => {
     const claims: Claim[] = [];

@@ -1,16 +1,16 @@
-// Behind which interfaces of the host are pods that are not open, and how many addresses of them?
+// Which host interfaces lead to pods that are not open, and how many addresses do those pods have?
 import { addElements, deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { CLOSED, TALLY } from '../skeleton.ts';
 
-/** An address of a pod, as far as it matters here; absent means that it is open. */
+/** The relevant part of a pod's address; without a bridge, the pod is open. */
 interface Behind {
   readonly bridge?: string;
 }
 
 /**
- * The changes that count addresses in that come, and those out that went; the last one opens the interface. To be called
- * within `commitAfterReading`, since others count as well.
+ * The changes that count added addresses in and removed ones out; removing the last one opens the interface. Call within
+ * `commitAfterReading`, since other processes count as well.
  */
 export function countClosed(
   socket: NetlinkSocket,
@@ -23,7 +23,7 @@ export function countClosed(
     const [added, removed] = [come.filter(isHere).length, went.filter(isHere).length];
     const counted = findElement(socket, TALLY, [bridge]);
     const [before = 0] = (counted?.data ?? []) as readonly number[];
-    // Somebody may have wiped the count: what comes now is there in any case.
+    // The count may have been wiped; at least the addresses added now exist.
     const after = Math.max(before + added - removed, added);
     const closed = findElement(socket, CLOSED, [bridge]) !== undefined;
     return [

@@ -1,12 +1,12 @@
 // How does an attachment get its ports and lose them, whichever packet filter forwards them?
-import type { Attachment } from '../../../src/cni/attachment.ts';
 import { runDir } from '../../../src/cni/directories.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { inTurn } from '../../../src/netlink/iptables/turn.ts';
 import { listTables } from '../../../src/netlink/nft/table.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import type { KeptAttachments } from '../../../src/plugin/kept.ts';
 import { tryAll } from '../../../src/plugin/try-all.ts';
-import { type Owner, ownerOf } from '../elements.ts';
+import type { Owner } from '../elements.ts';
 import type { IptablesOptions } from '../iptables-rules.ts';
 import { soleOwner } from '../reference-names.ts';
 import { TABLE } from '../sets.ts';
@@ -20,10 +20,10 @@ import { removeHostportRules, removeIptablesPorts, sweepIptablesPorts } from './
 import { findClaims, findDead, releasePorts, sweepElements } from './release.ts';
 
 /**
- * Claims host ports, and has them forwarded.
- * @param onClaimed called once there is something to take back
- * @returns host ports that lead elsewhere now, or nowhere
- * @throws CniError 100 when somebody else holds a host port
+ * Claims host ports and has them forwarded.
+ * @param onClaimed called once there is something to undo
+ * @returns host ports that are now forwarded elsewhere, or no longer forwarded
+ * @throws CniError 100 when another attachment holds a host port
  */
 export function applyPorts(
   nft: NetlinkSocket,
@@ -45,9 +45,9 @@ export function applyPorts(
 }
 
 /**
- * Removes what there is of an attachment, whoever made it and with which packet filter.
- * @param pods its addresses on this network, which tell which rules are meant in the reference's own table
- * @param onLost told of host ports that lead nowhere now
+ * Removes everything of an attachment, whichever plugin made it and with whichever packet filter.
+ * @param pods its addresses on this network, which identify its rules in the reference's own table
+ * @param onLost called with host ports that are no longer forwarded
  */
 export async function removePorts(
   nft: NetlinkSocket,
@@ -62,40 +62,40 @@ export async function removePorts(
   const chains = isKnown ? chainsOf(nft, owner) : shared;
   await tryAll([
     () => onLost(chains.flatMap(chain => removeIptablesPorts(nft, chain, tables))),
-    // Rules first: what the sets know is needed to try again.
+    // Rules first: a retry needs what the sets record.
     () => onLost(isKnown ? releasePorts(nft, owner) : []),
     () => onLost(attachment ? removeHostportRules(nft, attachment.containerId, pods, tables) : []),
   ]);
 }
 
 /**
- * Removes everything of attachments of a network that are not among the valid ones, and what the reference left of
- * containers that are gone.
- * @param onLost told of host ports that lead nowhere now
+ * Removes everything of the network's attachments that GC does not keep, and what the reference left of containers that no longer
+ * exist.
+ * @param onLost called with host ports that are no longer forwarded
  */
 export async function sweepPorts(
   nft: NetlinkSocket,
   network: string,
-  valid: readonly Attachment[],
+  kept: KeptAttachments,
   onLost: (lost: readonly Lost[]) => void,
 ): Promise<void> {
-  const notes = new Set(valid.map(one => ownerOf(one).note));
-  const chains = new Set(valid.flatMap(one => [one, soleOwner(one)]).map(one => one.containerId));
+  const isKept = (containerId: string) =>
+    kept.some(one => one.containerId === containerId || soleOwner(one).containerId === containerId);
   await tryAll([
-    ...findDead(nft, network, notes).map(owner => () => {
+    ...findDead(nft, network, kept).map(owner => () => {
       const inIptables = findClaims(nft, owner).some(({ backend }) => backend === 'iptables');
       const own = inIptables ? chainsOf(nft, owner) : [];
       onLost(own.flatMap(chain => removeIptablesPorts(nft, chain)));
       onLost(releasePorts(nft, owner));
     }),
-    () => sweepElements(nft, network, notes),
+    () => sweepElements(nft, network, kept),
     () => sweepConditions(nft),
-    () => onLost(sweepIptablesPorts(nft, network, chains)),
-    () => onLost(sweepHostportRules(nft, valid)),
+    () => onLost(sweepIptablesPorts(nft, network, isKept)),
+    () => onLost(sweepHostportRules(nft, kept)),
   ]);
 }
 
-/** Who has no rules in iptables may be about to write them: then it is worth to wait. */
+/** A holder without rules in iptables may be about to write them, so waiting for its turn to end is worthwhile. */
 function claimPatiently(nft: NetlinkSocket, wanted: Wanted): Claimed {
   try {
     return claimPorts(nft, wanted, false);
@@ -105,7 +105,7 @@ function claimPatiently(nft: NetlinkSocket, wanted: Wanted): Claimed {
   }
 }
 
-/** From the claim of ports to the rules of iptables for them, one at a time. */
+/** Serializes processes from the claim of ports to their iptables rules. */
 function alone<T>(work: () => T): T {
   return inTurn(runDir(), 'portmap', work);
 }

@@ -1,4 +1,4 @@
-// How do the rules come and go that ask whether conditions hold?
+// How are the rules that evaluate conditions added and removed?
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
 import { jump, type Verdict } from '../../../src/netlink/nft/data.ts';
@@ -15,8 +15,8 @@ import { conditionalSets, TABLE } from '../sets.ts';
 import { askingChain, whenChain } from '../skeleton.ts';
 
 /**
- * The changes that have conditions asked which are not, or not as they should be. Reads the rules of all conditions in use:
- * one or few for a network.
+ * The changes that add missing condition rules and replace wrong ones. Reads the rules of all conditions in use: one or few per
+ * network.
  */
 export function askingChanges(socket: NetlinkSocket, conditions: readonly Conditions[]): Request[] {
   return conditions
@@ -27,21 +27,21 @@ export function askingChanges(socket: NetlinkSocket, conditions: readonly Condit
     ]);
 }
 
-/** The changes that have conditions asked. */
+/** The changes that add the rules of conditions. */
 export function additions(conditions: Conditions): Request[] {
   const { family, text } = conditions;
   const comment = text.length <= COMMENT_MAX_LENGTH ? text : `${text.slice(0, COMMENT_MAX_LENGTH - 3)}...`;
   return expressionsOf(conditions).map(rule => addRule(TABLE, askingChain(family), rule, comment));
 }
 
-/** Whether the kernel has the rules of conditions, and no others for them. */
+/** Whether the kernel has exactly the rules that the conditions need. */
 export function isAsked(socket: NetlinkSocket, conditions: Conditions): boolean {
   const rules = rulesOf(socket, conditions);
   const wanted = expressionsOf(conditions);
   return rules.length === wanted.length && wanted.every((rule, i) => isRule(rule, rules[i]));
 }
 
-/** Removes the rules and maps of conditions that no attachment has. Looks at all of them. */
+/** Removes the rules and maps of conditions that no attachment uses. Reads all of them. */
 export function sweepConditions(socket: NetlinkSocket): void {
   commitAfterReading(socket, () => {
     const names = listChains(socket, TABLE).map(({ name }) => name);
@@ -81,7 +81,7 @@ function rulesOf(socket: NetlinkSocket, conditions: Pick<Conditions, 'family' | 
 }
 
 function expressionsOf(conditions: Conditions) {
-  // Only packets of the family get there, but nft needs to be told to show addresses as such.
+  // Only packets of the family get here, but nft needs the match to display addresses as addresses.
   const family = matchFamily(conditions.family);
   return conditions.alternatives.map(rule => [...family, ...rule, decide(jump(whenChain(conditions)))]);
 }

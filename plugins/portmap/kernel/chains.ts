@@ -1,4 +1,4 @@
-// Which chain of iptables has the ports of an attachment?
+// Which iptables chain holds the ports of an attachment?
 import type { Attachment } from '../../../src/cni/attachment.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { natTable } from '../../../src/netlink/iptables/nft.ts';
@@ -11,8 +11,8 @@ import { type ChainOwner, chainKey, dnatChain, soleOwner } from '../reference-na
 import { CHAINS } from '../sets.ts';
 
 /**
- * The element by which an attachment takes a chain: the one that the reference would use, or one of its own where another
- * interface of the container has that.
+ * The element by which an attachment takes a chain: the one that the reference would use, or one of its own if another interface
+ * of the container already has that.
  */
 export function chainEntriesOf(
   socket: NetlinkSocket,
@@ -27,13 +27,13 @@ export function chainEntriesOf(
   return [{ set: CHAINS, element: { key, data: [handle], comment: note } }];
 }
 
-/** What the chain of an attachment with rules of iptables is named after. */
+/** What the chain of an attachment with iptables rules is named after. */
 export function chainOwnerOf(socket: NetlinkSocket, { note }: Owner, attachment: Attachment): ChainOwner {
   const sole = soleOwner(attachment);
   return findElement(socket, CHAINS, [chainKey(sole)])?.comment === note ? sole : attachment;
 }
 
-/** Whose chains go with an attachment: all that are its own, and that of the container unless another interface has it. */
+/** The chains that are deleted with an attachment: its own one, and the container's unless another interface has taken it. */
 export function chainsOf(socket: NetlinkSocket, { attachment, note }: Owner): ChainOwner[] {
   if (attachment === undefined) return [];
   const [shared, sole] = [attachment, soleOwner(attachment)];
@@ -43,7 +43,7 @@ export function chainsOf(socket: NetlinkSocket, { attachment, note }: Owner): Ch
   return [...(isShared ? [shared] : []), ...(own?.comment === note ? [sole] : [])];
 }
 
-/** Whether iptables forwards anything for the attachment, in whichever packet filter. */
+/** Whether iptables, in nf_tables or legacy, has a chain of the attachment. */
 export function isChainThere(socket: NetlinkSocket, family: 4 | 6, attachment: Attachment): boolean {
   const chains = [attachment, soleOwner(attachment)].map(dnatChain);
   if (chains.some(chain => hasChain(socket, natTable(family), chain))) return true;

@@ -1,10 +1,11 @@
-// How are the elements of an attachment put into the kernel, and who may already be there?
+// How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
+
+import type { RefuseLiving } from '../../../src/attach/living-owner.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { isNetlinkError } from '../../../src/netlink/errors.ts';
 import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
-import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
-import { addEntries, type Entry, type Place } from '../../../src/netlink/nft/entries.ts';
+import { addEntries, type Place } from '../../../src/netlink/nft/entries.ts';
 import { hasSkeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { Errno } from '../../../src/sys/errno.ts';
@@ -15,6 +16,7 @@ import {
   type Means,
   type Owner,
   ownerOfNote,
+  placeName,
   planClaims,
   planElements,
   takenPlace,
@@ -35,42 +37,46 @@ export interface Wanted {
   readonly owner: Owner;
   readonly plans: readonly FamilyPlan[];
   readonly means: Means;
-  /** Of those that nf_tables asks. */
+  /** The conditions that nf_tables evaluates. */
   readonly conditions: readonly Conditions[];
+  /** Called before elements of another attachment are treated as stale. */
+  readonly refuseLiving: RefuseLiving;
 }
 
-/** What went for it. */
+/** What was removed to make room. */
 export interface Claimed {
   readonly gone: readonly Claim[];
-  /** Whose chains of iptables are to go, too. */
+  /** Owners whose iptables chains have to be removed as well. */
   readonly chains: readonly ChainOwner[];
 }
 
-/** A holder has no rules in iptables: it is gone, or its ADD has not got there yet. */
+/** A holder has no rules in iptables: either it is gone, or its ADD has not written them yet. */
 export class SuspectError extends Error {
   override readonly name = 'SuspectError';
 }
 
 /**
- * Puts everything into the kernel in one transaction: the elements of the plan come, and those go that an earlier ADD of
- * this attachment made, or an attachment that had the pod's address before and was never deleted. Where iptables is to
- * forward, this tells everybody whose the ports are, and no more.
- * @param isAlone no other ADD is between its claim and its rules of iptables
- * @throws CniError 100 when another container holds a host port; SuspectError when that cannot be told unless alone
+ * Puts everything into the kernel in one transaction: adds the elements of the plan, and removes those of an earlier ADD of this
+ * attachment and those of an attachment that had the pod's address before and was never deleted. If iptables forwards, the
+ * elements only record who owns the ports.
+ * @param isAlone no other ADD is between its claim and its iptables rules
+ * @throws CniError 100 when another container holds a host port, 101 when a live attachment has the pod's address; SuspectError
+ * when that cannot be decided unless alone
  */
 export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boolean): Claimed {
-  const { owner, plans, means, conditions } = wanted;
+  const { owner, plans, means, conditions, refuseLiving } = wanted;
   const entries = plans.flatMap(plan => planElements(plan, owner, means));
   const claims = plans.flatMap(plan => planClaims(plan, means));
   const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
   let claimed: Claimed = { gone: [], chains: [] };
   const attempt = (isSkeletonThere: () => boolean) =>
     commitAfterReading(socket, () => {
-      const outdated = [owner, ...findFormerOwners(socket, plans, owner)];
+      const outdated = [owner, ...findFormerOwners(socket, wanted)];
       const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
       if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
       outdated.push(...ghosts);
-      refuseForeign(socket, claims, outdated);
+      const taken = new Set(shared.map(placeName));
+      refuseForeign(socket, claims, outdated, refuseLiving);
       const removals = outdated.map(one => removalOf(socket, one));
       const gone = removals.flatMap(one => one.claims);
       const inIptables = outdated.filter((one, i) => hasIptables(one === owner ? claims : [], removals[i]));
@@ -80,8 +86,8 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
         ...askingChanges(socket, conditions),
         ...removals.flatMap(({ changes }) => changes),
         ...addEntries([
-          ...entries.filter(entry => !shared.some(place => isAt(place, entry))),
-          ...plans.flatMap(plan => planHeirs(plan, claims, owner, shared)),
+          ...entries.filter(({ set, element }) => !taken.has(placeName({ set, key: element.key }))),
+          ...plans.flatMap(plan => planHeirs(plan, claims, owner, taken)),
           ...chainEntriesOf(socket, wanted, outdated),
         ]),
         ...countTaken(socket, claims, gone),
@@ -90,7 +96,7 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
   try {
     attempt(() => hasSkeleton(socket, skeleton));
   } catch (thrown) {
-    // A set is missing that no rule mentions: somebody deleted it, or the skeleton is that of an older release.
+    // A set that no rule mentions is missing: it was deleted, or the skeleton is that of an older release.
     if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
     attempt(() => false);
   }
@@ -98,7 +104,7 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
 }
 
 /**
- * Asks the kernel whether it would take the skeleton and the conditions, without installing them.
+ * Asks the kernel whether it would accept the skeleton and the conditions, without installing them.
  * @throws NetlinkError naming what it would refuse
  */
 export function trySkeleton(socket: NetlinkSocket, conditions: readonly Conditions[]): void {
@@ -106,25 +112,33 @@ export function trySkeleton(socket: NetlinkSocket, conditions: readonly Conditio
   tryOut(socket, [...changes, ...conditions.flatMap(askingRules)]);
 }
 
-/** Whether rules of iptables may be there; those that come may meet some that the reference left. */
+/** Whether iptables rules may exist already. New claims count too, since the reference may have left rules for them. */
 function hasIptables(come: readonly Claim[], removal: Removal | undefined): boolean {
   return [...come, ...(removal?.claims ?? [])].some(({ backend }) => backend === 'iptables');
 }
 
-/** Whoever had the pod's addresses before is gone, or they would not have been handed out again. */
-function findFormerOwners(socket: NetlinkSocket, plans: readonly FamilyPlan[], owner: Owner): Owner[] {
+/**
+ * Attachments that had the pod's addresses before and were never deleted.
+ * @throws CniError 101 when one of them is alive
+ */
+function findFormerOwners(socket: NetlinkSocket, { plans, owner, refuseLiving }: Wanted): Owner[] {
   const places = plans.map(({ family, pod }) => ({ set: SETS[family].pods, key: [pod.ip] }));
-  const notes = findElements(socket, places).flatMap(element => element?.comment ?? []);
-  return [...new Set(notes)].filter(note => note !== owner.note).map(ownerOfNote);
+  const found = findElements(socket, places);
+  const former = plans.flatMap(({ pod }, i) => {
+    const note = found[i]?.comment;
+    return note === undefined || note === owner.note ? [] : { ip: pod.ip, owner: note };
+  });
+  refuseLiving(former);
+  return [...new Set(former.map(one => one.owner))].map(ownerOfNote);
 }
 
-/** Who has what is wanted, and does not exclude it. */
+/** Attachments that hold a requested port without preventing this one from using it. */
 interface Holders {
-  /** Those that only seem to be there: what iptables forwarded for them is gone. */
+  /** Stale holders: the iptables chains that forwarded for them no longer exist. */
   readonly ghosts: readonly Owner[];
   /**
-   * Places that another attachment of the same container has already: a runtime passes its mappings to every network of
-   * a container, and the first keeps them.
+   * Places that another attachment of the same container already holds: a runtime passes its mappings to every network of a
+   * container, and the first one keeps them.
    */
   readonly shared: readonly Place[];
 }
@@ -158,10 +172,6 @@ function findHolders(
   return { ghosts: [...ghosts.values()], shared };
 }
 
-function isAt({ set, key }: Place, { set: own, element }: Entry): boolean {
-  return set.name === own.name && renderFields(key) === renderFields(element.key);
-}
-
 function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknown' }: Element): never {
   throwTaken(
     claim,
@@ -171,8 +181,8 @@ function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknow
 }
 
 /**
- * The host ports that exclude each other with this one: itself, and the same on all addresses or on any of them, whoever
- * forwards it.
+ * The host ports that conflict with this one: itself, and the same port on all addresses or on any single one, in either packet
+ * filter.
  */
 function rivalsOf(claim: Claim, hostIps: readonly Ip[]): Claim[] {
   const { ip, ...everywhere } = claim;
@@ -180,7 +190,9 @@ function rivalsOf(claim: Claim, hostIps: readonly Ip[]): Claim[] {
   return (['nftables', 'iptables'] as const).flatMap(backend => places.map(one => ({ ...one, backend })));
 }
 
-/** The reference may have deleted the container, or somebody all rules: what is left in our sets forwards nothing. */
+/**
+ * The reference may have deleted the container, or all rules may have been flushed: what our sets still record is not forwarded.
+ */
 function ghostOf(socket: NetlinkSocket, family: 4 | 6, { comment = '' }: Element): Owner | undefined {
   const holder = ownerOfNote(comment);
   return holder.attachment && !isChainThere(socket, family, holder.attachment) ? holder : undefined;

@@ -1,4 +1,4 @@
-// Which remembered UDP flows contradict the mappings of today, and how do they go?
+// Which tracked UDP flows contradict the current mappings, and how are they removed?
 import { type Ip, renderIp, sameIp } from '../../../src/net/ip.ts';
 import {
   countFlows,
@@ -17,19 +17,23 @@ export interface HostSockets {
   readonly hostNft: NetlinkSocket;
 }
 
-/** A host port that led to a pod. */
+/** A host port that was forwarded to a pod. */
 export interface Lost extends HostPort {
   readonly family: 4 | 6;
   readonly pod: Ip;
 }
 
-/** So many flows are sooner looked at here than the kernel's table is walked once more: its size is fixed, and large. */
+/**
+ * Up to this many flows, filtering them here is faster than another walk through the kernel's table, which has a large fixed
+ * size.
+ */
 const FEW_FLOWS = 200;
 
 /**
- * Makes the kernel forget UDP flows that go on as they began, though the mapping has changed since: those to a host port
- * that now leads to a pod, and those to pods by ports that were lost. Flows that go where they should stay. Costs one walk
- * through the kernel's table for each family with UDP ports, one for both where there are few flows, none without any.
+ * Makes the kernel forget UDP flows that continue as they began although the mapping has changed: those to a host port that is
+ * now forwarded to a pod, and those to pods through ports that were lost. Flows that already reach the right pod are kept. Costs
+ * one walk through the kernel's table for each family with UDP ports, one for both if there are few flows, none if there are no
+ * flows.
  */
 export function forgetStaleFlows(
   sockets: HostSockets,
@@ -48,38 +52,54 @@ export function forgetStaleFlows(
   }
 }
 
-/** What is to be looked for in one family. */
+/** What to look for in one family. */
 interface Matter {
   readonly family: 4 | 6;
   readonly plan: FamilyPlan | undefined;
   readonly forwards: readonly Forward[];
   readonly lost: readonly Lost[];
+  /** The same indexed by port: flows and ports may both number in the thousands. */
+  readonly byPort: ReadonlyMap<
+    number,
+    { readonly forwards: readonly Forward[]; readonly lost: readonly Lost[] }
+  >;
 }
 
 function matterOf(family: 4 | 6, plans: readonly FamilyPlan[], all: readonly Lost[]): Matter[] {
   const plan = plans.find(one => one.family === family);
   const forwards = (plan?.forwards ?? []).filter(isUdp);
   const lost = all.filter(one => one.family === family && isUdp(one));
-  return forwards.length + lost.length ? [{ family, plan, forwards, lost }] : [];
+  if (forwards.length + lost.length === 0) return [];
+  const byPort = new Map<number, { forwards: Forward[]; lost: Lost[] }>();
+  const at = (port: number) => {
+    const known = byPort.get(port) ?? { forwards: [], lost: [] };
+    byPort.set(port, known);
+    return known;
+  };
+  for (const forward of forwards) at(forward.port).forwards.push(forward);
+  for (const one of lost) at(one.port).lost.push(one);
+  return [{ family, plan, forwards, lost, byPort }];
 }
 
-/** What the kernel can compare. */
+/** The part of the condition that the kernel can evaluate. */
 function filterFor({ family, plan, forwards, lost }: Matter): FlowFilter {
   const [port, ...more] = new Set([...forwards, ...lost].map(one => one.port));
   return {
     family,
     protocol: PROTOCOLS.udp,
     port: more.length ? undefined : port,
-    // Ports of one attachment all lead to the same pod; only DEL has nothing but those of one.
+    // All ports of one attachment are forwarded to the same pod, and only DEL handles no other ports than those of one
+    // attachment.
     responder: plan === undefined && allSame(lost) ? lost[0]?.pod : undefined,
   };
 }
 
-function isStale(flow: Flow, { plan, forwards, lost }: Matter, isLocal: (flow: Flow) => boolean): boolean {
+function isStale(flow: Flow, { plan, byPort }: Matter, isLocal: (flow: Flow) => boolean): boolean {
+  const { forwards = [], lost = [] } = byPort.get(flow.destinationPort) ?? {};
   const isMeantOrLost =
-    lost.some(({ port, pod }) => port === flow.destinationPort && sameIp(pod, flow.responder)) ||
+    lost.some(({ pod }) => sameIp(pod, flow.responder)) ||
     forwards.some(forward => isMeant(forward, flow, isLocal));
-  return isMeantOrLost && !(plan && leadsTo(flow, plan));
+  return isMeantOrLost && !(plan && leadsTo(flow, plan.pod, forwards));
 }
 
 function isUdp({ protocol }: HostPort): boolean {
@@ -91,12 +111,12 @@ function allSame(lost: readonly Lost[]): boolean {
   return first !== undefined && lost.every(({ pod }) => sameIp(pod, first.pod));
 }
 
-/** True when the first packet of the flow would be forwarded today, wherever it went. */
+/** True when the first packet of the flow would be forwarded now, wherever it was sent then. */
 function isMeant({ port, ip }: Forward, flow: Flow, isLocal: (flow: Flow) => boolean): boolean {
   return port === flow.destinationPort && (ip ? sameIp(ip, flow.destination) : isLocal(flow));
 }
 
-/** Flows through this host to the same port of others are none of our business. */
+/** Flows that pass through this host to the same port of another host are not our concern. */
 function localDestinations(host: NetlinkSocket): (flow: Flow) => boolean {
   const known = new Map<string, boolean>();
   const isLocal = (address: Ip): boolean => {
@@ -108,10 +128,9 @@ function localDestinations(host: NetlinkSocket): (flow: Flow) => boolean {
   return flow => isLocal(flow.destination);
 }
 
-function leadsTo(flow: Flow, { pod, forwards }: FamilyPlan): boolean {
+function leadsTo(flow: Flow, pod: FamilyPlan['pod'], forwards: readonly Forward[]): boolean {
   return forwards.some(
     forward =>
-      isUdp(forward) &&
       forward.containerPort === flow.responderPort &&
       sameIp(flow.responder, pod.ip) &&
       isMeant(forward, flow, () => true),

@@ -1,4 +1,5 @@
-// Who holds a host port, among those of whom our own sets know nothing?
+// Which containers that our own sets do not record hold a host port?
+import type { FormerOwner, RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { sameIp } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
@@ -13,25 +14,26 @@ import { dnatChain, hostportTable, ownerIn, SHARED, soleOwner } from '../referen
 
 /** Codes of our own (100 and up are free for plugins); listed in the README. */
 const PortmapCode = {
-  /** Somebody else holds a host port. */
+  /** Another container holds a host port. */
   portTaken: 100,
 } as const;
 
-/** What the error says of a holder's own port. */
+/** The holder of a port, for the error message. */
 export interface Rival extends HostPort {
-  /** In words: `container "c1" of network "podnet"`. */
+  /** Human-readable: `container "c1" of network "podnet"`. */
   readonly holder: string;
 }
 
 /**
- * Refuses host ports that the reference plugin leads to another container on an overlapping address, with either packet
- * filter. Reads its rules for all containers, where there are any. Those with conditions are let pass.
- * @throws CniError 100 naming the container
+ * Rejects host ports that the reference plugin forwards to another container on an overlapping address, with either packet
+ * filter. Reads the reference's rules of all containers, if there are any. Rules with conditions do not conflict.
+ * @throws CniError 100 naming the container, 101 when it has the pod's address and is alive
  */
 export function refuseForeign(
   socket: NetlinkSocket,
   claims: readonly Claim[],
   outdated: readonly Owner[],
+  refuseLiving: RefuseLiving,
 ): void {
   const own = new Set(
     outdated
@@ -44,11 +46,12 @@ export function refuseForeign(
     const wanted = claims.filter(claim => claim.family === family && claim.condition === '');
     if (wanted.length === 0) continue;
     const inNft = (chain: string) => (tables.has(natTable(family)) ? listNftNat(socket, family, chain) : []);
-    refuseHeldBy(wanted, chainsThatHold(wanted, { own, ids }, inNft(SHARED.dnat), inNft));
-    if (tables.has(hostportTable(family))) refuseHeldBy(wanted, hostportRules(socket, family, ids));
+    const refuseAll = (held: readonly Held[]) => refuseHeldBy(wanted, held, refuseLiving);
+    refuseAll(chainsThatHold(wanted, { own, ids }, inNft(SHARED.dnat), inNft));
+    if (tables.has(hostportTable(family))) refuseAll(hostportRules(socket, family, ids));
     const legacy = listLegacyNat(family);
     const inLegacy = (chain: string) => legacy.filter(rule => rule.chain === chain);
-    refuseHeldBy(wanted, chainsThatHold(wanted, { own, ids }, inLegacy(SHARED.dnat), inLegacy));
+    refuseAll(chainsThatHold(wanted, { own, ids }, inLegacy(SHARED.dnat), inLegacy));
   }
 }
 
@@ -63,44 +66,55 @@ export function throwTaken(wanted: HostPort, { holder, ...held }: Rival, details
 
 interface Held {
   readonly holder: string;
+  /** Set if the rules name it. */
+  readonly owner: FormerOwner['owner'];
   readonly rule: NatRule;
 }
 
-function refuseHeldBy(wanted: readonly Claim[], held: readonly Held[]): void {
-  for (const { holder, rule } of held) {
+function refuseHeldBy(wanted: readonly Claim[], held: readonly Held[], refuseLiving: RefuseLiving): void {
+  for (const { holder, owner, rule } of held) {
     const claim = wanted.find(one => excludes(one, rule));
-    // Whoever had the pod's address before is gone.
-    if (claim === undefined || (rule.to && sameIp(rule.to, claim.pod))) continue;
+    if (claim === undefined) continue;
+    if (rule.to && sameIp(rule.to, claim.pod)) {
+      // The previous holder of the pod's address is gone, unless another network gave the same address to a live pod.
+      refuseLiving([{ ip: claim.pod, owner }]);
+      continue;
+    }
     const { protocol, port } = claim;
     const ip = rule.destination?.cidr.ip;
     throwTaken(claim, { holder, protocol, port, ...(ip ? { ip } : {}) }, 'its DEL releases the port');
   }
 }
 
-/** The forwarding rules of containers of which an entry mentions one of the ports. */
+/** The forwarding rules of containers with an entry that mentions one of the ports. */
 function chainsThatHold(
   wanted: readonly Claim[],
   { own, ids }: { readonly own: ReadonlySet<string>; readonly ids: ReadonlySet<string> },
   entries: readonly NatRule[],
   rulesOf: (chain: string) => readonly NatRule[],
 ): Held[] {
-  const holders = new Map<string, string>();
+  const holders = new Map<string, Pick<Held, 'holder' | 'owner'>>();
   for (const { target, comment, source, destination, more, protocol, ports = [] } of entries) {
-    // With conditions of their own, containers may share a port.
+    // Containers with conditions of their own may share a port.
     if (own.has(target) || more || source || destination) continue;
-    // The container's other networks may be told of the same ports.
+    // The container's other networks may have been given the same ports.
     if (ids.has(ownerIn(comment)?.containerId ?? '')) continue;
     const isWanted = wanted.some(one => PROTOCOLS[one.protocol] === protocol && ports.includes(one.port));
-    if (isWanted) holders.set(target, holderIn(comment) ?? `chain "${target}"`);
+    if (isWanted) {
+      const holder = holderIn(comment) ?? `chain "${target}"`;
+      holders.set(target, { holder, owner: ownerIn(comment) });
+    }
   }
-  return [...holders].flatMap(([chain, holder]) => rulesOf(chain).map(rule => ({ holder, rule })));
+  return [...holders].flatMap(([chain, held]) => rulesOf(chain).map(rule => ({ ...held, rule })));
 }
 
 /** Rules of the reference's own table, which name the container only. */
 function hostportRules(socket: NetlinkSocket, family: Family, own: ReadonlySet<string>): Held[] {
   return listRules(socket, hostportTable(family), 'hostports').flatMap(rule => {
     const { comment = '' } = rule;
-    return own.has(comment) ? [] : { holder: `container "${comment}"`, rule: decodeNatRule(family, rule) };
+    if (own.has(comment)) return [];
+    const holder = `container "${comment}"`;
+    return { holder, owner: undefined, rule: decodeNatRule(family, rule) };
   });
 }
 

@@ -1,16 +1,19 @@
-// How do the rules of iptables get into the kernel, and are they still there?
+// How do the iptables rules get into the kernel, and do they still exist?
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { restoreMode } from '../../../src/netlink/iptables/mode.ts';
 import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
 import { listNftNat, natTable } from '../../../src/netlink/iptables/nft.ts';
 import { restoreNat, tryNat } from '../../../src/netlink/iptables/restore.ts';
+import { saveTable } from '../../../src/netlink/iptables/save.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import {
+  asSaved,
   type IptablesOptions,
   plainWord,
   planContainerRules,
   planEntryRules,
+  planLoopbackRules,
   planSharedChains,
   planSharedRules,
   type SharedRule,
@@ -18,12 +21,14 @@ import {
 import { type FamilyPlan, PROTOCOLS } from '../plan.ts';
 import { type ChainOwner, dnatChain, SHARED } from '../reference-names.ts';
 
-/** Somebody who makes the same chains at the same moment may be first, time and again. */
+/** Another process that makes the same chains at the same moment may be first, repeatedly. */
 const ATTEMPTS = 10;
+/** Beyond this many rules of a container, reading the program's listing is faster than having the program look for each rule. */
+const MOST_LOOKED_FOR = 100;
 
 /**
- * Puts the rules of an attachment into the table "nat", one transaction for each family. Its chain must not be there.
- * @throws Error with the words of iptables
+ * Puts the rules of an attachment into the table "nat", in one transaction per family. Its chain must not exist yet.
+ * @throws Error with the message of iptables
  */
 export function addIptablesPorts(
   socket: NetlinkSocket,
@@ -34,6 +39,7 @@ export function addIptablesPorts(
   for (const plan of plans) {
     const own = [
       `:${dnatChain(owner)} - [0:0]`,
+      ...planLoopbackRules(plan.family, owner).map(rule => `-A ${rule}`),
       ...planContainerRules(plan, owner, options).map(rule => `-A ${rule}`),
       ...planEntryRules(plan, owner, options).map(({ chain, words, place }) =>
         place === 'first' ? `-I ${chain} 1 ${words}` : `-A ${chain} ${words}`,
@@ -53,8 +59,8 @@ export function addIptablesPorts(
 }
 
 /**
- * Has iptables try all of it, for an attachment that there is not, without a change.
- * @throws Error with the words of iptables
+ * Has iptables try all shared rules and one of a fictitious attachment, without changing anything.
+ * @throws Error with the message of iptables
  */
 export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions): void {
   for (const family of [4, 6] as const) {
@@ -70,8 +76,8 @@ export function tryIptablesPorts(socket: NetlinkSocket, options: IptablesOptions
 }
 
 /**
- * Has iptables look for every rule, without a change.
- * @throws Error naming the first rule that is not there
+ * Has iptables look for every rule, without changing anything.
+ * @throws Error naming the first missing rule
  */
 export function checkIptablesPorts(
   plans: readonly FamilyPlan[],
@@ -84,9 +90,9 @@ export function checkIptablesPorts(
 }
 
 /**
- * Like {@link checkIptablesPorts}, for what somebody else made: releases of the reference differ in how they group the ports
- * that lead to the container's chain, and name those of the other IP version as well.
- * @throws Error naming the first rule, or the first port, that is not there
+ * Like {@link checkIptablesPorts}, for rules that the reference made: its releases differ in how they group the ports that lead
+ * to the container's chain, and also list those of the other IP version.
+ * @throws Error naming the first missing rule or port
  */
 export function checkForeignPorts(
   socket: NetlinkSocket,
@@ -95,7 +101,7 @@ export function checkForeignPorts(
   options: IptablesOptions,
 ): void {
   for (const plan of plans) {
-    // With conditions, only the very rule will do.
+    // With conditions, the rule must match exactly.
     const entries = options.conditions[plan.family].length ? planEntryRules(plan, owner, options) : [];
     confirmRules(plan, owner, options, entries);
     if (entries.length === 0) confirmEntries(socket, plan, dnatChain(owner));
@@ -117,7 +123,7 @@ function confirmEntries(socket: NetlinkSocket, { family, forwards }: FamilyPlan,
   );
 }
 
-/** That what all share is there, the rules of the container, and the given ones that lead to them. */
+/** Confirms the shared rules, the container's own rules, and the given rules that jump to its chain. */
 function confirmRules(
   plan: FamilyPlan,
   owner: ChainOwner,
@@ -126,9 +132,13 @@ function confirmRules(
 ): void {
   const { family } = plan;
   const inWords = ({ chain, words }: SharedRule) => `${chain} ${words}`;
+  const own = planContainerRules(plan, owner, options);
+  // The program compares each rule that it looks for with every rule of the chain. If there are many, it is asked only for rules
+  // that the listing does not contain verbatim.
+  const saved = new Set(own.length > MOST_LOOKED_FOR ? saveTable(family, 'nat').rules : []);
   const rules = [
     ...planSharedRules(options).map(inWords),
-    ...planContainerRules(plan, owner, options),
+    ...own.filter(rule => !saved.has(asSaved(rule, family))),
     ...entries.map(inWords),
   ];
   try {
@@ -150,18 +160,18 @@ function nameOf(family: Family): string {
   return `port mappings in iptables for IPv${family}`;
 }
 
-/** The rules that lead to the chains of containers. */
+/** The rules that jump to the chains of containers. */
 function readEntries(socket: NetlinkSocket, family: Family): readonly NatRule[] {
   if (restoreMode(family) === 'nft') return listNftNat(socket, family, SHARED.dnat);
   return listLegacyNat(family).filter(({ chain }) => chain === SHARED.dnat);
 }
 
-/** The commands that make what all containers share, as far as it is not there. */
+/** The commands that create the missing part of what all containers share. */
 function missingShared(socket: NetlinkSocket, family: Family, options: IptablesOptions): string[] {
   const { chains, rules } = readShared(socket, family);
   const marks = (chain: string) => rules.filter(rule => rule.chain === chain).length;
   const isThere = (wanted: SharedRule): boolean => {
-    // What a mark is compared with is not read; both chains are always written together.
+    // The mark that a rule matches is not read, but both chains are always written together.
     if (wanted.chain === SHARED.masquerade) return marks(SHARED.masquerade) >= marks(SHARED.setMark);
     return rules.some(
       ({ chain, target, mark }) => chain === wanted.chain && target === wanted.target && mark === wanted.mark,
@@ -182,20 +192,20 @@ function missingShared(socket: NetlinkSocket, family: Family, options: IptablesO
   ];
 }
 
-/** The program does not look for it when it only tries. */
+/** In test mode, the program does not check that the chain exists. */
 function isChainThere(socket: NetlinkSocket, family: Family, chain: string): boolean {
   if (restoreMode(family) === 'nft') return hasChain(socket, natTable(family), chain);
   return listLegacyNat(family).some(rule => rule.chain === chain);
 }
 
-/** Only where the program would look: the other packet filter may have the same. */
+/** Reads only the packet filter that the program would use: the other one may have the same chains. */
 function readShared(
   socket: NetlinkSocket,
   family: Family,
 ): { readonly chains: ReadonlySet<string>; readonly rules: readonly NatRule[] } {
   if (restoreMode(family) === 'legacy') {
     const rules = listLegacyNat(family);
-    // Every chain ends in a rule, if only one that returns.
+    // Every chain ends in a rule, even if it only returns.
     const isPolicy = ({ target }: NatRule) => target === 'RETURN';
     return { chains: new Set(rules.map(({ chain }) => chain)), rules: rules.filter(rule => !isPolicy(rule)) };
   }

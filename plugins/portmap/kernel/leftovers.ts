@@ -1,12 +1,13 @@
-// Which rules in the reference's own table of nf_tables are of containers that are gone?
+// Which rules in the reference's own nf_tables table belong to containers that no longer exist?
 import { readdirSync } from 'node:fs';
-import type { Attachment } from '../../../src/cni/attachment.ts';
 import { cniCacheDir } from '../../../src/cni/directories.ts';
-import type { Ip } from '../../../src/net/ip.ts';
+import { findHolders } from '../../../src/ipam/holders.ts';
+import { type Ip, renderIp } from '../../../src/net/ip.ts';
 import { decodeNatRule } from '../../../src/netlink/iptables/nft.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { listRules } from '../../../src/netlink/nft/rule.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import type { KeptAttachments } from '../../../src/plugin/kept.ts';
 import { ownerOfNote } from '../elements.ts';
 import { hostportTable } from '../reference-names.ts';
 import { SETS } from '../sets.ts';
@@ -14,18 +15,22 @@ import type { Lost } from './flows.ts';
 import { removeHostportRules } from './reference.ts';
 
 /**
- * Removes rules of containers that are surely gone. They name a container but no network, so that not being among the
- * valid ones of a network is not enough: the address must have gone to another container, or the runtime must have
- * forgotten the container in every network.
+ * Removes rules of containers that certainly no longer exist. The rules name a container but no network, so not being among the
+ * valid attachments of one network is not sufficient: another container must have the address now, or the runtime must have no
+ * record of the container in any network.
  * @returns the host ports that were forwarded
  */
-export function sweepHostportRules(socket: NetlinkSocket, valid: readonly Attachment[]): Lost[] {
-  const kept = new Set(valid.map(({ containerId }) => containerId));
-  const suspects = podsByContainer(socket).filter(({ containerId }) => !kept.has(containerId));
+export function sweepHostportRules(socket: NetlinkSocket, kept: KeptAttachments): Lost[] {
+  const suspects = podsByContainer(socket).filter(
+    ({ containerId }) => !kept.some(one => one.containerId === containerId),
+  );
   if (suspects.length === 0) return [];
-  const isForgotten = forgottenBy(recordsOf(valid));
+  const isForgotten = forgottenBy(recordsOf(kept));
+  // A runtime writes its record only after the last plugin, so a container that is being attached has none yet.
+  const holders = findHolders();
+  const isInUse = (pod: Ip) => holders?.get(renderIp(pod))?.some(({ isHere }) => !isHere) ?? false;
   return suspects.flatMap(({ containerId, pods }) => {
-    if (isForgotten(containerId)) return removeHostportRules(socket, containerId, []);
+    if (isForgotten(containerId) && !pods.some(isInUse)) return removeHostportRules(socket, containerId, []);
     const moved = pods.filter(pod => isAnothers(socket, pod, containerId));
     return moved.length ? removeHostportRules(socket, containerId, moved) : [];
   });
@@ -48,14 +53,14 @@ function podsByContainer(socket: NetlinkSocket): Suspect[] {
   return [...found].map(([containerId, pods]) => ({ containerId, pods }));
 }
 
-/** Names of libcni's records, `<network>-<container>-<interface>`; none unless they are kept where we look. */
-function recordsOf(valid: readonly Attachment[]): readonly string[] | undefined {
+/** Names of libcni's cached results, `<network>-<container>-<interface>`; undefined if they are not stored where we look. */
+function recordsOf(kept: KeptAttachments): readonly string[] | undefined {
   try {
     const names = readdirSync(`${cniCacheDir()}/results`);
-    const isKeptHere = valid.every(({ network, containerId, ifname }) =>
-      names.includes(`${network}-${containerId}-${ifname}`),
+    const isElsewhere = kept.some(
+      ({ network, containerId, ifname }) => !names.includes(`${network}-${containerId}-${ifname}`),
     );
-    return isKeptHere ? names : undefined;
+    return isElsewhere ? undefined : names;
   } catch {
     return undefined;
   }

@@ -1,4 +1,4 @@
-// What lets 127.0.0.1 reach a pod?
+// How can 127.0.0.1 reach a pod?
 import { findLink } from '../../../src/netlink/rtnl/link.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
@@ -6,9 +6,9 @@ import { canWriteSysctl, ensureSysctl } from '../../../src/sys/sysctl.ts';
 import type { FamilyPlan } from '../plan.ts';
 
 /**
- * Lets packets with a loopback source leave by the interface that leads to the pod: a bridge, or the pod's own veth.
- * There is nothing like it for IPv6. Stays on, since others behind the interface may need it; a rule of the skeleton
- * drops what comes back in for a loopback address. Without a route to the pod nothing is done.
+ * Lets packets with a loopback source leave through the interface that leads to the pod: a bridge, or the pod's own veth. IPv6
+ * has no such setting. It stays on, since others behind the interface may need it; a rule of the skeleton drops incoming packets
+ * for loopback addresses. Does nothing without a route to the pod.
  * Same as: `sysctl -w net.ipv4.conf.<interface>.route_localnet=1`
  */
 export function openLocalhost(host: NetlinkSocket, plans: readonly FamilyPlan[]): void {
@@ -16,7 +16,7 @@ export function openLocalhost(host: NetlinkSocket, plans: readonly FamilyPlan[])
   if (path) ensureSysctl(path, '1');
 }
 
-/** Path of the sysctl that {@link openLocalhost} sets, or undefined when there is none to set. */
+/** Path of the sysctl that {@link openLocalhost} sets, or undefined if there is none to set. */
 export function findSwitch(host: NetlinkSocket, plans: readonly FamilyPlan[]): string | undefined {
   const pod = plans.find(({ family }) => family === 4)?.pod.ip;
   const way = pod && findWay(host, pod);
@@ -25,7 +25,7 @@ export function findSwitch(host: NetlinkSocket, plans: readonly FamilyPlan[]): s
 }
 
 /**
- * Makes sure that {@link openLocalhost} could do its work.
+ * Checks that {@link openLocalhost} could do its work.
  * @throws Error when /proc/sys is read-only
  */
 export function tryLocalhost(): void {

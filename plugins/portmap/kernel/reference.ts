@@ -1,4 +1,4 @@
-// How do port mappings leave that iptables carries, or that the reference plugin made in nf_tables?
+// How are port mappings removed that iptables holds, or that the reference plugin made in nf_tables?
 import type { Ip } from '../../../src/net/ip.ts';
 import { ipToBytes } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
@@ -22,15 +22,15 @@ import {
 import type { Lost } from './flows.ts';
 
 const FAMILIES = [4, 6] as const;
-/** Rules of the old packet filter are removed by number: somebody else's change shifts them, and we look again. */
+/** Legacy iptables rules are removed by number. A concurrent change shifts the numbers, so the removal is retried. */
 const ATTEMPTS = 5;
 /** Chains of the reference's own table whose rules name a container. */
 const HOSTPORT_CHAINS = ['hostports', 'hostip_hostports', 'masquerading'];
 
 /**
- * Removes the chains of a container from the table "nat", whoever made them and whichever packet filter carries them.
- * Where there are none it costs next to nothing; a program is only started for the old packet filter.
- * @param tables those of nf_tables, where they are known
+ * Removes the chains of a container from the table "nat", whichever plugin made them and whichever packet filter holds them.
+ * Costs next to nothing if there are none; a program is only started for legacy iptables.
+ * @param tables those of nf_tables, if already known
  * @returns the host ports that were forwarded
  */
 export function removeIptablesPorts(
@@ -45,7 +45,7 @@ export function removeIptablesPorts(
         [snatChainOf(owner), SHARED.snat],
       ] as const
     ).flatMap(([chain, parent]) => [
-      // Both, even when the first found something: a host may have changed its packet filter.
+      // Both, even if the first had chains: the host may have changed its packet filter.
       ...(tables.has(natTable(family)) ? removeNftChain(socket, family, chain, parent) : []),
       ...removeLegacyChain(family, chain, parent),
     ]),
@@ -53,13 +53,14 @@ export function removeIptablesPorts(
 }
 
 /**
- * Removes the chains of a network's containers that are not among the valid ones.
+ * Removes the chains of a network's containers that GC does not keep.
+ * @param isKept called after the chains were listed
  * @returns the host ports that were forwarded
  */
 export function sweepIptablesPorts(
   socket: NetlinkSocket,
   network: string,
-  valid: ReadonlySet<string>,
+  isKept: (containerId: string) => boolean,
 ): Lost[] {
   const stale = new Map<string, ChainOwner>();
   for (const family of FAMILIES) {
@@ -68,8 +69,8 @@ export function sweepIptablesPorts(
       ...listLegacyNat(family),
     ]) {
       const owner = chain === SHARED.dnat ? ownerIn(comment) : undefined;
-      if (owner?.network !== network || valid.has(owner.containerId)) continue;
-      // A comment says what it likes; the name of the chain follows from network and container.
+      if (owner?.network !== network || isKept(owner.containerId)) continue;
+      // A comment may hold anything; the name of the chain follows from network and container.
       if (target === dnatChain(owner)) stale.set(target, owner);
     }
   }
@@ -77,10 +78,10 @@ export function sweepIptablesPorts(
 }
 
 /**
- * Removes the rules with a container's id from the reference's table in nf_tables. They do not name the network, so
- * that the addresses have to tell where the container is in several.
- * @param pods the container's addresses on this network; none for all rules of the container
- * @param tables those of nf_tables, where they are known
+ * Removes the rules with a container's id from the reference's nf_tables table. They do not name the network, so the addresses
+ * have to distinguish between the networks of the container.
+ * @param pods the container's addresses on this network; empty for all rules of the container
+ * @param tables those of nf_tables, if already known
  * @returns the host ports that were forwarded
  */
 export function removeHostportRules(
@@ -93,7 +94,7 @@ export function removeHostportRules(
     const table = hostportTable(family);
     if (!tables.has(table)) return [];
     const addresses = pods.filter(ip => ip.family === family).map(ipToBytes);
-    // A container without an address of this family may have got rules of it from another network only.
+    // A container without an address of this family can have such rules only from another network.
     if (pods.length && addresses.length === 0) return [];
     let rules: Rule[] = [];
     commitAfterReading(socket, () => {
@@ -106,7 +107,7 @@ export function removeHostportRules(
   });
 }
 
-/** By handles: for that no program is needed. */
+/** Deletes by handle, so no program is needed. */
 function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, parent: string): Lost[] {
   const table = natTable(family);
   if (!hasChain(socket, table, chain)) return [];
@@ -124,7 +125,9 @@ function removeNftChain(socket: NetlinkSocket, family: Family, chain: string, pa
   return lost;
 }
 
-/** A chain that is still jumped to cannot be removed: if a number was wrong, nothing is changed at all. */
+/**
+ * A chain that is still jumped to cannot be deleted, so a wrong rule number makes the whole transaction fail without a change.
+ */
 function removeLegacyChain(family: Family, chain: string, parent: string): Lost[] {
   for (let attempt = 1; ; attempt++) {
     const rules = listLegacyNat(family);
@@ -151,7 +154,7 @@ function lostWith(family: Family, { target, to, protocol, ports = [] }: NatRule)
   return ports.map(port => ({ family, protocol: name, port, pod: to }));
 }
 
-/** Addresses that stand next to each other in a packet are compared as one. */
+/** Addresses that are adjacent in a packet are compared as one value. */
 function speaksOf({ expressions }: Rule, address: Uint8Array): boolean {
   return valuesIn(expressions).some(value => {
     for (let at = 0; at + address.length <= value.length; at += address.length) {

@@ -1,18 +1,26 @@
-// How does everything of an attachment leave the kernel, when only its name is known?
+// How is everything of an attachment removed from the kernel when only its name is known?
 import { findOwner } from '../../../src/cni/attachment.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { type Element, findElements, listElements } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
 import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import { type Claim, decodeClaim, decodeWay, type Owner, ownerOfNote, placesOf } from '../elements.ts';
+import type { KeptAttachments } from '../../../src/plugin/kept.ts';
+import {
+  type Claim,
+  decodeClaim,
+  decodeWay,
+  type Owner,
+  ownerOfNote,
+  placeName,
+  placesOf,
+} from '../elements.ts';
 import { chainKey, soleOwner } from '../reference-names.ts';
 import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
 import { handOn } from './heirs.ts';
 import { countTaken } from './tallies.ts';
 
-/** What has to be done to remove an attachment, and the host ports that it held. */
+/** The changes that remove an attachment, and the host ports that it held. */
 export interface Removal {
   readonly changes: readonly Request[];
   readonly claims: readonly Claim[];
@@ -21,9 +29,9 @@ export interface Removal {
 }
 
 /**
- * Removes an attachment in one transaction; one that is gone is fine. Its ports go to another network of the container
- * that was told of them. The cost does not depend on what else is mapped.
- * @returns the claims that went
+ * Removes an attachment in one transaction; a missing one is ignored. Its ports pass to another network of the container that was
+ * given them too. The cost does not depend on what else is mapped.
+ * @returns the removed claims
  */
 export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Claim[] {
   let claims: readonly Claim[] = [];
@@ -36,10 +44,7 @@ export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Clai
   return claims;
 }
 
-/**
- * The changes that remove what is there of an attachment, but for what is counted; to be called within
- * `commitAfterReading`.
- */
+/** The changes that remove the existing elements of an attachment, except the counts. Call within `commitAfterReading`. */
 export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
   const claims = findClaims(socket, owner);
   const { attachment } = owner;
@@ -54,8 +59,8 @@ export function removalOf(socket: NetlinkSocket, owner: Owner): Removal {
 }
 
 /**
- * The claims of an attachment: they are numbered, so that each is found at constant cost. The first of each family is asked
- * for together with the means, then as many more as there were already.
+ * The claims of an attachment. They are numbered, so each is found at constant cost. The first claim of each family is requested
+ * together with the means, then as many more as have been found already.
  */
 export function findClaims(socket: NetlinkSocket, owner: Owner): Claim[] {
   const found = { 4: [] as Element[], 6: [] as Element[] };
@@ -80,25 +85,22 @@ export function findClaims(socket: NetlinkSocket, owner: Owner): Claim[] {
   );
 }
 
-/** The attachments of the network that something is there of, and that are not among the valid ones. Looks at every claim. */
-export function findDead(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): Owner[] {
+/** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
+export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttachments): Owner[] {
   const notes = ([4, 6] as const)
     .flatMap(family => listElements(socket, SETS[family].claims))
-    .flatMap(({ comment: note }) => (note !== undefined && isDead(note, network, valid) ? note : []));
+    .flatMap(({ comment: note }) => (note !== undefined && isDead(note, network, kept) ? note : []));
   return [...new Set(notes)].map(ownerOfNote);
 }
 
-/**
- * Removes what is left of attachments of the network that are not among the valid ones, though they have no claim. Looks
- * at every element.
- */
-export function sweepElements(socket: NetlinkSocket, network: string, valid: ReadonlySet<string>): void {
+/** Removes remaining elements of the network's attachments that GC does not keep, even without a claim. Reads every element. */
+export function sweepElements(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
   commitAfterReading(socket, () => {
     const conditional = listSets(socket, TABLE).flatMap(name => findConditionalSet(name) ?? []);
     return deletePlaces(
       [...SWEPT_SETS, ...conditional].flatMap(set =>
         listElements(socket, set)
-          .filter(({ comment: note }) => note !== undefined && isDead(note, network, valid))
+          .filter(({ comment: note }) => note !== undefined && isDead(note, network, kept))
           .map(({ key }) => ({ set, key })),
       ),
     );
@@ -114,10 +116,12 @@ const SWEPT_SETS: readonly NftSet[] = [
   CHAINS,
 ];
 
-function isDead(note: string, network: string, valid: ReadonlySet<string>): boolean {
-  return findOwner(note)?.network === network && !valid.has(note);
+/** Call this only for notes that were listed earlier: see {@link KeptAttachments}. */
+function isDead(note: string, network: string, kept: KeptAttachments): boolean {
+  const owner = findOwner(note);
+  return owner?.network === network && !kept.has(owner);
 }
 
 function uniquePlaces(places: readonly Place[]): Place[] {
-  return [...new Map(places.map(place => [`${place.set.name} ${renderFields(place.key)}`, place])).values()];
+  return [...new Map(places.map(place => [placeName(place), place])).values()];
 }

@@ -10,14 +10,14 @@ import { PROTOCOLS } from '../plan.ts';
 import { SETS } from '../sets.ts';
 import { askingChain } from '../skeleton.ts';
 
-/** The addresses of a family on which ports are taken one by one: few, whatever the number of ports. */
+/** The addresses of a family on which ports are taken individually: few, whatever the number of ports. */
 export function listHostIps(socket: NetlinkSocket, family: 4 | 6): Ip[] {
   return listElements(socket, SETS[family].hostips).map(({ key: [ip] }) => ip as Ip);
 }
 
 /**
- * The changes that count host ports in that come, and those out that went; what is down to nothing is forgotten. To be
- * called within `commitAfterReading`, since others count as well.
+ * The changes that count added host ports in and removed ones out; a count of zero is deleted. Call within `commitAfterReading`,
+ * since other processes count as well.
  */
 export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: readonly Taken[]): Request[] {
   const sums = new Map<string, Sum>();
@@ -33,7 +33,7 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
   return [...sums.values()].flatMap(sum => recount(socket, sum));
 }
 
-/** What comes to one count and leaves it. */
+/** What is added to one count and removed from it. */
 interface Sum {
   readonly place: Place;
   readonly come: number;
@@ -53,7 +53,7 @@ function recount(socket: NetlinkSocket, { place, come, went }: Sum): Request[] {
   const { set, key } = place;
   const counted = findElement(socket, set, key);
   const [before = 0] = (counted?.data ?? []) as readonly number[];
-  // Somebody may have wiped the count: what comes now is there in any case.
+  // The count may have been wiped; at least the ports added now exist.
   const after = Math.max(before + come - went, come);
   const conditional = conditionalChanges(socket, place, after > 0);
   if (after === before) return conditional;
@@ -64,7 +64,7 @@ function recount(socket: NetlinkSocket, { place, come, went }: Sum): Request[] {
   ];
 }
 
-/** Whether conditions are asked for a port follows from the count of its mappings that have some. */
+/** A port has its conditions evaluated while its count of mappings with conditions is above zero. */
 function conditionalChanges(socket: NetlinkSocket, { set, key }: Place, isWanted: boolean): Request[] {
   const family = ([4, 6] as const).find(one => SETS[one].tally === set);
   if (family === undefined) return [];

@@ -14,11 +14,11 @@ import { isAsked } from './asking.ts';
 import type { Wanted } from './claim.ts';
 import { countedPlaces } from './tallies.ts';
 
-/** Differences that one message lists; one thing missing often means that all is. */
+/** Differences that one message lists; one missing object often means that all are missing. */
 const MOST_LISTED = 5;
 
 /**
- * Compares the skeleton and the elements of an attachment with what the kernel has.
+ * Compares the skeleton and the elements of an attachment with those in the kernel.
  * @throws Error naming what is missing or different
  */
 export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditions }: Wanted): void {
@@ -61,13 +61,13 @@ function isForward({ name }: NftSet): boolean {
   return sets.some(set => set.name === name) || findConditionalSet(name) !== undefined;
 }
 
-/** That conditions are asked for the port at all. */
+/** The place that makes the kernel evaluate conditions for the port at all. */
 function askedPlaces({ family, protocol, port, backend, condition }: Claim): Place[] {
   if (backend !== 'nftables' || condition === '') return [];
   return [{ set: SETS[family].conditional, key: [PROTOCOLS[protocol], port] }];
 }
 
-/** The count itself is everybody's business: only that there is one matters here. */
+/** The count is shared by all attachments: here it only matters that it exists. */
 function countProblem({ set, key }: Place, found: Element | undefined): string[] {
   return found ? [] : [`{ ${renderFields(key)} } of "${set.name}" is missing`];
 }

@@ -2,9 +2,10 @@
 import { type Adoption, type AdoptReport, adopt } from '../../adopt/adopt.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import type { CommandCall } from '../command.ts';
+import { checkConfigured } from '../known-network.ts';
 import { runtimeOf, warn } from '../target.ts';
 
-/** One line for each attachment that was adopted or skipped; exit code 1 when a file of the cache is damaged. */
+/** Prints one line for each attachment that was adopted or skipped; exit code 1 if a cache file is damaged. */
 export async function run(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const dryRun = call.on('dry-run');
@@ -14,11 +15,16 @@ export async function run(call: CommandCall): Promise<number> {
   const report = await adopt(scope, runtime);
   call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
   for (const problem of report.damaged) warn(call, problem);
+  const isEmpty = report.attachments.length + report.damaged.length === 0;
+  if (network !== undefined && isEmpty) checkConfigured(call, network);
   return report.damaged.length > 0 ? 1 : 0;
 }
 
-function renderReport({ attachments }: AdoptReport, dryRun: boolean): string {
-  const lines = attachments
+function renderReport({ attachments, forgotten }: AdoptReport, dryRun: boolean): string {
+  const gone = forgotten.map(({ network, containerId, ifname }) => {
+    return `forgot  ${network} ${containerId} ${ifname}: its runtime has taken it down`;
+  });
+  const adoptions = attachments
     .filter(({ state }) => state !== 'known')
     .map(({ state, network, containerId, ifname, why }) => {
       const verb = state === 'adopted' && dryRun ? 'adopt' : state;
@@ -26,13 +32,17 @@ function renderReport({ attachments }: AdoptReport, dryRun: boolean): string {
     });
   const count = (state: Adoption['state']) => attachments.filter(one => one.state === state).length;
   const adopted = `${count('adopted')} ${dryRun ? 'to adopt' : 'adopted'}`;
+  const lines = [...gone, ...adoptions];
   lines.push(`attachments: ${adopted}, ${count('known')} known, ${count('skipped')} skipped`);
   return `${lines.join('\n')}\n`;
 }
 
-function toJson({ attachments, damaged }: AdoptReport): object {
+function toJson({ attachments, forgotten, damaged }: AdoptReport): object {
   return {
     attachments: attachments.map(({ containerId, ...one }) => ({ ...one, containerID: containerId })),
+    ...(forgotten.length
+      ? { forgotten: forgotten.map(({ containerId, ...one }) => ({ ...one, containerID: containerId })) }
+      : {}),
     damaged: damaged.map(({ message }) => message),
   };
 }

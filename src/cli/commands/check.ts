@@ -4,7 +4,7 @@ import type { CommandCall } from '../command.ts';
 import { attachmentOf, loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
 
-/** Checks the attachment; says nothing when it stands. */
+/** Checks the attachment; prints nothing if it is intact. */
 export async function run(call: CommandCall): Promise<number> {
   const attachment = attachmentOf(call);
   await watched(call, 'CHECK', attachment, runtime => checkNetwork(loadTarget(call), attachment, runtime));

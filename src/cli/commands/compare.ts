@@ -1,5 +1,5 @@
 // What does `catena compare` do?
-import { dirname, resolve } from 'node:path';
+import { dirname } from 'node:path';
 import { loadFile } from '../../chain/load.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
@@ -10,17 +10,18 @@ import { renderReport } from '../../compare/render.ts';
 import { type PlayedScene, reportOn } from '../../compare/report.ts';
 import { SCENES, type Scene } from '../../compare/scene.ts';
 import { withCommonNames } from '../../compare/twin-names.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { offerCapabilities } from '../../lab/capabilities.ts';
 import { layGround } from '../../lab/ground.ts';
 import { RIGHTS_VARIABLE, runInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 
-/** What a twin finds in its environment: the side that it is, and the scene. */
+/** Environment variable that tells a twin its side and its scene. */
 const TWIN_VARIABLE = 'CATENA_COMPARE_TWIN';
 
 const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR|CATENA_TRY_RIGHTS|CATENA_COMPARE_TWIN)$/;
 
-/** Plays every scene twice, each time in a process with namespaces of its own, and shows in what they differ. */
+/** Plays every scene twice, each time in a process with its own namespaces, and shows the differences. */
 export async function run(call: CommandCall): Promise<number> {
   const given = readGiven(call);
   const twin = call.env[RIGHTS_VARIABLE] === undefined ? undefined : call.env[TWIN_VARIABLE];
@@ -53,7 +54,7 @@ function readGiven(call: CommandCall) {
   return {
     list,
     swap: readSwap(list, target, call.text('link')),
-    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => resolve(dir)),
+    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
     ifname: call.text('ifname') || 'eth0',
     args: parseCniArgs(call.text('args') ?? ''),
     capabilities: offerCapabilities(
@@ -68,7 +69,8 @@ function readGiven(call: CommandCall) {
 function readScenes(wanted: readonly string[]): string[] {
   const names = SCENES.map(({ name }) => name);
   const unknown = wanted.find(name => !names.includes(name));
-  if (unknown === undefined) return wanted.length ? names.filter(name => wanted.includes(name)) : names;
+  const usual = SCENES.filter(({ onDemand }) => !onDemand).map(({ name }) => name);
+  if (unknown === undefined) return wanted.length ? names.filter(name => wanted.includes(name)) : usual;
   throw new UsageError(`Cannot play "${unknown}": there are ${names.join(', ')}`);
 }
 
@@ -80,7 +82,7 @@ function readPattern(text: string): RegExp {
   }
 }
 
-/** Has a process of its own play one side of a scene. */
+/** Starts a process that plays one side of a scene. */
 async function playApart(
   side: 'A' | 'B',
   scene: string,
@@ -105,12 +107,12 @@ async function playTwin(twin: string, given: Given, call: CommandCall): Promise<
   const visible = [...pluginDirs, ...homesOf(swap), dirname(process.execPath)];
   layGround(visible);
   const env = Object.fromEntries(Object.entries(call.env).filter(([name]) => !OWN_VARIABLES.test(name)));
-  const { shown, ...place } = twin.startsWith('B')
-    ? laySwap(swap, list, pluginDirs)
-    : { pluginDirs, shown: '/run/catena-compare' };
+  // Each twin gets both sets: in some scenes one set finishes what the other one has begun.
+  const { shown, ...swapped } = laySwap(swap, list, pluginDirs);
   return playScene(scene, {
     ...{ list, ifname, args, capabilities },
-    runtime: { ...place, env },
+    side: twin.startsWith('B') ? 'B' : 'A',
+    runtimes: { A: { pluginDirs, env }, B: { ...swapped, env } },
     shown: [...visible, shown],
   });
 }

@@ -1,22 +1,24 @@
 // What does `catena conformance` do?
 import { realpathSync } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { isatty } from 'node:tty';
 import { findPlugin, parsePluginDirs } from '../../chain/find-plugin.ts';
+import { notesDirs, runDir } from '../../cni/directories.ts';
 import { parseObject } from '../../cni/json.ts';
 import { examine } from '../../conformance/examine.ts';
 import { renderFinding, renderHeading, renderVerdict, reportToJson } from '../../conformance/render.ts';
 import { findSample, readObject } from '../../conformance/sample.ts';
 import type { Subject } from '../../conformance/subject.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { FRESH_DIRS, layGround } from '../../lab/ground.ts';
 import { RIGHTS_VARIABLE, rerunInNamespaces } from '../../lab/reexec.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 
-/** What would tell the plugin about another life. */
+/** Variables that would tell the plugin about another environment. */
 const OWN_VARIABLES = /^(CNI_.*|CATENA_(RUN|STATE|CNI_CACHE)_DIR)$/;
 const DEADLINE_S = 10;
 
-/** Examines an executable where it can do no harm, which takes a second process: see `catena try`. */
+/** Examines an executable in namespaces where it can do no harm, which takes a second process: see `catena try`. */
 export async function run(call: CommandCall): Promise<number> {
   const subject = readSubject(call);
   if (call.env[RIGHTS_VARIABLE] === undefined) {
@@ -28,11 +30,15 @@ export async function run(call: CommandCall): Promise<number> {
     ...[subject.executable, realpathSync(subject.executable), process.execPath].map(file => dirname(file)),
     ...subject.pluginDirs,
   ];
-  // A configuration may name a file that lies beside it.
-  const given = [call.text('conf') ?? call.text('from') ?? []].flat().map(file => dirname(resolve(file)));
+  // A configuration may refer to a file in its own directory.
+  const given = [call.text('conf') ?? call.text('from') ?? []]
+    .flat()
+    .map(file => dirname(absolutePath(file)));
   const shown = [...executables, ...given];
   layGround(shown);
-  const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...shown] };
+  // The notes that our own ADD and GC leave for each other are not the plugin's.
+  const notes = Object.values(notesDirs(runDir({})));
+  const watch = { dirs: FRESH_DIRS, skip: ['/run/netns', ...notes, ...shown] };
   const style = { colour: isatty(1) && !call.env.NO_COLOR };
   const json = call.on('json');
   if (!json) call.out(renderHeading(subject));
@@ -46,10 +52,10 @@ export async function run(call: CommandCall): Promise<number> {
 function readSubject(call: CommandCall): Omit<Subject, 'watch'> {
   const [given = ''] = call.positionals;
   const executable = given.includes('/')
-    ? resolve(given)
+    ? absolutePath(given)
     : findPlugin(given, parsePluginDirs(call.env.CNI_PATH ?? ''));
   findPlugin(basename(executable), [dirname(executable)]);
-  const dirs = call.texts('bin-dir').map(dir => resolve(dir));
+  const dirs = call.texts('bin-dir').map(dir => absolutePath(dir));
   const prevResult = call.text('prev-result');
   const sample = readSample(call, executable);
   return {

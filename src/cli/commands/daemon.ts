@@ -1,102 +1,146 @@
 // What does `catena daemon` do?
+
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
-import { makeBackend } from '../../daemon/backend.ts';
+import { makeBackend, withWorkers } from '../../daemon/backend.ts';
+import { DeclinedCalls } from '../../daemon/declined-calls.ts';
+import { SERVER_LIMITS } from '../../daemon/gate.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
 import { linkCallsTo } from '../../daemon/link-calls.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
-import { SERVER_LIMITS, type Server, startServer } from '../../daemon/server.ts';
+import { SeatTaken } from '../../daemon/seat.ts';
+import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
 import {
   type CheckedSettings,
   type DaemonSettings,
   readSettings,
   watchSettings,
 } from '../../daemon/settings.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
+import type { LogFields, LogLevel } from '../../log.ts';
 import { chooseObserver } from '../../observe/choices.ts';
+import type { MetricSources } from '../../observe/metrics.ts';
 import { type Observer, openObserver } from '../../observe/observer.ts';
 import { notifyServiceManager } from '../../sys/notify.ts';
 import { compileEagerly } from '../../worker/eager.ts';
 import { type CommandCall, UsageError } from '../command.ts';
+import { DaemonEnd } from '../daemon/daemon-end.ts';
 import type { GrpcParts } from '../daemon/grpc-socket.ts';
 import { hostFactsIn } from '../daemon/host-facts.ts';
 import { countOf, observeChoicesOf } from '../daemon/observer-options.ts';
 import { startRecovering } from '../daemon/recovery.ts';
 import { shareClusters } from '../daemon/shared-clusters.ts';
+import { petWatchdog } from '../daemon/watchdog.ts';
 import { deadlinesOf, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** Serves commands and plugin calls until a signal ends it; what was begun is finished first. */
+/** Exit code if another daemon has the socket: restarting this one would not help. */
+const TAKEN = 3;
+
+/** Serves commands and plugin calls until a signal ends the daemon. Requests in progress are finished first. */
 export async function run(call: CommandCall): Promise<number> {
-  const { env, links, signal, asPlugin, runCommand } = call;
+  const { env, signal, asPlugin } = call;
   if (asPlugin === undefined)
     throw new UsageError('Cannot run as a daemon: only the compiled executable can');
   compileEagerly();
-  const socket = socketPathOf(call.text('run-dir') ?? runDir(env));
+  const socket = absolutePath(socketPathOf(call.text('run-dir') ?? runDir(env)), call.cwd);
   const base = settingsOf(call);
-  const config = call.text('config');
+  const config = pathOf(call, 'config');
+  const grpcSocket = pathOf(call, 'grpc-socket');
   let settings =
     config === undefined
       ? { ...base, observer: chooseObserver(base.observe, env) }
       : readSettings(config, base, env);
-  const pool = new WorkerPool(env, settings.pool);
-  let server: Server | undefined;
-  const observer = await openObserver({
-    ...settings.observer,
-    sources: sourcesOf(call, pool, () => server?.state),
+  // The working directory can then be deleted, and its file system unmounted.
+  process.chdir('/');
+  const end = new DaemonEnd(signal, text => call.err(`catena: ${text}\n`));
+  let observer: Observer | undefined;
+  const log = (level: LogLevel, message: string, fields?: LogFields) => observer?.log(level, message, fields);
+  const declined = new DeclinedCalls((message, fields) => log('warn', message, fields));
+  const pool = new WorkerPool(env, settings.pool, {
+    failing: problem =>
+      log('error', 'cannot start workers: clients make their calls themselves', { problem }),
+    recovered: () => log('info', 'workers start again'),
+    hopeless: problem => end.come(1, `no worker has started for a while (${problem}): the daemon ends`),
   });
-  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, observer);
-  const callPlugin = watchedCalls(observer, (plugin, end, watch) =>
-    asPlugin(plugin, {
-      ...{ workers: pool, signal: end, watch, deadlines: settings.deadlines },
-      openCluster: clusters.open,
-    }),
+  let server: Server | undefined;
+  observer = await openObserver({
+    ...settings.observer,
+    sources: { ...sourcesOf(call, pool, () => server?.state), declined: () => declined.counts },
+  });
+  const watcher = observer;
+  const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher);
+  const callPlugin = watchedCalls(watcher, (plugin, abort, watch) =>
+    withWorkers(pool, workers =>
+      asPlugin(plugin, {
+        ...{ workers, signal: abort, watch, deadlines: settings.deadlines },
+        openCluster: clusters.open,
+      }),
+    ),
   );
   const backend = makeBackend(
     pool,
-    ({ args, env: own, cwd, key, queueMs }, write, end) => {
-      const surroundings = {
-        links,
-        env: own,
-        cwd,
-        write,
-        signal: end,
-        workers: pool,
-        asPlugin,
-        request: key,
+    ({ args, key, ...its }, write, abort) =>
+      call.runCommand(args, {
+        ...{ ...its, write, asPlugin, watcher, links: call.links, signal: abort, request: key },
         deadlines: settings.deadlines,
-      };
-      return runCommand(args, { ...surroundings, watcher: observer, queueMs });
-    },
-    { runAsPlugin: callPlugin, runLink: watchedCalls(observer, linkCallsTo(pool)) },
-    readingsOf(observer),
+      }),
+    { runAsPlugin: callPlugin, runLink: watchedCalls(watcher, linkCallsTo(pool)) },
+    readingsOf(watcher),
+    () => ({ version: TOOL_VERSION, place: server?.place, problem: pool.problem, declined: declined.counts }),
   );
-  server = await startServer(socket, backend, settings.server);
+  const events: ServerEvents = {
+    declined: (reason, detail) => declined.add(reason, detail),
+    restored: why => log('warn', why),
+    replaced: why => end.come(TAKEN, `${why}: the daemon ends`),
+  };
+  try {
+    server = await startServer(socket, backend, events, {
+      limits: settings.server,
+      replace: call.on('replace'),
+    });
+  } catch (error) {
+    pool.close();
+    clusters.close();
+    await watcher.close();
+    if (!(error instanceof SeatTaken)) throw error;
+    call.err(`catena: ${error.message}\n`);
+    return TAKEN;
+  }
   const unwatch = follow(call, config, base, async next => {
     const observed = JSON.stringify(next.observer) !== JSON.stringify(settings.observer);
-    if (observed) await observer.change(next.observer);
+    if (observed) await watcher.change(next.observer);
     settings = next;
     pool.limits = next.pool;
     server?.setLimits(next.server);
   });
   const isHealthy = () => pool.ready();
-  const grpc = await openGrpc(call, { observer, server, call: callPlugin, env, isHealthy }).catch(
-    async error => {
-      await server?.stop();
-      throw error;
-    },
-  );
+  const parts = { observer: watcher, server, call: callPlugin, env, isHealthy };
+  const grpc = await openGrpc(grpcSocket, parts).catch(async error => {
+    await server?.stop();
+    throw error;
+  });
   call.err(`catena: listening on "${socket}"\n`);
   notifyServiceManager('READY=1', env.NOTIFY_SOCKET);
+  const petting = petWatchdog(env);
   const recovering = startRecovering(runtimeOf({ ...call, workers: pool }));
-  await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }));
+  const { exitCode, reason } = await end.reached;
+  if (reason !== undefined) log(exitCode === 0 ? 'info' : 'error', reason);
   notifyServiceManager('STOPPING=1', env.NOTIFY_SOCKET);
   unwatch();
   await Promise.all([server.stop(), grpc?.close(), recovering.stop()]);
+  petting();
   pool.close();
   clusters.close();
-  await observer.close();
-  return 0;
+  await watcher.close();
+  return exitCode;
+}
+
+/** A path on the command line. It is made absolute, since the process leaves the directory that it is relative to. */
+function pathOf(call: CommandCall, option: string): string | undefined {
+  const text = call.text(option);
+  return text === undefined ? undefined : absolutePath(text, call.cwd);
 }
 
 function settingsOf(call: CommandCall): DaemonSettings {
@@ -108,7 +152,7 @@ function settingsOf(call: CommandCall): DaemonSettings {
   };
 }
 
-/** Has a file that changes be applied. @returns ends that */
+/** Applies the settings file whenever it changes. @returns a function that stops this */
 function follow(
   call: CommandCall,
   file: string | undefined,
@@ -123,25 +167,24 @@ function follow(
   return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));
 }
 
-/** Only who asked for gRPC has its packages in memory. */
+/** The gRPC packages are loaded only if gRPC is enabled. */
 async function openGrpc(
-  call: CommandCall,
+  socketPath: string | undefined,
   parts: Omit<GrpcParts, 'socketPath'>,
 ): Promise<GrpcServer | undefined> {
-  const socketPath = call.text('grpc-socket');
   if (socketPath === undefined) return undefined;
   const { openGrpcSocket } = await import('../daemon/grpc-socket.ts');
   return openGrpcSocket({ ...parts, socketPath });
 }
 
-/** Where the numbers of metrics come from. */
+/** Where the metrics get their numbers from. */
 function sourcesOf(
   { env }: CommandCall,
   pool: WorkerPool,
   state: () => Server['state'] | undefined,
-): Parameters<typeof openObserver>[0]['sources'] {
+): Omit<MetricSources, 'dropped' | 'declined'> {
   const cacheDir = cniCacheDir(env);
-  // The delegate runner keeps its own attachments beside those of the host's runtimes.
+  // The delegate runner keeps its own attachments next to those of the host's runtimes.
   const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`]);
   return {
     version: TOOL_VERSION,

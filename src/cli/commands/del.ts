@@ -7,7 +7,7 @@ import type { CommandCall } from '../command.ts';
 import { attachmentOf, loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
 
-/** Detaches the namespace, which may be gone; an empty path stands for that as well. */
+/** Detaches the namespace, which may be missing; an empty path means the same. */
 export async function run(call: CommandCall): Promise<number> {
   const attachment = attachmentOf(call);
   await watched(call, 'DEL', attachment, runtime =>
@@ -16,7 +16,7 @@ export async function run(call: CommandCall): Promise<number> {
   return 0;
 }
 
-/** A network whose file is gone or broken can still be deleted when its ADD is on record. */
+/** A network whose file is missing or broken can still be deleted if its ADD was recorded. */
 function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtime): Conflist {
   try {
     return loadTarget(call);

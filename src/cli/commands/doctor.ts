@@ -1,25 +1,39 @@
 // What does `catena doctor` do?
 
 import { cacheDirOf } from '../../chain/runtime.ts';
-import { runDir } from '../../cni/directories.ts';
-import { examine } from '../../doctor/examine.ts';
+import { runDir, runnerJournals } from '../../cni/directories.ts';
+import { toCniError } from '../../cni/errors.ts';
+import { examineAttachments } from '../../doctor/checks/attachments.ts';
+import { viewDaemon } from '../../doctor/daemon-view.ts';
+import { examine, worstFirst } from '../../doctor/examine.ts';
 import type { Finding } from '../../doctor/finding.ts';
 import { viewNode } from '../../doctor/node-view.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
-/** Says what is wrong with this node and what mends it; fails when something is an error. */
+/** Diagnoses this node and suggests fixes; fails if it finds an error. */
 export async function run(call: CommandCall): Promise<number> {
   const runtime = runtimeOf(call);
-  const findings = examine(
-    viewNode({
-      confDir: confDirOf(call),
-      pluginDirs: runtime.pluginDirs,
-      cacheDir: cacheDirOf(runtime),
-      stateDir: runtime.stateDir ?? '',
-      runDir: runDir(call.env),
-    }),
-  );
+  const { stateDir = '' } = runtime;
+  const node = viewNode({
+    confDir: confDirOf(call),
+    pluginDirs: runtime.pluginDirs,
+    cacheDir: cacheDirOf(runtime),
+    stateDir,
+    runDir: runDir(call.env),
+    daemon: await viewDaemon(runDir(call.env)),
+  });
+  const { delegates } = runnerJournals(stateDir);
+  const findings = worstFirst([
+    ...examine(node),
+    ...(await examineAttachments(node, [delegates], runtime).catch((error: unknown) => [
+      {
+        id: 'attachments',
+        severity: 'warning' as const,
+        found: `cannot be examined: ${toCniError(error).message}`,
+      },
+    ])),
+  ]);
   const shown = call.on('all') ? findings : findings.filter(({ severity }) => severity !== 'ok');
   if (call.on('json')) call.out(`${JSON.stringify({ findings }, null, 4)}\n`);
   else call.out(render(shown, findings.length - shown.length));

@@ -1,6 +1,10 @@
 // What does `catena gc` do?
-import { collectGarbage, type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
+import { collectGarbage } from '../../chain/collect-garbage.ts';
+import type { Conflist } from '../../chain/conflist.ts';
+import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
+import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { lookOrTell } from '../../orphans/find-traced.ts';
@@ -8,11 +12,12 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
-/** Deletes what is not named as valid; with `--all`, everything on record for the network. */
+/** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {
   const scope = scopeOf(call);
   const list = loadTarget(call);
   if (!call.on('dry-run')) {
+    warnOfUnknown(call, list, scope);
     await watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime));
     return 0;
   }
@@ -22,7 +27,20 @@ export async function run(call: CommandCall): Promise<number> {
   return 0;
 }
 
-/** The cache is shared with every runtime of the host: deleting all of it must be said. */
+/** A mistyped id keeps nothing: the attachment that it was meant for is about to be deleted, so the user is warned. */
+function warnOfUnknown(call: CommandCall, list: Conflist, scope: GcScope): void {
+  if (!('valid' in scope)) return;
+  const valid = typeof scope.valid === 'function' ? scope.valid() : scope.valid;
+  const { stale, kept } = planGarbage(list, { valid }, runtimeOf(call));
+  const known = new Set([...stale, ...kept].map(one => `${one.containerId}/${one.ifname}`));
+  for (const { containerID, ifname } of valid) {
+    if (known.has(`${containerID}/${ifname}`)) continue;
+    const text = `Cannot find "${containerID}/${ifname}" of --valid on record of network "${list.name}"`;
+    warn(call, new CniError(ErrorCode.invalidConfig, text));
+  }
+}
+
+/** The cache is shared with every runtime of the host, so deleting everything must be requested explicitly. */
 function scopeOf(call: CommandCall): GcScope {
   const valid = call.texts('valid');
   if (call.on('all') === valid.length > 0) {
@@ -30,7 +48,11 @@ function scopeOf(call: CommandCall): GcScope {
       'Cannot collect garbage: say which attachments to keep with --valid <id>/<ifname>, or --all to keep none',
     );
   }
-  const more = { look: lookOrTell(problem => warn(call, problem)), unrecorded: call.on('foreign') };
+  const more = {
+    look: lookOrTell(problem => warn(call, problem), runDir(call.env)),
+    unrecorded: call.on('foreign'),
+    since: call.queueMs === undefined ? performance.timeOrigin : Date.now() - call.queueMs,
+  };
   return call.on('all') ? { all: true, ...more } : { valid: valid.map(parseKey), ...more };
 }
 
@@ -44,7 +66,7 @@ function parseKey(text: string): AttachmentKey {
   throw new UsageError(`Cannot use --valid "${text}": ${problem}`);
 }
 
-/** One line for each thing that would be done, and why. */
+/** One line for each thing that would be done, with the reason. */
 function renderPlan(plan: GarbagePlan, all: boolean): string {
   if (plan.disabled) return `network ${plan.network}: nothing, since the list says "disableGC"\n`;
   const why = all ? '--all keeps none' : 'no --valid names it';

@@ -1,7 +1,8 @@
 // What does `catena install` do?
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { loadFile } from '../../chain/load.ts';
 import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
 import { renderKubeconfig } from '../../install/kubeconfig.ts';
 import { install } from '../../install/lay.ts';
@@ -15,7 +16,9 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** Lays executables and list down, shows what became of each file, and whether runtimes will take the list. */
+/**
+ * Installs the executables and the conflist, prints what was done to each file, and whether the runtimes will use the conflist.
+ */
 export async function run(call: CommandCall): Promise<number> {
   const what = call.text('print');
   if (what !== undefined) return print(call, what);
@@ -35,16 +38,16 @@ export async function run(call: CommandCall): Promise<number> {
   return ok ? 0 : 1;
 }
 
-/** Where executables and lists are on this host, for {@link run} and its reverse. */
+/** Where executables and conflists are on this host, for {@link run} and for uninstall. */
 export function placesOf(call: CommandCall) {
-  const dirs = call.texts('bin-dir').map(dir => resolve(dir));
+  const dirs = call.texts('bin-dir').map(dir => absolutePath(dir));
   const pluginDirs = dirs.length ? dirs : [DEFAULT_BIN_DIR];
   const [binDir = DEFAULT_BIN_DIR] = pluginDirs;
   if (!(process.argv[1] ?? '').startsWith('/$bunfs/')) {
     throw new Error('Cannot install: this is not the compiled executable; npm run build makes it');
   }
   const names = [...new Set(['catena', ...call.links.types])];
-  return { binDir, pluginDirs, confDir: resolve(confDirOf(call)), source: process.execPath, names };
+  return { binDir, pluginDirs, confDir: absolutePath(confDirOf(call)), source: process.execPath, names };
 }
 
 async function readWanted(call: CommandCall) {
@@ -66,7 +69,7 @@ async function readWanted(call: CommandCall) {
   return { wanted, pluginDirs, reason: named?.reason };
 }
 
-/** The account of the pod that this runs in, for programs of the host. */
+/** A kubeconfig with the service account of the current pod, for programs on the host. */
 function kubeconfigOf(call: CommandCall): { readonly kubeconfig?: string } {
   const [dir, onHost = dir] = [call.text('account'), call.text('account-on-host')];
   if (dir === undefined || onHost === undefined) return {};
@@ -132,8 +135,8 @@ function print(call: CommandCall, what: string): number {
   const list = file === undefined ? undefined : loadFile(file);
   call.out(
     printFor(known satisfies Printable, {
-      binDir: resolve(binDir),
-      confDir: resolve(confDirOf(call)),
+      binDir: absolutePath(binDir),
+      confDir: absolutePath(confDirOf(call)),
       version: TOOL_VERSION,
       asDefault: call.on('as-default'),
       withAccount: call.on('with-account'),

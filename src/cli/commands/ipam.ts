@@ -16,7 +16,7 @@ const ACTIONS: Readonly<Record<string, (call: CommandCall, operands: Operands) =
   free,
 };
 
-/** Shows who holds which address, why one is held, and frees one. */
+/** Lists leases, explains why one is held, or frees one. */
 export async function run(call: CommandCall): Promise<number> {
   const [name = '', ...operands] = call.positionals;
   const action = Object.hasOwn(ACTIONS, name) ? ACTIONS[name] : undefined;
@@ -54,7 +54,7 @@ function free(call: CommandCall, operands: Operands): number {
     );
   }
   withStore(place.dir, { reclaim: false }, store => {
-    // Whoever got the address since we looked keeps it.
+    // If the address has a new owner since we looked, that owner keeps it.
     const holder = store.findOwner(lease.address);
     if (JSON.stringify(holder) === JSON.stringify(lease.owner)) store.release([lease.address]);
     else

@@ -9,8 +9,8 @@ import type { CommandCall } from '../command.ts';
 import { confDirOf, runtimeOf, warn } from '../target.ts';
 
 /**
- * Prints the networks of the configuration directory, the attachments on record and those that wait to be taken down, and
- * says which files are wrong.
+ * Prints the networks of the configuration directory, the recorded attachments and those that are still to be undone, and reports
+ * invalid files.
  */
 export async function run(call: CommandCall): Promise<number> {
   const { networks, diagnostics } = listNetworks(confDirOf(call));

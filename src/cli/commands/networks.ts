@@ -5,7 +5,7 @@ import { type Choice, choose, RUNTIMES, type Settings } from '../../runtimes/rul
 import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf, runtimeOf } from '../target.ts';
 
-/** Shows every file of the configuration directory, which of them each runtime takes, and with `--why` the reasons. */
+/** Shows every file of the configuration directory, which of them each runtime uses, and with `--why` the reasons. */
 export async function run(call: CommandCall): Promise<number> {
   const dir = confDirOf(call);
   const configured = readConfigured(call.text('etc') || '/etc');

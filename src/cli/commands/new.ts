@@ -1,16 +1,17 @@
 // What does `catena new` do?
-import { resolve } from 'node:path';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { findLibrary } from '../../template/library.ts';
 import { findNameProblem, renderProject } from '../../template/project.ts';
 import { writeProject } from '../../template/write.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 
-/** Writes the project of a plugin and says what to do next. */
+/** Creates a plugin project and prints the next steps. */
 export async function run(call: CommandCall): Promise<number> {
   const [name = ''] = call.positionals;
   const problem = findNameProblem(name);
   if (problem !== undefined) throw new UsageError(`Cannot name a plugin ${JSON.stringify(name)}: ${problem}`);
-  const dir = resolve(call.text('dir') ?? name);
-  const files = renderProject(name);
+  const dir = absolutePath(call.text('dir') ?? name);
+  const files = renderProject(name, findLibrary());
   writeProject(dir, files);
   call.out(
     [

@@ -11,18 +11,21 @@ import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { listRecords } from '../../journal/store.ts';
 import type { CommandCall } from '../command.ts';
+import { checkConfigured } from '../known-network.ts';
 import { runtimeOf, warn } from '../target.ts';
 
-/** One line for each attachment that is not sound and each of its links; exit code 1 when something stays wrong. */
+/** Prints a line for each attachment that is not sound and each of its plugins; exit code 1 if a problem remains. */
 export async function run(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const dryRun = call.on('dry-run');
   const scope = { ...(network === undefined ? {} : { network }), dryRun, foreign: call.on('foreign') };
-  // What went wrong is in the report.
+  // The report already has the warnings.
   const { onWarning: _, ...runtime } = runtimeOf(call);
   const report = await repairAll(scope, runtime);
   call.out(call.on('json') ? `${JSON.stringify(toJson(report), null, 4)}\n` : renderReport(report, dryRun));
   for (const problem of report.damaged) warn(call, problem);
+  const isEmpty = Object.values(report).every(list => list.length === 0);
+  if (network !== undefined && isEmpty) checkConfigured(call, network);
   const isWrong =
     report.recovered.some(({ error }) => error) ||
     report.attachments.some(({ state }) => state === 'broken') ||
@@ -30,7 +33,10 @@ export async function run(call: CommandCall): Promise<number> {
   return isWrong ? 1 : 0;
 }
 
-/** The tool's own attachments, then those of the delegate runner: pods first, which takes down what they had. */
+/**
+ * Repairs the tool's own attachments, then those of the delegate runner. Pods come first, since that undoes their attachments
+ * too.
+ */
 async function repairAll(scope: RepairScope, runtime: Runtime): Promise<RepairReport> {
   const own = await repair(scope, runtime);
   const { pods, delegates } = runnerJournals(runtime.stateDir ?? '');
@@ -53,7 +59,9 @@ function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean)
   for (const one of attachments.filter(({ state }) => state !== 'sound')) {
     lines.push(`${one.state.padEnd(7)} ${nameOf(one)}${one.why ? `: ${one.why}` : ''}`);
     for (const { link, state, problem, error } of one.links.filter(each => each.state !== 'sound'))
-      lines.push(`  ${link} ${state}: ${error?.message ?? problem}`);
+      lines.push(
+        `  ${link} ${state}${state === 'mended' ? '; CHECK had said' : ''}: ${error?.message ?? problem}`,
+      );
     if (one.state === 'broken' && one.links.length && !dryRun)
       lines.push(
         '  hint: what no link puts back needs DEL and ADD; chained links of others may help: --foreign',

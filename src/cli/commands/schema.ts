@@ -1,7 +1,7 @@
 // What does `catena schema` do?
 import { type CommandCall, UsageError } from '../command.ts';
 
-/** Prints the schema of lists, or that of a link's configuration. */
+/** Prints the schema of conflists or of a plugin's configuration. */
 export async function run(call: CommandCall): Promise<number> {
   const [name = 'conflist'] = call.positionals;
   const schemas = await call.links.schemas();

@@ -4,7 +4,7 @@ import type { CommandCall } from '../command.ts';
 import { loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
 
-/** Says nothing when every link is ready. */
+/** Prints nothing if every plugin is ready. */
 export async function run(call: CommandCall): Promise<number> {
   await watched(call, 'STATUS', undefined, runtime => networkStatus(loadTarget(call), runtime));
   return 0;

@@ -1,16 +1,18 @@
 // What does `catena swap` do?
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Standing } from '../../chain/check-standing.ts';
 import type { Conflist } from '../../chain/conflist.ts';
 import { listUses } from '../../chain/link-types.ts';
 import type { Runtime } from '../../chain/runtime.ts';
 import { findType, readSwap } from '../../compare/executables.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
 import { count } from '../../lab/words.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { withCopy } from '../swap/candidate-copy.ts';
 import { confirm } from '../swap/confirm.ts';
+import { findUndeletable, findUndoProblem } from '../swap/deletable.ts';
 import { compareBoth, type Examined, examineRules, renderComparison, renderRules } from '../swap/examine.ts';
 import { conclude, type Outcome, type SwapReport, tell } from '../swap/report.ts';
 import { findListFile, renderSurvey, type Survey, shortDigest, survey } from '../swap/survey.ts';
@@ -18,7 +20,7 @@ import { checkAll, findWorse, renderBroken, renderStanding } from '../swap/verif
 import { loadTarget, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** Shows which executables a network calls, puts another one in the place of one, or the old one back. */
+/** Shows which executables a network calls, replaces one of them, or restores the previous one. */
 export async function run(call: CommandCall): Promise<number> {
   const [to, link, undo] = [call.text('to'), call.text('link'), call.on('undo')];
   if (to !== undefined && undo) throw new UsageError('Cannot use both --to and --undo');
@@ -51,7 +53,7 @@ async function swap(
 ): Promise<number> {
   const { type, target, digest } = facts;
   const file = findListFile(call, list.name);
-  const candidate = realpathSync(findIn(readSwap(list, resolve(call.cwd, to), type).target, type));
+  const candidate = realpathSync(findIn(readSwap(list, absolutePath(to, call.cwd), type).target, type));
   const after = findDigest(candidate);
   if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is no executable`);
   const found = { ...facts, candidate };
@@ -59,7 +61,7 @@ async function swap(
   if (!call.on('dry-run')) refuseReadOnly(target);
   tell(call, `network ${list.name}, ${renderSurvey(facts)}`);
   tell(call, `  ${'candidate'.padEnd(12)}  ${candidate} (${shortDigest(after)})\n\n`);
-  const pluginDirs = runtime.pluginDirs.map(dir => resolve(call.cwd, dir));
+  const pluginDirs = runtime.pluginDirs.map(dir => absolutePath(dir, call.cwd));
   return await withCopy(candidate, type, async copy => {
     const seen = await examine({ copy, type, list, file, pluginDirs }, call);
     const wanted = { target, candidate: copy, from: candidate, before: digest, after };
@@ -67,7 +69,7 @@ async function swap(
   });
 }
 
-/** A directory stands for what it has of that name. */
+/** A directory stands for the file of that name in it. */
 function findIn(path: string, type: string): string {
   return statSync(path).isDirectory() ? join(path, type) : path;
 }
@@ -87,6 +89,10 @@ async function swapExamined(
     conclude(call, { ...found, before, ...more, outcome });
   const { obstacle, doubt } = judge(found, call);
   if (obstacle !== undefined) return end('refused', { why: obstacle });
+  const undeletable = call.on('force')
+    ? undefined
+    : await findUndeletable(found, wanted.from ?? wanted.candidate, found.comparison, before, call);
+  if (undeletable !== undefined) return end('refused', { why: undeletable });
   tell(call, renderPlan(target, before));
   if (call.on('dry-run')) return doubt === undefined ? end('planned') : end('refused', { why: doubt });
   const answer = await confirm(call, doubt);
@@ -108,6 +114,9 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
   const why =
     how === 'in place' ? 'the swap, or another undo, was cut off: the old one is in place' : undefined;
   if (!call.on('dry-run')) refuseReadOnly(target);
+  const problem =
+    call.on('force') || how === 'in place' ? undefined : await findUndoProblem(facts, last.before, call);
+  if (problem !== undefined) return conclude(call, { ...facts, outcome: 'refused', why: problem });
   const before = await checkAll(type, runtime);
   tell(
     call,
@@ -116,11 +125,11 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
   if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
   if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
   undoSwap(target, call.on('force'), TOOL_VERSION);
-  const { worse, why: problem } = await verify(type, before, runtime, call);
-  return conclude(call, { ...facts, before, worse, outcome: 'undone', why: problem ?? why });
+  const { worse, why: broken } = await verify(type, before, runtime, call);
+  return conclude(call, { ...facts, before, worse, outcome: 'undone', why: broken ?? why });
 }
 
-/** Before minutes of examinations: the directory may be part of a file system that nobody writes to. */
+/** Runs before the examinations, which take minutes: the directory may be on a read-only file system. */
 function refuseReadOnly(target: string): void {
   try {
     accessSync(dirname(target), constants.W_OK);
@@ -130,7 +139,7 @@ function refuseReadOnly(target: string): void {
 }
 
 async function examine(examined: Examined, call: CommandCall): Promise<Seen> {
-  // Side by side; but neither goes on behind the back of a failure of the other.
+  // In parallel, but waiting for both: neither may continue after the other one's failure was reported.
   const [rules, both] = await Promise.allSettled([examineRules(examined, call), compareBoth(examined, call)]);
   if (rules.status === 'rejected') throw rules.reason;
   if (both.status === 'rejected') throw both.reason;
@@ -152,7 +161,7 @@ function renderPlan(target: string, before: readonly Standing[]): string {
   ].join('\n');
 }
 
-/** What forbids the swap, and what takes a decision. */
+/** An obstacle forbids the swap; a doubt needs the user's decision. */
 function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle?: string; doubt?: string } {
   if (call.on('force')) return {};
   if (!conformance.ok)
@@ -165,14 +174,14 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
   return { doubt: 'it does things otherwise: --ignore what is intended, or --accept-differences' };
 }
 
-/** What is worse than before; `why` says it in a line. */
+/** Attachments whose CHECK is worse than before; `why` is a summary in one line. */
 async function verify(
   type: string,
   before: readonly Standing[],
   runtime: Runtime,
   call: CommandCall,
 ): Promise<{ worse: Standing[]; why?: string }> {
-  // Files that cannot be used were told of the first time.
+  // Warnings about unusable files were already printed the first time.
   const { onWarning: _, ...quiet } = runtime;
   const after = await checkAll(type, quiet);
   const worse = findWorse(before, after);

@@ -6,7 +6,7 @@ import type { CommandCall } from '../command.ts';
 import { warn } from '../target.ts';
 import { traceDirFor } from '../watched.ts';
 
-/** Lists the requests that were kept, or draws one. */
+/** Lists the stored traces, or draws one. */
 export async function run(call: CommandCall): Promise<number> {
   const [id] = call.positionals;
   const dir = traceDirFor(call);
@@ -28,6 +28,7 @@ function find(dir: string, id: string): ReturnType<typeof findTrace> {
   try {
     return findTrace(dir, id);
   } catch (cause) {
+    if (cause instanceof CniError) throw cause;
     throw new CniError(ErrorCode.unknown, (cause as Error).message, { cause });
   }
 }

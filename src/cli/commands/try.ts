@@ -1,9 +1,10 @@
 // What does `catena try` do?
-import { dirname, resolve } from 'node:path';
+import { dirname } from 'node:path';
 import { isatty } from 'node:tty';
 import { loadFile } from '../../chain/load.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { layGround } from '../../lab/ground.ts';
 import { RIGHTS_VARIABLE, type Rights, rerunInNamespaces } from '../../lab/reexec.ts';
 import { renderSection } from '../../lab/render.ts';
@@ -11,14 +12,14 @@ import { type Section, toJson } from '../../lab/report.ts';
 import { tryChain } from '../../lab/try.ts';
 import type { CommandCall } from '../command.ts';
 
-/** Directories that could lead links out of the lab. */
+/** Directories that could lead plugins out of the lab. */
 const OWN_VARIABLES = ['CATENA_RUN_DIR', 'CATENA_STATE_DIR', 'CATENA_CNI_CACHE_DIR', RIGHTS_VARIABLE];
 
-/** Runs a list in throwaway namespaces, which takes a second process: this one starts it, that one does the work. */
+/** Runs a conflist in temporary namespaces, which takes two processes: the first one starts the second, which does the work. */
 export async function run(call: CommandCall): Promise<number> {
   const rights = call.env[RIGHTS_VARIABLE] as Rights | undefined;
   if (rights !== undefined) return (await tryInside(call, rights)) ? 0 : 1;
-  // What is wrong with the file or the arguments is better said before anything is made.
+  // Reports an invalid file or argument before anything is created.
   readTrial(call);
   const { exitCode, stderr } = rerunInNamespaces(call.env);
   call.err(stderr);
@@ -27,7 +28,7 @@ export async function run(call: CommandCall): Promise<number> {
 
 async function tryInside(call: CommandCall, rights: Rights): Promise<boolean> {
   const trial = readTrial(call);
-  // The executable itself, since links are started from it.
+  // Plugins are started from the executable itself, so its directory must be visible.
   const shown = [...trial.pluginDirs, dirname(process.execPath)];
   layGround(shown);
   const sections: Section[] = [];
@@ -53,7 +54,7 @@ function readTrial(call: CommandCall) {
   const cap = call.text('cap');
   return {
     list: loadFile(file),
-    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => resolve(dir)),
+    pluginDirs: (dirs.length ? dirs : [dirname(process.execPath)]).map(dir => absolutePath(dir)),
     ifname: call.text('ifname') || 'eth0',
     args: parseCniArgs(call.text('args') ?? ''),
     capabilities: (cap ? parseObject(cap, 'capability arguments (--cap)') : {}) as JsonObject,

@@ -1,15 +1,38 @@
 // What does `catena uninstall` do?
-import { planUninstall, uninstall } from '../../install/uninstall.ts';
+import { planUninstall, type UninstallStep, uninstall } from '../../install/uninstall.ts';
 import type { CommandCall } from '../command.ts';
+import { type Settled, settleAttachments } from '../handover/before-uninstall.ts';
+import { handoversToJson, renderHandovers } from '../handover/render.ts';
 import { placesOf } from './install.ts';
 
-/** Removes what was installed, and shows what became of each file. */
+/**
+ * Removes the installed files, and prints what was done to each. Nothing is removed, and the exit code is 1, if there are
+ * attachments that the restored executables cannot delete.
+ */
 export async function run(call: CommandCall): Promise<number> {
   const places = placesOf(call);
-  const steps = call.on('dry-run') ? planUninstall(places) : uninstall(places);
-  if (call.on('json')) call.out(`${JSON.stringify({ steps }, null, 4)}\n`);
-  else if (!steps.length) call.out(`nothing of ours is in ${places.binDir} or ${places.confDir}\n`);
-  for (const { action, path, why } of call.on('json') ? [] : steps)
-    call.out(`${action.padEnd(7)}  ${path}${why ? `: ${why}` : ''}\n`);
-  return 0;
+  const plan = planUninstall(places);
+  const settled = await settleAttachments(call, places.binDir, plan);
+  const { refusal } = settled;
+  const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : uninstall(places);
+  if (call.on('json')) call.out(`${JSON.stringify(toJson(steps, settled), null, 4)}\n`);
+  else call.out(render(steps, settled, `nothing of ours is in ${places.binDir} or ${places.confDir}\n`));
+  return refusal === undefined ? 0 : 1;
+}
+
+function render(steps: readonly UninstallStep[], { handovers, refusal }: Settled, nothing: string): string {
+  const shown = handovers.length ? renderHandovers(handovers) : '';
+  if (refusal !== undefined) return `${shown}nothing was uninstalled: ${refusal}\n`;
+  const lines = steps.map(
+    ({ action, path, why }) => `${action.padEnd(7)}  ${path}${why ? `: ${why}` : ''}\n`,
+  );
+  return `${shown}${lines.join('') || nothing}`;
+}
+
+function toJson(steps: readonly UninstallStep[], { handovers, refusal }: Settled): object {
+  return {
+    steps,
+    ...(handovers.length ? { attachments: handoversToJson(handovers) } : {}),
+    ...(refusal === undefined ? {} : { refusal }),
+  };
 }

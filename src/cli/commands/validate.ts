@@ -5,10 +5,10 @@ import { validatePath } from '../../validate/validate.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
 
-/** Prints what is wrong; fails on errors, with `--strict` on warnings too. */
+/** Prints the findings; fails on errors, with `--strict` on warnings too. */
 export async function run(call: CommandCall): Promise<number> {
   const [path = ''] = call.positionals;
-  // What a plugin says on standard error while it is asked for its versions is nothing to its user.
+  // The standard error of plugins that are asked for their versions is not shown.
   const { onLink: _, ...runtime } = runtimeOf(call);
   const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime);
   const report = await validatePath(path, call.links, executables);

@@ -5,7 +5,7 @@ import type { CommandCall } from '../command.ts';
 import { loadTarget, runtimeOf } from '../target.ts';
 import { TOOL_VERSION } from '../tool-version.ts';
 
-/** Prints JSON: the tool's versions, or those of each link, and fails when one does not support the list's. */
+/** Prints the tool's versions as JSON, or those of each plugin; fails if a plugin does not support the conflist's version. */
 export async function run(call: CommandCall): Promise<number> {
   if (!call.positionals.length && call.text('file') === undefined) {
     call.out(`${JSON.stringify({ version: TOOL_VERSION, supportedVersions: SPEC_VERSIONS }, null, 4)}\n`);

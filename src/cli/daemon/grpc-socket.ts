@@ -1,15 +1,16 @@
-// How does the daemon's gRPC socket come to be, for who asked for one?
+// How is the daemon's optional gRPC socket set up?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { CODE_NAMES, type GrpcCall } from '../../daemon/grpc/watch-calls.ts';
 import { type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
 import { cniBackendOf, type WatchedCall } from '../../daemon/plugin-calls.ts';
+import { awaitSeat } from '../../daemon/seat.ts';
 import { BUSY, type Server } from '../../daemon/server.ts';
 import type { LogFields, LogLevel } from '../../log.ts';
 import { addGrpcMetrics } from '../../observe/grpc-metrics.ts';
 import type { Observer } from '../../observe/observer.ts';
 import { maskText } from '../../observe/secrets.ts';
 
-/** What stands behind the socket. */
+/** What the socket needs from the daemon. */
 export interface GrpcParts {
   readonly socketPath: string;
   readonly observer: Observer;
@@ -19,8 +20,11 @@ export interface GrpcParts {
   readonly isHealthy: () => Promise<boolean>;
 }
 
-/** Listens; calls count and are logged, and wait for their turn with all other requests. */
-export function openGrpcSocket({
+/**
+ * Listens. Calls are counted and logged, and are queued together with all other requests.
+ * @throws SeatTaken if another daemon listens on the socket
+ */
+export async function openGrpcSocket({
   socketPath,
   observer,
   server,
@@ -31,7 +35,8 @@ export function openGrpcSocket({
   const metrics = addGrpcMetrics(observer.metrics.registry, grpcMethods(), CODE_NAMES);
   const admit = <T>(work: (queueMs: number) => Promise<T>): Promise<T> =>
     server.admit(work) ?? Promise.reject(new CniError(ErrorCode.tryAgainLater, BUSY));
-  return serveGrpc({
+  const seat = await awaitSeat(socketPath);
+  const grpc = await serveGrpc({
     socketPath,
     isHealthy,
     backend: cniBackendOf(call, admit, env),
@@ -43,6 +48,14 @@ export function openGrpcSocket({
       },
     },
   });
+  return {
+    async close(graceMs) {
+      // The socket's name is removed at once. Calls in progress are finished while another daemon may already be listening.
+      const closed = grpc.close(graceMs);
+      seat.release();
+      await closed;
+    },
+  };
 }
 
 const WARNINGS: readonly string[] = [
@@ -54,13 +67,13 @@ const NO_PROBLEMS: readonly string[] = [
   ...['OK', 'NotFound', 'Canceled', 'AlreadyExists', 'InvalidArgument', 'Unauthenticated'],
 ];
 
-/** As coil's daemon has it: what the client did wrong is no problem of ours. */
+/** Same levels as coil's daemon: a client's mistake is not our problem. */
 function levelOf(code: string): LogLevel {
   if (NO_PROBLEMS.includes(code)) return 'info';
   return WARNINGS.includes(code) ? 'warn' : 'error';
 }
 
-/** Fields and tags under the names of the middleware that coil's daemon uses. */
+/** Fields and tags, named as by the middleware that coil's daemon uses. */
 function fieldsOf(call: GrpcCall): LogFields {
   const { type, service, method, startedAt, deadline, durationMs, code, message, peer } = call;
   return {
@@ -79,7 +92,7 @@ function fieldsOf(call: GrpcCall): LogFields {
   };
 }
 
-/** The parts of `CNIArgs` that name a request. */
+/** The parts of `CNIArgs` that identify a request. */
 interface Tagged {
   readonly container_id: string;
   readonly netns: string;

@@ -1,24 +1,24 @@
-// What does this host hold, in the numbers of the daemon's metrics: attachments, records of the dead, addresses?
+// Which attachments, leaks and addresses does this host have, for the daemon's metrics?
 import { existsSync } from 'node:fs';
 import { parseNetwork } from '../../chain/conflist.ts';
 import { listAttachments } from '../../chain/result-cache.ts';
 import { rangesOf } from '../../ipam/range-use.ts';
 import type { RangeUse } from '../../observe/metrics.ts';
 
-/** What is looked up at once, for all metrics of a page. */
+/** The facts that are read together, for all metrics of a page. */
 export interface HostFacts {
   readonly attachments: ReadonlyMap<string, number>;
-  /** Attachments whose namespace is gone: nobody has run their DEL. */
+  /** Attachments whose namespace is gone and whose DEL never ran. */
   readonly leaked: number;
   readonly ranges: readonly RangeUse[];
 }
 
-/** A page is made of several metrics; and whoever asks all the time shall not have all files read each time. */
+/** A page consists of several metrics, and frequent requests must not read all files each time. */
 const KEEP_MS = 5_000;
 
 /**
- * A function that looks at the result caches, but not twice within five seconds.
- * @param cacheDirs of the host's runtimes, and of what the delegate runner attaches
+ * Returns a function that reads the result caches, at most once in five seconds.
+ * @param cacheDirs cache directories of the host's runtimes and of the delegate runner
  */
 export function hostFactsIn(cacheDirs: readonly string[]): () => HostFacts {
   let known: HostFacts | undefined;
@@ -36,7 +36,7 @@ function look(cacheDirs: readonly string[]): HostFacts {
   const records = cacheDirs.flatMap(dir => listAttachments(dir).attachments);
   const attachments = new Map<string, number>();
   for (const { network } of records) attachments.set(network, (attachments.get(network) ?? 0) + 1);
-  // All attachments of a network have the same list, but for one that was changed meanwhile: the last one counts.
+  // The attachments of a network usually share one conflist. If it was changed in between, the last one counts.
   const lists = new Map(
     records.flatMap(({ network, source }) => (source ? [[network, source] as const] : [])),
   );
@@ -51,7 +51,7 @@ function rangesIn(source: string): RangeUse[] {
   try {
     return rangesOf(parseNetwork(source));
   } catch {
-    // A list of another time: no number is better than a wrong one.
+    // The conflist is outdated: no number is better than a wrong one.
     return [];
   }
 }

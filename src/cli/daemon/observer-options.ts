@@ -1,15 +1,17 @@
-// What does a daemon's command line say of logs, traces and spans?
+// What does a daemon's command line say about logs, traces and spans?
+import { absolutePath } from '../../files/absolute-path.ts';
 import { chooseObserver, OBSERVE_CHOICES, type ObserveChoices } from '../../observe/choices.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { traceDirFor } from '../watched.ts';
 
 /**
- * What the options say.
- * @throws UsageError for what cannot be used
+ * The observer's choices, from the options.
+ * @throws UsageError for an unusable value
  */
 export function observeChoicesOf(call: CommandCall): ObserveChoices {
   const { log, logMaxBytes, logMaxFiles, traces } = OBSERVE_CHOICES;
-  const places = call.texts('log');
+  // A log file is relative to the directory in which the command was started.
+  const places = call.texts('log').map(place => absolute(call, place));
   const choices = {
     log: places.length ? places : log,
     logLevel: call.text('log-level') ?? call.env.CATENA_LOG_LEVEL ?? '',
@@ -28,8 +30,8 @@ export function observeChoicesOf(call: CommandCall): ObserveChoices {
 }
 
 /**
- * A whole number of an option.
- * @throws UsageError below the least
+ * The whole number of an option.
+ * @throws UsageError if it is less than the minimum
  */
 export function countOf(call: CommandCall, option: string, fallback: number, least = 1): number {
   const text = call.text(option);
@@ -37,4 +39,10 @@ export function countOf(call: CommandCall, option: string, fallback: number, lea
   const count = Number(text);
   if (text.trim() !== '' && Number.isInteger(count) && count >= least) return count;
   throw new UsageError(`Cannot use --${option} "${text}": expected a whole number, ${least} or more`);
+}
+
+function absolute(call: CommandCall, place: string): string {
+  const prefix = 'file:';
+  const path = place.startsWith(prefix) ? place.slice(prefix.length) : '';
+  return path === '' ? place : `${prefix}${absolutePath(path, call.cwd)}`;
 }

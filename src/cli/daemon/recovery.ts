@@ -1,21 +1,21 @@
-// Who takes down what is not settled while a daemon runs?
+// How are unsettled attachments undone while a daemon runs?
 import { recover } from '../../chain/recover.ts';
 import type { Runtime } from '../../chain/runtime.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 
-/** From one look at the journals to the next; what failed waits longer, time and again. */
+/** Interval between two looks at the journals; after a failure, an attachment waits longer each time. */
 const INTERVAL_MS = 15_000;
 
-/** Recovery under way. */
+/** A recovery that runs in the background. */
 export interface Recovering {
-  /** Ends it; what is being taken down is let be until its next time. */
+  /** Stops it; an attachment that is just being undone is left until the next recovery. */
   stop(): Promise<void>;
 }
 
 /**
- * Takes down what crashes have left, at once, and from then on what is due of what failed: in the journals of the tool, of
- * the delegate runner's pods, and of their networks.
+ * Undoes what crashes have left behind, at once and then at intervals, with retries of what failed. It covers the journals of the
+ * tool, of the delegate runner's pods, and of their networks.
  */
 export function startRecovering(runtime: Runtime): Recovering {
   const end = new AbortController();

@@ -1,12 +1,12 @@
-// How do the calls that a daemon makes share what it knows of a cluster?
+// How do a daemon's calls share what it knows of a cluster?
 import type { ClusterAccess } from '../../delegate/api-server.ts';
 import type { Cluster } from '../../delegate/kubernetes.ts';
 import type { WatchedClusters } from '../../delegate/watched-clusters.ts';
 import type { Observer } from '../../observe/observer.ts';
 
 /**
- * Opens clusters for the calls of a daemon: only whose configuration names one has it in memory, and its packages.
- * @param nodeName whose pods are watched, too
+ * Opens clusters for the calls of a daemon. A cluster and its packages are loaded only if a configuration names one.
+ * @param nodeName node whose pods are watched as well
  */
 export function shareClusters(nodeName: string | undefined, observer: Pick<Observer, 'log'>) {
   let shared: Promise<WatchedClusters> | undefined;

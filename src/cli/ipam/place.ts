@@ -1,4 +1,4 @@
-// Where are the leases of a network, and what speaks for them?
+// Where are the leases of a network, and what is the evidence that they are in use?
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Conflist } from '../../chain/conflist.ts';
@@ -13,15 +13,15 @@ import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
 import type { CommandCall } from '../command.ts';
 import { confDirOf } from '../target.ts';
 
-/** The leases of one network. */
+/** Location of the leases of one network. */
 export interface LeasePlace {
   readonly network: string;
   readonly dir: string;
 }
 
 /**
- * Where the network keeps its leases: below `--data-dir`, else where its list says, else in the usual directory.
- * @throws CniError 7 when nothing was ever leased there
+ * Where the network keeps its leases: in `--data-dir`, else where its conflist says, else in the default directory.
+ * @throws CniError 7 if nothing was ever leased there
  */
 export function placeOf(call: CommandCall, network: string): LeasePlace {
   const dataDir = call.text('data-dir') ?? dataDirOf(findList(call, network)) ?? DEFAULT_DATA_DIR;
@@ -33,7 +33,7 @@ export function placeOf(call: CommandCall, network: string): LeasePlace {
   );
 }
 
-/** Every network with leases below `--data-dir` or the usual directory. */
+/** Every network with leases in `--data-dir` or in the default directory. */
 export function listPlaces(call: CommandCall): LeasePlace[] {
   const dataDir = call.text('data-dir') ?? DEFAULT_DATA_DIR;
   if (!existsSync(dataDir)) return [];
@@ -43,7 +43,7 @@ export function listPlaces(call: CommandCall): LeasePlace[] {
     .filter(({ dir }) => statSync(dir).isDirectory());
 }
 
-/** Lists of attachments and interfaces, looked at once for all leases. */
+/** Lists of attachments and interfaces, read once for all leases. */
 export function summonWitnesses(call: CommandCall, network: string): Witnesses {
   const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
   const { attachments } = listAttachments(cacheDir, { network });
@@ -56,7 +56,7 @@ export function summonWitnesses(call: CommandCall, network: string): Witnesses {
   };
 }
 
-/** A network may have leases and no list any more. */
+/** A network may have leases although its conflist is gone. */
 function findList(call: CommandCall, network: string): Conflist | undefined {
   const file = call.text('file');
   if (file !== undefined) return loadFile(file);

@@ -1,9 +1,9 @@
-// What do leases look like to a person, and to a program?
+// How are leases shown to a person and to a program?
 import type { JsonObject } from '../../cni/json.ts';
 import type { InspectedLease } from '../../ipam/inspect.ts';
 import type { LeasePlace } from './place.ts';
 
-/** A lease and where it is. */
+/** A lease and its location. */
 export type FoundLease = InspectedLease & LeasePlace;
 
 const STATES: Readonly<Record<InspectedLease['state'], string>> = {
@@ -13,7 +13,7 @@ const STATES: Readonly<Record<InspectedLease['state'], string>> = {
   unknown: 'unknown: nothing shows whether it is used',
 };
 
-/** A table of leases, and how many of them are in which state. */
+/** A table of leases, with the number of leases in each state. */
 export function renderLeases(leases: readonly FoundLease[]): string {
   const rows = leases.map(({ network, address, owner, state }) => [
     network,
@@ -37,7 +37,7 @@ export function renderLeases(leases: readonly FoundLease[]): string {
   return `${[...lines, '', `${leases.length} leases${counts.length ? `: ${counts.join(', ')}` : ''}`].join('\n')}\n`;
 }
 
-/** Everything that is known of one lease, the conclusion last. */
+/** Everything known about one lease, the conclusion last. */
 export function renderReason({ network, address, owner, state, evidence }: FoundLease): string {
   const holder = owner
     ? `container "${owner.containerId}"${owner.ifname ? `, interface "${owner.ifname}"` : ''}`
@@ -50,7 +50,7 @@ export function renderReason({ network, address, owner, state, evidence }: Found
   ].join('\n');
 }
 
-/** A lease for programs. */
+/** A lease as JSON. */
 export function toJson({ network, address, owner, state, evidence, writtenAt }: FoundLease): JsonObject {
   return {
     network,

@@ -1,12 +1,12 @@
-// Where does a candidate lie while it is examined, alone and under the name that it is to have?
+// Where is a candidate while it is examined, alone and under its future name?
 import { chmodSync, constants, copyFileSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isRunning, thisProcess } from '../../files/process-id.ts';
 
 /**
- * Copies an executable into a directory of its own for as long as the work takes. Executables with many names do what their
- * name says, and what lies beside one is not beside it when it is installed. Copies of processes that were killed go.
+ * Copies an executable into a directory of its own while the work runs. Multi-call executables behave according to their name,
+ * and files next to the candidate will not be next to it once it is installed. Copies left by killed processes are deleted.
  */
 export async function withCopy<T>(
   candidate: string,
@@ -18,7 +18,7 @@ export async function withCopy<T>(
   try {
     const copy = join(dir, name);
     copyFileSync(candidate, copy, constants.COPYFILE_FICLONE);
-    // Another user's namespace is to reach it, too.
+    // It must be accessible from another user's namespace, too.
     for (const path of [dir, copy]) chmodSync(path, 0o755);
     return await work(copy);
   } finally {
@@ -29,7 +29,7 @@ export async function withCopy<T>(
 const PREFIX = 'catena-swap-';
 const NAME = /^catena-swap-(\d+)-(\d*)-(\d*)-/;
 
-/** A process id namespace is `pid:[4026531836]`: its number will do for the name of a file. */
+/** A PID namespace is `pid:[4026531836]`: the number is enough for a file name. */
 function namesOf({ pid, start, pidns }: ReturnType<typeof thisProcess>) {
   return { pid: String(pid), start, pidns: pidns.replace(/\D/g, '') };
 }

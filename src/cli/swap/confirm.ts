@@ -1,11 +1,11 @@
-// Is a swap what the user wants, now that he has seen what it means?
+// Does the user want the swap, having seen its consequences?
 import { createInterface } from 'node:readline/promises';
 import { isatty } from 'node:tty';
 import type { CommandCall } from '../command.ts';
 
 /**
- * Asks whoever sits there; where nobody does, what the command line says counts.
- * @param doubt what makes it a question that only a person may answer with yes
+ * Asks the user on a terminal. Without one, the command line decides.
+ * @param doubt a reason why only a person may confirm
  */
 export async function confirm(call: CommandCall, doubt?: string): Promise<'yes' | 'no' | 'doubt'> {
   if (call.on('yes') || call.on('json') || !isatty(0) || !isatty(1))
@@ -16,7 +16,7 @@ export async function confirm(call: CommandCall, doubt?: string): Promise<'yes' 
     const answer = await asking.question(`${question} [y/N] `, { signal: call.signal });
     return /^y(es)?$/i.test(answer.trim()) ? 'yes' : 'no';
   } catch {
-    // Ended, or nobody there any more.
+    // Ended, or the terminal was closed.
     return 'no';
   } finally {
     asking.close();

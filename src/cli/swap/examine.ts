@@ -1,19 +1,20 @@
-// Does a candidate keep the rules of the protocol, and do what the executable does that it is to replace?
+// Does a candidate keep the rules of the protocol, and does it behave like the executable that it replaces?
 import type { Conflist } from '../../chain/conflist.ts';
 import { renderReport } from '../../compare/render.ts';
 import type { CompareReport } from '../../compare/report.ts';
+import { DELETED_BY_B } from '../../compare/scene.ts';
 import { renderVerdict, type Verdict } from '../../conformance/render.ts';
 import type { Rule } from '../../conformance/rule.ts';
 import { runOwnCommand } from '../../lab/own-command.ts';
 import type { CommandCall } from '../command.ts';
 
-/** What is examined, in whose place. */
+/** The candidate, and what it replaces. */
 export interface Examined {
-  /** A copy of the candidate, in a directory of its own, under the name of the link. */
+  /** A copy of the candidate in a directory of its own, under the plugin's name. */
   readonly copy: string;
   readonly type: string;
   readonly list: Conflist;
-  /** The file of the list. */
+  /** The file of the conflist. */
   readonly file: string;
   readonly pluginDirs: readonly string[];
 }
@@ -28,7 +29,7 @@ export interface ConformanceJson {
   })[];
 }
 
-/** Has `catena conformance` examine the candidate, with the configuration of the list where the link is an entry of it. */
+/** Examines the candidate with `catena conformance`, using the conflist's configuration if the plugin is an entry of it. */
 export async function examineRules(examined: Examined, call: CommandCall): Promise<ConformanceJson> {
   const { copy, type, list, file } = examined;
   const isEntry = list.plugins.some(entry => entry.type === type);
@@ -36,17 +37,21 @@ export async function examineRules(examined: Examined, call: CommandCall): Promi
   return await ask('conformance', [copy, ...given, ...dirsOf(examined)], call);
 }
 
-/** Has `catena compare` run the list with both. */
+/** Runs the conflist with both executables, with `catena compare`. */
 export async function compareBoth(examined: Examined, call: CommandCall): Promise<CompareReport> {
   const { copy, type, file } = examined;
-  const chosen = ['ignore', 'scene'].flatMap(option =>
-    call.texts(option).flatMap(one => [`--${option}`, one]),
-  );
+  const scenes = call.texts('scene');
+  // Existing attachments must stay deletable, so this scene is always played.
+  const played = scenes.length ? [...new Set([...scenes, DELETED_BY_B])] : [];
+  const chosen = [
+    ...call.texts('ignore').flatMap(one => ['--ignore', one]),
+    ...played.flatMap(one => ['--scene', one]),
+  ];
   const args = ['--with', copy, '--link', type, file, ...dirsOf(examined), ...chosen, ...capOf(call)];
   return await ask('compare', args, call);
 }
 
-/** Rules that are broken, and the verdict. */
+/** The broken rules and the verdict. */
 export function renderRules({ rules, calls, ok }: ConformanceJson): string {
   const broken = rules.filter(({ outcome }) => outcome === 'broken');
   const lines = broken.map(({ level, id, title, details }) => {
@@ -56,7 +61,7 @@ export function renderRules({ rules, calls, ok }: ConformanceJson): string {
   return `${renderVerdict({ findings, calls, ok })}${lines.join('')}`;
 }
 
-/** In what both differ. */
+/** The differences between the two. */
 export function renderComparison(report: CompareReport, { pluginDirs, type }: Examined): string {
   return renderReport(report, pluginDirs.join(':'), `the candidate for ${type}`);
 }
@@ -72,7 +77,7 @@ function capOf(call: CommandCall): string[] {
 
 async function ask<Reply>(command: string, args: readonly string[], call: CommandCall): Promise<Reply> {
   const { stdout, stderr, exitCode } = await runOwnCommand([command, '--json', ...args], call);
-  // Exit code 1 is a verdict as well.
+  // With exit code 1 there is a verdict as well.
   if (stdout.startsWith('{')) return JSON.parse(stdout) as Reply;
   throw new Error(`Cannot examine with "catena ${command}": ${stderr.trim() || `exit code ${exitCode}`}`);
 }

@@ -1,34 +1,37 @@
-// What is told of a swap, to people as it goes and to programs in the end?
+// How is a swap reported, to people as it proceeds and to programs at the end?
 import type { Standing } from '../../chain/check-standing.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import type { CommandCall } from '../command.ts';
 import type { ConformanceJson } from './examine.ts';
 import type { Survey } from './survey.ts';
 
-/** How it went. `same`: the candidate is there already. `declined`: the answer was no. `put back`: CHECK failed. */
+/** Outcome of a swap. `same`: the candidate is already installed. `declined`: the user said no. `put back`: CHECK failed. */
 export type Outcome = 'planned' | 'refused' | 'declined' | 'same' | 'swapped' | 'put back' | 'undone';
 
 /** Everything that `--json` prints. */
 export interface SwapReport extends Survey {
   readonly network: string;
   readonly outcome: Outcome;
-  /** Why it was refused or put back, and what else is to be known. */
+  /** Why it was refused or put back, and anything else worth knowing. */
   readonly why?: string | undefined;
   readonly candidate?: string;
   readonly conformance?: ConformanceJson;
   readonly comparison?: CompareReport;
-  /** CHECK before. */
+  /** CHECK before the swap. */
   readonly before?: readonly Standing[];
-  /** Of those that passed before, those that do not after. */
+  /** Attachments that passed before the swap and fail after it. */
   readonly worse?: readonly Standing[];
 }
 
-/** Writes for people, unless the command is to print JSON. */
+/** Prints text for people, unless the command prints JSON. */
 export function tell(call: CommandCall, text: string): void {
   if (!call.on('json')) call.out(text);
 }
 
-/** The last line, or the whole as JSON. @returns the exit code: 0 where the node is, or would be, as it was asked for */
+/**
+ * Prints the last line, or the whole report as JSON. @returns the exit code: 0 if the node is, or would be, in the requested
+ * state
+ */
 export function conclude(call: CommandCall, { why, ...report }: SwapReport): number {
   const { outcome, network, type, uses, before, worse, ...more } = report;
   const shown = {

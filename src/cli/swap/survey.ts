@@ -1,10 +1,11 @@
-// What is there to know of an executable before another one takes its place?
+// What is known about an executable before it is replaced?
 import { lstatSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Conflist } from '../../chain/conflist.ts';
 import { findPlugin } from '../../chain/find-plugin.ts';
 import { type LinkUse, listUses } from '../../chain/link-types.ts';
 import { listNetworks } from '../../chain/load.ts';
+import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest } from '../../install/swap.ts';
 import { listSwaps, type Swap } from '../../install/swap-note.ts';
 import { type CommandCall, UsageError } from '../command.ts';
@@ -15,23 +16,23 @@ export interface NetworkUse extends Pick<LinkUse, 'index' | 'as'> {
   readonly network: string;
 }
 
-/** What is known of the executable that a network calls by a type. */
+/** What is known about the executable that a network calls for a plugin type. */
 export interface Survey {
   readonly type: string;
-  /** What `CNI_PATH` leads to. */
+  /** The file found on `CNI_PATH`. */
   readonly target: string;
   readonly digest: string;
-  /** Files of the same name that come later on `CNI_PATH`, so that nobody calls them. */
+  /** Files of the same name that come later on `CNI_PATH` and are therefore never called. */
   readonly hidden: readonly string[];
   /** Other names of the same file in its directory. */
   readonly otherNames: readonly string[];
-  /** The network itself comes first. */
+  /** The uses by the network itself come first. */
   readonly uses: readonly NetworkUse[];
-  /** What can be undone, oldest first. */
+  /** Swaps that can be undone, oldest first. */
   readonly swaps: readonly Swap[];
 }
 
-/** @throws CniError when there is no such executable */
+/** @throws CniError if the executable does not exist */
 export function survey(
   call: CommandCall,
   list: Conflist,
@@ -57,19 +58,19 @@ export function survey(
 }
 
 /**
- * The file that a list is in: examinations read it again.
- * @throws UsageError when it is in none
+ * The file that contains a conflist; the examinations read it again.
+ * @throws UsageError if no file contains it
  */
 export function findListFile(call: CommandCall, network: string): string {
   const file = call.text('file');
-  if (file !== undefined) return resolve(call.cwd, file);
-  const dir = resolve(call.cwd, confDirOf(call));
+  if (file !== undefined) return absolutePath(file, call.cwd);
+  const dir = absolutePath(confDirOf(call), call.cwd);
   const found = listNetworks(dir).networks.find(({ list }) => list.name === network);
   if (found !== undefined) return resolve(dir, found.file);
   throw new UsageError('Cannot swap: say which file the list is in, --file <conflist>');
 }
 
-/** What is known, one fact a line. */
+/** The survey as text, one fact per line. */
 export function renderSurvey({ type, target, digest, ...known }: Survey): string {
   const uses = known.uses.map(
     ({ network, index, as }) => `${network} ${index}${as === 'link' ? '' : ` (${as})`}`,

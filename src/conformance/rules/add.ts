@@ -155,7 +155,7 @@ export const ADD_RULES: readonly Rule[] = [
           pods.flatMap(pod => scene.resultOf(pod)?.ips ?? []).map(({ address }) => address);
         const oneByOne = [scene.pod(), scene.pod()];
         for (const pod of oneByOne) await scene.add(pod);
-        // A fixed address is the configuration's will.
+        // Repeated addresses mean that the configuration fixes them.
         const fixed = hasRepetition(addressesOf(oneByOne));
         const pods = Array.from({ length: AT_ONCE }, () => scene.pod());
         const replies = await Promise.all(pods.map(pod => scene.add(pod, { alongside: true })));
@@ -172,13 +172,13 @@ function hasRepetition(texts: readonly string[]): boolean {
   return new Set(texts).size < texts.length;
 }
 
-/** Looks at the result of every version that the plugin supports and that has what it needs. */
+/** Inspects the result in every supported version that has what the plugin needs. */
 async function eachVersion(
   exam: Exam,
   look: (result: JsonObject, version: SpecVersion) => void,
 ): Promise<void> {
   for (const [version, reply] of await exam.addInEachVersion()) {
-    // Results of old versions hold addresses or nothing.
+    // Results of old versions must contain addresses.
     if (!atLeast(version, '0.3.0') && reply.exitCode !== 0 && (await isWithoutAddress(exam))) continue;
     insistOk(reply, `ADD in ${version}`);
     insist(reply.result, `ADD in ${version}: ${describeReply(reply)}`);

@@ -1,4 +1,4 @@
-// Does a chained plugin hand on what it got?
+// Does a chained plugin pass on its prevResult?
 import type { Result } from '../../cni/result.ts';
 import { atLeast } from '../../cni/version.ts';
 import type { Exam } from '../exam.ts';
@@ -6,7 +6,7 @@ import { insist, insistError, insistOk, type Rule, skipUnless } from '../rule.ts
 
 const SOURCE = 'SPEC: ADD, prevResult';
 
-/** Rules of plugins that get a prevResult. */
+/** Rules of plugins that receive a prevResult. */
 export const CHAIN_RULES: readonly Rule[] = [
   {
     id: 'chain/passes-result',

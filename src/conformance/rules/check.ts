@@ -1,4 +1,4 @@
-// Does CHECK say yes when all is well, and no when it is not?
+// Does CHECK succeed when everything is in order, and fail when it is not?
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { removeLink } from '../../netlink/rtnl/link.ts';
 import type { Exam } from '../exam.ts';

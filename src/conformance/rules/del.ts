@@ -1,4 +1,4 @@
-// Does DEL take everything back, whatever is still there?
+// Does DEL undo everything, whatever still exists?
 import { atLeast, SINCE } from '../../cni/version.ts';
 import type { Exam } from '../exam.ts';
 import { warm } from '../play.ts';
@@ -139,7 +139,7 @@ async function added(exam: Exam, play: (scene: Scene, pod: Pod) => Promise<void>
     const pod = scene.pod();
     insistOk(await scene.add(pod), 'ADD');
     await play(scene, pod);
-    // What the rule is about may have left something outside of the fake host.
+    // The tested call may have left something outside the fake host.
     await scene.del(pod);
   });
 }

@@ -1,4 +1,4 @@
-// Are wrong and missing variables refused, and named?
+// Are invalid and missing variables refused and named?
 import { ErrorCode } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import type { Exam } from '../exam.ts';

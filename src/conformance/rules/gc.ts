@@ -1,4 +1,4 @@
-// Does GC take what nobody names, and keep what somebody does? And is STATUS answered?
+// Does GC delete exactly the attachments that are not listed as valid, and is STATUS answered?
 import { ErrorCode } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import type { Exam } from '../exam.ts';

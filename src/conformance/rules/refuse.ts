@@ -1,4 +1,4 @@
-// Does ADD refuse what cannot be, and leave nothing of the attempt?
+// Does ADD refuse impossible requests, and leave nothing behind?
 import { ErrorCode } from '../../cni/errors.ts';
 import { createLink, findLink } from '../../netlink/rtnl/link.ts';
 import type { Exam } from '../exam.ts';
@@ -9,7 +9,7 @@ import type { Scene } from '../scene.ts';
 
 const ADD = 'SPEC: ADD';
 
-/** Rules of an ADD that cannot work. */
+/** Rules of an ADD that cannot succeed. */
 export const REFUSE_RULES: readonly Rule[] = [
   {
     id: 'add/existing-interface',
@@ -87,7 +87,7 @@ export const REFUSE_RULES: readonly Rule[] = [
   },
 ];
 
-/** A pod that has an interface of that name already. */
+/** Plays a scene with a pod that already has an interface of that name. */
 async function occupied(
   exam: Exam,
   play: (scene: Scene, pod: Pod, before: ReturnType<Scene['state']>) => Promise<void>,

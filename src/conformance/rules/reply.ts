@@ -1,4 +1,4 @@
-// Was every reply of the whole examination one of the protocol?
+// Did every reply of the whole examination conform to the protocol?
 import { ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import type { Exam, Recorded } from '../exam.ts';
@@ -6,7 +6,7 @@ import { describeReply, insist, type Rule } from '../rule.ts';
 
 const ERROR = 'SPEC: Error';
 
-/** Rules that are examined last, over everything that was asked. */
+/** Rules examined last, about all calls of the examination. */
 export const REPLY_RULES: readonly Rule[] = [
   {
     id: 'reply/only-protocol',
@@ -68,7 +68,7 @@ export const REPLY_RULES: readonly Rule[] = [
       forAllErrors(exam, ({ code, cniVersion }, { request }) => {
         const asked = parse(request);
         const given = isObject(asked) ? asked.cniVersion : undefined;
-        // What is wrong with the environment is found before the configuration is read.
+        // Problems with the environment are found before the configuration is read.
         return code === ErrorCode.invalidEnvironment || typeof given !== 'string' || cniVersion === given;
       }),
   },

@@ -1,4 +1,4 @@
-// Is a configuration that is none refused, and one of a version that does not have the verb?
+// Are invalid configurations refused, and those of a version that does not have the command?
 import { ErrorCode } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { atLeast, SINCE, type SpecVersion } from '../../cni/version.ts';
@@ -10,7 +10,7 @@ const ERRORS = 'SPEC: Error';
 const NO_JSON = ['', '{', '[]', '"text"', '{"name": "a"} {"name": "b"}', 'name: a'];
 const BAD_NAMES = ['../escape', '-begins', 'has space', 'has/slash'];
 
-/** Rules of what stands on standard input. */
+/** Rules about standard input. */
 export const REQUEST_RULES: readonly Rule[] = [
   {
     id: 'request/not-json',
@@ -58,7 +58,7 @@ export const REQUEST_RULES: readonly Rule[] = [
     async check(exam) {
       for (const cniVersion of ['9.9.9', '1.0', 'nonsense']) {
         const what = `cniVersion ${JSON.stringify(cniVersion)}`;
-        // What cannot be read as a version at all may also count as undecodable.
+        // A text that is not a version at all may also count as undecodable.
         const codes = [
           ErrorCode.incompatibleVersion,
           ...(cniVersion === 'nonsense' ? [ErrorCode.decodingFailure] : []),
@@ -97,7 +97,7 @@ export const REQUEST_RULES: readonly Rule[] = [
   gate('STATUS', SINCE.status, '1.0.0'),
 ];
 
-/** The verb must not be served to a configuration of a version that does not have it. */
+/** The command must be refused for a configuration of a version that does not have it. */
 function gate(verb: 'CHECK' | 'GC' | 'STATUS', since: SpecVersion, older: SpecVersion): Rule {
   return {
     id: `request/gate-${verb.toLowerCase()}`,
@@ -108,7 +108,7 @@ function gate(verb: 'CHECK' | 'GC' | 'STATUS', since: SpecVersion, older: SpecVe
     async check(exam) {
       skipUnless(exam.versions.includes(older), `it does not support ${older}`);
       const known = exam.versions.some(version => atLeast(version, since));
-      // To a plugin that never had the verb it is an unknown one.
+      // A plugin that never supported the command may treat it as unknown.
       const codes = [ErrorCode.incompatibleVersion, ...(known ? [] : [ErrorCode.invalidEnvironment])];
       const reply = await exam.ask(verb, { conf: confOf(exam.subject, older) });
       insistError(reply, `${verb} with ${older}`, ...codes);

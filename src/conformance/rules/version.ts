@@ -1,11 +1,11 @@
-// Does the plugin say what it is and which versions it speaks?
+// Does the plugin report what it is and which versions it supports?
 import { CURRENT_VERSION, isSpecVersion } from '../../cni/version.ts';
 import type { Exam } from '../exam.ts';
 import { describeReply, insist, insistOk, type Rule } from '../rule.ts';
 
 const SOURCE = 'SPEC: VERSION';
 
-/** Rules of VERSION, and of being called by hand. */
+/** Rules of VERSION, and of being run by hand. */
 export const VERSION_RULES: readonly Rule[] = [
   {
     id: 'version/answers',

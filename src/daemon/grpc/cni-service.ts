@@ -1,11 +1,11 @@
-// How do calls of pkg.cnirpc.CNI become requests, and failures its errors?
+// How do calls of pkg.cnirpc.CNI become requests, and how do failures become its errors?
 import { Metadata, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
-import type { CniArgs } from '../../cni/cni-args.ts';
-import { type CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
+import { type CniArgs, findPairProblem } from '../../cni/cni-args.ts';
+import { CniError, ErrorCode, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { encode } from './schema.ts';
 
-/** `CNIArgs` as it is on the wire. */
+/** `CNIArgs` as sent on the wire. */
 export interface CniCall {
   readonly container_id: string;
   readonly netns: string;
@@ -15,22 +15,22 @@ export interface CniCall {
   readonly stdin_data: Uint8Array;
 }
 
-/** What a plugin would be asked in its environment and on standard input. */
+/** What a plugin would get in its environment and on standard input. */
 export interface CniRequest {
   readonly containerId: string;
   readonly netns: string;
   readonly ifname: string;
-  /** `CNI_ARGS`, without what coil's plugin only says to its own daemon. */
+  /** `CNI_ARGS`, without the arguments that coil's plugin adds for its own daemon. */
   readonly args: CniArgs;
   /** `CNI_PATH` */
   readonly path: string;
   /** The configuration as JSON text. */
   readonly config: string;
-  /** Fires when the client gave up, or its deadline has passed. */
+  /** Aborted when the client gives up or its deadline has passed. */
   readonly signal: AbortSignal;
 }
 
-/** Who does the work; what it throws goes back as a {@link CniError}. */
+/** Does the work. An error that it throws is sent to the client as a {@link CniError}. */
 export interface CniBackend {
   /** @returns the result */
   add(request: CniRequest): Promise<JsonObject>;
@@ -38,12 +38,12 @@ export interface CniBackend {
   del(request: CniRequest): Promise<void>;
 }
 
-/** coil's plugin says so whether it has a prevResult; no link knows it. */
+/** coil's plugin adds this argument to say whether there is a prevResult. No CNI plugin knows it. */
 const SYNTHETIC_ARGS: readonly string[] = ['IS_CHAINED'];
 
 type Unary = (call: ServerUnaryCall<CniCall, object>, reply: sendUnaryData<object>) => void;
 
-/** The three methods. */
+/** The three methods of the service. */
 export function serveCni(backend: CniBackend): Record<'Add' | 'Check' | 'Del', Unary> {
   return {
     Add: answering(async request => ({ result: Buffer.from(JSON.stringify(await backend.add(request))) })),
@@ -62,7 +62,9 @@ function answering(work: (request: CniRequest) => Promise<object>): Unary {
   return (call, reply) => {
     const controller = new AbortController();
     call.on('cancelled', () => controller.abort());
-    work(toRequest(call.request, controller.signal)).then(
+    // In the promise, so that a refused request gets a status as well.
+    const answered = Promise.resolve().then(() => work(toRequest(call.request, controller.signal)));
+    answered.then(
       answer => reply(null, answer),
       thrown => reply(toStatus(toCniError(thrown))),
     );
@@ -74,14 +76,26 @@ function toRequest(call: CniCall, signal: AbortSignal): CniRequest {
     containerId: call.container_id,
     netns: call.netns,
     ifname: call.ifname,
-    args: Object.entries(call.args).filter(([name]) => !SYNTHETIC_ARGS.includes(name)),
+    args: argsOf(call),
     path: call.path,
     config: Buffer.from(call.stdin_data).toString(),
     signal,
   };
 }
 
-/** The code of gRPC that comes nearest; a client of this service reads the detail. */
+/** The arguments of a call. A value with ";" would become further arguments, which plugins would trust like the runtime's own. */
+function argsOf({ args }: CniCall): CniArgs {
+  const pairs = Object.entries(args).filter(([name]) => !SYNTHETIC_ARGS.includes(name));
+  for (const [key, value] of pairs) {
+    const problem = findPairProblem(key, value);
+    if (problem === undefined) continue;
+    const text = `Cannot use argument ${JSON.stringify(`${key}=${value}`)}: ${problem}`;
+    throw new CniError(ErrorCode.invalidEnvironment, text);
+  }
+  return pairs;
+}
+
+/** The closest gRPC code; clients of this service read the detail instead. */
 const GRPC_CODES: Readonly<Record<number, status>> = {
   [ErrorCode.incompatibleVersion]: status.INVALID_ARGUMENT,
   [ErrorCode.unsupportedField]: status.INVALID_ARGUMENT,
@@ -95,10 +109,10 @@ const GRPC_CODES: Readonly<Record<number, status>> = {
   [ErrorCode.unavailableLimited]: status.UNAVAILABLE,
 };
 
-/** Trailers are headers: clients take 8 KiB of them, in which all of this stands twice. */
+/** Trailers are headers: clients accept 8 KiB of them, and the text appears in them twice. */
 const MAX_TEXT = 1_000;
 
-/** A status with exactly one detail, a `CNIError` whose number is the code of the protocol. */
+/** A status with exactly one detail: a `CNIError` with the CNI error code. */
 function toStatus({ code, message, details = '' }: CniError): Partial<{
   code: status;
   details: string;

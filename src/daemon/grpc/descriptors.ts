@@ -3,20 +3,20 @@ import protobuf from 'protobufjs';
 import { FileDescriptorProto } from 'protobufjs/ext/descriptor';
 import { PROTO_FILES, type ProtoFile, SCHEMA } from './schema.ts';
 
-/** Bytes of a file's FileDescriptorProto, and of the files that it imports; undefined for a file that is not ours. */
+/** FileDescriptorProto bytes of a file and of the files that it imports; undefined for a file that is not ours. */
 export function findFile(name: string): Uint8Array[] | undefined {
   const file = PROTO_FILES.find(one => one.name === name);
   return file && describe(file);
 }
 
-/** The same for the file that defines a service, a method, a message or an enumeration. */
+/** The same for the file that defines a service, method, message or enumeration. */
 export function findFileOf(symbol: string): Uint8Array[] | undefined {
   const found = SCHEMA.lookup(symbol) ?? SCHEMA.lookup(symbol.slice(0, symbol.lastIndexOf('.')));
-  // The last name may be a method's; a package is no symbol.
+  // The last part of the name may be a method's. A package is not a symbol.
   if (!found || (found instanceof protobuf.Namespace && found.constructor === protobuf.Namespace)) {
     return undefined;
   }
-  // Packages are longer than those that they begin like.
+  // The comparison includes the dot, since one package name may be a prefix of another.
   const file = PROTO_FILES.find(one => symbol.startsWith(`${one.package}.`));
   return file && describe(file);
 }
@@ -72,7 +72,7 @@ function toFieldType({ type, resolvedType }: Pick<protobuf.Field, 'type' | 'reso
   return { type: kind, typeName: resolvedType.fullName };
 }
 
-/** A map is a list of messages of its own on the wire. */
+/** On the wire, a map is a list of messages of a type of its own. */
 function toMapEntry(field: protobuf.MapField): object {
   const key = { name: 'key', number: 1, label: 'LABEL_OPTIONAL', jsonName: 'key' };
   const value = { name: 'value', number: 2, label: 'LABEL_OPTIONAL', jsonName: 'value' };
@@ -86,7 +86,7 @@ function toMapEntry(field: protobuf.MapField): object {
   };
 }
 
-/** The name that readers of descriptors insist on. */
+/** The name that readers of descriptors require. */
 function entryName({ name }: protobuf.MapField): string {
   const camel = protobuf.util.camelCase(name);
   return `${camel[0]?.toUpperCase()}${camel.slice(1)}Entry`;

@@ -1,19 +1,19 @@
 // How does a client learn whether a service works? (gRPC Health Checking Protocol)
 import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status } from '@grpc/grpc-js';
 
-/** What is asked: a service by its full name, or the server as a whole by none. */
+/** A service by its full name, or an empty name for the whole server. */
 export interface HealthRequest {
   readonly service: string;
 }
 
 type Status = 'SERVING' | 'NOT_SERVING' | 'SERVICE_UNKNOWN';
 
-/** A watched service is looked at this often. */
+/** Interval between checks of a watched service. */
 const WATCH_MS = 5_000;
 
 /**
- * Answers whether a service works, once or whenever that changes.
- * @param isHealthy a real attempt, such as a round trip through a worker; a rejection counts as no
+ * Answers whether a service works, once or at each change.
+ * @param isHealthy a real attempt, such as a round trip through a worker; a rejection counts as unhealthy
  */
 export function serveHealth(services: readonly string[], isHealthy: () => Promise<boolean>) {
   const ask = async (service: string): Promise<Status> => {

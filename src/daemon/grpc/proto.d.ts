@@ -1,4 +1,4 @@
-// What is a .proto file to an import with { type: 'text' }?
+// What is the type of a .proto file that is imported with { type: 'text' }?
 declare module '*.proto' {
   const text: string;
   export = text;

@@ -1,8 +1,8 @@
-// How does a client learn which services there are? (gRPC Server Reflection Protocol)
+// How does a client learn which services exist? (gRPC Server Reflection Protocol)
 import { type ServerDuplexStream, status } from '@grpc/grpc-js';
 import { findFile, findFileOf } from './descriptors.ts';
 
-/** A question; one of the oneof is set, and `message_request` says which. */
+/** A question: one member of the oneof is set, and `message_request` names it. */
 export interface ReflectionRequest {
   readonly message_request?: string;
   readonly file_by_filename?: string;
@@ -19,7 +19,7 @@ export function serveReflection(services: readonly string[]) {
         call.write({ valid_host: request.host, original_request: request, ...answer(request, services) });
       });
       call.on('end', () => call.end());
-      // The client went away; there is nobody to tell.
+      // The client has disconnected; an error cannot be reported to it.
       call.on('error', () => {});
     },
   };

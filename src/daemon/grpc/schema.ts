@@ -1,4 +1,4 @@
-// Which messages and services are spoken, and how do they become bytes?
+// Which messages and services does the gRPC server use, and how are they encoded?
 import type { MethodDefinition, ServiceDefinition } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import cni from '../cni.proto' with { type: 'text' };
@@ -7,7 +7,7 @@ import health from './health.proto' with { type: 'text' };
 import reflection from './reflection.proto' with { type: 'text' };
 import status from './status.proto' with { type: 'text' };
 
-/** A schema under the name by which files import it. */
+/** A schema, and the name by which other files import it. */
 export interface ProtoFile {
   readonly name: string;
   readonly package: string;
@@ -15,7 +15,7 @@ export interface ProtoFile {
   readonly text: string;
 }
 
-/** Every schema that clients may ask for. The texts are part of the executable. */
+/** Every schema that clients may ask for. The texts are embedded in the executable. */
 export const PROTO_FILES: readonly ProtoFile[] = [
   { name: 'google/protobuf/empty.proto', package: 'google.protobuf', imports: [], text: empty },
   { name: 'cni.proto', package: 'pkg.cnirpc', imports: ['google/protobuf/empty.proto'], text: cni },
@@ -34,21 +34,21 @@ export const PROTO_FILES: readonly ProtoFile[] = [
   },
 ];
 
-/** All of them, parsed; the status travels beside and is nobody's to ask for. */
+/** All schemas, parsed, plus google.rpc.Status, which clients cannot ask for. */
 export const SCHEMA: protobuf.Root = parseAll();
 
-/** A service as grpc-js takes it. */
+/** A service definition for grpc-js. */
 export function serviceOf(name: string): ServiceDefinition {
   const service = SCHEMA.lookupService(name);
   return Object.fromEntries(service.methodsArray.map(method => [method.name, methodOf(service, method)]));
 }
 
-/** Bytes of a message; keys are named as in the schema. */
+/** Encodes a message; its keys are named as in the schema. */
 export function encode(type: string, message: object): Buffer {
   return encodeWith(SCHEMA.lookupType(type), message);
 }
 
-/** A message of bytes, with every field: absent ones have their default. */
+/** Decodes a message with every field; absent fields get their default. */
 export function decode<T>(type: string, bytes: Uint8Array): T {
   return decodeWith(SCHEMA.lookupType(type), bytes) as T;
 }

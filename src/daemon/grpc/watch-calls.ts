@@ -1,4 +1,4 @@
-// What is there to know of every call of any service, for metrics and the log?
+// What do metrics and the log need to know about every gRPC call?
 import {
   ServerInterceptingCall,
   type ServerInterceptingCallInterface,
@@ -6,7 +6,7 @@ import {
   status,
 } from '@grpc/grpc-js';
 
-/** Which method, in the words of the Prometheus gRPC middleware. */
+/** A method, as the Prometheus gRPC middleware describes it. */
 export interface GrpcMethod {
   readonly type: 'unary' | 'client_stream' | 'server_stream' | 'bidi_stream';
   /** Full name of the service. */
@@ -14,20 +14,20 @@ export interface GrpcMethod {
   readonly method: string;
 }
 
-/** A call that is over. */
+/** A finished call. */
 export interface GrpcCall extends GrpcMethod {
   readonly peer: string;
   readonly startedAt: number;
   readonly deadline: number | undefined;
   readonly durationMs: number;
-  /** `OK`, `InvalidArgument`, …: as Go writes it, which dashboards know. */
+  /** `OK`, `InvalidArgument`, …: spelled as in Go, which dashboards expect. */
   readonly code: string;
   readonly message: string;
-  /** The last message of the client. */
+  /** The client's last message. */
   readonly request: unknown;
 }
 
-/** Told of each call; must not throw. */
+/** Notified of each call; must not throw. */
 export interface GrpcObserver {
   started(method: GrpcMethod): void;
   received(method: GrpcMethod): void;
@@ -35,7 +35,7 @@ export interface GrpcObserver {
   finished(call: GrpcCall): void;
 }
 
-/** An interceptor that changes nothing. */
+/** An interceptor that only observes. */
 export function watchCalls(observer: GrpcObserver): ServerInterceptor {
   return ({ path, requestStream, responseStream }, call) => {
     const [, service = '', name = ''] = path.split('/');
@@ -81,19 +81,19 @@ export function watchCalls(observer: GrpcObserver): ServerInterceptor {
   };
 }
 
-/** The middleware's word for a kind of method. */
+/** The middleware's name for a kind of method. */
 export function typeOf(requestStream: boolean, responseStream: boolean): GrpcMethod['type'] {
   if (requestStream) return responseStream ? 'bidi_stream' : 'client_stream';
   return responseStream ? 'server_stream' : 'unary';
 }
 
-/** Milliseconds since 1970; undefined when the client waits for ever. */
+/** Milliseconds since 1970; undefined if the client waits forever. */
 function deadlineOf(call: ServerInterceptingCallInterface): number | undefined {
   const deadline = Number(call.getDeadline());
   return Number.isFinite(deadline) ? deadline : undefined;
 }
 
-/** google.golang.org/grpc/codes: the names of Code.String(), in the order of their numbers. */
+/** google.golang.org/grpc/codes: the names of Code.String(), in numerical order. */
 export const CODE_NAMES: readonly string[] = [
   ...['OK', 'Canceled', 'Unknown', 'InvalidArgument', 'DeadlineExceeded', 'NotFound', 'AlreadyExists'],
   ...[

@@ -1,9 +1,9 @@
-// Do the networks' addresses and packet sizes fit the node's?
+// Do the networks' addresses and MTUs fit the node's?
 import { rangesOf } from '../../ipam/range-use.ts';
 import { cidrsOverlap, findCidr } from '../../net/cidr.ts';
 import { type Check, fine } from '../finding.ts';
 
-/** Packets to a container go elsewhere when the node has another route to its address. */
+/** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = {
   id: 'network.subnet-overlap',
   run({ facts, routes }) {
@@ -30,7 +30,7 @@ export const subnets: Check = {
   },
 };
 
-/** A container's packets must fit through the way out. */
+/** A container's packets must fit the MTU of the node's uplink. */
 export const mtu: Check = {
   id: 'network.mtu',
   run({ facts, routes, devices }) {

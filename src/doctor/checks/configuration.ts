@@ -1,4 +1,4 @@
-// Will the configuration do what its author means?
+// Will the configuration do what its author intends?
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { findPlugin } from '../../chain/find-plugin.ts';
@@ -6,7 +6,7 @@ import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 
-/** Files that nobody can use. */
+/** Files that cannot be used. */
 export const broken: Check = {
   id: 'configuration.broken',
   run({ confDir, facts }) {
@@ -22,7 +22,7 @@ export const broken: Check = {
   },
 };
 
-/** The first file by name wins: others with the same network, or behind it, are never used. */
+/** The first file by name wins: runtimes that use one file never use the others. */
 export const shadowed: Check = {
   id: 'configuration.shadowed',
   run({ confDir, facts }) {
@@ -39,7 +39,7 @@ export const shadowed: Check = {
   },
 };
 
-/** Links whose executables are not there, or are not all of one release. */
+/** Plugins whose executables are missing, or are not all of the same release. */
 export const executables: Check = {
   id: 'executables',
   run(node) {
@@ -71,7 +71,7 @@ function findMissing(type: string, { pluginDirs }: NodeView): Finding[] {
   }
 }
 
-/** Our executables are one file with many names: another file under one of them is of another release, or not ours. */
+/** Our executables are one file with many names. A different file under one of these names is of another release, or not ours. */
 function findMixed({ pluginDirs }: NodeView): Finding[] {
   return pluginDirs.flatMap(dir => {
     const tool = statSync(`${dir}/catena`, { bigint: true, throwIfNoEntry: false });
@@ -89,5 +89,5 @@ function findMixed({ pluginDirs }: NodeView): Finding[] {
   });
 }
 
-/** Enough to tell; which links there are is known where the executables are made. */
+/** Enough to detect a mixture; the full list of plugins is known only where the executables are built. */
 const OUR_COMMON_NAMES = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning', 'firewall', 'loopback'];

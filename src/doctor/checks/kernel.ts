@@ -1,7 +1,7 @@
-// Is the kernel, and whoever else configures it, set up so that containers are reached?
+// Are the kernel and the programs that configure it set up so that containers are reachable?
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 
-/** Packets between containers and the world are forwarded by the node. */
+/** The node forwards packets between containers and the outside. */
 export const forwarding: Check = {
   id: 'kernel.forwarding',
   run(node) {
@@ -42,7 +42,7 @@ export const bridgeNetfilter: Check = {
   },
 };
 
-/** Two packet filters at once: each may drop what the other lets pass. */
+/** Two packet filters at once: each may drop packets that the other accepts. */
 export const packetFilters: Check = {
   id: 'kernel.packet-filters',
   run(node) {
@@ -57,7 +57,7 @@ export const packetFilters: Check = {
   },
 };
 
-/** A firewall manager reloads its rules, and throws away what it does not know. */
+/** A firewall manager reloads its rules and discards rules that it does not know. */
 export const firewallManagers: Check = {
   id: 'kernel.firewall-managers',
   run(node) {
@@ -85,7 +85,7 @@ export const firewallManagers: Check = {
   },
 };
 
-/** systemd gives new devices an address of its own making, after the link has told the runtime another one. */
+/** systemd changes the MAC address of a new device after the plugin has reported the original one to the runtime. */
 export const macPolicy: Check = {
   id: 'udev.mac-policy',
   run(node) {

@@ -1,32 +1,40 @@
-// Who besides root decides what root runs on this node?
+// Which users besides root control what root runs on this node?
 import { statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { type Check, type Finding, fine } from '../finding.ts';
+import { type NodeUser, ROOT } from '../user.ts';
 
 /** linux/stat.h: S_IWGRP and S_IWOTH */
 const WRITABLE_BY_OTHERS = 0o022;
 
-/** Directories of executables and configurations, and what is in them, that somebody else may write to. */
+/**
+ * Checks the directories of executables, configurations and our own state, and their files, for those that other users may write
+ * to.
+ */
 export const permissions: Check = {
   id: 'permissions',
-  run({ pluginDirs, confDir, facts }) {
+  run({ pluginDirs, confDir, runDir, stateDir, facts, user = ROOT }) {
     const types = facts.networks().networks.flatMap(({ list }) => list.plugins.map(({ type }) => type));
     const links = pluginDirs.flatMap(dir => [...new Set(types)].map(type => join(dir, type)));
     const files = facts.networks().networks.map(({ file }) => file);
-    const open = [...pluginDirs, confDir, ...links, ...files].flatMap(path => judge(path));
+    const open = [...pluginDirs, confDir, ...links, ...files].flatMap(path => judge(path, user));
     const relative = pluginDirs.filter(dir => !isAbsolute(dir)).map(relativeDir);
-    const all = [...open, ...relative];
+    const shared = [runDir, stateDir].flatMap(dir =>
+      judge(dir, user, 'may put sockets, locks and records of theirs in place of ours'),
+    );
+    const all = [...open, ...shared, ...relative];
     return all.length ? all : fine(this.id, 'only root decides which executables and lists are used');
   },
 };
 
-function judge(path: string): Finding[] {
+function judge(path: string, user: NodeUser, power = 'decides what root runs'): Finding[] {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return [];
-  const isForeign = stat.uid !== 0 && stat.uid !== process.geteuid?.();
+  // In a user namespace, files of the host's root look like those of any other unmapped user.
+  const isForeign = ![0, user.id, user.unknown].includes(stat.uid);
   if (!isForeign && (stat.mode & WRITABLE_BY_OTHERS) === 0) return [];
   const mode = (stat.mode & 0o7777).toString(8).padStart(4, '0');
-  const found = `"${path}" belongs to user ${stat.uid} and has mode ${mode}: whoever may write there decides what root runs`;
+  const found = `"${path}" belongs to user ${stat.uid} and has mode ${mode}: whoever may write there ${power}`;
   const mend = `chown root "${path}" && chmod go-w "${path}"`;
   return [{ id: permissions.id, severity: 'error', found, mend }];
 }

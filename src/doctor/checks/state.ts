@@ -1,12 +1,13 @@
-// Is what was written down readable, finished, and does it leave room?
+// Is the stored state readable and complete, and is there room for more?
 import { statSync } from 'node:fs';
 import { findReason } from '../../chain/recover.ts';
 import { cacheFileOf } from '../../chain/result-cache.ts';
 import { rangesOf } from '../../ipam/range-use.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
+import { type NodeUser, ROOT } from '../user.ts';
 
-/** Records of attachments that nobody can read. */
+/** Unreadable records of attachments. */
 export const damaged: Check = {
   id: 'state.damaged',
   run({ facts }) {
@@ -28,16 +29,17 @@ export const damaged: Check = {
   },
 };
 
-/** Without room, or rights, nothing can be written down, and an ADD that cannot be taken back is not begun. */
+/** Without space or permissions no record can be written, and an ADD that could not be rolled back is not begun. */
 export const storage: Check = {
   id: 'state.storage',
   run(node) {
-    const { stateDir, cacheDir, runDir } = node;
+    const { stateDir, cacheDir, runDir, user = ROOT } = node;
     const leases = node.facts.networks().networks.flatMap(({ list }) => rangesOf(list).map(({ dir }) => dir));
     const dirs = [...new Set([stateDir, cacheDir, runDir, ...leases])];
     const problems = dirs.flatMap((dir): Finding[] => {
       const found = node.findStorageProblem(dir);
       if (found === undefined) return [];
+      if (/\b(EACCES|EPERM)\b/.test(found)) return [withoutRights(dir, found, user)];
       const mend = `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`;
       return [{ id: this.id, severity: 'error', found: `Cannot write to "${dir}": ${found}`, mend }];
     });
@@ -45,7 +47,18 @@ export const storage: Check = {
   },
 };
 
-/** Attachments that are neither there nor gone. */
+/** Plugins usually run as root, so another user's missing permissions say little about them. */
+function withoutRights(dir: string, found: string, { id }: NodeUser): Finding {
+  const base = { id: storage.id, found: `Cannot write to "${dir}" as user ${id}: ${found}` };
+  if (id === 0) return { ...base, severity: 'error', mend: `ls -ld "${dir}"; findmnt -T "${dir}"` };
+  return {
+    ...base,
+    severity: 'warning',
+    mend: 'run catena doctor as root, or as the user that runs containers',
+  };
+}
+
+/** Attachments that are neither complete nor removed. */
 export const unsettled: Check = {
   id: 'state.unsettled',
   run({ facts }) {
@@ -59,7 +72,7 @@ export const unsettled: Check = {
   },
 };
 
-/** Attachments whose namespace is gone, and whose DEL nobody has asked for. */
+/** Attachments whose namespace is gone and for which no runtime has called DEL. */
 export const abandoned: Check = {
   id: 'state.abandoned',
   run({ facts }) {
@@ -83,7 +96,7 @@ export const abandoned: Check = {
   },
 };
 
-/** A lock that is held for long holds up every container. */
+/** A lock that is held for a long time blocks every container. */
 export const locks: Check = {
   id: 'state.locks',
   run(node) {
@@ -99,7 +112,7 @@ export const locks: Check = {
   },
 };
 
-/** Ranges without room. */
+/** Ranges that are nearly full. */
 export const pools: Check = {
   id: 'ipam.pools',
   run({ facts }) {

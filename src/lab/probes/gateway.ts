@@ -4,7 +4,7 @@ import { ping } from '../ping.ts';
 import { renderTime } from '../words.ts';
 import { finding, type Probe, placeIps, type Scene } from './probe.ts';
 
-/** Promised by: the gateway of each address of the result. Only the host's own addresses can be asked. */
+/** Promised by: the gateway of each address of the result. Only the host's own addresses can be probed. */
 export function gatewayProbes({ lab, container }: Scene): Probe[] {
   return (container.result.ips ?? []).flatMap(({ gateway }) => {
     const ip = gateway === undefined ? undefined : findIp(gateway);

@@ -1,11 +1,11 @@
-// Is what the result says so: are the interfaces there and up, and do they have the addresses?
+// Do the interfaces of the result exist, are they up, and do they have their addresses?
 import { findCidr, renderCidr } from '../../net/cidr.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { findLink } from '../../netlink/rtnl/link.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../../netlink/rtnl/link-header.ts';
 import { type ConfiguredLink, type Finding, finding, type Probe, type Scene } from './probe.ts';
 
-/** Promised by: each interface of the result that is in a sandbox, and the keys that set up the container's one. */
+/** Promised by: each interface of the result that is in a sandbox, and the keys that configure the container's interface. */
 export function interfaceProbes(scene: Scene): Probe[] {
   const { interfaces = [] } = scene.container.result;
   return interfaces.flatMap(({ name, sandbox }, index) => {
@@ -22,7 +22,7 @@ interface Setting {
   holds(link: NonNullable<ReturnType<typeof findLink>>): boolean;
 }
 
-/** Keys by which links set up the container's interface; the last link that names one wins. */
+/** Keys by which plugins configure the container's interface; the last plugin that sets a key wins. */
 function settingsOf(links: readonly ConfiguredLink[]): Setting[] {
   const wanted = new Map<string, Setting>();
   for (const { conf } of links) {

@@ -1,4 +1,4 @@
-// Do two containers of the network reach each other?
+// Can two containers of the network reach each other?
 import { type Ip, renderIp, sameIp } from '../../net/ip.ts';
 import { listAddresses, RT_SCOPE_LINK } from '../../netlink/rtnl/addr.ts';
 import { findLink } from '../../netlink/rtnl/link.ts';
@@ -7,11 +7,11 @@ import { renderTime } from '../words.ts';
 import { type Attached, containerIps, finding, type Probe, type Scene } from './probe.ts';
 
 /**
- * Promised by: being on one network, unless a link keeps its ports apart (`portIsolation`). Without addresses of their
- * own the containers ask each other's link-local ones, which shows that frames pass.
+ * Promised by: being on one network, unless a plugin isolates its ports (`portIsolation`). Containers without addresses of
+ * their own probe each other's link-local ones, which shows that frames pass.
  */
 export function neighbourProbes({ links, container, neighbour, ifname }: Scene): Probe[] {
-  // A hardware address in the file is the same for both: they cannot tell each other apart.
+  // A hardware address in the file is the same for both containers, so they cannot reach each other.
   const apart = links.some(({ conf }) => conf.portIsolation === true || (conf.mac ?? '') !== '');
   if (neighbour === undefined || apart) return [];
   const own = containerIps(container);

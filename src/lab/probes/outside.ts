@@ -1,4 +1,4 @@
-// Does the container reach what lies beyond its host, and as whom?
+// Does the container reach the world outside its host, and with which source address?
 import { findCidr } from '../../net/cidr.ts';
 import { renderIp, sameIp } from '../../net/ip.ts';
 import { talkTcp } from '../traffic.ts';
@@ -7,8 +7,8 @@ import { containerIps, type Finding, finding, type Probe, type Scene } from './p
 const PORT = 7;
 
 /**
- * Promised by: a default route in the result, through a gateway that is this host. `ipMasq` promises besides that the
- * outside sees the host's address; without it the container's own.
+ * Promised by: a default route in the result, through a gateway that is this host. With `ipMasq`, the outside must see the
+ * host's address, otherwise the container's own.
  */
 export function outsideProbes(scene: Scene): Probe[] {
   const { links, container, lab } = scene;

@@ -1,4 +1,4 @@
-// Do mapped ports of the host lead into the container?
+// Are mapped host ports forwarded into the container?
 import * as z from 'zod/mini';
 import { PortMapping } from '../../cni/capabilities.ts';
 import { decode } from '../../cni/json.ts';
@@ -8,8 +8,8 @@ import { talkTcp, talkUdp } from '../traffic.ts';
 import { containerIps, type Finding, finding, type Probe, placeIps, type Scene } from './probe.ts';
 
 /**
- * Promised by: port mappings that a link got at run time. Each is tried, for each family the container has an address
- * of, from the outside, from the host itself and from the container itself.
+ * Promised by: port mappings that a plugin received at run time. Each is tried from the outside, from the host and from the
+ * container itself, for each family of which the container has an address.
  */
 export function portProbes(scene: Scene): Probe[] {
   const families = [...new Set(containerIps(scene.container).map(ip => ip.family))];
@@ -36,7 +36,7 @@ function mappingsOf({ links }: Scene): PortMapping[] {
   });
 }
 
-/** The host's address that the mapping is for; undefined when it is not one of this host, or of the other family. */
+/** The host's address that the mapping is for; undefined when this host does not have it, or it is of the other family. */
 function addressFor({ lab }: Scene, { hostIP }: PortMapping, family: 4 | 6): Ip | undefined {
   const wanted = hostIP ? findIp(hostIP) : undefined;
   if (wanted === undefined || wanted.value === 0n) {

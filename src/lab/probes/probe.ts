@@ -1,4 +1,4 @@
-// What is a probe, and what does it get to know about the chain that was run?
+// What is a probe, and what does it know about the tried chain?
 import type { JsonObject } from '../../cni/json.ts';
 import type { Result } from '../../cni/result.ts';
 import { findCidr } from '../../net/cidr.ts';
@@ -6,20 +6,20 @@ import type { Ip } from '../../net/ip.ts';
 import { listAddresses, RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
 import type { Lab, Place } from '../lab.ts';
 
-/** A link as it was configured: its entry of the list, and what it got at run time. */
+/** A configured plugin: its entry of the conflist, and its capability arguments. */
 export interface ConfiguredLink {
   readonly type: string;
   readonly conf: JsonObject;
   readonly runtimeConfig: JsonObject;
 }
 
-/** A container that a chain has been run for. */
+/** A container to which a chain has been applied. */
 export interface Attached {
   readonly place: Place;
   readonly result: Result;
 }
 
-/** All that promises can be made of. */
+/** Everything that promises can be derived from. */
 export interface Scene {
   readonly lab: Lab;
   readonly links: readonly ConfiguredLink[];
@@ -31,16 +31,16 @@ export interface Scene {
   readonly sysctlsBefore: ReadonlyMap<string, string | undefined>;
 }
 
-/** How a promise held. `skipped` is for what a lab cannot know. */
+/** Whether a promise was kept. `skipped` is for what a lab cannot determine. */
 export interface Finding {
   readonly outcome: 'ok' | 'failed' | 'skipped';
-  /** What was observed, for people. */
+  /** What was observed, human-readable. */
   readonly seen: string;
 }
 
-/** Something the chain promises, and how to see whether it is so. */
+/** Something that the chain promises, and how to verify it. */
 export interface Probe {
-  /** For people: `gateway 10.1.0.1 answers the container`. */
+  /** Human-readable: `gateway 10.1.0.1 answers the container`. */
   readonly what: string;
   run(): Finding;
 }
@@ -55,13 +55,13 @@ export function containerIps({ result }: Attached): Ip[] {
   });
 }
 
-/** The addresses that somebody gave to a place: loopback and link-local ones are left out. */
+/** The addresses assigned to a place, without loopback and link-local ones. */
 export function placeIps({ route }: Place): Ip[] {
   const given = listAddresses(route).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
   return given.map(({ cidr }) => cidr.ip);
 }
 
-/** `ok` with what was seen, or `failed` with why. */
+/** `ok` or `failed`, with what was observed. */
 export function finding(holds: boolean, seen: string): Finding {
   return { outcome: holds ? 'ok' : 'failed', seen };
 }

@@ -1,4 +1,4 @@
-// Do bandwidth limits hold?
+// Are bandwidth limits enforced?
 import { isObject } from '../../cni/json.ts';
 import { cidrContains, findCidr } from '../../net/cidr.ts';
 import { type Ip, renderIp } from '../../net/ip.ts';
@@ -10,16 +10,16 @@ import { type ConfiguredLink, containerIps, type Finding, finding, type Probe, t
 const PORT = 5201;
 const SETTLE_MS = 300;
 const MEASURE_MS = 1_000;
-/** Above the limit by more than this, it does not hold; the payload of TCP is 4 % less than what is limited. */
+/** A rate higher than the limit by this factor breaks it; TCP's payload is 4 % less than what is limited. */
 const TOLERANCE = 1.15;
-/** Below this share of the limit, something else is in the way. */
+/** A rate below this share of the limit has another cause. */
 const TOO_SLOW = 0.5;
-/** A busy machine slows traffic down, and lets a bucket fill up meanwhile: both pass. */
+/** A busy machine slows traffic down and lets buckets refill; neither lasts. */
 const ATTEMPTS = 3;
 
 /**
- * Promised by: rates in the configuration or in the `bandwidth` capability argument. Traffic into the container comes
- * from the host, traffic out of it goes there.
+ * Promised by: rates in the configuration or in the `bandwidth` capability argument. Traffic into the container comes from
+ * the host, traffic out of it goes to the host.
  */
 export function rateProbes(scene: Scene): Probe[] {
   return scene.links.flatMap(link => [
@@ -60,7 +60,7 @@ function measure(
     port: PORT,
     toPort: PORT,
   };
-  // A bucket that lasts longer than this at its own rate cannot be emptied here, and is measured full.
+  // A bucket that takes longer than this to fill at its own rate cannot be emptied here, so it is measured full.
   const drain = burstBytes * 8 > rateBits * 5 ? 0 : burstBytes;
   const holds = (seen: number) => seen <= rateBits * TOLERANCE && seen >= rateBits * TOO_SLOW;
   let seen: number | undefined;
@@ -78,7 +78,7 @@ function measure(
   return finding(holds(seen), renderRate(seen));
 }
 
-/** An address of the host in the subnet of one of the container, and that one. */
+/** An address of the host in the subnet of one of the container's addresses, and that address. */
 function addressPair({ lab, container }: Scene): { host: Ip; container: Ip } | undefined {
   const subnets = (container.result.ips ?? []).flatMap(({ address }) => findCidr(address) ?? []);
   const own = containerIps(container);
@@ -89,14 +89,14 @@ function addressPair({ lab, container }: Scene): { host: Ip; container: Ip } | u
   return undefined;
 }
 
-/** The capability argument comes before the configuration, as a whole. */
+/** The capability argument replaces the configuration as a whole. */
 function rateOf({ conf, runtimeConfig }: ConfiguredLink, key: string): number {
   const source = (runtimeConfig.bandwidth ?? conf) as Record<string, unknown>;
   const value = source[key];
   return typeof value === 'number' && value > 0 ? value : 0;
 }
 
-/** Whether lists of subnets, if there are any, leave traffic with the address among what is limited. */
+/** True unless lists of subnets, if any, exempt traffic with the address from the limit. */
 function isLimited({ conf, runtimeConfig }: ConfiguredLink, ip: Ip): boolean {
   const lists = [conf, runtimeConfig.bandwidth].find(
     source => isObject(source) && (source.shapedSubnets || source.unshapedSubnets),

@@ -14,7 +14,7 @@ export function sysctlProbes(scene: Scene): Probe[] {
   );
 }
 
-/** Parameters that an entry sets, by path below /proc/sys. */
+/** Parameters that a plugin's configuration sets, by path below /proc/sys. */
 export function sysctlsOf(conf: JsonObject, ifname: string): Map<string, string> {
   const { sysctl } = conf;
   if (sysctl === null || typeof sysctl !== 'object') return new Map();
@@ -23,7 +23,7 @@ export function sysctlsOf(conf: JsonObject, ifname: string): Map<string, string>
   );
 }
 
-/** Where a slash comes first, dots belong to names of interfaces (sysctl.d(5)). */
+/** If the first separator is a slash, dots belong to interface names (sysctl.d(5)). */
 function pathOf(name: string): string {
   const firstSeparator = /[./]/.exec(name)?.[0];
   if (firstSeparator === '/') return name;
@@ -41,7 +41,7 @@ function look({ container, lab, sysctlsBefore }: Scene, path: string, wanted: st
   return finding(true, `outside it is ${outside ?? 'absent'}`);
 }
 
-/** The kernel separates with tabs what people separate with spaces. */
+/** The kernel separates values with tabs where people use spaces. */
 function words(value: string): string {
   return value.trim().split(/\s+/).join(' ');
 }

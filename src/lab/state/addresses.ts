@@ -1,11 +1,11 @@
-// Which addresses are on the devices of a namespace?
+// Which addresses do the devices of a namespace have?
 import { renderCidr } from '../../net/cidr.ts';
 import { type Address, listAddresses, RT_SCOPE_LINK } from '../../netlink/rtnl/addr.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import { linkKey } from './links.ts';
 import type { StateObject } from './object.ts';
 
-/** Addresses that somebody gave; the link-local ones of IPv6 come and go with their device. */
+/** Assigned addresses, without IPv6 link-local ones, which the kernel adds and removes with their device. */
 export function readAddresses(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
   return listAddresses(socket)
     .filter(address => !isKernelMade(address))
@@ -15,7 +15,7 @@ export function readAddresses(socket: NetlinkSocket, nameOf: (index: number) => 
         key: `address ${words}`,
         words,
         parent: linkKey(nameOf(index)),
-        // A loopback device that has been up keeps 127.0.0.1: the kernel gave it.
+        // A loopback device that has been up keeps 127.0.0.1, which the kernel assigned.
         ...(nameOf(index) === 'lo' ? {} : { shape: `IPv${cidr.ip.family} address` }),
       };
     });

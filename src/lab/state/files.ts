@@ -1,11 +1,11 @@
-// Which files did links write?
+// Which files did plugins write?
 import { type Dirent, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { StateObject } from './object.ts';
 
 /**
- * All files below the directories that were fresh when the lab began.
- * @param skip paths that are the lab's own, or show the machine
+ * All files in the directories that were empty when the lab began.
+ * @param skip paths that belong to the lab itself, or show the machine's files
  */
 export function readFiles(dirs: readonly string[], skip: readonly string[]): StateObject[] {
   return dirs.flatMap(dir => filesBelow(dir, skip)).map(describe);
@@ -19,7 +19,7 @@ function filesBelow(dir: string, skip: readonly string[]): string[] {
   });
 }
 
-/** A directory that went meanwhile has no files. */
+/** A directory deleted in the meantime has no files. */
 function listDir(dir: string): Dirent[] {
   try {
     return readdirSync(dir, { withFileTypes: true });
@@ -34,7 +34,7 @@ function describe(path: string): StateObject {
     words: `file ${path}`,
     parent: dirname(path),
     counted: ['file', 'files'],
-    // One file per container has an address or an id in its name.
+    // Files that exist once per container have an address or an id in their name.
     shape: `file ${path.replace(/[^/]*$/, collapse)}`,
   };
 }

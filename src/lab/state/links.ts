@@ -1,10 +1,10 @@
-// Which network devices are in a namespace?
+// Which network devices exist in a namespace?
 import { type Link, listLinks } from '../../netlink/rtnl/link.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../../netlink/rtnl/link-header.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import type { StateObject } from './object.ts';
 
-/** Devices, and their names by index for those who describe what lies on them. */
+/** Devices, and their names by index for describing what is attached to them. */
 export function readLinks(socket: NetlinkSocket): {
   objects: StateObject[];
   nameOf: (index: number) => string;
@@ -15,7 +15,7 @@ export function readLinks(socket: NetlinkSocket): {
   return { objects: links.map(link => describe(link, nameOf)), nameOf };
 }
 
-/** Key under which a device is found in a state. */
+/** Key of a device in a state. */
 export function linkKey(name: string): string {
   return `link ${name}`;
 }
@@ -27,12 +27,12 @@ function describe(link: Link, nameOf: (index: number) => string): StateObject {
   return {
     key: linkKey(name),
     words: `${kind === '' ? 'device' : kind} ${name}${under}`,
-    // A bridge belongs to its network. Whatever else is a device belongs to one container.
+    // A bridge belongs to its network. Every other kind of device belongs to one container.
     shape: kind === 'bridge' ? 'bridge' : `device of kind ${kind}`,
     state: {
       state: flags & IFF_UP ? 'up' : 'down',
       mtu: String(mtu),
-      // A bridge without a set address takes that of a port: nobody decides that.
+      // A bridge without a configured address takes a port's address, which no plugin decides.
       ...(kind === 'bridge' || mac === undefined ? {} : { mac }),
       promisc: onOff(flags & IFF_PROMISC),
       allmulti: onOff(flags & IFF_ALLMULTI),

@@ -1,4 +1,4 @@
-// Which tables, chains, rules and elements does nf_tables have in a namespace, whoever made them?
+// Which tables, chains, rules and elements of any owner does nf_tables have in a namespace?
 
 import { isNetlinkError } from '../../netlink/errors.ts';
 import { NFPROTO } from '../../netlink/nfgenmsg.ts';
@@ -23,7 +23,7 @@ import type { StateObject } from './object.ts';
 /** linux/netfilter/nf_tables.h, enum nft_set_flags: sets that are constants of one rule. */
 const NFT_SET_ANONYMOUS = 0x1;
 
-/** The whole rule set. Same as: `nft list ruleset`, a line for every object */
+/** The whole rule set. Same as: `nft list ruleset`, one line per object */
 export function readNft(socket: NetlinkSocket): StateObject[] {
   return [...readTables(socket), ...readChains(socket), ...readSets(socket), ...readRules(socket)];
 }
@@ -123,7 +123,7 @@ function readElements(
 }
 
 function dumpAll(socket: NetlinkSocket, what: string, message: number): Uint8Array[] {
-  // Family 0 is every family, and without attributes one kind of request looks like the other.
+  // Family 0 means every family, and without attributes all kinds of requests look the same.
   const body = tableMessage.encode({ family: 0 }, {});
   return tolerate(() => socket.dump({ op: `list ${what}`, type: nftType(message), body }));
 }
@@ -143,7 +143,7 @@ function familyOf(number: number): NftFamily {
   return names.find(name => NFPROTO[name] === number) ?? 'inet';
 }
 
-/** Types we have words for, by the number nft gives them. */
+/** Types with known names, looked up by nft's number. */
 const KNOWN: readonly TypeName[] = [
   'nf_proto',
   'ipv4_addr',
@@ -154,7 +154,7 @@ const KNOWN: readonly TypeName[] = [
   'ifname',
 ];
 
-/** nftables, TYPE_BITS: a concatenation's number is those of its parts, six bits each. */
+/** nftables, TYPE_BITS: a concatenation's number consists of those of its parts, six bits each. */
 function typesOf(id: number, length: number): TypeNames | undefined {
   const names: TypeName[] = [];
   for (let rest = id; rest > 0; rest >>>= 6) {
@@ -173,7 +173,7 @@ function renderValue(types: TypeNames | undefined, value: Uint8Array | undefined
   return types ? renderFields(decodeFields(types, value)) : value.toHex();
 }
 
-/** The chain that a verdict somewhere in a rule names. */
+/** The chain named by a verdict anywhere in a rule. */
 function findChain(value: unknown): string | undefined {
   if (value === null || typeof value !== 'object' || value instanceof Uint8Array) return undefined;
   if ('chain' in value && typeof value.chain === 'string') return value.chain;
@@ -184,7 +184,7 @@ function findChain(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Chains per container carry its digest in their name. */
+/** Chains that exist once per container have its digest in their name. */
 function collapse(name: string): string {
   return name.replace(/[0-9a-f]*\d[0-9a-f]*/gi, '#');
 }

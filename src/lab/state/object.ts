@@ -1,28 +1,28 @@
-// What is one thing that exists in a namespace or among the lab's files, told in a few words?
+// How is one object in a namespace or among the lab's files described?
 
-/** Something that a link may make, change or leave behind. */
+/** Something that a plugin may create, change or leave behind. */
 export interface StateObject {
   /** Unique within its place: `link cni0`. */
   readonly key: string;
-  /** For people: `bridge cni0`. */
+  /** Human-readable: `bridge cni0`. */
   readonly words: string;
   /**
-   * What it is, without names and numbers: equal for what each container gets. Absent for what is never judged as left
-   * behind.
+   * Its description without names and numbers, equal for the corresponding objects of all containers. Absent for objects that
+   * are never judged as left behind.
    */
   readonly shape?: string | undefined;
-  /** Key of the object with which it goes: the link of an address, the table of a rule. */
+  /** Key of the object that it is deleted with: the link of an address, the table of a rule. */
   readonly parent?: string;
-  /** Many of a kind are counted rather than listed: `['rule', 'rules']`. */
+  /** For kinds that are counted rather than listed when there are many: `['rule', 'rules']`. */
   readonly counted?: readonly [one: string, many: string];
-  /** What may change while the object stays. */
+  /** Values that may change during the object's life. */
   readonly state?: Readonly<Record<string, string>>;
 }
 
-/** Everything in one place at one time, by key. */
+/** All objects in one place at one time, by key. */
 export type State = ReadonlyMap<string, StateObject>;
 
-/** A state from its objects. */
+/** Builds a state from its objects. */
 export function stateOf(objects: readonly StateObject[]): State {
   return new Map(objects.map(object => [object.key, object]));
 }

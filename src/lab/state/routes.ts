@@ -1,4 +1,4 @@
-// Which routes are in a namespace, besides those that every address brings along?
+// Which routes exist in a namespace, apart from those that every address creates?
 import { renderCidr, subnetOf } from '../../net/cidr.ts';
 import { renderIp } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
@@ -9,7 +9,7 @@ import type { StateObject } from './object.ts';
 
 const MAIN_TABLE = 254;
 
-/** Unicast routes of all tables that somebody added. */
+/** Unicast routes of all tables, without those that the kernel adds itself. */
 export function readRoutes(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
   const connected = new Set(
     listAddresses(socket).map(({ cidr, index }) => `${renderCidr(subnetOf(cidr))} ${index}`),
@@ -35,13 +35,13 @@ function renderRoute(route: Route, nameOf: (index: number) => string): string {
     ...(gateway === undefined ? [] : [`via ${renderIp(gateway)}`]),
     `on ${nameOf(oif)}`,
     ...(table === MAIN_TABLE ? [] : [`in table ${table}`]),
-    // 1024 is what the kernel takes for IPv6 when nobody says.
+    // 1024 is the kernel's default for IPv6.
     ...(priority === undefined || priority === 1024 ? [] : [`metric ${priority}`]),
   ];
   return parts.join(' ');
 }
 
-/** fe80::/64 and multicast: made for every device that comes up. */
+/** fe80::/64 and multicast: created for every device that comes up. */
 function isLinkLocal({ dst, gateway }: Route): boolean {
   if (dst.ip.family !== 6 || gateway !== undefined) return false;
   const text = renderCidr(dst);

@@ -1,4 +1,4 @@
-// Which routing policy rules are in a namespace?
+// Which routing policy rules exist in a namespace?
 import { listRules, renderRule } from '../../netlink/rtnl/rule.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import type { StateObject } from './object.ts';

@@ -1,4 +1,4 @@
-// Which qdiscs and filters are on the devices of a namespace?
+// Which qdiscs and filters are attached to the devices of a namespace?
 import { type Filter, listIngressFilters } from '../../netlink/rtnl/filter.ts';
 import { listQdiscs, type Qdisc } from '../../netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
@@ -6,9 +6,9 @@ import { renderRate } from '../words.ts';
 import { linkKey } from './links.ts';
 import type { StateObject } from './object.ts';
 
-/** Qdiscs that somebody put on a device, and filters of those that look at what comes in. */
+/** Configured qdiscs, and the filters of those for incoming packets. */
 export function readTrafficControl(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
-  // The kernel's own ones have no handle.
+  // The kernel's default qdiscs have no handle.
   const qdiscs = listQdiscs(socket).filter(qdisc => qdisc.handle !== 0);
   return qdiscs.flatMap(qdisc => {
     const device = nameOf(qdisc.index);

@@ -1,4 +1,4 @@
-// How is a set of attributes described once and then read and written?
+// How is a set of attributes described once, for both reading and writing?
 import { decodePart, type Field } from './fields.ts';
 import { readU16 } from './reader.ts';
 import { align4, type Writer } from './writer.ts';
@@ -8,7 +8,7 @@ const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
-/** An attribute that the table does not name. */
+/** An attribute that is not in the table. */
 export interface RawAttribute {
   readonly type: number;
   readonly bytes: Uint8Array;
@@ -16,14 +16,14 @@ export interface RawAttribute {
 
 type Table = Readonly<Record<string, readonly [type: number, field: Field<unknown>]>>;
 
-/** Values of an attribute set; `unknown` holds what newer kernels added. */
+/** Values of an attribute set; `unknown` holds attributes that newer kernels added. */
 export type AttrsOf<T extends Table> = {
   -readonly [K in keyof T]?: T[K][1] extends { decode(bytes: Uint8Array, siblings: object): infer V }
     ? V
     : never;
 } & { unknown?: RawAttribute[] };
 
-/** A set of attributes as a field, so that sets nest. */
+/** A set of attributes as a field, so that sets can be nested. */
 export interface AttrSet<V> extends Field<V> {
   readonly nested: true;
 }
@@ -32,8 +32,8 @@ export interface AttrSet<V> extends Field<V> {
 export type ValuesOf<S> = S extends Field<infer V> ? V : never;
 
 /**
- * Describes a set of attributes: readable name to kernel constant and field. Attributes are written in the order in
- * which the value names them. When reading, unknown ones are kept and damaged ones are an error.
+ * Describes a set of attributes: each readable name with its kernel constant and field. Attributes are written in the order
+ * of the value's keys. When reading, unknown attributes are kept and damaged ones are an error.
  */
 export function attrs<const T extends Table>(name: string, table: T): AttrSet<AttrsOf<T>> {
   const byType = new Map(Object.entries(table).map(([key, [type, field]]) => [type, { key, field }]));
@@ -56,7 +56,7 @@ export function attrs<const T extends Table>(name: string, table: T): AttrSet<At
   };
 }
 
-/** A list in which every element is an attribute of the same type and kind (`NFTA_LIST_ELEM`, action lists count up). */
+/** A list whose elements are attributes of the same type and kind (`NFTA_LIST_ELEM`; the types of action lists count up). */
 export function listOf<V>(
   element: Field<V>,
   { type, numbered = false }: { type?: number; numbered?: boolean } = {},
@@ -74,8 +74,8 @@ export function listOf<V>(
 }
 
 /**
- * A payload whose layout is named by a text among its siblings: `IFLA_INFO_DATA` by `IFLA_INFO_KIND`, `TCA_OPTIONS` by
- * `TCA_KIND`. Payloads of kinds that the table does not have are kept as bytes.
+ * A payload whose layout is selected by a sibling text: `IFLA_INFO_DATA` by `IFLA_INFO_KIND`, `TCA_OPTIONS` by `TCA_KIND`.
+ * Payloads of kinds that are not in the table are kept as bytes.
  */
 export function byKind<const T extends Readonly<Record<string, Field<unknown>>>>(
   key: string,
@@ -155,7 +155,7 @@ function decodeList<V>(element: Field<V>, bytes: Uint8Array, from: number, to: n
   return values;
 }
 
-/** Length of the attribute at a place, with its header and without its padding. */
+/** Length of the attribute at an offset, including its header, without its padding. */
 function lengthAt(name: string, bytes: Uint8Array, at: number, from: number, to: number): number {
   const length = to - at < NLA_HDRLEN ? 0 : readU16(bytes, at);
   if (length >= NLA_HDRLEN && at + length <= to) return length;
@@ -164,7 +164,7 @@ function lengthAt(name: string, bytes: Uint8Array, at: number, from: number, to:
   );
 }
 
-/** A link alone has forty attributes that hardly anybody asks for: they are taken out of the bytes then. */
+/** A link alone has forty attributes that are rarely used, so unknown attributes are copied out only on first access. */
 function keepUnknown(values: object, bytes: Uint8Array, places: readonly number[]): void {
   let found: RawAttribute[] | undefined;
   const get = (): RawAttribute[] => {

@@ -1,16 +1,16 @@
-// Which kinds of values do attributes and structs hold, and how wide and in which byte order are they?
+// Which kinds of values do attributes and structs contain, with which width and byte order?
 import { type Ip, ipFromBytes, ipToBytes } from '../../net/ip.ts';
 import { parseMac, renderMac } from '../../net/mac.ts';
 import { readS32, readS32be, readU16, readU16be, readU32, readU32be, readU64, readU64be } from './reader.ts';
 import type { Writer } from './writer.ts';
 
-/** A kind of value. `siblings` are the other values of the same set: a payload's layout may depend on them. */
+/** A kind of value. `siblings` are the other values of the same set, which may determine a payload's layout. */
 export interface Field<T> {
-  /** Attributes of this kind carry NLA_F_NESTED. */
+  /** True if attributes of this kind carry NLA_F_NESTED. */
   readonly nested?: boolean;
   encode(writer: Writer, value: T, siblings: object): void;
   decode(bytes: Uint8Array, siblings: object): T;
-  /** {@link decode} of a part of the bytes, for what comes so often that a view of the part would be felt. */
+  /** {@link decode} of a part of the bytes, for frequent kinds where creating a view of the part would be noticeable. */
   decodeAt?(bytes: Uint8Array, from: number, to: number, siblings: object): T;
 }
 
@@ -27,7 +27,7 @@ export function decodePart<T>(
     : field.decode(bytes.subarray(from, to), siblings);
 }
 
-/** A kind of value with a fixed size in bytes: what a C struct is made of. */
+/** A kind of value with a fixed size in bytes, as in a C struct. */
 export interface FixedField<T> extends Field<T> {
   readonly size: number;
 }
@@ -70,13 +70,13 @@ export const str: Field<string> = {
   decodeAt: textIn,
 };
 
-/** Bytes as they are. */
+/** Raw bytes. */
 export const bytes: Field<Uint8Array> = {
   encode: (writer, value) => writer.bytes(value),
   decode: value => value.slice(),
 };
 
-/** An attribute whose presence is its value. */
+/** An attribute that is true by being present. */
 export const flag: Field<true> = {
   encode() {},
   decode: () => true,
@@ -88,7 +88,7 @@ export const mac: Field<string> = {
   decode: value => renderMac(value),
 };
 
-/** An IPv4 or IPv6 address; its length tells which. */
+/** An IPv4 or IPv6 address, distinguished by its length. */
 export const ip: Field<Ip> = {
   encode: (writer, value) => writer.bytes(ipToBytes(value)),
   decode: value => ipFromBytes(value),
@@ -109,7 +109,7 @@ function fixed<T>(
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** The text up to a zero. Nearly all is ASCII, and short. */
+/** The text up to the first zero. Nearly all texts are short and ASCII. */
 function textIn(value: Uint8Array, from: number, to: number): string {
   let text = '';
   for (let at = from; at < to; at++) {

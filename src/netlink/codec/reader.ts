@@ -1,6 +1,6 @@
-// How are numbers taken out of the bytes of a message?
+// How are numbers read from the bytes of a message?
 //
-// By hand, byte for byte: for the few bytes of an attribute, a view that reads them costs ten times as much as reading.
+// Byte by byte: for an attribute of a few bytes, creating a DataView costs ten times as much as reading it.
 
 /** Unsigned, 16 bits, host byte order. */
 export function readU16(bytes: Uint8Array, at: number): number {

@@ -1,4 +1,4 @@
-// How is a fixed C struct described once and then read and written?
+// How is a fixed C struct described once, for both reading and writing?
 import { decodePart, type FixedField } from './fields.ts';
 import type { Writer } from './writer.ts';
 
@@ -7,14 +7,14 @@ type Layout = readonly (readonly [name: string, field: FixedField<unknown>])[];
 /** A C struct as a field: usable as a message header, as an attribute's payload and inside other structs. */
 export interface Struct<V> {
   readonly size: number;
-  /** All fields zero; spread it to fill what does not matter. */
+  /** All fields zero; spread it to fill irrelevant fields. */
   readonly zero: V;
   encode(writer: Writer, value: Partial<V>, siblings?: object): void;
   decode(bytes: Uint8Array, siblings?: object): V;
   decodeAt(bytes: Uint8Array, from: number, to: number): V;
 }
 
-/** Every field of the layout but those named `_…`, which are padding. */
+/** Every field of the layout except those named `_…`, which are padding. */
 type ValuesOf<L extends Layout> = {
   -readonly [E in L[number] as E[0] extends `_${string}` ? never : E[0]]: E[1] extends {
     decode(bytes: Uint8Array, siblings: object): infer T;
@@ -24,8 +24,8 @@ type ValuesOf<L extends Layout> = {
 };
 
 /**
- * Describes a struct: fields in order, with padding spelled out as fields named `_pad…`. Fields left out when encoding
- * are zero. Longer bytes than the struct are accepted (newer kernels append), shorter ones are not.
+ * Describes a struct: its fields in order, with padding as explicit fields named `_pad…`. Fields left out when encoding are
+ * zero. Input longer than the struct is accepted (newer kernels append fields), shorter input is not.
  */
 export function struct<const L extends Layout>(name: string, layout: L): Struct<ValuesOf<L>> {
   const size = layout.reduce((sum, [, field]) => sum + field.size, 0);

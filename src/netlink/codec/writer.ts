@@ -1,11 +1,11 @@
-// How do values become the bytes of a netlink message?
+// How are values encoded as the bytes of a netlink message?
 
 /** linux/netlink.h: attributes and messages are padded to four bytes. */
 export function align4(length: number): number {
   return (length + 3) & ~3;
 }
 
-/** A growing byte buffer in host byte order (little endian on every machine we build for), with lengths patched in. */
+/** A growing byte buffer in host byte order (little endian on every supported machine), with length fields patched later. */
 export class Writer {
   #bytes = new Uint8Array(512);
   #length = 0;
@@ -19,14 +19,14 @@ export class Writer {
     return this.#bytes.subarray(0, this.#length);
   }
 
-  /** A copy of the bytes written so far; the writer begins anew. */
+  /** Returns a copy of the bytes written so far and empties the writer. */
   take(): Uint8Array {
     const bytes = this.#bytes.slice(0, this.#length);
     this.#length = 0;
     return bytes;
   }
 
-  /** Forgets what was written. */
+  /** Discards what was written. */
   clear(): void {
     this.#length = 0;
   }
@@ -63,17 +63,17 @@ export class Writer {
     this.#bytes.fill(0, at, at + count);
   }
 
-  /** Zero bytes up to the next multiple of four. */
+  /** Pads with zero bytes to the next multiple of four. */
   pad(): void {
     for (let left = align4(this.#length) - this.#length; left > 0; left--) this.u8(0);
   }
 
-  /** Overwrites a length field that was left open. */
+  /** Fills in a length field written earlier. */
   patchU16(at: number, value: number): void {
     this.#putU16(at, value, false);
   }
 
-  /** Overwrites a length field that was left open. */
+  /** Fills in a length field written earlier. */
   patchU32(at: number, value: number): void {
     this.#putU32(at, value, false);
   }
@@ -88,7 +88,7 @@ export class Writer {
     this.#putU16(at + 2, bigEndian ? value : value >>> 16, bigEndian);
   }
 
-  /** Makes room and says where. It may put other bytes in place of the old: take `#bytes` afterwards. */
+  /** Makes room and returns its offset. May replace the buffer: read `#bytes` only afterwards. */
   #grow(by: number): number {
     const at = this.#length;
     this.#length += by;

@@ -1,15 +1,15 @@
-// What do the extensions of iptables say, as the kernel keeps them?
+// What do iptables extensions contain, in the kernel's representation?
 import { type Ip, ipFromBytes } from '../../net/ip.ts';
 import type { Family, NatRule } from './nat-rule.ts';
 
-/** A match or target as bytes, in the layout of its name and revision. */
+/** A match or target as bytes, in the layout given by its name and revision. */
 export interface Extension {
   readonly name: string;
   readonly revision: number;
   readonly info: Uint8Array;
 }
 
-/** Where linux/netfilter/xt_tcpudp.h and xt_sctp.h have two destination ports, and what inverts; all need two source ports. */
+/** Offset of the destination port range in linux/netfilter/xt_tcpudp.h and xt_sctp.h, and the bytes needed to read it. */
 const PORTS: Readonly<Record<string, { readonly at: number; readonly least: number }>> = {
   tcp: { at: 4, least: 8 },
   udp: { at: 4, least: 8 },
@@ -20,7 +20,7 @@ const PORTS: Readonly<Record<string, { readonly at: number; readonly least: numb
 const XT_MULTIPORT_DESTINATION = 1;
 const MULTIPORT_PORTS_AT = 2;
 
-/** What of a match we can tell; undefined for one that restricts the rule in a way that we cannot. */
+/** The parts of a match that we understand; undefined for a match that restricts the rule in an unknown way. */
 export function readMatch({ name, info }: Extension): Partial<NatRule> | undefined {
   const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
   if (name === 'comment') return { comment: textOf(info) };
@@ -36,7 +36,7 @@ export function readMatch({ name, info }: Extension): Partial<NatRule> | undefin
   return from === to ? { ports: [from] } : undefined;
 }
 
-/** What a target does. */
+/** The effect of a target. */
 export function readTarget(family: Family, { name, revision, info }: Extension): Partial<NatRule> {
   return { target: name, ...markOf(name, info), ...destinationOf(family, name, revision, info) };
 }

@@ -1,4 +1,4 @@
-// Which tables does the old packet filter have, and what do they hold, as bytes?
+// Which tables does the legacy packet filter have, and what do they contain, as bytes?
 import { readFileSync } from 'node:fs';
 import { readIpOption } from '../../sys/socket-option.ts';
 import type { Family } from './nat-rule.ts';
@@ -17,23 +17,23 @@ const HOOKS = ['PREROUTING', 'INPUT', 'FORWARD', 'OUTPUT', 'POSTROUTING'] as con
 
 /** linux/netfilter/x_tables.h, struct xt_entry_target: u16 size, char name[29], u8 revision, then data. */
 export const XT_HEADER_BYTES = 32;
-/** Where struct ipt_entry and struct ip6t_entry say where their target begins: __u16 target_offset, next_offset. */
+/** Offset in struct ipt_entry and struct ip6t_entry of the start of the target: __u16 target_offset, next_offset. */
 export const OFFSETS_AT = { 4: 88, 6: 140 } as const;
-/** linux/netfilter.h: verdicts are negative and one less. */
+/** linux/netfilter.h: a verdict is encoded as its negative value minus one. */
 const XT_DROP = -1;
 
-/** A table as the kernel keeps it. */
+/** A table in the kernel's representation. */
 export interface LegacyTable {
   readonly entries: Uint8Array;
-  /** Built-in chains by the place of their first entry. */
+  /** Built-in chains by the offset of their first entry. */
   readonly heads: ReadonlyMap<number, string>;
-  /** Place of the entry that is a built-in chain's policy, by chain. */
+  /** Offset of the policy entry of each built-in chain. */
   readonly policies: ReadonlyMap<string, number>;
 }
 
 /**
- * A table of the thread's namespace, or undefined when the old packet filter does not have it. Asking for it by any other
- * way than this one would make it.
+ * Reads a table in the thread's namespace; undefined when the legacy packet filter does not have it. Any other query would
+ * create it.
  */
 export function readLegacyTable(family: Family, table: IptablesTable): LegacyTable | undefined {
   if (!hasLegacyTable(family, table)) return undefined;
@@ -55,7 +55,7 @@ export function readLegacyTable(family: Family, table: IptablesTable): LegacyTab
 }
 
 /**
- * Whether a built-in chain of the old packet filter drops what none of its rules decided about.
+ * True when the policy of a built-in chain of the legacy packet filter is DROP.
  * Same as: `iptables-legacy -S <chain>` beginning with `-P <chain> DROP`
  */
 export function isLegacyDropping(family: Family, table: IptablesTable, chain: string): boolean {
@@ -68,7 +68,7 @@ export function isLegacyDropping(family: Family, table: IptablesTable, chain: st
   return view.getInt32(target + XT_HEADER_BYTES, true) === XT_DROP;
 }
 
-/** Whether anybody has used the table; looking with iptables would make it. */
+/** True when the table is in use; a query through iptables would create it. */
 export function hasLegacyTable(family: Family, table: IptablesTable): boolean {
   try {
     const names = readFileSync(`/proc/thread-self/net/ip${family === 4 ? '' : '6'}_tables_names`, 'utf8');

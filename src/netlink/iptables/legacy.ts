@@ -1,11 +1,11 @@
-// Which rules does the old packet filter have in its table "nat"?
+// Which rules are in table "nat" of the legacy packet filter?
 import type { Cidr } from '../../net/cidr.ts';
 import { IP_BITS, ipFromBytes } from '../../net/ip.ts';
 import { readMatch, readTarget } from './extension.ts';
 import { OFFSETS_AT, readLegacyTable, XT_HEADER_BYTES } from './legacy-table.ts';
 import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
 
-/** Where struct ipt_entry and struct ip6t_entry hold what we read; `inverse` are the flags IPT_INV_*. */
+/** Offsets in struct ipt_entry and struct ip6t_entry of what we read; `inverse` are the flags IPT_INV_*. */
 const LAYOUT = {
   4: {
     source: 0,
@@ -36,12 +36,12 @@ const XT_REVISION_AT = 31;
 /** Every target is followed by at least a verdict, aligned. */
 const VERDICT_BYTES = 4;
 const ERROR_TARGET = 'ERROR';
-/** linux/netfilter.h: verdicts are negative and one less, XT_RETURN is that of NF_REPEAT. */
+/** linux/netfilter.h: a verdict is encoded as its negative value minus one; XT_RETURN uses that of NF_REPEAT. */
 const VERDICTS: Readonly<Record<number, string>> = { [-1]: 'DROP', [-2]: 'ACCEPT', [-5]: 'RETURN' };
 
 /**
- * Rules of the table "nat" of the thread's namespace, in order; none when the old packet filter does not have the
- * table. Asking for it by any other way than this one would make it.
+ * Rules of table "nat" in the thread's namespace, in order; none when the legacy packet filter does not have the table.
+ * Any other query would create it.
  * Same as: `iptables-legacy-save -t nat`
  */
 export function listLegacyNat(family: Family): NatRule[] {
@@ -51,7 +51,7 @@ export function listLegacyNat(family: Family): NatRule[] {
 
 /**
  * The rules in a table's entries.
- * @param heads built-in chains by the place of their first entry
+ * @param heads built-in chains by the offset of their first entry
  */
 export function decodeEntries(
   family: Family,
@@ -67,7 +67,7 @@ export function decodeEntries(
     const target = at + view.getUint16(at + layout.offsets, true);
     const fits = target >= at + layout.entry && target + XT_HEADER_BYTES + VERDICT_BYTES <= end;
     if (!fits || end > bytes.length) throw new Error('Cannot decode rules of the old packet filter');
-    // A chain of one's own begins behind an entry that holds its name.
+    // A user-defined chain starts after an entry with its name.
     if (textAt(bytes, target + 2) === ERROR_TARGET) starts.set(end, textAt(bytes, target + XT_HEADER_BYTES));
     else places.push({ at, end });
     at = end;

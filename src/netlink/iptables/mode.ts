@@ -1,4 +1,4 @@
-// Which packet filter does iptables change on this host?
+// Which packet filter do the iptables programs change on this host?
 import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { Family } from './nat-rule.ts';
@@ -6,7 +6,7 @@ import { isInstalled, runProgram } from './program.ts';
 import { getRestore } from './restore.ts';
 
 /**
- * The packet filter behind `iptables-restore`: its file says so, and a script that chooses is asked.
+ * The packet filter behind `iptables-restore`, according to the name of its file; a wrapper script is asked for its version.
  * @throws Error when it is not installed
  * Same as: `iptables-restore --version`
  */
@@ -19,7 +19,7 @@ export function restoreMode(family: Family): 'nft' | 'legacy' {
 }
 
 /**
- * Whether the old packet filter has tools of its own here, besides those that iptables stands for.
+ * True when the legacy packet filter has tools of its own here, and `iptables` uses nf_tables.
  * Same as: `command -v iptables-legacy-restore`, where `iptables` uses nf_tables
  */
 export function hasLegacyTools(family: Family): boolean {

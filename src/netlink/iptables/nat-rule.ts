@@ -1,38 +1,38 @@
-// What does a rule of iptables' table "nat" say, whichever way the kernel keeps it?
+// What does a rule of iptables' table "nat" contain, independent of the kernel's representation?
 import { type Cidr, renderCidr, subnetOf } from '../../net/cidr.ts';
 import type { Ip } from '../../net/ip.ts';
 
-/** Family by the number of its IP version, as everywhere. */
+/** Address family as an IP version number. */
 export type Family = 4 | 6;
 
-/** An address that packets must have, or with `not` must not have. */
+/** An address that packets must have, or with `not`, must not have. */
 export interface AddressMatch {
   readonly cidr: Cidr;
   readonly not: boolean;
 }
 
-/** The parts of a rule that links look at. */
+/** The parts of a rule that plugins inspect. */
 export interface NatRule {
   readonly chain: string;
-  /** `ACCEPT`, `MASQUERADE`, …, or the chain that is jumped to; empty when we do not know it. */
+  /** `ACCEPT`, `MASQUERADE`, …, or the chain that is jumped to; empty for an unknown target. */
   readonly target: string;
   readonly source?: AddressMatch | undefined;
   readonly destination?: AddressMatch | undefined;
   readonly comment?: string | undefined;
-  /** What target MARK sets; all of it that is set is also the mask. */
+  /** The value that target MARK sets; the mask is the same value. */
   readonly mark?: number | undefined;
   /** IPPROTO_* */
   readonly protocol?: number | undefined;
-  /** Destination ports, any of which packets must have. */
+  /** Destination ports, any of which matches. */
   readonly ports?: readonly number[] | undefined;
-  /** Where target DNAT sends packets. */
+  /** Destination of target DNAT. */
   readonly to?: Ip | undefined;
-  /** The rule has matches besides those that are told here. */
+  /** The rule has matches other than those listed here. */
   readonly more?: boolean | undefined;
 }
 
 /**
- * The rule in the words of `iptables-save`, without the command in front of its chain.
+ * The rule in `iptables-save` syntax, without the command before its chain.
  * Same as: `<chain> -s <source> -d <destination> -m comment --comment <comment> -j <target>`
  */
 export function renderRule({ chain, target, source, destination, comment }: NatRule): string {
@@ -49,7 +49,7 @@ function renderMatch(flag: string, match: AddressMatch | undefined): string[] {
   return match ? [...(match.not ? ['!'] : []), flag, renderCidr(subnetOf(match.cidr))] : [];
 }
 
-/** A word for iptables-restore, which splits at blanks outside of double quotes; a backslash takes meaning from characters. */
+/** Quotes a word for iptables-restore, which splits at blanks outside double quotes and uses backslash as an escape. */
 export function quote(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }

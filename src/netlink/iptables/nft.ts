@@ -1,4 +1,4 @@
-// Which rules did iptables leave in the table "nat" of nf_tables, and how do they go?
+// Which rules did iptables leave in table "nat" of nf_tables, and how are they read for removal?
 import { ipFromBytes } from '../../net/ip.ts';
 import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be } from '../codec/fields.ts';
@@ -13,7 +13,7 @@ import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
 const extension = attrs('xtables extension', { name: [1, str], revision: [2, u32be], info: [3, bytes] });
 
-/** Where addresses are in the network header, and how long they are, in bytes. */
+/** Offsets and length of addresses in the network header, in bytes. */
 const HEADER = {
   4: { source: 12, destination: 16, length: 4 },
   6: { source: 8, destination: 24, length: 16 },
@@ -21,7 +21,7 @@ const HEADER = {
 /** linux/netfilter/nf_tables.h, enum nft_cmp_ops */
 const NFT_CMP_EQ = 0;
 const NFT_CMP_NEQ = 1;
-/** linux/netfilter/nf_tables.h, NFT_PAYLOAD_TRANSPORT_HEADER; TCP, UDP and SCTP have their ports in one place. */
+/** linux/netfilter/nf_tables.h, NFT_PAYLOAD_TRANSPORT_HEADER; the ports are at the same offset in TCP, UDP and SCTP. */
 const TRANSPORT_HEADER = 2;
 const DESTINATION_PORT_AT = 2;
 const VERDICTS: Readonly<Record<number, string>> = {
@@ -30,26 +30,26 @@ const VERDICTS: Readonly<Record<number, string>> = {
   [NFT_RETURN]: 'RETURN',
 };
 
-/** A rule with the number by which nf_tables removes it. */
+/** A rule with the handle by which nf_tables deletes it. */
 export interface NftNatRule extends NatRule {
   readonly handle: bigint;
 }
 
-/** The table in which iptables keeps its address translation. */
+/** The table that iptables uses for address translation. */
 export function natTable(family: Family): Table {
   return { family: family === 4 ? 'ip' : 'ip6', name: 'nat' };
 }
 
 /**
- * Rules of the table "nat" in order, as iptables wrote them.
- * @param chain only of this one
+ * Rules of table "nat" in order, as iptables wrote them.
+ * @param chain list only this chain
  * Same as: `iptables-nft-save -t nat`
  */
 export function listNftNat(socket: NetlinkSocket, family: Family, chain?: string): NftNatRule[] {
   return listRules(socket, natTable(family), chain).map(rule => decodeNatRule(family, rule));
 }
 
-/** The parts of a rule that iptables wrote, by the expressions it uses for them. */
+/** Decodes a rule from the expressions that iptables uses. */
 export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
   let read: Partial<NatRule> = { target: '', comment: rule.comment };
   let loaded: Loaded | undefined;
@@ -79,7 +79,7 @@ export function decodeNatRule(family: Family, rule: Rule): NftNatRule {
   return { target: '', ...read, chain: rule.chain, handle: rule.handle, ...(more ? { more } : {}) };
 }
 
-/** What a rule has put into the register that it compares next. */
+/** What a rule loaded into the register that it compares next. */
 type Loaded = 'source' | 'destination' | 'protocol' | 'port';
 
 function loadedFrom(family: Family, own: Readonly<Record<string, unknown>> | undefined): Loaded | undefined {
@@ -124,7 +124,7 @@ function targetFacts(family: Family, data: unknown): Partial<NatRule> {
   return extension ? readTarget(family, extension) : {};
 }
 
-/** Prefixes of whole bytes are compared as bytes, others behind a mask. */
+/** Prefixes of whole bytes are compared directly, others through a mask. */
 function matchOf(
   value: Uint8Array,
   mask: Uint8Array | undefined,
@@ -143,9 +143,10 @@ function targetOf(data: Readonly<Record<string, unknown>> | undefined): string |
   return VERDICTS[verdict?.code ?? Number.NaN];
 }
 
-/** Kinds of expressions that we never write come as bytes. */
+/** Targets are given as bytes: our plugins never write one. */
 function decodeExtension(data: unknown): Extension | undefined {
-  if (!(data instanceof Uint8Array)) return undefined;
-  const { name = '', revision = 0, info = new Uint8Array() } = extension.decode(data, {});
+  if (typeof data !== 'object' || data === null) return undefined;
+  const own: Partial<Extension> = data instanceof Uint8Array ? extension.decode(data, {}) : data;
+  const { name = '', revision = 0, info = new Uint8Array() } = own;
   return { name, revision, info };
 }

@@ -1,4 +1,4 @@
-// How is a program of iptables found and run? The only external programs that a link runs by itself.
+// How is an iptables program found and run? These are the only external programs that our plugins run.
 import { accessSync, constants } from 'node:fs';
 import { renderErrno } from '../../sys/errno.ts';
 import { faultAt } from '../../sys/fault.ts';
@@ -6,12 +6,12 @@ import { exchange } from '../exchanges.ts';
 
 /** Directories that a runtime's `PATH` may lack. */
 const SYSTEM_DIRS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];
-/** Shorter than a runtime's patience with a link. */
+/** Shorter than the time that a runtime gives a plugin. */
 const DEADLINE_MS = 30_000;
 
 /**
  * Path of the first program that is installed.
- * @throws Error naming all of them when none is
+ * @throws Error naming all of them when none is installed
  */
 export function getProgram(names: readonly string[]): string {
   for (const name of names) {
@@ -21,16 +21,16 @@ export function getProgram(names: readonly string[]): string {
   throw new Error(`Cannot find "${names.join('" or "')}": it is not installed in ${searchDirs().join(', ')}`);
 }
 
-/** Whether a program can be found. */
+/** True when the program is installed. */
 export function isInstalled(name: string): boolean {
   return findProgram(name) !== undefined;
 }
 
 /**
- * Runs a program to its end.
- * @param action what it is for, in words, for the error
+ * Runs a program to completion.
+ * @param action human-readable purpose, for the error
  * @returns what it wrote
- * @throws Error with the words of the program, or when it does not end
+ * @throws Error with the program's message, or when it does not terminate
  */
 export function runProgram(action: string, argv: readonly string[], input = ''): string {
   const fault = faultAt(() => action);

@@ -1,26 +1,26 @@
-// How are rules handed to iptables-restore?
+// How are rules passed to iptables-restore?
 import type { Family } from './nat-rule.ts';
 import { getProgram, runProgram } from './program.ts';
 
-/** Tables of iptables that links change. */
+/** The iptables tables that our plugins change. */
 export type IptablesTable = 'nat' | 'filter';
 
-/** How long the program may wait for others that change the rules; they take turns. */
+/** Maximum time that the program waits for the lock held by others that change the rules. */
 const LOCK_WAIT_S = 15;
 
-/** Which packet filter is meant: the one that the system uses, or the old one. */
+/** The packet filter to use: the system's default, or the legacy one. */
 export type IptablesMode = 'any' | 'legacy';
 
-/** Programs by preference; `legacy` only reaches the rules that the old packet filter keeps. */
+/** Programs by preference; `legacy` reaches only the rules of the legacy packet filter. */
 const PROGRAMS: Readonly<Record<Family, Readonly<Record<IptablesMode, readonly string[]>>>> = {
   4: { any: ['iptables-restore'], legacy: ['iptables-legacy-restore', 'iptables-restore'] },
   6: { any: ['ip6tables-restore'], legacy: ['ip6tables-legacy-restore', 'ip6tables-restore'] },
 };
 
 /**
- * Applies lines to a table in one transaction; what they do not mention stays.
- * @param mode `legacy` for rules that the old packet filter keeps, whatever the system uses now
- * @throws Error with the words of the program, when it is missing, or when it does not end
+ * Applies lines to a table in one transaction; everything they do not mention is kept.
+ * @param mode `legacy` for rules in the legacy packet filter, whatever the system's default is
+ * @throws Error with the program's message, or when the program is missing or does not terminate
  * Same as: `iptables-restore --noflush --wait`
  */
 export function restoreTable(
@@ -43,8 +43,8 @@ export function restoreNat(family: Family, lines: readonly string[], mode: Iptab
 }
 
 /**
- * Has the program try lines for the table "nat", without a change.
- * @throws Error with the words of the program, when it is missing, or when it does not end
+ * Tests lines for the table "nat" without applying them.
+ * @throws Error with the program's message, or when the program is missing or does not terminate
  * Same as: `iptables-restore --test --noflush --wait`
  */
 export function tryNat(family: Family, lines: readonly string[]): void {

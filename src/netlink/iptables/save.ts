@@ -1,4 +1,4 @@
-// Which chains and rules does a table have, in the words of iptables-save?
+// Which chains and rules does a table have, in iptables-save syntax?
 import type { Family } from './nat-rule.ts';
 import { getProgram, runProgram } from './program.ts';
 import type { IptablesMode, IptablesTable } from './restore.ts';
@@ -16,9 +16,9 @@ export interface SavedTable {
 }
 
 /**
- * Reads a table; costs a program, and grows with the table.
- * @param mode `legacy` for what the old packet filter keeps, whatever the system uses now
- * @throws Error with the words of the program, or when it is missing
+ * Reads a table. Costs running a program, and grows with the table.
+ * @param mode `legacy` for rules in the legacy packet filter, whatever the system's default is
+ * @throws Error with the program's message, or when the program is missing
  * Same as: `iptables-save -t <table>`
  */
 export function saveTable(family: Family, table: IptablesTable, mode: IptablesMode = 'any'): SavedTable {
@@ -26,7 +26,7 @@ export function saveTable(family: Family, table: IptablesTable, mode: IptablesMo
   return parseSaved(runProgram(`read the table "${table}" with "${program}"`, [program, '-t', table]));
 }
 
-/** Chains and rules in what `iptables-save` printed. */
+/** Parses the chains and rules that `iptables-save` printed. */
 export function parseSaved(text: string): SavedTable {
   const lines = text.split('\n');
   return {

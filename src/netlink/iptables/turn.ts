@@ -1,15 +1,15 @@
-// How do our own changes of iptables' rules wait for each other?
+// How are our own changes to iptables rules serialised?
 import { withFlock } from '../../sys/flock.ts';
 import { ownNetns } from '../../sys/netns.ts';
 
-/** Longest wait for others of ours; the programs themselves wait for everybody else. */
+/** Maximum wait for our own processes; the iptables programs themselves wait for all others. */
 const LOCK_DEADLINE_MS = 30_000;
 
 /**
- * Runs a function while no other call of this link, in this namespace, does: between reading and changing, none of our
- * own may change anything.
- * @param dir where the lock is, made when it is missing
- * @throws Error naming the holder when the wait is over
+ * Runs a function while no other call of this plugin runs one in this namespace. Our own processes therefore change nothing
+ * between its reads and its changes.
+ * @param dir directory of the lock, created if missing
+ * @throws Error naming the lock's holder when the wait times out
  */
 export function inTurn<T>(dir: string, link: string, work: () => T): T {
   const file = { mode: 0o600, directoryMode: 0o700 };

@@ -1,4 +1,4 @@
-// How do several changes become one, and how is a change tied to what was read before?
+// How are several changes applied as one, and how is a change made conditional on what was read before?
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { u32be } from '../codec/fields.ts';
@@ -6,14 +6,14 @@ import { isNetlinkError } from '../errors.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { batchBegin, batchEnd, NftMsg, nftLayout, nftRequest } from './message.ts';
 
-/** Each attempt takes well below a millisecond; others change the rule set often, but not all the time. */
+/** Each attempt takes well below a millisecond; other software changes the rule set often, but not constantly. */
 const ATTEMPTS = 100;
 
 /** linux/netfilter/nf_tables.h, enum nft_gen_attributes */
 const generationMessage = nftLayout('GEN', attrs('generation', { id: [1, u32be] }));
 
 /**
- * Applies changes in order as one transaction: all or none. No changes, no request.
+ * Applies changes in order as one transaction: all or none. Sends nothing if there are no changes.
  * @throws NetlinkError of the first change that the kernel refused
  * Same as: `nft -f`
  */
@@ -22,7 +22,7 @@ export function commit(socket: NetlinkSocket, changes: readonly Request[]): void
 }
 
 /**
- * Reads, decides and applies as one step: when anybody changed the rule set in between, all is done over.
+ * Reads, decides and applies as one step. If the rule set was changed in between, everything is retried.
  * @param decide reads what it needs and returns the changes; may run several times, and may throw
  * @throws NetlinkError of the first change that the kernel refused
  */
@@ -46,11 +46,11 @@ export function commitAfterReading(socket: NetlinkSocket, decide: () => readonly
  * Same as: `nft -c -f`
  */
 export function tryOut(socket: NetlinkSocket, changes: readonly Request[]): void {
-  // A batch that does not end is checked like any other, and then dropped.
+  // The kernel checks a batch without an end like any other, and then discards it.
   socket.transaction(batchBegin(), changes);
 }
 
-/** Number of the rule set's current generation: it grows with every transaction of anybody. */
+/** The rule set's generation number, which grows with every transaction of any program. */
 function readGeneration(socket: NetlinkSocket): number {
   const request = nftRequest('read the rule set generation', NftMsg.GETGEN, generationMessage, 'inet', {});
   const body = socket.find({ ...request, isQuestion: true }, []);

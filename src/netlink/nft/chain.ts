@@ -1,4 +1,4 @@
-// How are chains of rules made, listed and emptied?
+// How are chains created, listed and deleted?
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { s32be, str, u32be, u64be } from '../codec/fields.ts';
@@ -9,7 +9,7 @@ import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './messag
 /** linux/netfilter.h, enum nf_inet_hooks */
 export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
 
-/** linux/netfilter_ipv4.h: where address translation stands among the users of a hook, and what comes before it. */
+/** linux/netfilter_ipv4.h: the hook priorities of address translation, and of the raw stage before it. */
 export const NF_IP_PRI_RAW = -300;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_NAT_SRC = 100;
@@ -35,21 +35,21 @@ const chainAttrs = attrs('chain', {
 /** NFT_MSG_NEWCHAIN, NFT_MSG_GETCHAIN and NFT_MSG_DELCHAIN. */
 export const chainMessage = nftLayout('CHAIN', chainAttrs);
 
-/** Where packets enter a chain by themselves. */
+/** The hook at which packets enter a base chain. */
 export interface BaseChain {
   readonly type: 'nat' | 'filter';
   readonly hook: keyof typeof HOOK;
   readonly priority: number;
 }
 
-/** A chain as the kernel has it; `base` is absent for chains that are only jumped to. */
+/** A chain as the kernel reports it; `base` is absent for chains that are only jumped to. */
 export interface Chain {
   readonly name: string;
   readonly base?: BaseChain;
 }
 
 /**
- * Makes a chain unless it exists. Base chains accept what no rule decided about.
+ * Creates a chain unless it exists. Base chains accept packets that no rule decides about.
  * Same as: `nft add chain <family> <table> <name> [{ type nat hook <hook> priority <priority>; }]`
  */
 export function addChain(table: Table, name: string, base?: BaseChain): Request {
@@ -62,7 +62,7 @@ export function addChain(table: Table, name: string, base?: BaseChain): Request 
   return nftRequest(op, NftMsg.NEWCHAIN, chainMessage, table.family, values);
 }
 
-/** Removes a chain; one with rules or jumped to is EBUSY. Same as: `nft delete chain <family> <table> <name>` */
+/** Deletes a chain; EBUSY if it has rules or is jumped to. Same as: `nft delete chain <family> <table> <name>` */
 export function deleteChain(table: Table, name: string): Request {
   const op = `delete chain "${name}" of table ${renderTable(table)}`;
   return nftRequest(op, NftMsg.DELCHAIN, chainMessage, table.family, { table: table.name, name });
@@ -75,13 +75,13 @@ export function hasChain(socket: NetlinkSocket, table: Table, name: string): boo
   return socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]) !== undefined;
 }
 
-/** Chains of the table, none when there is no such table. Same as: `nft list chains <family>` */
+/** Chains of the table; none when the table does not exist. Same as: `nft list chains <family>` */
 export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
   const op = `list chains of table ${renderTable(table)}`;
   const bodies = socket.dump(nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, {}));
   return bodies.flatMap(body => {
     const { header, attrs: own } = chainMessage.decode(body);
-    // The kernel lists the chains of every table, whatever was asked for.
+    // The kernel lists the chains of every table, whatever was requested.
     if (header.family !== NFPROTO[table.family] || own.table !== table.name) return [];
     const hook = hookName(own.hook?.number);
     if (hook === undefined) return { name: own.name ?? '' };

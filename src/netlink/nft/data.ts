@@ -1,4 +1,4 @@
-// Which values do expressions and elements hold: bytes, or a verdict?
+// Which values do expressions and elements contain: bytes, or a verdict?
 import { attrs } from '../codec/attrs.ts';
 import { bytes, s32be, str } from '../codec/fields.ts';
 
@@ -21,7 +21,7 @@ export const data = attrs('data', {
   verdict: [2, verdict],
 });
 
-/** What happens next to a packet: `code` is one of NF_* or NFT_*. */
+/** What happens to a packet next: `code` is one of NF_* or NFT_*. */
 export interface Verdict {
   readonly code: number;
   readonly chain?: string;

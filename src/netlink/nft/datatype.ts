@@ -1,20 +1,20 @@
-// Which types can keys and values of sets have, and how do they become bytes?
+// Which types can keys and values of sets have, and how are they encoded?
 import { type Ip, ipFromBytes, ipToBytes, renderIp } from '../../net/ip.ts';
 import { parseMac, renderMac } from '../../net/mac.ts';
 import { align4 } from '../codec/writer.ts';
 import type { ByteOrder } from './userdata.ts';
 
-/** A single value: an IP address, a number, or a text (a name, a hardware address), by its type. */
+/** A single value: an IP address, a number, or a text (a name, a hardware address), depending on its type. */
 export type FieldValue = Ip | number | string;
 
 interface DataType {
-  /** nftables, enum datatypes: what nft needs to print the set. */
+  /** nftables, enum datatypes: nft needs it to print the set. */
   readonly id: number;
   readonly bytes: number;
   readonly order: ByteOrder;
 }
 
-/** Types by the names nft has for them. */
+/** Types by nft's names. */
 const TYPES = {
   nf_proto: { id: 2, bytes: 1, order: 'host' },
   ipv4_addr: { id: 7, bytes: 4, order: 'big' },
@@ -32,15 +32,15 @@ export type TypeName = keyof typeof TYPES;
 /** One type, or several that form a concatenation (`inet_proto . inet_service`). */
 export type TypeNames = readonly [TypeName, ...TypeName[]];
 
-/** nftables, TYPE_BITS: a concatenation's number is those of its parts, six bits each. */
+/** nftables, TYPE_BITS: a concatenation's number consists of those of its parts, six bits each. */
 const TYPE_BITS = 6;
 
-/** Number that stands for the type or concatenation in `NFTA_SET_KEY_TYPE` and `NFTA_SET_DATA_TYPE`. */
+/** The number of a type or concatenation in `NFTA_SET_KEY_TYPE` and `NFTA_SET_DATA_TYPE`. */
 export function typeId(names: TypeNames): number {
   return names.reduce((id, name) => (id << TYPE_BITS) | TYPES[name].id, 0);
 }
 
-/** The types behind such a number; undefined when we have no name for one of them. */
+/** The types that such a number represents; undefined when one of them is unknown. */
 export function typeNamesOf(id: number): TypeNames | undefined {
   const names: TypeName[] = [];
   for (let rest = id; rest > 0; rest >>>= TYPE_BITS) {
@@ -54,19 +54,19 @@ export function typeNamesOf(id: number): TypeNames | undefined {
 
 const TYPE_NAMES = Object.keys(TYPES) as TypeName[];
 
-/** Size in bytes; parts of a concatenation take whole registers. */
+/** Size in bytes; each part of a concatenation is padded to whole registers. */
 export function typeLength(names: TypeNames): number {
   if (names.length === 1) return TYPES[names[0]].bytes;
   return names.reduce((sum, name) => sum + align4(TYPES[name].bytes), 0);
 }
 
-/** Byte order nft is told for the type; a concatenation has none of its own. */
+/** Byte order that nft is told for the type; a concatenation has none of its own. */
 export function typeOrder(names: TypeNames): ByteOrder {
   return names.length === 1 ? TYPES[names[0]].order : 'mixed';
 }
 
 /**
- * The bytes of a key or value.
+ * Encodes a key or value.
  * @throws Error when a value does not fit its type
  */
 export function encodeFields(names: TypeNames, values: readonly FieldValue[]): Uint8Array {
@@ -82,7 +82,7 @@ export function encodeFields(names: TypeNames, values: readonly FieldValue[]): U
   return all;
 }
 
-/** The values in the bytes of a key or value. */
+/** Decodes the bytes of a key or value. */
 export function decodeFields(names: TypeNames, bytes: Uint8Array): FieldValue[] {
   let at = 0;
   return names.map(name => {
@@ -92,7 +92,7 @@ export function decodeFields(names: TypeNames, bytes: Uint8Array): FieldValue[] 
   });
 }
 
-/** `tcp . 8080` without the names nft knows: `6 . 8080`. */
+/** Renders `tcp . 8080` without nft's symbolic names: `6 . 8080`. */
 export function renderFields(values: readonly FieldValue[]): string {
   return values.map(value => (typeof value === 'object' ? renderIp(value) : String(value))).join(' . ');
 }

@@ -1,4 +1,4 @@
-// How are elements put into sets and maps, looked up and taken out?
+// How are elements of sets and maps added, found and deleted?
 import { Errno } from '../../sys/errno.ts';
 import { attrs, listOf } from '../codec/attrs.ts';
 import { str, u32be } from '../codec/fields.ts';
@@ -29,21 +29,21 @@ const elementListAttrs = attrs('elements', {
 /** NFT_MSG_NEWSETELEM, NFT_MSG_GETSETELEM and NFT_MSG_DELSETELEM. */
 export const elementMessage = nftLayout('SETELEM', elementListAttrs);
 
-/** A message holds 64 KiB at most; elements of any of our sets stay below this share of it. */
+/** A message holds at most 64 KiB; this many elements of any of our sets fit easily. */
 const ELEMENTS_PER_MESSAGE = 100;
 
 /** A member of a set, or an entry of a map. */
 export interface Element {
   readonly key: readonly FieldValue[];
-  /** What the key leads to; absent in sets. */
+  /** The value that a map has for the key; absent in sets. */
   readonly data?: readonly FieldValue[] | Verdict;
-  /** Who it belongs to; shown by `nft list`. Up to 127 characters. */
+  /** Names the owner; shown by `nft list`. Up to 127 characters. */
   readonly comment?: string;
 }
 
 /**
- * Adds elements. One that is there already is left as it is, comment included; with other data it is EEXIST or EBUSY by
- * kernel version, and with `exclusive` always EEXIST.
+ * Adds elements. An existing one is left as it is, including its comment. With different data the result is EEXIST or EBUSY,
+ * depending on the kernel version; with `exclusive` it is always EEXIST.
  * Same as: `nft add element <family> <table> <set> { <key> [comment "…"] [: <data>], … }`
  */
 export function addElements(
@@ -65,7 +65,7 @@ export function addElements(
 }
 
 /**
- * Takes elements out by their keys; one that is gone is ENOENT.
+ * Deletes elements by their keys; ENOENT for a missing one.
  * Same as: `nft delete element <family> <table> <set> { <key>, … }`
  */
 export function deleteElements(set: NftSet, keys: readonly (readonly FieldValue[])[]): Request[] {
@@ -81,7 +81,7 @@ export function deleteElements(set: NftSet, keys: readonly (readonly FieldValue[
 }
 
 /**
- * The element under a key, or undefined when it, or its set, does not exist. Constant cost.
+ * The element with this key, or undefined when it or its set does not exist. Constant cost.
  * Same as: `nft get element <family> <table> <set> { <key> }`
  */
 export function findElement(
@@ -92,11 +92,42 @@ export function findElement(
   return findElements(socket, [{ set, key }])[0];
 }
 
-/** Like {@link findElement} for many keys at once, in their order: the kernel is asked in one go. */
-export function findElements(
-  socket: NetlinkSocket,
-  places: readonly { readonly set: NftSet; readonly key: readonly FieldValue[] }[],
-): (Element | undefined)[] {
+/** A key of a set. */
+interface Where {
+  readonly set: NftSet;
+  readonly key: readonly FieldValue[];
+}
+
+/** Each answer to a question costs a system call, while a listing returns thousands of elements in a few. */
+const MOST_QUESTIONS = 500;
+
+/**
+ * Like {@link findElement} for many keys, in their order, with one batch of questions. Sets with very many of the keys are
+ * listed instead.
+ */
+export function findElements(socket: NetlinkSocket, places: readonly Where[]): (Element | undefined)[] {
+  if (places.length <= MOST_QUESTIONS) return askForElements(socket, places);
+  const counts = new Map<string, number>();
+  for (const { set } of places) counts.set(renderSet(set), (counts.get(renderSet(set)) ?? 0) + 1);
+  const isListed = ({ set }: Where) => (counts.get(renderSet(set)) ?? 0) > MOST_QUESTIONS;
+  const listings = new Map<string, ReadonlyMap<string, Element>>();
+  const listing = (set: NftSet) => {
+    const name = renderSet(set);
+    const known =
+      listings.get(name) ?? new Map(listElements(socket, set).map(one => [renderFields(one.key), one]));
+    listings.set(name, known);
+    return known;
+  };
+  const asked = askForElements(
+    socket,
+    places.filter(place => !isListed(place)),
+  ).values();
+  return places.map(place =>
+    isListed(place) ? listing(place.set).get(renderFields(place.key)) : asked.next().value,
+  );
+}
+
+function askForElements(socket: NetlinkSocket, places: readonly Where[]): (Element | undefined)[] {
   const questions = places.map(({ set, key }) => question(set, key));
   const bodies = socket.findAll(questions, [Errno.ENOENT]);
   return places.map(({ set }, i) => {
@@ -105,7 +136,7 @@ export function findElements(
   });
 }
 
-/** All elements; none when there is no such set. Same as: `nft list set|map <family> <table> <name>` */
+/** All elements; none when the set does not exist. Same as: `nft list set|map <family> <table> <name>` */
 export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
   const op = `list ${renderSet(set)}`;
   const values = { table: set.table.name, set: set.name };
@@ -117,7 +148,7 @@ export function listElements(socket: NetlinkSocket, set: NftSet): Element[] {
 function question(set: NftSet, key: readonly FieldValue[]): Request {
   const values = { table: set.table.name, set: set.name, elements: [encodeElement(set, { key })] };
   const { type, body } = nftRequest('', NftMsg.GETSETELEM, elementMessage, set.table.family, values);
-  // Dozens are asked at once, and the words are for the few that fail.
+  // Dozens of questions are sent at once, and only the few that fail need their text.
   return {
     get op() {
       return `find ${renderFields(key)} in ${renderSet(set)}`;

@@ -1,23 +1,23 @@
-// How do elements of several sets come and go together?
+// How are elements of several sets added or deleted together?
 import type { Request } from '../socket.ts';
 import type { FieldValue } from './datatype.ts';
 import { addElements, deleteElements, type Element } from './element.ts';
 import { renderTable } from './message.ts';
 import type { NftSet } from './set.ts';
 
-/** An element and where it is. */
+/** An element and the set that it belongs to. */
 export interface Entry {
   readonly set: NftSet;
   readonly element: Element;
 }
 
-/** Where an element is; its value is to be looked up. */
+/** The set and key of an element whose value is to be looked up. */
 export interface Place {
   readonly set: NftSet;
   readonly key: readonly FieldValue[];
 }
 
-/** Adds elements, those of one set together. Same as: `nft add element <family> <table> <name> { … }` for each set */
+/** Adds elements, grouped by set. Same as: `nft add element <family> <table> <name> { … }` for each set */
 export function addEntries(entries: readonly Entry[]): Request[] {
   return bySet(entries).flatMap(({ set, members }) =>
     addElements(
@@ -27,7 +27,7 @@ export function addEntries(entries: readonly Entry[]): Request[] {
   );
 }
 
-/** Deletes elements, those of one set together. Same as: `nft delete element <family> <table> <name> { … }` for each set */
+/** Deletes elements, grouped by set. Same as: `nft delete element <family> <table> <name> { … }` for each set */
 export function deletePlaces(places: readonly Place[]): Request[] {
   return bySet(places).flatMap(({ set, members }) =>
     deleteElements(
@@ -37,7 +37,7 @@ export function deletePlaces(places: readonly Place[]): Request[] {
   );
 }
 
-/** A set is known by its name: the same one may be described by several objects. */
+/** A set is identified by its name: several objects may describe the same set. */
 function bySet<T extends { readonly set: NftSet }>(all: readonly T[]): { set: NftSet; members: T[] }[] {
   const groups = new Map<string, { set: NftSet; members: T[] }>();
   for (const one of all) {

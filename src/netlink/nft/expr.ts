@@ -1,8 +1,9 @@
-// Which expressions can a rule be made of?
+// Which expressions can a rule consist of?
 import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { bitwise } from './expr/bitwise.ts';
 import { cmp } from './expr/cmp.ts';
+import { counter, match } from './expr/compat.ts';
 import { ct } from './expr/ct.ts';
 import { fib } from './expr/fib.ts';
 import { immediate } from './expr/immediate.ts';
@@ -12,8 +13,8 @@ import { masq, nat } from './expr/nat.ts';
 import { payload } from './expr/payload.ts';
 import { range } from './expr/range.ts';
 
-/** One file per kind under expr/; a new kind is a file there and its name here. */
-const kinds = { bitwise, cmp, ct, fib, immediate, lookup, masq, meta, nat, payload, range };
+/** One file per kind in expr/; to add a kind, add a file there and its name here. */
+const kinds = { bitwise, cmp, counter, ct, fib, immediate, lookup, masq, match, meta, nat, payload, range };
 
 /** linux/netfilter/nf_tables.h, enum nft_expr_attributes */
 export const expression = attrs('expression', {
@@ -21,7 +22,7 @@ export const expression = attrs('expression', {
   data: [2, byKind('name', kinds)],
 });
 
-/** One step of a rule; a rule ends at the first step that does not let the packet go on. */
+/** One step of a rule; evaluation of a rule stops at the first step that does not match. */
 export type Expression = {
   [K in keyof typeof kinds]: { readonly name: K; readonly data: ValuesOf<(typeof kinds)[K]> };
 }[keyof typeof kinds];

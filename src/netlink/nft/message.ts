@@ -1,4 +1,4 @@
-// How do nf_tables messages look from the outside?
+// What is the common structure of nf_tables messages?
 import { type AttrSet, attrs } from '../codec/attrs.ts';
 import { u32be } from '../codec/fields.ts';
 import { type Layout, layout, NLM_F_CREATE } from '../codec/message.ts';
@@ -32,18 +32,18 @@ export const NftMsg = {
   GETGEN: 16,
 } as const;
 
-/** Name of a family: `inet` is IPv4 and IPv6 together. */
+/** Name of a family; `inet` covers both IPv4 and IPv6. */
 export type NftFamily = keyof typeof NFPROTO;
 
-/** A table, by which all that it contains is addressed. */
+/** Identifies a table, through which all of its contents are addressed. */
 export interface Table {
   readonly family: NftFamily;
   readonly name: string;
 }
 
 /**
- * One kind of nf_tables object as messages: the header and its attributes.
- * @param kind as the kernel spells it, for traces: `TABLE`
+ * The messages about one kind of nf_tables object: header and attributes.
+ * @param kind in the kernel's spelling, for traces: `TABLE`
  */
 export function nftLayout<A extends object>(kind: string, set: AttrSet<A>): Layout<{ family: number }, A> {
   const messages = Object.entries(NftMsg).filter(([name]) => name.slice('NEW'.length) === kind);
@@ -56,7 +56,7 @@ export function nftType(message: number): number {
   return (NFNL_SUBSYS_NFTABLES << 8) | message;
 }
 
-/** A change for a batch. `create` lets what exists already pass, unless `exclusive` flags are added. */
+/** A change for a batch. A request to create tolerates existing objects unless `flags` include NLM_F_EXCL. */
 export function nftRequest<A extends object>(
   op: string,
   message: number,
@@ -78,7 +78,7 @@ const batchMessage = traced(
   layout(nfgenmsg, batchAttrs),
 );
 
-/** The message that opens a transaction; with a generation, the kernel refuses it (ERESTART) once that has passed. */
+/** The message that opens a transaction. With a generation, the kernel refuses it (ERESTART) if the generation is outdated. */
 export function batchBegin(generation?: number): Request {
   const body = batchMessage.encode(
     { resId: NFNL_SUBSYS_NFTABLES },
@@ -93,7 +93,7 @@ export function batchEnd(): Request {
   return { op: 'commit a transaction', type: NFNL_MSG_BATCH_END, body };
 }
 
-/** `inet catena` for messages to people. */
+/** `inet catena`, human-readable. */
 export function renderTable(table: Table): string {
   return `"${table.family} ${table.name}"`;
 }

@@ -1,4 +1,4 @@
-// Which elements of some tables carry a comment, whatever sets there are?
+// Which elements of some tables have a comment, in any set?
 import type { NetlinkSocket } from '../socket.ts';
 import { type TypeNames, typeNamesOf } from './datatype.ts';
 import { type Element, listElements } from './element.ts';
@@ -6,7 +6,7 @@ import { NftMsg, nftRequest, type Table } from './message.ts';
 import { setMessage } from './set.ts';
 import { listTableNames } from './table.ts';
 
-/** An element with a comment, and where it is. */
+/** An element with a comment, and the set that it belongs to. */
 export interface NotedElement extends Element {
   readonly table: Table;
   readonly set: string;
@@ -14,7 +14,7 @@ export interface NotedElement extends Element {
 }
 
 /**
- * Every element with a comment in the tables that are wanted, but for sets of types that we have no name for.
+ * Every element with a comment in the selected tables, except in sets of unknown types.
  * Same as: `nft list tables`, then `nft list table <family> <name>`
  */
 export function listNotedElements(

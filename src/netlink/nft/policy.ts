@@ -1,4 +1,4 @@
-// What happens to packets that no rule of a foreign chain decided about?
+// What happens to packets that no rule of a foreign chain decides about?
 import { Errno } from '../../sys/errno.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket } from '../socket.ts';
@@ -13,13 +13,13 @@ export interface ChainPlace {
 }
 
 /**
- * Chains of whatever table that drop what none of their rules accepted at a hook. A packet has to get past every one:
- * an accepting rule elsewhere does not count for them. Looks at all chains.
+ * Chains of any table that drop packets which none of their rules accepted at a hook. A packet must pass every such chain: a
+ * rule elsewhere that accepts it does not help. Inspects all chains.
  * Same as: `nft list chains`, filtered for `policy drop`
  */
 export function listDroppingChains(socket: NetlinkSocket, hook: keyof typeof HOOK): ChainPlace[] {
   const request = nftRequest('list chains', NftMsg.GETCHAIN, chainMessage, 'inet', {});
-  // The kernel lists one family only, unless it is asked for none.
+  // The kernel lists only the requested family, or all if none is given.
   const families = (['inet', 'ip', 'ip6'] as const).map(family => ({
     ...request,
     body: chainMessage.encode({ family: NFPROTO[family] }, {}),
@@ -34,12 +34,12 @@ export function listDroppingChains(socket: NetlinkSocket, hook: keyof typeof HOO
   );
 }
 
-/** Whether a chain is there and drops what none of its rules decided about. Constant cost. */
+/** True when the chain exists and its policy is to drop. Constant cost. */
 export function isDropping(socket: NetlinkSocket, place: ChainPlace): boolean {
   return findChain(socket, place)?.policy === NF_DROP;
 }
 
-/** Whether a chain is there. Constant cost. Same as: `nft list chain <family> <table> <chain>` */
+/** True when the chain exists. Constant cost. Same as: `nft list chain <family> <table> <chain>` */
 export function hasChain(socket: NetlinkSocket, place: ChainPlace): boolean {
   return findChain(socket, place) !== undefined;
 }

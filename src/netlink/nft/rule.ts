@@ -1,4 +1,4 @@
-// How are rules appended, listed and removed?
+// How are rules appended, listed and deleted?
 import { attrs, listOf } from '../codec/attrs.ts';
 import { str, u64be } from '../codec/fields.ts';
 import { layout, NLM_F_APPEND, NLM_F_CREATE } from '../codec/message.ts';
@@ -21,10 +21,13 @@ const ruleAttrs = attrs('rule', {
 /** NFT_MSG_NEWRULE, NFT_MSG_GETRULE and NFT_MSG_DELRULE. */
 export const ruleMessage = nftLayout('RULE', ruleAttrs);
 
-/** Where a rule is; its expressions stay bytes. */
-const rulePlace = layout(nfgenmsg, attrs('rule place', { table: [1, str], chain: [2, str] }));
+/** The location of a rule and its comment; the expressions are not decoded. */
+const rulePlace = layout(
+  nfgenmsg,
+  attrs('rule place', { table: [1, str], chain: [2, str], comment: [7, comment] }),
+);
 
-/** A rule as the kernel has it. */
+/** A rule as the kernel reports it. */
 export interface Rule {
   readonly chain: string;
   readonly handle: bigint;
@@ -33,7 +36,7 @@ export interface Rule {
 }
 
 /**
- * Appends a rule to a chain; it is there twice if it was there before.
+ * Appends a rule to a chain, even if the same rule already exists there.
  * Same as: `nft add rule <family> <table> <chain> … [comment "…"]`
  */
 export function addRule(
@@ -52,32 +55,48 @@ export function addRule(
   return nftRequest(op, NftMsg.NEWRULE, ruleMessage, table.family, values, NLM_F_CREATE | NLM_F_APPEND);
 }
 
-/** Removes all rules of a chain. Costs a grace period (about 10 ms). Same as: `nft flush chain <family> <table> <chain>` */
+/**
+ * Like {@link addRule}, but inserts the rule before all others of the chain.
+ * Same as: `nft insert rule <family> <table> <chain> …`
+ */
+export function insertRule(table: Table, chain: string, expressions: readonly Expression[]): Request {
+  const op = `insert rule into chain "${chain}" of table ${renderTable(table)}`;
+  const values = { table: table.name, chain, expressions };
+  return nftRequest(op, NftMsg.NEWRULE, ruleMessage, table.family, values, NLM_F_CREATE);
+}
+
+/** Deletes all rules of a chain. Costs a grace period (about 10 ms). Same as: `nft flush chain <family> <table> <chain>` */
 export function flushChain(table: Table, chain: string): Request {
   const op = `flush chain "${chain}" of table ${renderTable(table)}`;
   return nftRequest(op, NftMsg.DELRULE, ruleMessage, table.family, { table: table.name, chain });
 }
 
-/** Removes one rule. Costs a grace period. Same as: `nft delete rule <family> <table> <chain> handle <handle>` */
+/** Deletes one rule. Costs a grace period. Same as: `nft delete rule <family> <table> <chain> handle <handle>` */
 export function deleteRule(table: Table, chain: string, handle: bigint): Request {
   const op = `delete rule ${handle} of chain "${chain}" of table ${renderTable(table)}`;
   return nftRequest(op, NftMsg.DELRULE, ruleMessage, table.family, { table: table.name, chain, handle });
 }
 
 /**
- * Rules of the table in order, none when there is no such table.
- * @param chain only of this one
+ * Rules of the table in order; none when the table does not exist.
+ * @param chain list only this chain
+ * @param only skip rules that contain none of these byte strings
  * Same as: `nft -a list table <family> <name>`, `nft -a list chain <family> <table> <name>`
  */
-export function listRules(socket: NetlinkSocket, table: Table, chain?: string): Rule[] {
+export function listRules(
+  socket: NetlinkSocket,
+  table: Table,
+  chain?: string,
+  only?: readonly Uint8Array[],
+): Rule[] {
   const op = `list rules of table ${renderTable(table)}`;
   const request = nftRequest(op, NftMsg.GETRULE, ruleMessage, table.family, {
     table: table.name,
     ...(chain === undefined ? {} : { chain }),
   });
-  return socket.dump(request).flatMap(body => {
+  return socket.dump(request, only).flatMap(body => {
     const { header, attrs: own } = ruleMessage.decode(body);
-    // Kernels before 4.16 list the rules of every table, whatever was asked for.
+    // Kernels before 4.16 list the rules of every table, whatever was requested.
     if (header.family !== NFPROTO[table.family] || own.table !== table.name) return [];
     if (chain !== undefined && own.chain !== chain) return [];
     return {
@@ -89,15 +108,29 @@ export function listRules(socket: NetlinkSocket, table: Table, chain?: string): 
   });
 }
 
-/** Number of rules per chain of the table: cheaper than {@link listRules}, and enough to notice that somebody flushed. */
-export function countRules(socket: NetlinkSocket, table: Table): Map<string, number> {
+/** What is known about a chain without decoding its rules. */
+export interface ChainSummary {
+  readonly count: number;
+  /** Comment of the first rule. */
+  readonly comment?: string | undefined;
+}
+
+/** Rules per chain of the table: cheaper than {@link listRules}, and enough to detect a flush. */
+export function summarizeChains(socket: NetlinkSocket, table: Table): Map<string, ChainSummary> {
   const op = `count rules of table ${renderTable(table)}`;
   const request = nftRequest(op, NftMsg.GETRULE, ruleMessage, table.family, { table: table.name });
-  const counts = new Map<string, number>();
+  const chains = new Map<string, ChainSummary>();
   for (const body of socket.dump(request)) {
     const { header, attrs: own } = rulePlace.decode(body);
     if (header.family !== NFPROTO[table.family] || own.table !== table.name) continue;
-    counts.set(own.chain ?? '', (counts.get(own.chain ?? '') ?? 0) + 1);
+    const known = chains.get(own.chain ?? '');
+    const comment = known ? known.comment : own.comment;
+    chains.set(own.chain ?? '', { count: (known?.count ?? 0) + 1, comment });
   }
-  return counts;
+  return chains;
+}
+
+/** Number of rules per chain of the table. */
+export function countRules(socket: NetlinkSocket, table: Table): Map<string, number> {
+  return new Map([...summarizeChains(socket, table)].map(([chain, { count }]) => [chain, count]));
 }

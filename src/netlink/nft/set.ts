@@ -1,4 +1,4 @@
-// How are sets and maps made, listed and emptied?
+// How are sets and maps created, listed and deleted?
 import { attrs } from '../codec/attrs.ts';
 import { bytes, str, u32be, u64be } from '../codec/fields.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
@@ -9,12 +9,12 @@ import { setUserdata } from './userdata.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_set_flags */
 const NFT_SET_MAP = 0x8;
-/** linux/netfilter/nf_tables.h: the type of data that are verdicts. */
+/** linux/netfilter/nf_tables.h: the data type of verdicts. */
 const NFT_DATA_VERDICT = 0xffffff00;
 
 /**
- * Number of a set within a batch, which the kernel demands. It only looks for it when no set has the name that a rule
- * gives, and our rules name sets that exist: one number does for all.
+ * Id of a set within a batch, which the kernel requires. It is used only when no set has the name that a rule gives, and our
+ * rules name existing sets. So one id is enough for all.
  */
 export const SET_ID = 1;
 
@@ -40,17 +40,17 @@ const setAttrs = attrs('set', {
 /** NFT_MSG_NEWSET, NFT_MSG_GETSET and NFT_MSG_DELSET. */
 export const setMessage = nftLayout('SET', setAttrs);
 
-/** A set, or with `data` a map. Lookups cost the same however many elements it has. */
+/** A set, or with `data` a map. The cost of a lookup does not depend on the number of elements. */
 export interface NftSet {
   readonly table: Table;
   readonly name: string;
   readonly key: TypeNames;
-  /** What elements lead to: values of these types, or what to do with the packet. */
+  /** The data of the elements: values of these types, or a verdict. */
   readonly data?: TypeNames | 'verdict';
 }
 
 /**
- * Makes a set or map unless it exists; another one under that name is EEXIST.
+ * Creates a set or map unless it exists; EEXIST if a different one has the name.
  * Same as: `nft add set|map <family> <table> <name> { type <key> [: <data>]; }`
  */
 export function addSet(set: NftSet): Request {
@@ -71,7 +71,7 @@ export function addSet(set: NftSet): Request {
   });
 }
 
-/** Removes a set; one that a rule refers to is EBUSY. Same as: `nft delete set <family> <table> <name>` */
+/** Deletes a set; EBUSY if a rule refers to it. Same as: `nft delete set <family> <table> <name>` */
 export function deleteSet(set: NftSet): Request {
   const op = `delete ${kindOf(set)} "${set.name}" of table ${renderTable(set.table)}`;
   const values = { table: set.table.name, name: set.name };
@@ -88,7 +88,7 @@ export function listSets(socket: NetlinkSocket, table: Table): string[] {
   });
 }
 
-/** `set` or `map`, for messages to people. */
+/** `set` or `map`, for messages. */
 export function kindOf(set: NftSet): 'set' | 'map' {
   return set.data === undefined ? 'set' : 'map';
 }

@@ -1,85 +1,128 @@
-// How do fixed chains and sets get into the kernel, and is all of it still there?
+// How are the fixed chains and sets of a skeleton created in the kernel, and are they still complete?
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { addChain, type BaseChain, type Chain, listChains } from './chain.ts';
 import type { Expression } from './expr.ts';
 import type { Table } from './message.ts';
-import { addRule, countRules, flushChain, listRules, type Rule } from './rule.ts';
+import { addRule, flushChain, listRules, type Rule, summarizeChains } from './rule.ts';
 import { addSet, listSets, type NftSet } from './set.ts';
 import { addTable } from './table.ts';
 
-/** A chain of a skeleton with its rules in order. One without `rules` is for others to fill: it is made, never emptied. */
+/** A chain of a skeleton with its rules in order. One without `rules` is filled by other code: it is created, never emptied. */
 export interface ChainPlan {
   readonly name: string;
   readonly base?: BaseChain;
   readonly rules?: readonly Expression[][];
 }
 
-/** A table whose rules never change after they were made. Chains that are jumped to come before those that jump. */
+/** A table whose rules never change once created. Chains that are jumped to come before those that jump to them. */
 export interface Skeleton {
   readonly table: Table;
   readonly comment: string;
   readonly sets: readonly NftSet[];
   readonly chains: readonly ChainPlan[];
+  /**
+   * Incremented whenever a release changes the rules; absent until then. The first rule of each chain carries it in its
+   * comment, so that the next change of the table replaces the rules of an earlier release.
+   */
+  readonly version?: number;
+  /** How the previous version differs. CHECK accepts its rules, because attachments outlive an upgrade. */
+  readonly earlier?: EarlierSkeleton;
 }
 
-/** The changes that bring a skeleton about, from whatever there is of it; elements stay. */
-export function skeletonChanges({ table, comment, sets, chains }: Skeleton): Request[] {
+/** What CHECK needs to know about an earlier version. */
+export interface EarlierSkeleton {
+  /** Number of rules per chain, where it was different. */
+  readonly rules: Readonly<Record<string, number>>;
+  /** Names of sets that it did not have. */
+  readonly without: readonly string[];
+}
+
+/** The changes that create a skeleton, whatever part of it exists; elements are kept. */
+export function skeletonChanges(skeleton: Skeleton): Request[] {
+  const { table, comment, sets, chains } = skeleton;
   const ours = chains.filter(({ rules }) => rules !== undefined);
   return [
     addTable(table, comment),
     ...sets.map(addSet),
     ...chains.map(({ name, base }) => addChain(table, name, base)),
     ...ours.map(({ name }) => flushChain(table, name)),
-    ...ours.flatMap(({ name, rules = [] }) => rules.map(rule => addRule(table, name, rule))),
-  ];
-}
-
-/** Whether every chain has as many rules as it should: false before the first use, and after somebody flushed. */
-export function hasSkeleton(socket: NetlinkSocket, { table, chains }: Skeleton): boolean {
-  const counts = countRules(socket, table);
-  return chains.every(({ name, rules }) => rules === undefined || counts.get(name) === rules.length);
-}
-
-/** What of a skeleton is missing or different, in words: `chain "forward" is missing`. */
-export function skeletonProblems(socket: NetlinkSocket, { table, sets, chains }: Skeleton): string[] {
-  const names = new Set(listSets(socket, table));
-  const present = new Map(listChains(socket, table).map(chain => [chain.name, chain]));
-  const rules = listRules(socket, table);
-  return [
-    ...sets.filter(({ name }) => !names.has(name)).map(({ name }) => `"${name}" is missing`),
-    ...chains.flatMap(plan =>
-      chainProblem(
-        plan,
-        present.get(plan.name),
-        rules.filter(({ chain }) => chain === plan.name),
-      ),
+    ...ours.flatMap(({ name, rules = [] }) =>
+      rules.map((rule, i) => addRule(table, name, rule, i === 0 ? versionNote(skeleton) : undefined)),
     ),
   ];
 }
 
-function chainProblem(plan: ChainPlan, chain: Chain | undefined, rules: readonly Rule[]): string[] {
+/**
+ * True when every chain has the expected number of rules, of this version. False before the first use, after a flush, and
+ * when the rules are those of another release.
+ */
+export function hasSkeleton(socket: NetlinkSocket, skeleton: Skeleton): boolean {
+  const found = summarizeChains(socket, skeleton.table);
+  const note = versionNote(skeleton);
+  return skeleton.chains.every(({ name, rules }) => {
+    if (rules === undefined) return true;
+    const { count = 0, comment } = found.get(name) ?? {};
+    return count === rules.length && (count === 0 || comment === note);
+  });
+}
+
+/**
+ * What is missing or different in a skeleton, human-readable: `chain "forward" is missing`. A complete skeleton of the
+ * previous version is not a problem unless `isStrict`.
+ */
+export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton, isStrict = false): string[] {
+  const { table, sets, chains, earlier } = skeleton;
+  const names = new Set(listSets(socket, table));
+  const present = new Map(listChains(socket, table).map(chain => [chain.name, chain]));
+  const rules = listRules(socket, table);
+  const isEarlier =
+    !isStrict && earlier !== undefined && rules.every(({ comment }) => !isVersionNote(comment));
+  const expected = isEarlier ? sets.filter(({ name }) => !earlier.without.includes(name)) : sets;
+  return [
+    ...expected.filter(({ name }) => !names.has(name)).map(({ name }) => `"${name}" is missing`),
+    ...chains.flatMap(plan => {
+      const own = rules.filter(({ chain }) => chain === plan.name);
+      const chain = present.get(plan.name);
+      return chainProblem(plan, chain, () =>
+        isEarlier
+          ? own.length === (earlier.rules[plan.name] ?? plan.rules?.length)
+          : own.length === plan.rules?.length && plan.rules.every((rule, i) => isRule(rule, own[i])),
+      );
+    }),
+  ];
+}
+
+function chainProblem(plan: ChainPlan, chain: Chain | undefined, hasRules: () => boolean): string[] {
   const name = `chain "${plan.name}"`;
   if (chain === undefined) return [`${name} is missing`];
   if (!Bun.deepEquals(chain.base, plan.base, true)) return [`${name} is hooked elsewhere`];
-  if (plan.rules === undefined) return [];
-  const same = rules.length === plan.rules.length && plan.rules.every((rule, i) => isRule(rule, rules[i]));
-  return same ? [] : [`rules of ${name} are not ours`];
+  return plan.rules === undefined || hasRules() ? [] : [`rules of ${name} are not ours`];
 }
 
-/** Whether a rule does what is wanted; what the kernel adds does not matter. */
+const VERSION_NOTE = 'catena rules, version ';
+
+function versionNote({ version }: Skeleton): string | undefined {
+  return version === undefined ? undefined : `${VERSION_NOTE}${version}`;
+}
+
+function isVersionNote(comment: string | undefined): boolean {
+  return comment?.startsWith(VERSION_NOTE) ?? false;
+}
+
+/** True when a rule has the wanted expressions; whatever the kernel adds is ignored. */
 export function isRule(wanted: readonly Expression[], found: Rule | undefined): boolean {
   if (found?.expressions.length !== wanted.length) return false;
   return wanted.every((expression, i) => contains(found.expressions[i], withoutSetId(expression)));
 }
 
-/** The kernel does not keep the number that a set had in its batch. */
+/** The kernel does not keep the id that a set had in its batch. */
 function withoutSetId(expression: Expression): object {
   if (expression.name !== 'lookup') return expression;
   const { setId: _, ...data } = expression.data;
   return { ...expression, data };
 }
 
-/** True when all that is wanted is there; what the kernel adds, such as flags that are zero, does not matter. */
+/** True when everything wanted is present; whatever the kernel adds, such as zero flags, is ignored. */
 function contains(found: unknown, wanted: unknown): boolean {
   if (typeof wanted !== 'object' || wanted === null || wanted instanceof Uint8Array) {
     return Bun.deepEquals(found, wanted, true);

@@ -1,29 +1,30 @@
-// How are the usual statements of a rule put together from expressions?
+// How are common statements of a rule composed of expressions?
 import { type Cidr, netmaskOf, networkOf } from '../../net/cidr.ts';
 import { ipToBytes } from '../../net/ip.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import { maskRegister } from './expr/bitwise.ts';
 import { isEqual, isNotEqual } from './expr/cmp.ts';
-import { IPS_DST_NAT, loadCt } from './expr/ct.ts';
+import { addLabels, IPS_DST_NAT, loadCt } from './expr/ct.ts';
 import { ADDRESS_TYPES, loadAddressType } from './expr/fib.ts';
+import { loadBytes } from './expr/immediate.ts';
 import { loadMeta } from './expr/meta.ts';
 import { loadNetworkHeader, loadTransportHeader } from './expr/payload.ts';
 import type { Expression } from './expr.ts';
 
 /**
- * linux/netfilter/nf_tables.h, enum nft_registers: four registers of sixteen bytes from 1 on, whose quarters are
- * numbered from 8 on. The parts of a concatenation take as many quarters as they need. A quarter that begins a register
- * goes by the register's number, as in what the kernel answers.
+ * linux/netfilter/nf_tables.h, enum nft_registers: four registers of sixteen bytes, numbered from 1, whose quarters are
+ * numbered from 8. Each part of a concatenation takes as many quarters as it needs. A quarter at the start of a register is
+ * referred to by the register's number, as in the kernel's answers.
  */
 export const REG = { first: 1, quarter: (n: number) => (n % 4 === 0 ? 1 + n / 4 : 8 + n) } as const;
 
-/** Where addresses are in the network header, in bytes. */
+/** Offsets and length of addresses in the network header, in bytes. */
 const HEADER = {
   4: { saddr: 12, daddr: 16, length: 4 },
   6: { saddr: 8, daddr: 24, length: 16 },
 } as const;
 
-/** Goes on for packets of one IP version; needed in `inet` chains. Same as: `meta nfproto ipv4|ipv6` */
+/** Matches packets of one IP version; needed in `inet` chains. Same as: `meta nfproto ipv4|ipv6` */
 export function matchFamily(family: 4 | 6): Expression[] {
   const value = NFPROTO[family === 4 ? 'ip' : 'ip6'];
   return [loadMeta(REG.first, 'nfproto'), isEqual(REG.first, Uint8Array.of(value))];
@@ -35,7 +36,7 @@ export function loadAddress(family: 4 | 6, which: 'saddr' | 'daddr', dreg: numbe
   return loadNetworkHeader(dreg, header[which], header.length);
 }
 
-/** Goes on when the address lies in the subnet (or, with `not`, when it does not). Same as: `ip saddr [!=] <cidr>` */
+/** Matches when the address is in the subnet (or, with `not`, when it is not). Same as: `ip saddr [!=] <cidr>` */
 export function matchAddress(
   which: 'saddr' | 'daddr',
   subnet: Cidr,
@@ -54,23 +55,47 @@ export function loadProtocol(dreg: number): Expression {
   return loadMeta(dreg, 'l4proto');
 }
 
-/** Reads the destination port of TCP, UDP and SCTP alike. Same as: `th dport` */
+/** Reads the destination port, which TCP, UDP and SCTP have at the same offset. Same as: `th dport` */
 export function loadDestinationPort(dreg: number): Expression {
   return loadTransportHeader(dreg, 2, 2);
 }
 
-/** Goes on for packets to an address of this host. Same as: `fib daddr type local` */
+/** Matches packets to an address of this host. Same as: `fib daddr type local` */
 export function matchLocalDestination(): Expression[] {
   return [loadAddressType(REG.first, 'daddr'), isEqual(REG.first, hostU32(ADDRESS_TYPES.local))];
 }
 
-/** Goes on for connections whose destination was translated. Same as: `ct status & dnat == dnat` */
+/** Matches connections whose destination was translated. Same as: `ct status & dnat == dnat` */
 export function matchTranslatedDestination(): Expression[] {
   const bit = hostU32(IPS_DST_NAT);
   return [loadCt(REG.first, 'status'), maskRegister(REG.first, bit), isEqual(REG.first, bit)];
 }
 
-/** Registers hold numbers that are no part of a packet in the byte order of the machine. */
+/** linux/netfilter/nf_conntrack_common.h, NF_CT_LABELS_MAX_SIZE */
+const LABEL_BYTES = 16;
+
+/** Sets a label bit on the packet's connection, which keeps its other labels. Same as: `ct label set <bit>` */
+export function setLabel(bit: number, register: number): Expression[] {
+  return [loadBytes(register, labelBytes(bit)), addLabels(register)];
+}
+
+/** Matches connections with the label. Same as: `ct label <bit>` */
+export function matchLabel(bit: number): Expression[] {
+  return [
+    loadCt(REG.first, 'labels'),
+    maskRegister(REG.first, labelBytes(bit)),
+    isNotEqual(REG.first, new Uint8Array(LABEL_BYTES)),
+  ];
+}
+
+/** The bit in little-endian order. On other machines nft shows a different number, but setting and matching still agree. */
+function labelBytes(bit: number): Uint8Array {
+  const bytes = new Uint8Array(LABEL_BYTES);
+  bytes[bit >> 3] = 1 << (bit & 7);
+  return bytes;
+}
+
+/** Registers contain numbers that are not part of a packet in host byte order. */
 export function hostU32(value: number): Uint8Array {
   return new Uint8Array(new Uint32Array([value]).buffer);
 }

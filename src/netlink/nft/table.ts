@@ -1,4 +1,4 @@
-// How are nf_tables tables made, found and removed?
+// How are nf_tables tables created, found and deleted?
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { str, u32be, u64be } from '../codec/fields.ts';
@@ -19,7 +19,7 @@ const tableAttrs = attrs('table', {
 /** NFT_MSG_NEWTABLE, NFT_MSG_GETTABLE and NFT_MSG_DELTABLE. */
 export const tableMessage = nftLayout('TABLE', tableAttrs);
 
-/** Makes a table unless it exists. Same as: `nft add table <family> <name> { comment "…"; }` */
+/** Creates a table unless it exists. Same as: `nft add table <family> <name> { comment "…"; }` */
 export function addTable(table: Table, words?: string): Request {
   return nftRequest(`add table ${renderTable(table)}`, NftMsg.NEWTABLE, tableMessage, table.family, {
     name: table.name,
@@ -28,7 +28,7 @@ export function addTable(table: Table, words?: string): Request {
   });
 }
 
-/** Removes a table with all it contains; one that is gone is ENOENT. Same as: `nft delete table <family> <name>` */
+/** Deletes a table and its contents; ENOENT for a missing one. Same as: `nft delete table <family> <name>` */
 export function deleteTable(table: Table): Request {
   const op = `delete table ${renderTable(table)}`;
   return nftRequest(op, NftMsg.DELTABLE, tableMessage, table.family, { name: table.name });
@@ -41,16 +41,16 @@ export function hasTable(socket: NetlinkSocket, table: Table): boolean {
   return socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]) !== undefined;
 }
 
-/** Which of many tables exist: one question, however many are asked about. Same as: `nft list tables` */
+/** Tests which tables exist, with a single question for any number of tables. Same as: `nft list tables` */
 export function listTables(socket: NetlinkSocket): { has(table: Table): boolean } {
   const names = new Set(listTableNames(socket).map(renderTable));
   return { has: table => names.has(renderTable(table)) };
 }
 
-/** Every table of the families that we have a name for. Same as: `nft list tables` */
+/** Every table of the known families. Same as: `nft list tables` */
 export function listTableNames(socket: NetlinkSocket): Table[] {
   const request = nftRequest('list tables', NftMsg.GETTABLE, tableMessage, 'inet', {});
-  // The kernel lists one family only, unless it is asked for none.
+  // The kernel lists only the requested family, or all if none is given.
   const body = tableMessage.encode({ family: 0 }, {});
   return socket.dump({ ...request, body }).flatMap(one => {
     const { header, attrs: own } = tableMessage.decode(one);

@@ -1,12 +1,12 @@
-// What do people get to see next to an nf_tables object, and where is it kept?
+// What does nft display next to an nf_tables object, and where is it stored?
 import type { Field } from '../codec/fields.ts';
 
-/** The kernel keeps user data of up to this many bytes (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
+/** Maximum size of user data in the kernel (linux/netfilter/nf_tables.h, NFT_USERDATA_MAXLEN). */
 const USERDATA_MAX_BYTES = 256;
-/** nft accepts comments of up to this many characters, so longer ones could not be loaded from its own listing. */
+/** nft accepts comments up to this length in characters; it could not load a longer one from its own listing. */
 export const COMMENT_MAX_LENGTH = 127;
 
-/** libnftnl/udata.h: the comment of a table or chain, a rule, an element is type 0, that of a set is type 7. */
+/** libnftnl/udata.h: the comment has type 0 in a table, chain, rule or element, and type 7 in a set. */
 const COMMENT = 0;
 /** libnftnl/udata.h, NFTNL_UDATA_SET_KEYBYTEORDER, NFTNL_UDATA_SET_DATABYTEORDER */
 const SET_KEYBYTEORDER = 0;
@@ -20,7 +20,7 @@ interface Entry {
   readonly value: Uint8Array;
 }
 
-/** User data holding nothing but a comment, as nft writes it. */
+/** User data that contains only a comment, as nft writes it. */
 export const comment: Field<string> = {
   encode(writer, text) {
     const bytes = encodeEntries([{ type: COMMENT, value: zeroTerminated(text) }]);
@@ -38,10 +38,10 @@ export const comment: Field<string> = {
   },
 };
 
-/** Byte order in which nft shall print the keys of a set, and the data of a map. */
+/** Byte order in which nft should print the keys of a set, and the data of a map. */
 export type ByteOrder = keyof typeof BYTEORDER;
 
-/** User data of a set: without the byte order nft would print numbers and names of single-field keys reversed. */
+/** User data of a set: without the byte order, nft would print numbers and names of single-field keys reversed. */
 export function setUserdata(key: ByteOrder, data?: ByteOrder): Uint8Array {
   const entry = (type: number, order: ByteOrder): Entry => ({
     type,

@@ -1,9 +1,9 @@
-// How are addresses put on interfaces, listed and taken off?
+// How are addresses added to interfaces, listed and removed?
 import { type Cidr, lastOf, renderCidr } from '../../net/cidr.ts';
 import type { Ip } from '../../net/ip.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
-import { ip, str, u8, u32 } from '../codec/fields.ts';
+import { ip, s32, str, u8, u32 } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
 import { struct } from '../codec/struct.ts';
 import { tolerating } from '../errors.ts';
@@ -46,6 +46,7 @@ const addrAttrs = attrs('address', {
   label: [3, str],
   broadcast: [4, ip],
   flags: [8, u32],
+  targetNetnsId: [10, s32],
 });
 
 /** RTM_NEWADDR, RTM_DELADDR and RTM_GETADDR. */
@@ -68,15 +69,36 @@ export interface Address {
 
 /** Addresses of the namespace, or of one interface. Same as: `ip addr show [dev <link>]` */
 export function listAddresses(socket: NetlinkSocket, index?: number): Address[] {
-  // The kernel filters by interface only in strict mode, which an old one does not have: filter here as well.
+  // The kernel filters by interface only in strict mode, which older kernels lack, so filter here as well.
   const body = addrMessage.encode(index === undefined ? {} : { index }, {});
   const all = socket.dump({ op: 'list addresses', type: RTM_GETADDR, body }).map(decodeAddress);
   return all.filter(address => index === undefined || address.index === index);
 }
 
 /**
- * Puts an address on an interface; one that is there already is EEXIST.
- * @param options `nodad`: take an IPv6 address into use at once, where a duplicate cannot exist
+ * Addresses of one interface of another namespace, given the id of that namespace in the socket's namespace (Linux 4.20).
+ * Undefined when they cannot be read.
+ * Same as: `ip -n <namespace> addr show dev <link>`
+ */
+export function findAddressesOf(
+  socket: NetlinkSocket,
+  netnsId: number,
+  index: number,
+): Address[] | undefined {
+  const body = addrMessage.encode({ index }, { targetNetnsId: netnsId });
+  try {
+    const bodies = socket.dump({ op: 'list addresses of another namespace', type: RTM_GETADDR, body });
+    // A kernel that does not know the attribute lists its own namespace.
+    if (bodies.some(one => addrMessage.decode(one).attrs.targetNetnsId !== netnsId)) return undefined;
+    return bodies.map(decodeAddress).filter(address => address.index === index);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Adds an address to an interface; EEXIST when it exists already.
+ * @param options `nodad`: use an IPv6 address at once, when a duplicate cannot exist
  * Same as: `ip addr add <cidr> dev <link> [nodad]`
  */
 export function addAddress(
@@ -88,7 +110,7 @@ export function addAddress(
   socket.request(addAddressRequest(index, cidr, options));
 }
 
-/** {@link addAddress}, to be sent with others. */
+/** The request of {@link addAddress}, for a batch. */
 export function addAddressRequest(
   index: number,
   cidr: Cidr,
@@ -97,12 +119,12 @@ export function addAddressRequest(
   return additionOf(plainAddress(index, cidr, nodad && cidr.ip.family === 6 ? IFA_F_NODAD : 0));
 }
 
-/** Puts an address that was listed back where it was; one that is there already is EEXIST. */
+/** Restores a listed address on its interface; EEXIST when it exists already. */
 export function restoreAddress(socket: NetlinkSocket, address: Address): void {
   socket.request(additionOf({ ...address, flags: address.flags & IFA_F_NODAD }));
 }
 
-/** Takes an address off an interface; one that is gone is fine. Same as: `ip addr del <cidr> dev <link>` */
+/** Removes an address from an interface; a missing one is ignored. Same as: `ip addr del <cidr> dev <link>` */
 export function removeAddress(socket: NetlinkSocket, index: number, cidr: Cidr): void {
   const op = `delete address ${renderCidr(cidr)} from link with index ${index}`;
   tolerating([Errno.EADDRNOTAVAIL, Errno.ENODEV], () =>
@@ -110,7 +132,7 @@ export function removeAddress(socket: NetlinkSocket, index: number, cidr: Cidr):
   );
 }
 
-/** With the broadcast address that goes with the subnet, where there can be one. */
+/** Sets the subnet's broadcast address, if the subnet has one. */
 function plainAddress(index: number, cidr: Cidr, flags: number): Address {
   const broadcast = cidr.ip.family === 4 && cidr.prefix < 31 ? lastOf(cidr) : undefined;
   return { index, cidr, flags, scope: RT_SCOPE_UNIVERSE, broadcast };
@@ -132,7 +154,7 @@ function encodeAddress({ index, cidr, flags, scope, broadcast, label }: Address)
 
 function decodeAddress(body: Uint8Array): Address {
   const { header, attrs: own } = addrMessage.decode(body);
-  // IPv4 point-to-point links carry the peer in IFA_ADDRESS; the interface's own one is IFA_LOCAL.
+  // IPv4 point-to-point links carry the peer in IFA_ADDRESS and the interface's own address in IFA_LOCAL.
   const address = own.local ?? own.address;
   if (address === undefined)
     throw new Error('Cannot decode address: it has neither IFA_LOCAL nor IFA_ADDRESS');

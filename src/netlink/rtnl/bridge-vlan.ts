@@ -30,7 +30,7 @@ export const bridgeVlanInfo = struct('bridge_vlan_info', [
   ['vid', u16],
 ]);
 
-/** `IFLA_AF_SPEC` of family AF_BRIDGE; linux/if_bridge.h, IFLA_BRIDGE_*. Its VLANs repeat one type: see `unknown`. */
+/** `IFLA_AF_SPEC` of family AF_BRIDGE; linux/if_bridge.h, IFLA_BRIDGE_*. Its VLANs repeat one type, so see `unknown`. */
 const bridgeSpec = attrs('bridge spec', {
   flags: [0, u16],
   mode: [1, u16],
@@ -42,13 +42,13 @@ const portVlanMessage = layout(
   attrs('bridge port', { master: [10, u32], afSpec: [26, bridgeSpec], extMask: [29, u32] }),
 );
 
-/** Consecutive VLANs of a port that are treated alike. */
+/** Consecutive VLANs of a port with the same settings. */
 export interface VlanRange {
   readonly first: number;
   readonly last: number;
-  /** Frames that come in without a tag belong to it: one VLAN of a port at most. */
+  /** Incoming untagged frames belong to it; at most one VLAN per port. */
   readonly pvid: boolean;
-  /** Frames leave the port without the tag. */
+  /** Frames leave the port untagged. */
   readonly untagged: boolean;
 }
 
@@ -62,7 +62,7 @@ export function addPortVlans(socket: NetlinkSocket, index: number, vlans: readon
 }
 
 /**
- * Takes a bridge port out of VLANs; those it does not belong to are fine.
+ * Removes a bridge port from VLANs; those that it does not belong to are ignored.
  * Same as: `bridge vlan del dev <port> vid <first>-<last>`
  */
 export function removePortVlans(socket: NetlinkSocket, index: number, first: number, last: number): void {
@@ -82,7 +82,7 @@ export function listBridgePorts(socket: NetlinkSocket, bridge: number): BridgePo
   const replies = socket.dump({ op: 'list bridge ports', type: RTM_GETLINK, body });
   return replies.flatMap(reply => {
     const { header, attrs: own } = portVlanMessage.decode(reply);
-    // The bridge itself counts as a member of its VLANs, with itself as master.
+    // The bridge itself is listed as a member of its VLANs, with itself as master.
     if (own.master !== bridge || header.index === bridge) return [];
     const entries = (own.afSpec?.unknown ?? []).filter(({ type }) => type === IFLA_BRIDGE_VLAN_INFO);
     return { index: header.index, vlans: decodeRanges(entries.map(({ bytes }) => bytes)) };
@@ -90,7 +90,7 @@ export function listBridgePorts(socket: NetlinkSocket, bridge: number): BridgePo
 }
 
 /**
- * Lets a bridge keep VLANs apart, or stops it.
+ * Enables or disables VLAN filtering of a bridge.
  * @throws NetlinkError EOPNOTSUPP when the kernel was built without bridge VLAN filtering
  * Same as: `ip link set <bridge> type bridge vlan_filtering 1`
  */
@@ -119,7 +119,7 @@ function vlanRequest(
   return { op: `${action} VLANs ${names.join(', ')} of bridge port with index ${index}`, type, body };
 }
 
-/** One entry, or the two ends of a range: the kernel fills in what lies between. */
+/** One entry, or the two ends of a range, which the kernel fills in. */
 function encodeRange({ first, last, pvid, untagged }: VlanRange): Uint8Array[] {
   const flags = (pvid ? BRIDGE_VLAN_INFO_PVID : 0) | (untagged ? BRIDGE_VLAN_INFO_UNTAGGED : 0);
   const info = (vid: number, more: number) => {

@@ -1,4 +1,4 @@
-// Into which classes does a qdisc sort packets, and with which rates?
+// Into which classes does a qdisc sort packets, and at which rates?
 import { attrs, byKind } from '../codec/attrs.ts';
 import { str } from '../codec/fields.ts';
 import { layout, NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
@@ -24,11 +24,11 @@ export const classMessage = traced(
   layout(tcmsg, classAttrs),
 );
 
-/** A class as the kernel describes it. */
+/** A class as the kernel reports it. */
 export interface TrafficClass {
   readonly kind: string;
   readonly handle: number;
-  /** The qdisc, or the class above. */
+  /** The qdisc or the parent class. */
   readonly parent: number;
   /** For kind `htb`. */
   readonly htb: HtbClass | undefined;

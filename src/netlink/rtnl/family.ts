@@ -1,4 +1,4 @@
-// Which number does the kernel give an address family?
+// What is the kernel's number of an address family?
 import type { Ip } from '../../net/ip.ts';
 
 /** sys/socket.h */

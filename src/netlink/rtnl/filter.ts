@@ -1,4 +1,4 @@
-// How are packets picked out, to be sent elsewhere or put into a class?
+// How are packets selected for redirection or for a class?
 import { type Cidr, renderCidr } from '../../net/cidr.ts';
 import { Errno } from '../../sys/errno.ts';
 import { attrs, byKind } from '../codec/attrs.ts';
@@ -41,25 +41,25 @@ export const filterMessage = traced(
   layout(tcmsg, filterAttrs),
 );
 
-/** A filter as the kernel describes it. */
+/** A filter as the kernel reports it. */
 export interface Filter {
   readonly index: number;
   readonly kind: string;
-  /** Filters of lower preference look first. */
+  /** Filters of lower preference are evaluated first. */
   readonly preference: number;
   /** EtherType; 3 is every protocol. */
   readonly protocol: number;
-  /** Whether it is a filter in its own right: each u32 preference also lists itself and its hash tables. */
+  /** True for an actual filter: each u32 preference also lists itself and its hash tables. */
   readonly matches: boolean;
-  /** For redirects of every packet: index of the device they go to, 0 when that is gone. */
+  /** For redirects of every packet: index of the target device, 0 when that no longer exists. */
   readonly redirectAllTo: number | undefined;
-  /** For kind `u32`: handle of the class into which packets go, 0 for none. */
+  /** For kind `u32`: handle of the class for matching packets, 0 for none. */
   readonly classid: number;
-  /** For kind `u32`: which packets. */
+  /** For kind `u32`: which packets match. */
   readonly selector: U32Selector | undefined;
 }
 
-/** A filter that puts the packets from or to a subnet into a class. */
+/** A filter that assigns packets from or to a subnet to a class. */
 export interface SubnetFilter {
   readonly preference: number;
   readonly subnet: Cidr;
@@ -68,12 +68,12 @@ export interface SubnetFilter {
   readonly classid: number;
 }
 
-/** Filters on what comes into a device, in the order in which they look. Same as: `tc filter show dev <link> ingress` */
+/** Filters on incoming packets of a device, in evaluation order. Same as: `tc filter show dev <link> ingress` */
 export function listIngressFilters(socket: NetlinkSocket, index: number): Filter[] {
   return listFilters(socket, index, TC_H_INGRESS_FILTERS);
 }
 
-/** Filters of one qdisc, in the order in which they look. Same as: `tc filter show dev <link> parent <handle>` */
+/** Filters of one qdisc, in evaluation order. Same as: `tc filter show dev <link> parent <handle>` */
 export function listFilters(socket: NetlinkSocket, index: number, parent: number): Filter[] {
   const body = filterMessage.encode({ index, parent }, {});
   const op = `list filters of link with index ${index}`;
@@ -82,8 +82,8 @@ export function listFilters(socket: NetlinkSocket, index: number, parent: number
 }
 
 /**
- * Sends every packet that comes into a device out through another one; needs an ingress qdisc. A filter that is there
- * already at that preference is joined, so remove it first.
+ * Redirects every incoming packet of a device to another device; needs an ingress qdisc. It would be added to an existing
+ * filter of the same preference, so remove that first.
  * Same as: `tc filter add dev <link> ingress pref <preference> protocol all u32 match u32 0 0 classid 1:1
  * action mirred egress redirect dev <target>`
  */
@@ -101,7 +101,7 @@ export function redirectRequest(index: number, redirect: { preference: number; t
 }
 
 /**
- * Puts the packets from or to a subnet into a class of the qdisc `1:`.
+ * Assigns packets from or to a subnet to a class of the qdisc `1:`.
  * Same as: `tc filter add dev <link> parent 1: pref <preference> protocol ip u32 match ip dst <subnet> flowid <class>`,
  * or `… protocol ipv6 u32 match ip6 dst …`
  */
@@ -121,7 +121,7 @@ export function protocolOf({ ip }: Cidr): number {
 }
 
 /**
- * Removes the u32 filters for every protocol of one preference; none there is fine.
+ * Deletes the u32 filters for every protocol of one preference; missing ones are ignored.
  * Same as: `tc filter del dev <link> ingress pref <preference> protocol all u32`
  */
 export function removeIngressFilters(socket: NetlinkSocket, index: number, preference: number): void {
@@ -130,7 +130,7 @@ export function removeIngressFilters(socket: NetlinkSocket, index: number, prefe
   );
 }
 
-/** {@link removeIngressFilters}, to be sent with others; what is gone is ENOENT, ENODEV or EINVAL. */
+/** The request of {@link removeIngressFilters}, for a batch; ENOENT, ENODEV or EINVAL if nothing exists. */
 export function removeIngressFiltersRequest(index: number, preference: number): Request {
   const body = filterMessage.encode(
     { index, parent: TC_H_INGRESS_FILTERS, info: filterInfo(preference, ETH_P_ALL) },
@@ -140,7 +140,7 @@ export function removeIngressFiltersRequest(index: number, preference: number): 
   return { op, type: RTM_DELTFILTER, body };
 }
 
-/** `tcm_info` of a filter: preference above, EtherType in network byte order below. */
+/** `tcm_info` of a filter: preference in the upper half, EtherType in network byte order in the lower half. */
 function filterInfo(preference: number, protocol: number): number {
   return ((preference << 16) | ((protocol & 0xff) << 8) | (protocol >>> 8)) >>> 0;
 }

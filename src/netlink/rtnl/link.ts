@@ -15,12 +15,12 @@ const RTM_GETLINK = 18;
 const RTM_SETLINK = 19;
 const AF_BRIDGE = 7;
 
-/** Groups that people and other programs use are small numbers; the field has 32 bits. */
+/** Groups used by people and other programs are small numbers; the field has 32 bits. */
 const GROUPS_FROM = 1_000_000_000;
 
 type LinkAttrs = ReturnType<typeof linkAttrs.decode>;
 
-/** A network device as the kernel describes it. */
+/** A network device as the kernel reports it. */
 export interface Link {
   readonly index: number;
   readonly name: string;
@@ -30,14 +30,14 @@ export interface Link {
   readonly mac: string | undefined;
   /** Bytes. */
   readonly mtu: number;
-  /** Index of the bridge (or other master) this is a port of; 0 for none. */
+  /** Index of the bridge (or other master) that this is a port of; 0 for none. */
   readonly master: number;
   /** Index of the veth peer or lower device, in the namespace `linkNetnsId` when that is set. */
   readonly peer: number;
   readonly attrs: LinkAttrs;
 }
 
-/** What a new link may be given at birth. */
+/** The properties of a new link. */
 export interface NewLink {
   readonly name: string;
   readonly kind: 'veth' | 'bridge' | 'ifb';
@@ -46,9 +46,9 @@ export interface NewLink {
   readonly master?: number | undefined;
   readonly txqlen?: number | undefined;
   readonly up?: boolean | undefined;
-  /** For bridges: keep VLANs apart. */
+  /** For bridges: enable VLAN filtering. */
   readonly vlanFiltering?: boolean | undefined;
-  /** The other end, for veth; `netnsFd` puts it into another namespace at once. */
+  /** The other end, for veth; `netnsFd` creates it directly in another namespace. */
   readonly peer?: {
     name: string;
     netnsFd?: number | undefined;
@@ -57,7 +57,7 @@ export interface NewLink {
   };
 }
 
-/** What may be changed on a link; absent means untouched. */
+/** Changes to a link; absent properties are left unchanged. */
 export interface LinkChange {
   readonly up?: boolean | undefined;
   readonly promisc?: boolean | undefined;
@@ -73,7 +73,7 @@ export interface LinkChange {
 }
 
 /**
- * The link of that name or index, or undefined; a name that no link can have is that of none.
+ * The link with that name or index, or undefined; also undefined for a name that no link can have.
  * Same as: `ip link show dev <name>`
  */
 export function findLink(socket: NetlinkSocket, which: string | number): Link | undefined {
@@ -81,7 +81,7 @@ export function findLink(socket: NetlinkSocket, which: string | number): Link | 
   return findLinks(socket, [which])[0];
 }
 
-/** Several at once, each as {@link findLink} finds it. */
+/** Like {@link findLink} for several links at once. */
 export function findLinks(socket: NetlinkSocket, which: readonly (string | number)[]): (Link | undefined)[] {
   return askAll(socket, which.map(linkQuestion));
 }
@@ -101,22 +101,22 @@ export function listLinks(socket: NetlinkSocket): Link[] {
 }
 
 /**
- * Makes a link; fails with EEXIST when the name is taken. IFF_UP with a peer in another namespace is refused by the
- * kernel (ENOTCONN), so pairs are set up afterwards.
+ * Creates a link; fails with EEXIST when the name is taken. The kernel refuses IFF_UP with a peer in another namespace
+ * (ENOTCONN), so pairs are brought up afterwards.
  * Same as: `ip link add <name> type <kind> [peer name <peer> netns <ns>]` or `… type bridge vlan_filtering 1`
  */
 export function createLink(socket: NetlinkSocket, link: NewLink): void {
   socket.request(newLinkRequest(link));
 }
 
-/** Like {@link createLink}, and asks in the same breath what came of it; undefined when the name is taken. */
+/** Like {@link createLink}, but also queries the new link in the same batch; undefined when the name is taken. */
 export function makeLink(socket: NetlinkSocket, link: NewLink): Link | undefined {
   const [made, found] = socket.attemptAll([newLinkRequest(link), linkQuestion(link.name)]);
   if (isNetlinkError(made, Errno.EEXIST)) return undefined;
   if (made instanceof NetlinkError) throw made;
   const [body] = found instanceof NetlinkError ? [] : (found ?? []);
   if (body !== undefined) return decodeLink(body);
-  // The caller does not know of it.
+  // The caller does not know about the new link.
   removeLink(socket, link.name);
   throw found instanceof NetlinkError ? found : new NetlinkError(`find link "${link.name}"`, Errno.ENODEV);
 }
@@ -150,7 +150,7 @@ export function setLink(socket: NetlinkSocket, index: number, change: LinkChange
   socket.request(setLinkRequest(index, change));
 }
 
-/** {@link setLink}, to be sent with others. */
+/** The request of {@link setLink}, for a batch. */
 export function setLinkRequest(index: number, change: LinkChange): Request {
   const switches: readonly (readonly [boolean | undefined, number])[] = [
     [change.up, IFF_UP],
@@ -173,7 +173,7 @@ export function setLinkRequest(index: number, change: LinkChange): Request {
   return { op: `set ${words.join(', ')} on link with index ${index}`, type: RTM_NEWLINK, body };
 }
 
-/** Sets switches of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
+/** Sets flags of a bridge port. Same as: `bridge link set dev <link> hairpin on isolated on` */
 export function setBridgePort(
   socket: NetlinkSocket,
   index: number,
@@ -182,7 +182,7 @@ export function setBridgePort(
   socket.request(bridgePortRequest(index, port));
 }
 
-/** {@link setBridgePort}, to be sent with others. */
+/** The request of {@link setBridgePort}, for a batch. */
 export function bridgePortRequest(index: number, port: { hairpin?: boolean; isolated?: boolean }): Request {
   const toNumber = (value: boolean | undefined) => (value === undefined ? undefined : Number(value));
   const protinfo = defined({ hairpin: toNumber(port.hairpin), isolated: toNumber(port.isolated) });
@@ -190,15 +190,15 @@ export function bridgePortRequest(index: number, port: { hairpin?: boolean; isol
   return { op: `set bridge port flags of link with index ${index}`, type: RTM_SETLINK, body };
 }
 
-/** Removes a link; one that is gone is fine. Same as: `ip link del` */
+/** Deletes a link; a missing one is ignored. Same as: `ip link del` */
 export function removeLink(socket: NetlinkSocket, which: string | number): void {
   const request = { op: `delete ${wordsFor(which)}`, type: RTM_DELLINK, body: bodyFor(which) };
   tolerating([Errno.ENODEV], () => socket.request(request));
 }
 
 /**
- * Removes several links with one request, by making them a group first: the kernel waits for a grace period once, not
- * once for each (100 pairs: 38 ms, one by one 4.6 s). Those that are gone are fine.
+ * Deletes several links with one request, after assigning them to one group. The kernel then waits for one grace period, not
+ * for one per link (100 pairs: 38 ms, one by one 4.6 s). Missing ones are ignored.
  * Same as: `ip link set dev <link> group <n>` for each, then `ip link delete group <n>`
  */
 export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): void {
@@ -208,7 +208,7 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
     removeLink(socket, first);
     return;
   }
-  // Whatever else carries the number would go as well: nobody types one of nine digits.
+  // Any other link in the group would be deleted as well, so the group is a random ten-digit number, which people do not use.
   const group = GROUPS_FROM + Math.floor(Math.random() * GROUPS_FROM);
   const joining = [first, ...others].map(index => ({
     op: `set group ${group} on link with index ${index}`,
@@ -221,7 +221,7 @@ export function removeLinks(socket: NetlinkSocket, indexes: readonly number[]): 
   tolerating([Errno.ENODEV], () => socket.request({ op, type: RTM_DELLINK, body }));
 }
 
-/** {@link findLink}, to be asked with others. */
+/** The question of {@link findLink}, for a batch. */
 export function linkQuestion(which: string | number): Question<Link> {
   return {
     op: `find ${wordsFor(which)}`,
@@ -258,7 +258,7 @@ function decodeLink(body: Uint8Array): Link {
   };
 }
 
-/** The members that have a value: an attribute that is named is sent. */
+/** Drops undefined members, because every named attribute is sent. */
 function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
     [K in keyof T]?: Exclude<T[K], undefined>;

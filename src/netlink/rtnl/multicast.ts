@@ -11,7 +11,7 @@ import { ifaddrmsg } from './addr.ts';
 const RTM_GETMULTICAST = 58;
 const AF_INET6 = 10;
 
-/** RTM_GETMULTICAST, both ways; linux/if_addr.h, IFA_MULTICAST. */
+/** RTM_GETMULTICAST, request and reply; linux/if_addr.h, IFA_MULTICAST. */
 const multicastMessage = traced(
   'NETLINK_ROUTE',
   { [RTM_GETMULTICAST]: 'RTM_GETMULTICAST' },
@@ -22,7 +22,7 @@ const multicastMessage = traced(
 export function listIpv6Groups(socket: NetlinkSocket, index: number): Ip[] {
   const body = multicastMessage.encode({ family: AF_INET6, index }, {});
   const replies = socket.dump({ op: 'list multicast groups', type: RTM_GETMULTICAST, body });
-  // An old kernel tells of all interfaces.
+  // An old kernel lists the groups of all interfaces.
   return replies.flatMap(reply => {
     const { header, attrs: own } = multicastMessage.decode(reply);
     return header.index === index && own.multicast ? [own.multicast] : [];

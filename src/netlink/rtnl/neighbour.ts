@@ -1,5 +1,6 @@
-// Which neighbours has somebody written down for good?
+// Which neighbour and forwarding entries exist?
 import type { Ip } from '../../net/ip.ts';
+import { Errno } from '../../sys/errno.ts';
 import { attrs } from '../codec/attrs.ts';
 import { ip, mac, u8, u16, u32 } from '../codec/fields.ts';
 import { layout } from '../codec/message.ts';
@@ -11,6 +12,11 @@ import { traced } from '../trace.ts';
 const RTM_GETNEIGH = 30;
 /** linux/neighbour.h */
 const NUD_PERMANENT = 0x80;
+/** linux/socket.h */
+const AF_INET = 2;
+const AF_BRIDGE = 7;
+const AF_INET6 = 10;
+const { ENOENT } = Errno;
 
 /**
  * linux/neighbour.h: struct ndmsg { __u8 ndm_family; __u8 ndm_pad1; __u16 ndm_pad2; __s32 ndm_ifindex; __u16 ndm_state;
@@ -30,6 +36,7 @@ export const ndmsg = struct('ndmsg', [
 const neighbourAttrs = attrs('neighbour', {
   destination: [1, ip],
   address: [2, mac],
+  master: [9, u32],
 });
 
 /** RTM_NEWNEIGH and RTM_GETNEIGH. */
@@ -39,7 +46,7 @@ export const neighbourMessage = traced(
   layout(ndmsg, neighbourAttrs),
 );
 
-/** A neighbour that does not go by itself. */
+/** A neighbour entry that does not expire. */
 export interface Neighbour {
   readonly index: number;
   readonly ip: Ip;
@@ -55,4 +62,25 @@ export function listPermanentNeighbours(socket: NetlinkSocket): Neighbour[] {
     if (!(header.state & NUD_PERMANENT) || own.destination === undefined) return [];
     return { index: header.index, ip: own.destination, mac: own.address };
   });
+}
+
+/**
+ * Hardware address by which the host reaches an address through a device; undefined when it does not know one.
+ * Same as: `ip neighbour get <ip> dev <device>`
+ */
+export function findNeighbourMac(socket: NetlinkSocket, index: number, ip: Ip): string | undefined {
+  const family = ip.family === 4 ? AF_INET : AF_INET6;
+  const body = neighbourMessage.encode({ family, index }, { destination: ip });
+  const found = socket.find({ op: 'find neighbour', type: RTM_GETNEIGH, body }, [ENOENT]);
+  return found && neighbourMessage.decode(found).attrs.address;
+}
+
+/**
+ * Index of the port behind which a bridge has met a hardware address; undefined when it has not, or the port is gone.
+ * Same as: `bridge fdb get <mac> br <bridge>`
+ */
+export function findForwardingPort(socket: NetlinkSocket, bridge: number, mac: string): number | undefined {
+  const body = neighbourMessage.encode({ family: AF_BRIDGE }, { address: mac, master: bridge });
+  const found = socket.find({ op: 'find forwarding entry', type: RTM_GETNEIGH, body }, [ENOENT]);
+  return found && neighbourMessage.decode(found).header.index;
 }

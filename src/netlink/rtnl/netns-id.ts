@@ -1,4 +1,4 @@
-// Which id does one namespace have for another?
+// Under which id does one namespace know another?
 import { askAll, type Question } from '../ask.ts';
 import { attrs } from '../codec/attrs.ts';
 import { s32, u8, u32 } from '../codec/fields.ts';
@@ -29,8 +29,8 @@ const netnsIdMessage = traced(
 );
 
 /**
- * The id by which links of the socket's namespace refer to another one (`IFLA_LINK_NETNSID`); -1 when it has none,
- * as a namespace has none for itself.
+ * The id by which links of the socket's namespace refer to another namespace (`IFLA_LINK_NETNSID`); -1 if it has none, as a
+ * namespace has none for itself.
  * Same as: `ip netns list-id`
  */
 export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
@@ -38,7 +38,7 @@ export function netnsIdOf(socket: NetlinkSocket, netnsFd: number): number {
   return id;
 }
 
-/** {@link netnsIdOf}, to be asked with others. */
+/** The question of {@link netnsIdOf}, for a batch. */
 export function netnsIdQuestion(netnsFd: number): Question<number> {
   return {
     op: 'find the id of a network namespace',

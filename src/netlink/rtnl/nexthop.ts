@@ -1,11 +1,11 @@
-// How are the several ways of one route written?
+// How are the next hops of a multipath route encoded?
 import type { Ip } from '../../net/ip.ts';
 import { attrs } from '../codec/attrs.ts';
 import { type Field, ip, s32, u8, u16 } from '../codec/fields.ts';
 import { struct } from '../codec/struct.ts';
 import { align4 } from '../codec/writer.ts';
 
-/** One way of a route. */
+/** One next hop of a route. */
 export interface Nexthop {
   readonly gateway?: Ip | undefined;
   /** Index of the outgoing interface. */
@@ -23,7 +23,7 @@ export const rtnexthop = struct('rtnexthop', [
   ['oif', s32],
 ]);
 
-/** linux/rtnetlink.h, RTA_*: those that a way may have */
+/** linux/rtnetlink.h, RTA_*: the attributes that a next hop may have */
 const nexthopAttrs = attrs('next hop', { gateway: [5, ip] });
 
 /** RTA_MULTIPATH: structs rtnexthop, each followed by attributes of its own. */

@@ -1,4 +1,4 @@
-// How are queueing disciplines put on devices, read and taken off?
+// How are queueing disciplines attached to devices, listed and removed?
 import { Errno } from '../../sys/errno.ts';
 import { askAll, type Question } from '../ask.ts';
 import { attrs, byKind, type ValuesOf } from '../codec/attrs.ts';
@@ -34,30 +34,30 @@ export const qdiscMessage = traced(
   layout(tcmsg, qdiscAttrs),
 );
 
-/** Where on a device a qdisc sits: what leaves goes through `root`, what comes in through `ingress`. */
+/** Where a qdisc is attached to a device: outgoing packets pass `root`, incoming ones `ingress`. */
 export type Hook = 'root' | 'ingress';
 
 const PARENTS: Readonly<Record<Hook, number>> = { root: TC_H_ROOT, ingress: TC_H_INGRESS };
 
-/** A qdisc as the kernel describes it. */
+/** A qdisc as the kernel reports it. */
 export interface Qdisc {
-  /** Of the device. */
+  /** Index of the device. */
   readonly index: number;
   readonly kind: string;
-  /** 0 for what the kernel put there by itself. */
+  /** 0 for the kernel's default qdisc. */
   readonly handle: number;
   readonly parent: number;
   /** For kind `tbf`. */
   readonly tbf?: Tbf | undefined;
-  /** For kind `htb`: minor number of the class for packets that no filter picks. */
+  /** For kind `htb`: minor number of the class for packets that match no filter. */
   readonly defaultClass?: number | undefined;
-  /** For kind `bfifo`: bytes that may wait. */
+  /** For kind `bfifo`: maximum length of the queue in bytes. */
   readonly limitBytes?: number | undefined;
 }
 
-/** A place for a qdisc. */
+/** The device and position of a qdisc. */
 export interface QdiscPlace {
-  /** Of the device. */
+  /** Index of the device. */
   readonly index: number;
   /** A hook, or the handle of a class. */
   readonly at: Hook | number;
@@ -71,25 +71,25 @@ export function listQdiscs(socket: NetlinkSocket, index?: number): Qdisc[] {
 }
 
 /**
- * The qdisc that sits on a device, or undefined when nobody put one there or the device is gone. Asks for that one: the kernel lists qdiscs
- * only for all devices at once, and a node has hundreds.
+ * The qdisc attached to a device, or undefined when there is only the kernel's default or the device does not exist. Asks for
+ * that one qdisc: the kernel lists qdiscs only for all devices at once, and a node has hundreds.
  * Same as: `tc qdisc show dev <link> root` / `… ingress`
  */
 export function findQdisc(socket: NetlinkSocket, index: number, at: Hook | number): Qdisc | undefined {
   return findQdiscs(socket, [{ index, at }])[0];
 }
 
-/** Several at once, each as {@link findQdisc} finds it. */
+/** Like {@link findQdisc} for several qdiscs at once. */
 export function findQdiscs(socket: NetlinkSocket, places: readonly QdiscPlace[]): (Qdisc | undefined)[] {
   return askAll(socket, places.map(qdiscQuestion));
 }
 
-/** {@link findQdisc}, to be asked with others. */
+/** The question of {@link findQdisc}, for a batch. */
 export function qdiscQuestion({ index, at }: QdiscPlace): Question<Qdisc> {
   return {
     op: `find ${typeof at === 'number' ? renderTcHandle(at) : at} qdisc of link with index ${index}`,
     type: RTM_GETQDISC,
-    // The answer is a notification, and the asker gets it only as an echo; of some qdiscs there is none.
+    // The answer is a notification, which the requester only gets as an echo; some qdiscs have none.
     flags: NLM_F_ECHO,
     body: qdiscMessage.encode({ index, parent: typeof at === 'number' ? at : PARENTS[at] }, {}),
     absent: [Errno.ENOENT, Errno.ENODEV],
@@ -101,7 +101,7 @@ export function qdiscQuestion({ index, at }: QdiscPlace): Question<Qdisc> {
 }
 
 /**
- * Limits what leaves a device, in place of a token bucket with handle `1:` or of the kernel's default.
+ * Limits the outgoing packets of a device. Replaces a token bucket with handle `1:` or the kernel's default.
  * Same as: `tc qdisc replace dev <link> root handle 1: tbf rate … burst … limit …`
  */
 export function tbfRequest(index: number, tbf: Tbf): Request {
@@ -114,7 +114,7 @@ export function tbfRequest(index: number, tbf: Tbf): Request {
 }
 
 /**
- * Sorts what leaves a device into classes, in place of the kernel's default.
+ * Sorts the outgoing packets of a device into classes. Replaces the kernel's default.
  * Same as: `tc qdisc add dev <link> root handle 1: htb default <class>`
  */
 export function htbRequest(index: number, defaultClass: number): Request {
@@ -127,7 +127,7 @@ export function htbRequest(index: number, defaultClass: number): Request {
 }
 
 /**
- * Bounds how many bytes of a class may wait.
+ * Limits how many bytes of a class may be queued.
  * Same as: `tc qdisc add dev <link> parent <class> handle <handle> bfifo limit <bytes>`
  */
 export function bfifoRequest(
@@ -143,7 +143,7 @@ export function bfifoRequest(
 }
 
 /**
- * Makes room for filters on what comes into a device; one of kind `ingress` or `clsact` that is there already is EEXIST.
+ * Adds the qdisc that filters on incoming packets need; EEXIST when one of kind `ingress` or `clsact` exists already.
  * Same as: `tc qdisc add dev <link> ingress`
  */
 export function ingressRequest(index: number): Request {
@@ -155,18 +155,18 @@ export function ingressRequest(index: number): Request {
   return { op, type: RTM_NEWQDISC, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 
-/** Refusals that mean that a qdisc was gone before: EINVAL is another handle, or none, at that place. */
+/** Refusals meaning that the qdisc no longer exists: EINVAL is another handle, or none, at that position. */
 export const QDISC_GONE: readonly number[] = [Errno.ENOENT, Errno.ENODEV, Errno.EINVAL];
 
 /**
- * Takes a qdisc off its device, with its classes and filters; {@link QDISC_GONE} is fine.
+ * Removes a qdisc from its device, with its classes and filters; {@link QDISC_GONE} is ignored.
  * Same as: `tc qdisc del dev <link> root` / `… ingress`
  */
 export function removeQdisc(socket: NetlinkSocket, qdisc: Pick<Qdisc, 'index' | 'handle' | 'parent'>): void {
   tolerating(QDISC_GONE, () => socket.request(removeQdiscRequest(qdisc)));
 }
 
-/** {@link removeQdisc}, to be sent with others. */
+/** The request of {@link removeQdisc}, for a batch. */
 export function removeQdiscRequest({
   index,
   handle,

@@ -10,15 +10,15 @@ const RTN_LOCAL = 2;
 /** asm-generic/errno.h: no route, and routes that refuse. */
 const UNREACHABLE = [3, 101, 113, 13, 22];
 
-/** What the routing tables say about an address. */
+/** The result of a route lookup for an address. */
 export interface Way {
   /** True when it is an address of this host. */
   readonly local: boolean;
-  /** Index of the interface a packet leaves by. */
+  /** Index of the outgoing interface. */
   readonly oif: number;
 }
 
-/** The way to an address, or undefined when there is none. Same as: `ip route get <address>` */
+/** The route to an address, or undefined when there is none. Same as: `ip route get <address>` */
 export function findWay(socket: NetlinkSocket, address: Ip): Way | undefined {
   const op = `find the route to ${renderIp(address)}`;
   const body = routeMessage.encode(

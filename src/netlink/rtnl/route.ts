@@ -69,9 +69,9 @@ export interface Route {
   readonly gateway?: Ip | undefined;
   /** Index of the outgoing interface. */
   readonly oif: number;
-  /** Several ways at once, instead of `gateway`; traffic is spread over them. */
+  /** Several next hops instead of `gateway`; traffic is spread over them. */
   readonly ways?: readonly Nexthop[] | undefined;
-  /** Own address that packets get which have none yet. */
+  /** Preferred source address for packets that have none yet. */
   readonly source?: Ip | undefined;
   /** Main (254) unless given. */
   readonly table?: number | undefined;
@@ -79,37 +79,37 @@ export interface Route {
   readonly priority?: number | undefined;
   readonly mtu?: number | undefined;
   readonly advmss?: number | undefined;
-  /** Who made it, as RTPROT_* or a number of one's own; 3 (`boot`, as `ip` has it) unless given. */
+  /** Origin of the route, as RTPROT_* or a private number; 3 (`boot`, as in `ip`) unless given. */
   readonly protocol?: number | undefined;
 }
 
 /**
- * Adds a route; the same one already being there is EEXIST.
+ * Adds a route; EEXIST when it exists already.
  * Same as: `ip route add <dst> [via <gateway>] dev <oif> [src <source>] [table <table>] [metric <priority>]`
  */
 export function addRoute(socket: NetlinkSocket, route: Route): void {
   socket.request(addRouteRequest(route));
 }
 
-/** {@link addRoute}, to be sent with others. */
+/** The request of {@link addRoute}, for a batch. */
 export function addRouteRequest(route: Route): Request {
   const flags = NLM_F_CREATE | NLM_F_EXCL;
   return { op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) };
 }
 
-/** Adds a route before those that have the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
+/** Adds a route before those with the same destination; IPv6 uses the older ones first. Same as: `ip route prepend …` */
 export function prependRoute(socket: NetlinkSocket, route: Route): void {
   const flags = NLM_F_CREATE;
   socket.request({ op: `add ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
 }
 
-/** Puts a route in the place of whichever has that destination, if any. Same as: `ip route replace …` */
+/** Adds a route, replacing any route with that destination. Same as: `ip route replace …` */
 export function replaceRoute(socket: NetlinkSocket, route: Route): void {
   const flags = NLM_F_CREATE | NLM_F_REPLACE;
   socket.request({ op: `set ${describe(route)}`, type: RTM_NEWROUTE, flags, body: encodeRoute(route) });
 }
 
-/** Removes a route, whoever made it; one that is gone is fine. Same as: `ip route del …` */
+/** Deletes a route of any origin; a missing one is ignored. Same as: `ip route del …` */
 export function removeRoute(socket: NetlinkSocket, route: Route): void {
   const op = `delete ${describe(route)}`;
   const body = encodeRoute(route, RTPROT_UNSPEC);
@@ -146,7 +146,7 @@ function encodeRoute(route: Route, protocol = route.protocol ?? RTPROT_BOOT): Ui
     {
       family: addressFamily(dst.ip),
       dstLength: dst.prefix,
-      // Tables above 255 only fit the attribute.
+      // Tables above 255 only fit into the attribute.
       table: table < 256 ? table : 0,
       protocol,
       scope,

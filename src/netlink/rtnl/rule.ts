@@ -52,7 +52,7 @@ const ruleMessage = traced(
   layout(fibRuleHdr, ruleAttrs),
 );
 
-/** A rule that sends packets to a routing table. */
+/** A rule that directs packets to a routing table. */
 export interface Rule {
   readonly family: 4 | 6;
   readonly priority: number;
@@ -82,22 +82,22 @@ export function listRules(socket: NetlinkSocket): Rule[] {
   });
 }
 
-/** A rule for packets from some source. */
+/** A rule for packets from a source subnet. */
 export interface SourceRule {
   readonly from: Cidr;
   readonly table: number;
-  /** Lower goes first; when adding, the kernel takes one below all others but the first if absent. */
+  /** Lower comes first. When absent on adding, the kernel takes one below all existing rules except the first. */
   readonly priority?: number;
 }
 
-/** Adds a rule; the very same one already being there is EEXIST. Same as: `ip rule add from <from> lookup <table>` */
+/** Adds a rule; EEXIST when the same rule exists already. Same as: `ip rule add from <from> lookup <table>` */
 export function addRule(socket: NetlinkSocket, rule: SourceRule): void {
   const op = `add rule from ${renderCidr(rule.from)} lookup ${rule.table}`;
   socket.request({ op, type: RTM_NEWRULE, flags: NLM_F_CREATE | NLM_F_EXCL, body: encodeRule(rule) });
 }
 
 /**
- * Removes a rule, without a priority the first one that fits; one that is gone is fine.
+ * Deletes a rule, or without a priority the first one that matches; a missing one is ignored.
  * Same as: `ip rule del from <from> lookup <table> [priority <priority>]`
  */
 export function removeRule(socket: NetlinkSocket, rule: SourceRule): void {
@@ -105,7 +105,7 @@ export function removeRule(socket: NetlinkSocket, rule: SourceRule): void {
   tolerating([Errno.ENOENT], () => socket.request({ op, type: RTM_DELRULE, body: encodeRule(rule) }));
 }
 
-/** As `ip rule` prints it: `100: from 10.1.0.2/32 lookup 1000`. */
+/** Formats a rule as `ip rule` does: `100: from 10.1.0.2/32 lookup 1000`. */
 export function renderRule(rule: Rule): string {
   const { priority, from, to, iif, oif, mark, table } = rule;
   return [
@@ -123,7 +123,7 @@ function encodeRule({ from, table, priority }: SourceRule): Uint8Array {
     {
       family: from.ip.family === 4 ? AF_INET : AF_INET6,
       srcLength: from.prefix,
-      // Tables above 255 only fit the attribute.
+      // Tables above 255 only fit into the attribute.
       table: table < 256 ? table : 0,
       action: FR_ACT_TO_TBL,
     },

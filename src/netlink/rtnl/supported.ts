@@ -1,4 +1,4 @@
-// Can this kernel make devices and qdiscs of a kind? Asked with requests that it can only refuse.
+// Does this kernel support devices and qdiscs of a kind? Tested with requests that the kernel must refuse.
 import { Errno } from '../../sys/errno.ts';
 import { u32 } from '../codec/fields.ts';
 import { NLM_F_CREATE, NLM_F_EXCL } from '../codec/message.ts';
@@ -18,13 +18,13 @@ const IFLA_NUM_TX_QUEUES = 31;
 const LOOPBACK_INDEX = 1;
 
 /**
- * Makes sure that the kernel knows a kind of device, loading its module as creating one would.
- * @throws NetlinkError when it does not, or when we may not ask
+ * Checks that the kernel supports a kind of device, loading its module as creating one would.
+ * @throws NetlinkError when it does not, or when we are not permitted to ask
  */
 export function requireLinkKind(socket: NetlinkSocket, kind: 'veth' | 'bridge' | 'ifb'): void {
   const none = new Writer();
   u32.encode(none, 0, {});
-  // A device without queues is refused, but only after its kind was found.
+  // The kernel refuses a device without queues, but only after it has found the kind.
   const unknown = [{ type: IFLA_NUM_TX_QUEUES, bytes: none.finish() }];
   const body = linkMessage.encode({}, { linkinfo: { kind }, unknown });
   const request = { op: `use devices of kind ${kind}`, type: RTM_NEWLINK, body };
@@ -32,12 +32,12 @@ export function requireLinkKind(socket: NetlinkSocket, kind: 'veth' | 'bridge' |
 }
 
 /**
- * Makes sure that the kernel knows a kind of token bucket, loading its module as using one would.
- * @throws NetlinkError when it does not, or when we may not ask
+ * Checks that the kernel supports a kind of token bucket, loading its module as using one would.
+ * @throws NetlinkError when it does not, or when we are not permitted to ask
  */
 export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): void {
   const body = qdiscMessage.encode({ index: LOOPBACK_INDEX, parent: TC_H_ROOT }, { kind });
-  // A token bucket without parameters is refused, but only after its kind was found; EEXIST tells nothing.
+  // The kernel refuses a token bucket without parameters, but only after it has found the kind; EEXIST tells nothing.
   tolerating([Errno.EINVAL, Errno.EEXIST], () =>
     socket.request({
       op: `use qdiscs of kind ${kind}`,
@@ -49,7 +49,7 @@ export function requireQdiscKind(socket: NetlinkSocket, kind: 'tbf' | 'htb'): vo
 }
 
 /**
- * Makes sure that we may change devices, by changing nothing of one.
+ * Checks that we may change devices, with a request that changes nothing.
  * @throws NetlinkError when we may not
  */
 export function requireLinkChanges(socket: NetlinkSocket): void {

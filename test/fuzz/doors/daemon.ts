@@ -1,4 +1,4 @@
-// Requests that reach the daemon: what they ask for, and any bytes on its socket.
+// Are requests to the daemon handled: their contents, and arbitrary bytes on its socket?
 import net from 'node:net';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -39,7 +39,7 @@ export const verbs = door({
   run([place, body]) {
     const asked = commandOf('POST', place, body);
     if (asked === undefined || !('args' in asked)) return;
-    // Nothing of what a client says becomes an option: all that begins with a dash is ours, up to the two dashes.
+    // A client's values never become options: everything that begins with a dash is ours, up to the double dash.
     const end = asked.args.indexOf('--');
     const options = asked.args.slice(1, end);
     const known = /^--(conf-dir|file|bin-dir|container-id|ifname|args|cap|valid)=|^--(all|dry-run|json)$/;
@@ -71,13 +71,13 @@ export const grpcMessages = door({
     try {
       decode('pkg.cnirpc.CNIArgs', bytes);
     } catch (error) {
-      // protobufjs says so by a RangeError; what grpc-js makes of it is looked at with a running daemon.
+      // protobufjs reports this by a RangeError; the door of the running daemon tests what grpc-js makes of it.
       if (error instanceof TypeError) throw error;
     }
   },
 });
 
-/** Pieces of lines, however they are cut. */
+/** Fragments of lines, split anywhere. */
 export const workerLines = door({
   name: 'worker lines',
   weight: 3,
@@ -111,7 +111,7 @@ const REQUESTS = [
 
 let server: Server | undefined;
 
-/** Bytes on a socket behind which the daemon's server stands, without a chain. */
+/** Bytes on a socket with the daemon's server behind it, without a chain. */
 export const socketBytes = door({
   name: 'daemon socket',
   weight: 1,
@@ -127,6 +127,7 @@ export const socketBytes = door({
       run: async () => ({ exitCode: 0, stdout: '{}', stderr: '' }),
       answer: async request =>
         new URL(request.url).pathname === '/healthz' ? new Response('ok') : undefined,
+      problem: undefined,
     });
     await talk(socket, bytes);
     const alive = await fetch('http://c/healthz', { unix: socket, signal: AbortSignal.timeout(10_000) });
@@ -139,7 +140,7 @@ export const socketBytes = door({
   },
 });
 
-/** Sends bytes, and hangs up when something came back or nothing has for a moment. */
+/** Sends bytes, and hangs up after the first reply, or after a moment without one. */
 export function talk(socket: string, bytes: Uint8Array, waitMs = 3): Promise<string> {
   return new Promise((done, fail) => {
     let said = '';
@@ -160,7 +161,7 @@ export function talk(socket: string, bytes: Uint8Array, waitMs = 3): Promise<str
   });
 }
 
-/** A request of a client with this body. */
+/** A client's request with this body. */
 export function post(body: string): Uint8Array {
   const bytes = new TextEncoder().encode(body);
   const head = `POST /v1/run HTTP/1.1\r\nHost: c\r\nContent-Length: ${bytes.length}\r\n\r\n`;

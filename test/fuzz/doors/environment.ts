@@ -1,4 +1,4 @@
-// The environment of a link or runner: CNI_* variables, CNI_ARGS, CNI_PATH, TRACEPARENT.
+// Is the environment of a plugin or runner validated: CNI_* variables, CNI_ARGS, CNI_PATH, TRACEPARENT?
 import fc from 'fast-check';
 import { findPlugin, parsePluginDirs } from '../../../src/chain/find-plugin.ts';
 import { parseTraceParent } from '../../../src/chain/trace-context.ts';
@@ -35,7 +35,7 @@ export const environment = door({
     if (parsed === undefined) return;
     const needsId = ['ADD', 'CHECK', 'DEL'].includes(parsed.command);
     const path = `${parsed.containerId}/${parsed.ifname}`;
-    // Both become names of files.
+    // Both become file names.
     if (needsId && !/^[^/\0]*[^/\0.][^/\0]*\/[^/\0]*[^/\0.][^/\0]*$/.test(path))
       throw new Error(`it let ${JSON.stringify(path)} in`);
     answersOrRefuses(() => findPlugin('no-such-plugin', parsePluginDirs(parsed.path)), ErrorCode.unknown);
@@ -43,7 +43,7 @@ export const environment = door({
   },
 });
 
-/** `CNI_ARGS` by itself, and how it is passed on. */
+/** `CNI_ARGS` alone, and how it is passed on. */
 export const cniArgs = door({
   name: 'CNI_ARGS',
   weight: 8,
@@ -62,7 +62,7 @@ export const cniArgs = door({
   },
 });
 
-/** The place in a trace that a caller names. */
+/** The trace context that a caller passes. */
 export const traceParent = door({
   name: 'TRACEPARENT',
   weight: 3,

@@ -1,4 +1,4 @@
-// The executables themselves, as a runtime starts them: environment, standard input, files, a container that is there.
+// Do the executables, started as a runtime does, withstand damaged environments, standard input and files, with a real container?
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -14,7 +14,7 @@ import { atHome, environmentOf } from './home.ts';
 
 const BIN = path.join(ROOT, 'dist/bin');
 const LINKS = fs.existsSync(BIN) ? fs.readdirSync(BIN).filter(name => !name.startsWith('.')) : ['catena'];
-/** `run.ts` makes it. */
+/** Created by `run.ts`. */
 const CONTAINER = '/run/netns/c1';
 const DEADLINE_MS = 25_000;
 
@@ -27,7 +27,7 @@ const ifname = fc.oneof(
   { weight: 1, arbitrary: strangeText },
 );
 
-/** One call of a link, of the delegate runner among them. */
+/** One call of a plugin, possibly the delegate runner. */
 export const links = door({
   name: 'link executables',
   weight: 0.5,
@@ -69,7 +69,7 @@ export const links = door({
   },
 });
 
-/** The command with a list that somebody damaged. */
+/** The command with a damaged conflist. */
 export const command = door({
   name: 'catena command',
   weight: 0.2,
@@ -102,13 +102,13 @@ export const command = door({
   },
 });
 
-/** No argument or variable of a process can hold a zero byte. */
+/** Arguments and variables of a process cannot contain a zero byte. */
 function bare(text: string): string {
   return text.replaceAll('\0', '');
 }
 
 function checkEnd({ exitCode, stdout, stderr }: Finished): void {
-  // 128 and more is a signal; 2 is a command line that makes no sense.
+  // 128 and more is a signal; 2 is an invalid command line.
   if (![0, 1, 2].includes(exitCode)) throw new Error(`it ended with ${exitCode}: ${stderr.slice(0, 500)}`);
   const mistake = /\b(TypeError|RangeError|ReferenceError)\b.{0,300}|^panic.{0,300}/s.exec(
     `${stderr}${stdout}`,

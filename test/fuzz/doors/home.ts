@@ -1,8 +1,8 @@
-// How does a door keep what it starts inside of its own directories?
+// How does a door confine what it starts to its own directories?
 import { isObject, type JsonObject } from '../../../src/cni/json.ts';
 import { ground } from '../ground.ts';
 
-/** Options that name a place: whoever writes a configuration may choose it, so the door does. */
+/** Options that name a path: the author of a configuration may choose it, so the door does. */
 const PLACES: Readonly<Record<string, string>> = {
   ...{
     dataDir: 'data',
@@ -25,7 +25,7 @@ export function environmentOf(): Record<string, string> {
   };
 }
 
-/** The same configuration with every option that names a place leading to the ground. */
+/** The same configuration with every path option redirected to the ground. */
 export function atHome(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(atHome);
   if (!isObject(value)) return value;

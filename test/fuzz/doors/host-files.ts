@@ -1,4 +1,4 @@
-// Files of the node that others write: configurations of runtimes, a kubeconfig; and our notes beside executables.
+// Are the node's files that others write handled (configurations of runtimes, a kubeconfig), and our notes beside executables?
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -26,7 +26,7 @@ plugin_dirs = ["/opt/cni/bin", '/usr/lib/cni']
 cni_default_network = "podnet"
 `;
 
-/** What an administrator tells containerd, CRI-O and Podman. */
+/** What an administrator configures for containerd, CRI-O and Podman. */
 export const runtimeConfig = door({
   name: 'configurations of runtimes',
   weight: 2,
@@ -44,7 +44,7 @@ export const runtimeConfig = door({
   },
 });
 
-/** A configuration directory, as runtimes choose from it. */
+/** A configuration directory, from which runtimes choose. */
 export const candidates = door({
   name: 'directory of lists',
   weight: 1.5,
@@ -65,7 +65,7 @@ export const candidates = door({
 
 const SWAP = { kept: 'bridge.1', before: 'sha256:a', after: 'sha256:b', from: '/tmp/bridge', time: 't' };
 
-/** What installation and swaps wrote down. */
+/** What installation and swaps recorded. */
 export const notes = door({
   name: 'notes of installation and swaps',
   weight: 2,
@@ -74,7 +74,7 @@ export const notes = door({
     { catena: '1', swaps: [SWAP] },
   ]),
   seeds: [
-    // An undone swap would have put a file from anywhere in the place of an executable.
+    // Undoing a swap would have replaced an executable by an arbitrary file.
     JSON.stringify({ catena: '1', swaps: [{ ...SWAP, kept: '../../ESCAPE' }] }),
   ],
   run(text) {
@@ -99,7 +99,7 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `;
 
-/** Where a cluster is, and as whom it is asked. */
+/** The location of a cluster, and the credentials for it. */
 export const kubeconfig = door({
   name: 'kubeconfig',
   weight: 0.3,
@@ -107,7 +107,7 @@ export const kubeconfig = door({
   seeds: [
     KUBECONFIG.replace('https://127.0.0.1:1', 'nowhere'),
     KUBECONFIG.replace('"https://127.0.0.1:1"', '7'),
-    // No header can hold it: the timer of a request that was never made ended the process later.
+    // A header cannot contain it: the timer of the request, which was never made, later ended the process.
     KUBECONFIG.replace('token: t', 'token: "a\\nb"'),
   ],
   async run(text) {
@@ -117,7 +117,7 @@ export const kubeconfig = door({
     try {
       await openApiServer({ kubeconfig: file, timeoutMs: 50 }).ask('GET', 'api/v1/pods');
     } catch (error) {
-      // What is wrong is told in the words of the libraries that read the file and make the request.
+      // Errors have the messages of the libraries that read the file and make the request.
       const codes: readonly number[] = [ErrorCode.invalidConfig, ErrorCode.tryAgainLater];
       if (!(error instanceof CniError && codes.includes(error.code))) throw error;
     }

@@ -1,4 +1,4 @@
-// A directory of leases that others write to as well: any file may hold anything.
+// Is a lease directory handled in which any file may contain anything, since others write to it as well?
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -34,7 +34,7 @@ const contents = damagedText([
   'catena-owners 3 b 1 2 1\n10.9.0.2\tc1\teth0\n',
 ]);
 
-/** Files of others, and ours that somebody damaged. */
+/** Files of others, and damaged files of ours. */
 export const leases = door({
   name: 'lease directory',
   weight: 1.2,

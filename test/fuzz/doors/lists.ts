@@ -1,4 +1,4 @@
-// Configuration lists: as text, as files of a directory, before `catena validate`.
+// Are configuration lists validated: as text, as files of a directory, by `catena validate`?
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -17,7 +17,7 @@ import { LIST_TEXTS, LISTS, REQUESTS, RESULTS } from '../samples.ts';
 
 const { incompatibleVersion, ioFailure, decodingFailure, invalidConfig } = ErrorCode;
 
-/** A list, or a single configuration, as text. */
+/** A conflist, or a single configuration, as text. */
 export const list = door({
   name: 'conflist',
   weight: 14,
@@ -35,14 +35,14 @@ export const list = door({
   },
 });
 
-/** A file of a configuration directory, whose mistakes have a place. */
+/** A file of a configuration directory, whose errors have a position. */
 export const listFile = door({
   name: 'conflist file',
   weight: 5,
   seeds: [
-    // A name that no directory can have kept every other file of the directory from being read.
+    // A name too long for a directory prevented every other file of the directory from being read.
     JSON.stringify({ ...LISTS[0], name: 'x'.repeat(300) }),
-    // The error quoted all that was found.
+    // The error quoted everything that was found.
     JSON.stringify({ ...LISTS[0], cniVersion: 'y'.repeat(100_000) }),
   ],
   arbitrary: fc.oneof(damagedJsonText(LISTS), damagedText(LIST_TEXTS)),
@@ -75,7 +75,7 @@ const YAML = [
   '? {net1: 1}\n: [1, 2\n',
 ];
 
-/** NetworkAttachmentDefinitions in JSON and YAML, as files and as a cluster sends them. */
+/** NetworkAttachmentDefinitions in JSON and YAML, as files and as sent by a cluster. */
 export const definition = door({
   name: 'NetworkAttachmentDefinition',
   weight: 1.5,
@@ -100,7 +100,7 @@ export const definition = door({
   },
 });
 
-/** What a cluster answers. */
+/** The reply of a cluster. */
 export const definitionObject = door({
   name: 'definition object',
   weight: 3,

@@ -1,4 +1,4 @@
-// What the kernel answers: messages, attributes of every table of ours, elements, rules of others.
+// Are damaged replies of the kernel handled: messages, attributes of all our tables, elements, rules of others?
 import fc from 'fast-check';
 import { decodeMessages } from '../../../src/netlink/codec/message.ts';
 import { listFlows } from '../../../src/netlink/conntrack.ts';
@@ -13,13 +13,17 @@ import { countRules, listRules } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
 import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
 import { refusalOf } from '../../../src/netlink/refusal.ts';
-import { listAddresses } from '../../../src/netlink/rtnl/addr.ts';
+import { findAddressesOf, listAddresses } from '../../../src/netlink/rtnl/addr.ts';
 import { listBridgePorts } from '../../../src/netlink/rtnl/bridge-vlan.ts';
 import { listClasses } from '../../../src/netlink/rtnl/class.ts';
 import { listFilters, listIngressFilters } from '../../../src/netlink/rtnl/filter.ts';
 import { findLink, findLinks, getLink, listLinks } from '../../../src/netlink/rtnl/link.ts';
 import { listIpv6Groups } from '../../../src/netlink/rtnl/multicast.ts';
-import { listPermanentNeighbours } from '../../../src/netlink/rtnl/neighbour.ts';
+import {
+  findForwardingPort,
+  findNeighbourMac,
+  listPermanentNeighbours,
+} from '../../../src/netlink/rtnl/neighbour.ts';
 import { findQdisc, findQdiscs, listQdiscs } from '../../../src/netlink/rtnl/qdisc.ts';
 import { listRoutes } from '../../../src/netlink/rtnl/route.ts';
 import { findWay } from '../../../src/netlink/rtnl/route-lookup.ts';
@@ -39,8 +43,9 @@ const table = { family: 'inet', name: 't' } as const;
 const VERDICTS = { table, name: 's', key: ['ether_addr'], data: 'verdict' } as const;
 const target = { family: 4, value: 1n } as const;
 
-/** Everything that is asked of the kernel, by what it is called. */
+/** Every request that we make to the kernel, by name. */
 export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unknown>> = {
+  findAddressesOf: socket => findAddressesOf(socket, 1, 2),
   listAddresses: socket => listAddresses(socket),
   listBridgePorts: socket => listBridgePorts(socket, 3),
   listClasses: socket => listClasses(socket, 3),
@@ -52,6 +57,8 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listLinks: socket => listLinks(socket),
   listIpv6Groups: socket => listIpv6Groups(socket, 3),
   listPermanentNeighbours: socket => listPermanentNeighbours(socket),
+  findNeighbourMac: socket => findNeighbourMac(socket, 3, { family: 4, value: 0x0a000002n }),
+  findForwardingPort: socket => findForwardingPort(socket, 3, '0a:00:00:00:00:02'),
   listQdiscs: socket => listQdiscs(socket),
   findQdisc: socket => findQdisc(socket, 3, 'root'),
   findQdiscs: socket =>
@@ -109,11 +116,11 @@ export const messages = door({
   },
 });
 
-/** Rules that the old packet filter keeps. */
+/** Rules of legacy iptables. */
 export const legacyRules = door({
   name: 'iptables rules of the kernel',
   weight: 6,
-  // A target that begins behind the end of its entry.
+  // A target that begins beyond the end of its entry.
   seeds: [[new Uint8Array(112).fill(255).fill(0, 0, 88).fill(112, 90, 91).fill(0, 91, 92), 4]],
   arbitrary: fc.tuple(
     damagedBytes([legacyEntry(4), legacyEntry(6)]),
@@ -124,7 +131,7 @@ export const legacyRules = door({
   },
 });
 
-/** What `iptables-save` prints. */
+/** The output of `iptables-save`. */
 export const savedRules = door({
   name: 'iptables-save',
   weight: 5,
@@ -150,7 +157,7 @@ export const clock = door({
   },
 });
 
-/** An entry with a comment and DNAT as target, as ip_tables lays it out. */
+/** An entry with a comment and DNAT as target, in the layout of ip_tables. */
 function legacyEntry(family: 4 | 6): Uint8Array {
   const offsets = family === 4 ? 88 : 140;
   const entry = family === 4 ? 112 : 168;

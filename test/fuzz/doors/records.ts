@@ -1,4 +1,4 @@
-// Files that we keep, after somebody had them: journal, result cache, settings, backups, traces.
+// Are our own files handled after others have damaged them: journal, result cache, settings, backups, traces?
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -6,8 +6,8 @@ import { findBackup, findStaleBackups } from '../../../plugins/tuning/backup.ts'
 import { parseRecord as parseCached } from '../../../src/chain/cache-record.ts';
 import { listAttachments } from '../../../src/chain/result-cache.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
+import { SERVER_LIMITS } from '../../../src/daemon/gate.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
-import { SERVER_LIMITS } from '../../../src/daemon/server.ts';
 import { type DaemonSettings, readSettings } from '../../../src/daemon/settings.ts';
 import { parsePod } from '../../../src/delegate/record.ts';
 import { lastBegun, parseRecord } from '../../../src/journal/lines.ts';
@@ -46,7 +46,7 @@ export const journal = door({
   },
 });
 
-/** A state directory with a file that is no record under the name of one. */
+/** A state directory with an invalid file under the name of a record. */
 export const journalFile = door({
   name: 'journal directory',
   weight: 2,
@@ -122,7 +122,7 @@ export const settings = door({
   },
 });
 
-/** What tuning kept from before its first ADD. */
+/** The values that tuning saved before its first ADD. */
 export const backup = door({
   name: 'tuning backup',
   weight: 3,
@@ -149,7 +149,7 @@ export const backup = door({
       if (!/^net\/(?!.*(^|\/)\.\.(\/|$))/.test(place))
         throw new Error(`it would write to /proc/sys/${place}`);
     }
-    findStaleBackups(dir, 'podnet', new Set());
+    findStaleBackups(dir, 'podnet', { has: () => false });
   },
 });
 
@@ -174,7 +174,7 @@ const TRACE = {
   },
 };
 
-/** Records of requests, before `catena trace` shows them. */
+/** Records of requests, as `catena trace` reads them. */
 export const traces = door({
   name: 'trace ring',
   weight: 3,

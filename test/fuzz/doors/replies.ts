@@ -1,4 +1,4 @@
-// What plugins print: results, errors, nothing of the kind.
+// Is any output of plugins handled: results, errors, anything else?
 import fc from 'fast-check';
 import { acceptResult } from '../../../src/chain/accept-result.ts';
 import { type CniError, ErrorCode } from '../../../src/cni/errors.ts';
@@ -17,7 +17,7 @@ const { incompatibleVersion, decodingFailure, invalidConfig } = ErrorCode;
 export const result = door({
   name: 'plugin result',
   weight: 12,
-  // The error quoted all that was found.
+  // The error quoted everything that was found.
   seeds: [[JSON.stringify({ ...RESULTS[0], dns: { search: 'y'.repeat(100_000) } }), '1.1.0'] as const],
   arbitrary: fc.tuple(damagedJsonText(RESULTS), fc.constantFrom(...SPEC_VERSIONS)),
   run([stdout, version]) {
@@ -30,7 +30,7 @@ export const result = door({
   },
 });
 
-/** What the next link is handed. */
+/** The result that the next plugin receives. */
 export const prevResult = door({
   name: 'prevResult',
   weight: 8,
@@ -61,7 +61,7 @@ const ERRORS = [
 export const failure = door({
   name: 'plugin failure',
   weight: 8,
-  // A blank message was passed on as one.
+  // A blank message was passed on unchanged.
   seeds: [{ stdout: '{"code":7,"msg":" "}', stderr: '', exitCode: 1, signal: undefined }],
   arbitrary: fc.record({
     stdout: fc.oneof(damagedJsonText(ERRORS), strangeText),

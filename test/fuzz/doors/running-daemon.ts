@@ -1,4 +1,4 @@
-// The sockets of a daemon that runs: HTTP of its clients and of anybody, gRPC.
+// Do the sockets of a running daemon withstand arbitrary input: HTTP of its clients and of others, gRPC?
 import { statSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -63,14 +63,14 @@ const verb = fc
   )
   .map(([name, text]) => ({ kind: name, text }));
 
-/** What a client or anybody else posts. */
+/** What a client, or any other program, posts. */
 export const http = door({
   name: 'running daemon, HTTP',
   weight: 1.6,
   seeds: [
-    // The daemon began a second daemon in its own process.
+    // The daemon started a second daemon in its own process.
     { kind: 'run', text: JSON.stringify({ args: ['daemon'], cwd: '/', env: {}, key: 'k' }) },
-    // What is none of a client's was handed to the command as it came.
+    // Keys that clients may not set were passed to the command unchanged.
     { kind: 'run', text: JSON.stringify({ args: [{}], cwd: 5, env: null, stdin: 7, key: [] }) },
   ],
   arbitrary: fc.oneof(request, request, verb),
@@ -154,7 +154,7 @@ async function close(): Promise<void> {
   daemon = undefined;
 }
 
-/** The request of a client that stands where the daemon does. */
+/** The request of a client in the same place as the daemon. */
 function withPlace(text: string): string {
   const identity = (file: string): string => {
     const { dev, ino } = statSync(file, { bigint: true });

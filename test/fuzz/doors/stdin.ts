@@ -1,4 +1,4 @@
-// A request on standard input, before every link and the delegate runner, in this process.
+// Do all plugins and the delegate runner withstand arbitrary requests on standard input, in this process?
 import fc from 'fast-check';
 import { bandwidth } from '../../../plugins/bandwidth/plugin.ts';
 import { bridge } from '../../../plugins/bridge/plugin.ts';
@@ -51,11 +51,11 @@ export const request = door({
   run: ({ type, command, stdin, netns }) => call(type, command, JSON.stringify(atHome(stdin)), netns),
 });
 
-/** A request that is any text. */
+/** A request that is arbitrary text. */
 export const noise = door({
   name: 'stdin text',
   weight: 5,
-  // DEL of the runner took them for options.
+  // DEL of the runner mistook these keys for options.
   seeds: ['__proto__', 'constructor'].map(key => ({
     ...{ type: 'catena', command: 'DEL' as const, netns: '/nonexistent/netns' as const },
     stdin: `{"cniVersion":"1.1.0","name":"x","type":"catena","${key}":"y"}`,
@@ -86,7 +86,7 @@ async function call(type: string, command: string, stdin: string, netns: string)
     return;
   }
   checkErrorReply(stdout);
-  // A mistake of ours is logged as an error with the place in the source where it happened.
+  // A bug of ours is logged as an error with the source position where it happened.
   await log.flush(line => {
     const { level, message } = JSON.parse(line) as { level: string; message: string };
     if (level === 'error' && /^\w*Error: .*\n\s+at /s.test(message))

@@ -1,4 +1,4 @@
-// Texts in languages of their own: annotations, flanneld's file, resolv.conf, allowlist, conditions, addresses.
+// Are texts in other languages parsed safely: annotations, flanneld's file, resolv.conf, allowlist, conditions, addresses?
 import fc from 'fast-check';
 import { parseSubnetEnv } from '../../../plugins/flannel/subnet-env.ts';
 import { parseRangeSets } from '../../../plugins/host-local/range.ts';
@@ -36,7 +36,7 @@ const SELECTIONS = [
   },
 ];
 
-/** Which networks a pod asks for. */
+/** Which networks a pod requests. */
 export const annotation = door({
   name: 'pod annotation',
   weight: 10,
@@ -54,7 +54,7 @@ export const annotation = door({
       ErrorCode.decodingFailure,
     );
     for (const { name, namespace, ifname, config } of selections ?? []) {
-      // Names become names of files; a configuration would be run as root.
+      // Names become file names; a configuration would be run as root.
       if (config !== undefined) throw new Error('a pod brought a configuration of its own');
       if (/[/\0]|^\.\.?$/.test(name) || /[/\0.]/.test(namespace ?? ''))
         throw new Error(`it let "${namespace}/${name}" in`);
@@ -87,7 +87,7 @@ export const resolvConf = door({
   },
 });
 
-/** Which sysctls are allowed, in Go's regular expressions. */
+/** Which sysctls are allowed, as Go regular expressions. */
 export const allowlist = door({
   name: 'sysctl allowlist',
   weight: 5,
@@ -105,7 +105,7 @@ export const allowlist = door({
   },
 });
 
-/** Names of sysctls, and names that stand in a document twice. */
+/** Names of sysctls, and keys that occur twice in a document. */
 export const sysctls = door({
   name: 'sysctl names',
   weight: 6,
@@ -129,7 +129,7 @@ export const sysctls = door({
   },
 });
 
-/** portmap's conditions, in the language of nft. */
+/** portmap's conditions, in the syntax of nft. */
 export const conditions = door({
   name: 'portmap conditions',
   weight: 6,
@@ -169,7 +169,7 @@ export const ranges = door({
   },
 });
 
-/** Addresses by themselves: what is read is written the same. */
+/** Single addresses: parsing and rendering must be inverse. */
 export const addresses = door({
   name: 'addresses',
   weight: 8,
@@ -184,7 +184,7 @@ export const addresses = door({
   },
 });
 
-/** What an operator says about the log. */
+/** An operator's log options. */
 export const logWords = door({
   name: 'log options',
   weight: 2,

@@ -1,4 +1,4 @@
-// How does the bridge link of both sides deal with its options?
+// How does the bridge plugin of both sides handle its options?
 
 import { ping } from '../../helpers/traffic.ts';
 import { FAILURE, LIFE, LIFE_WITHOUT_CHECK, type Probe, type Step, type TwinRow } from '../row.ts';
@@ -374,7 +374,7 @@ const CHECKS: readonly TwinRow[] = [
   },
 ];
 
-/** All rows of the bridge link but those that are refused. */
+/** All rows of the bridge plugin except the rejected ones. */
 export const BRIDGE_ROWS: readonly TwinRow[] = [
   ...VERSIONS,
   ...OPTIONS,

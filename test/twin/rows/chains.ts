@@ -1,4 +1,4 @@
-// How do the meta links of both sides deal with their options, behind a bridge?
+// How do the meta plugins of both sides handle their options, behind a bridge?
 
 import type { Row as Json } from '../../helpers/netns.ts';
 import { FAILURE, type Ground, LIFE, type Step, type TwinRow } from '../row.ts';
@@ -96,7 +96,7 @@ const SUBNET_ROWS: readonly TwinRow[] = [
   { ...bandwidth('a subnet that is none', { ...FAST, shapedSubnets: ['hello'] }), steps: FAILURE },
 ];
 
-/** Life with what others do to the devices meanwhile. */
+/** Lives in which others interfere with the devices. */
 const MEDDLED_ROWS: readonly TwinRow[] = [
   {
     ...bandwidth('CHECK: no bucket any more', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
@@ -283,7 +283,7 @@ const WHOLE_ROWS: readonly TwinRow[] = [
   },
 ];
 
-/** All rows of links that shape and tune, and of whole chains. */
+/** All rows of plugins that shape and tune, and of whole chains. */
 export const CHAIN_ROWS: readonly TwinRow[] = [
   ...BANDWIDTH_ROWS,
   ...SUBNET_ROWS,
@@ -300,7 +300,7 @@ function bandwidth(name: string, options: Json): TwinRow {
   return { name: `bandwidth, ${name}`, links: [MAIN_V4, { type: 'bandwidth', ...options }], steps: LIFE };
 }
 
-/** Something done with `tc` to the host's end of container 1. */
+/** Runs `tc` on the host end of container 1. */
 function tcTool(verb: string, place: string): (ground: Ground) => Promise<void> {
   return async ({ lab, containers: [one] }) => {
     const [inside] = await lab.ip(one, 'link', 'show', 'eth0');

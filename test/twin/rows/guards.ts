@@ -1,4 +1,4 @@
-// How do firewall and sbr of both sides deal with their options, behind a bridge?
+// How do firewall and sbr of both sides handle their options, behind a bridge?
 
 import type { Row as Json } from '../../helpers/netns.ts';
 import { FAILURE, LIFE, type Step, type TwinRow } from '../row.ts';
@@ -11,7 +11,7 @@ const MAIN_V6 = bridged({ ...HOST_LOCAL, ranges: [V6] }, { isDefaultGateway: tru
 const ROUTES = [{ dst: '192.0.2.0/24', gw: '10.88.0.9' }, { dst: '198.51.100.0/24' }, { dst: '0.0.0.0/0' }];
 const ROUTED = bridged({ ...HOST_LOCAL, ranges: [V4], routes: ROUTES }, { isGateway: true });
 
-/** Both containers, so that what they share is seen to stay with the second. */
+/** Both containers, to see that shared objects are kept for the second. */
 const TWO: readonly Step[] = [
   'ADD',
   { verb: 'ADD', container: 2 },
@@ -79,7 +79,7 @@ const SBR_ROWS: readonly TwinRow[] = [
   },
 ];
 
-/** All rows of links that guard packets and choose their way. */
+/** All rows of plugins that filter or route packets. */
 export const GUARD_ROWS: readonly TwinRow[] = [...FIREWALL_ROWS, ...SBR_ROWS];
 
 function firewall(name: string, options: Json, main: Json = MAIN): TwinRow {

@@ -1,4 +1,4 @@
-// How do host-local and static of both sides deal with their options, called as bridge calls them?
+// How do host-local and static of both sides handle their options, called as bridge calls them?
 
 import fs from 'node:fs';
 import type { Row as Json } from '../../helpers/netns.ts';
@@ -332,7 +332,7 @@ const STATIC_ROWS: readonly TwinRow[] = [
 /** All rows of IPAM links. */
 export const IPAM_ROWS: readonly TwinRow[] = [...HOST_LOCAL_ROWS, ...STATIC_ROWS];
 
-/** host-local called by itself, as bridge calls it. */
+/** host-local called alone, as bridge calls it. */
 function local(options: Json): Json {
   return own({ type: 'host-local' }, { dataDir: '{tmp}/leases', ...options });
 }

@@ -1,14 +1,14 @@
-// Of what are rows made: entries of chains, grounds to start from, and questions?
+// What are rows made of: entries of chains, grounds to start from, and questions?
 
 import fs from 'node:fs';
 import type { Row as Json, Lab, Namespace, Outside } from '../../helpers/netns.ts';
 import { echo, startServer } from '../../helpers/traffic.ts';
 import type { Ground, Probe } from '../row.ts';
 
-/** A bridge link with a name of its own for the bridge. */
+/** A bridge plugin with its own bridge name. */
 export const BRIDGE: Json = { type: 'bridge', bridge: 'br0' };
 
-/** host-local, but for its ranges. */
+/** host-local, without its ranges. */
 export const HOST_LOCAL: Json = { type: 'host-local', dataDir: '{tmp}/leases' };
 
 /** Range sets. */
@@ -20,7 +20,7 @@ export function both(): Json {
   return { ...HOST_LOCAL, ranges: [V4, V6] };
 }
 
-/** A bridge link with IPAM and options. */
+/** A bridge plugin with IPAM and options. */
 export function bridged(ipam: Json, options: Json = {}): Json {
   return { ...BRIDGE, ...options, ipam };
 }
@@ -33,7 +33,7 @@ export async function ipTool(ground: Ground, ...commands: (string | Namespace)[]
   if (exitCode !== 0) throw new Error(`Cannot prepare "${lines}": ${stderr}`);
 }
 
-/** Makes `br0` beforehand, down, with options of `ip link add` and addresses. */
+/** Creates `br0` beforehand, down, with options of `ip link add` and addresses. */
 export function bridgeExists(options: string, addresses: readonly string[]) {
   return (ground: Ground): Promise<void> => {
     const added = addresses.map(address => `addr add ${address} dev br0`);
@@ -41,7 +41,7 @@ export function bridgeExists(options: string, addresses: readonly string[]) {
   };
 }
 
-/** The host forwards already. */
+/** Makes the host forward beforehand. */
 export async function forwarding({ lab }: Ground): Promise<void> {
   await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
   await lab.sysctl(lab.host, 'net/ipv6/conf/all/forwarding', 1);
@@ -62,7 +62,7 @@ export async function resolvConf({ lab }: Ground): Promise<void> {
   fs.writeFileSync(`${lab.tmp}/resolv.conf`, `${lines.join('\n')}\n`);
 }
 
-/** There is a namespace beyond the host, with an echo server on TCP port 7; the host forwards. */
+/** Creates a namespace beyond the host, with an echo server on TCP port 7; the host forwards. */
 export async function outside(ground: Ground): Promise<void> {
   const beyond = await ground.lab.outside();
   outsides.set(ground.lab, beyond);
@@ -70,14 +70,14 @@ export async function outside(ground: Ground): Promise<void> {
   await startServer(ground.lab, beyond, { protocol: 'tcp', port: 7 });
 }
 
-/** The namespace that {@link outside} made. */
+/** The namespace that {@link outside} created. */
 export function outsideOf({ lab }: Ground): Outside {
   const beyond = outsides.get(lab);
   if (beyond === undefined) throw new Error('Cannot probe from outside: the row does not prepare it');
   return beyond;
 }
 
-/** Which addresses of container 1 does somebody beyond the host see? */
+/** Which addresses of container 1 does a server beyond the host see? */
 export const SEEN_OUTSIDE: Probe = {
   probe: 'address seen outside',
   async ask(ground) {
@@ -99,7 +99,7 @@ export const SERVE: Probe = {
   },
 };
 
-/** Whom does container 1 see when ports of the host are asked for, from everywhere at once? */
+/** Which client addresses does container 1 see when ports of the host are queried, from everywhere at once? */
 export function mapped(ports: { tcp?: number; udp?: number }, label = 'seen through mapped ports'): Probe {
   return {
     probe: label,
@@ -119,7 +119,7 @@ export function mapped(ports: { tcp?: number; udp?: number }, label = 'seen thro
   };
 }
 
-// Longer than a busy machine needs: whoever waits so long hears nothing at all.
+// Longer than a busy machine needs: a client that waits this long gets no reply at all.
 const DEADLINE_MS = 3_000;
 
 function routesToPorts(ground: Ground): { name: string; from: Namespace; address: string }[] {

@@ -1,4 +1,4 @@
-// How does portmap of both sides deal with its options, behind a bridge?
+// How does portmap of both sides handle its options, behind a bridge?
 
 import type { Row as Json } from '../../helpers/netns.ts';
 import { FAILURE, type Ground, type Step, type TwinRow } from '../row.ts';
@@ -11,7 +11,7 @@ const MAIN_V6 = bridged({ ...HOST_LOCAL, ranges: [V6] }, { isDefaultGateway: tru
 const WEB = { hostPort: 8080, containerPort: 80, protocol: 'tcp' };
 const DNS = { hostPort: 5353, containerPort: 53, protocol: 'udp' };
 const TWO: readonly Step[] = ['ADD', { verb: 'ADD', container: 2, more: { runtimeConfig: {} } }];
-/** Newer releases of the reference have the key, the one at hand ignores it. */
+/** Newer releases of the reference know the key; the tested one ignores it. */
 const IPTABLES = { backend: 'iptables' };
 
 const DEFAULT_ROWS: readonly TwinRow[] = [
@@ -90,7 +90,7 @@ const DEFAULT_ROWS: readonly TwinRow[] = [
 const MANY = Array.from({ length: 17 }, (_, i) => ({ ...WEB, hostPort: 8080 + i }));
 const SEEN = [mapped({ tcp: 8080 })];
 
-/** Both sides write rules of iptables: all of them are compared. */
+/** Both sides write iptables rules, all of which are compared. */
 const IPTABLES_ROWS: readonly TwinRow[] = [
   iptables('TCP and UDP', {}, [WEB, DNS], [mapped({ tcp: 8080, udp: 5353 })]),
   iptables('IPv4 only', {}, [WEB], SEEN, MAIN_V4),
@@ -218,7 +218,7 @@ function iptables(
   };
 }
 
-/** Somebody else marks and masquerades. */
+/** A third party marks and masquerades packets. */
 async function withMarkChain(ground: Ground): Promise<void> {
   await outside(ground);
   for (const tool of ['iptables-restore', 'ip6tables-restore']) {

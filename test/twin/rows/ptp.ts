@@ -1,4 +1,4 @@
-// How do ptp and loopback of both sides deal with their options?
+// How do ptp and loopback of both sides handle their options?
 
 import { ping } from '../../helpers/traffic.ts';
 import { FAILURE, LIFE_WITHOUT_CHECK, type TwinRow } from '../row.ts';

@@ -1,11 +1,11 @@
-// What do both sides make of input that is wrong?
+// How do both sides handle invalid input?
 
 import { type Call, FAILURE, type TwinRow } from '../row.ts';
 import { BRIDGE, bridged, HOST_LOCAL, V4 } from './parts.ts';
 
 const IPAM = { ...HOST_LOCAL, ranges: [V4] };
 
-/** Bad configurations of a bridge link; nothing but the failure and what it leaves is compared. */
+/** Invalid configurations of the bridge plugin; only the failure and what it leaves are compared. */
 const OPTIONS: readonly TwinRow[] = [
   refused('hairpinMode with promiscMode', { hairpinMode: true, promiscMode: true }),
   refused('mtu as text', { mtu: '1500' }),
@@ -56,7 +56,7 @@ const REQUESTS: readonly TwinRow[] = [
   request('CNI_ARGS with a bad IgnoreUnknown', { args: 'IgnoreUnknown=maybe;A=b' }),
 ];
 
-/** All rows that end in a refusal, on one side at least. */
+/** All rows that are rejected by at least one side. */
 export const REFUSED_ROWS: readonly TwinRow[] = [...OPTIONS, ...REQUESTS];
 
 function refused(name: string, options: object): TwinRow {

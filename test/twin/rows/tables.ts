@@ -12,11 +12,11 @@ import { PTP_ROWS_AND_LOOPBACK } from './ptp.ts';
 import { REFUSED_ROWS } from './refused.ts';
 import { VLAN_ROWS } from './vlans.ts';
 
-/** One part: each is a test file of its own, so that they run at the same time. */
+/** One part: each has a test file of its own, so that they run concurrently. */
 export interface Table {
   readonly name: TableName;
   readonly rows: readonly TwinRow[];
-  /** What else than the reference it takes. */
+  /** Requirements besides the reference. */
   readonly needs?: () => Need;
 }
 

@@ -1,4 +1,4 @@
-// How do bridges of both sides keep VLANs apart? Only for kernels that can.
+// How do bridges of both sides separate VLANs? Only for kernels that support it.
 
 import { ping } from '../../helpers/traffic.ts';
 import { LIFE, type Probe, type Step, type TwinRow } from '../row.ts';
@@ -18,7 +18,7 @@ import {
 const IPAM_V4 = { ...HOST_LOCAL, ranges: [V4] };
 const IPAM_V6 = { ...HOST_LOCAL, ranges: [V6] };
 
-/** Container 2 comes and goes, in a VLAN of its own or in that of container 1. */
+/** Container 2 is added and deleted, in a VLAN of its own or in that of container 1. */
 function neighbour(vlan: number | undefined): Step[] {
   const links = [bridged(IPAM_V4, vlan === undefined ? {} : { vlan })];
   return [
@@ -38,7 +38,7 @@ const GATEWAY: Probe = {
   ask: ({ lab, containers }) => ping(lab, containers[0], '10.88.0.1'),
 };
 
-/** A bridge of somebody else that keeps VLANs apart already. */
+/** A foreign bridge that already filters VLANs. */
 function filtering(...more: string[]) {
   return (ground: Parameters<typeof ipTool>[0]): Promise<void> =>
     ipTool(ground, 'link add br0 type bridge vlan_filtering 1', ...more);

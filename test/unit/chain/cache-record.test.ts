@@ -67,6 +67,20 @@ describe('parseRecord()', () => {
     });
   });
 
+  test('finds the namespace in the result where the file does not say it, as of podman 4.3 and containerd 1.6', () => {
+    const interfaces = [
+      { name: 'eth0', mac: '0a:00:00:00:00:01' },
+      { name: 'net1', sandbox: '/run/netns/other' },
+      { name: 'eth0', Sandbox: '/run/netns/own' },
+    ];
+    const { netns: _, ...silent } = JSON.parse(FULL_BYTES);
+    const netnsOf = (record: object) => parseRecord(JSON.stringify(record), 'f', ID).netns;
+    expect(netnsOf({ ...silent, result: { interfaces } })).toBe('/run/netns/own');
+    expect(netnsOf({ ...silent, netns: '/run/netns/x', result: { interfaces } })).toBe('/run/netns/x');
+    expect(netnsOf({ ...silent, result: { interfaces: [{ name: 'net1', sandbox: '/x' }, 7] } })).toBe('');
+    expect(netnsOf({ cniVersion: '0.4.0', interfaces })).toBe('/run/netns/own');
+  });
+
   test('reads the bare result of libcni 0.7 when the name of its file has one reading', () => {
     const bare = '{"cniVersion":"0.3.1"}';
     expect(parseRecord(bare, 'f', ID)).toMatchObject({

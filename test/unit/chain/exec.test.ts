@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { type ExecCall, type ExecReply, startThrough } from '../../../src/chain/exec.ts';
+import { type ExecCall, type ExecReply, execSegments } from '../../../src/chain/exec.ts';
+import type { ExecOutcome } from '../../../src/chain/exec-plugin.ts';
 import { addNetwork, deleteNetwork } from '../../../src/chain/run.ts';
 import type { Runtime } from '../../../src/chain/runtime.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
@@ -10,11 +11,15 @@ beforeEach(() => {
 });
 afterEach(() => chain.dispose());
 
-describe('startThrough()', () => {
-  const send = (reply: () => ExecReply) =>
-    startThrough(reply)({ path: '/bin/x', env: {}, deadlineMs: 5 }).send('{}');
+describe('execSegments()', () => {
+  const send = async (reply: () => ExecReply): Promise<ExecOutcome> => {
+    const calls = [{ path: '/bin/x', env: {}, request: '{}' }];
+    const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 5 };
+    for await (const outcome of execSegments(reply).run(segment)) return outcome;
+    throw new Error('no outcome');
+  };
 
-  test('takes what is left out for success without a word', async () => {
+  test('takes what is left out as success without output', async () => {
     expect(await send(() => ({}))).toEqual({
       exitCode: 0,
       stdout: '',
@@ -25,7 +30,7 @@ describe('startThrough()', () => {
     expect('exitCode' in (await send(() => ({ signal: 'SIGKILL' })))).toBe(false);
   });
 
-  test('takes a rejection for a link that did not start', async () => {
+  test('takes a rejection as a plugin that did not start', async () => {
     const outcome = await send(() => {
       throw new Error('no worker is left');
     });

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { collectGarbage, type GcScope, planGarbage } from '../../../src/chain/garbage.ts';
+import { collectGarbage } from '../../../src/chain/collect-garbage.ts';
+import { type GcScope, planGarbage } from '../../../src/chain/garbage.ts';
 import { addNetwork } from '../../../src/chain/run.ts';
 import type { Traced } from '../../../src/chain/traced.ts';
 import type { CniError } from '../../../src/cni/errors.ts';
@@ -40,6 +41,18 @@ describe('collectGarbage()', () => {
     expect(gc[0]?.request['cni.dev/attachments']).toEqual(valid);
     expect(files()).toEqual(['testnet-c2-eth0']);
     expect(done.stale.map(({ containerId }) => containerId)).toEqual(['c1', 'c3']);
+  });
+
+  test('leaves alone what was added since GC was asked for, though the list does not name it', async () => {
+    const stateDir = path.join(chain.runtime.cacheDir, 'state');
+    const runtime = { ...chain.runtime, stateDir };
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const since = Date.now();
+    await addNetwork(threeLinks(), { ...ATTACHMENT, containerId: 'c9' }, runtime);
+    const { stale, kept } = await collectGarbage(threeLinks(), { valid: [], since }, runtime);
+    expect(stale.map(({ containerId }) => containerId)).toEqual(['c1']);
+    expect(kept).toMatchObject([{ containerId: 'c9', why: 'it was added after GC began' }]);
+    expect(files()).toEqual(['testnet-c9-eth0']);
   });
 
   test('deletes with the configuration of the ADD, not with that of today', async () => {

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import type { StartPlugin } from '../../../src/chain/exec-plugin.ts';
 import {
   explainConflict,
   findHighestCommon,
@@ -7,6 +6,8 @@ import {
   pluginVersion,
   validateNetwork,
 } from '../../../src/chain/plugin-version.ts';
+import { processSegments } from '../../../src/chain/process-segments.ts';
+import type { SegmentRunner } from '../../../src/chain/segment.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
@@ -16,13 +17,12 @@ beforeEach(() => {
 });
 afterEach(() => chain.dispose());
 
-/** A link that answers VERSION like this. */
-const answering = (stdout: string, exitCode = 0): StartPlugin => {
-  return () => ({
+/** Plugins that answer VERSION like this. */
+const answering = (stdout: string, exitCode = 0): SegmentRunner =>
+  processSegments(() => ({
     send: async () => ({ exitCode, stdout, stderr: '', durationMs: 1 }),
     discard() {},
-  });
-};
+  }));
 
 describe('listPluginVersions()', () => {
   test('asks every link', async () => {
@@ -37,7 +37,7 @@ describe('listPluginVersions()', () => {
     ['0.1.0 and 0.2.0 for a bare 0.2.0', '{"cniVersion":"0.2.0"}', 0, ['0.1.0', '0.2.0']],
     ['0.1.0 for one that knows no VERSION', '{"code":4,"msg":"unknown CNI_COMMAND: VERSION"}', 1, ['0.1.0']],
   ])('reads %s', async (_, stdout, exitCode, expected) => {
-    const runtime = { ...chain.runtime, start: answering(stdout, exitCode) };
+    const runtime = { ...chain.runtime, segments: answering(stdout, exitCode) };
     const [versions] = await listPluginVersions(listOf('1.0.0', [{ type: 'noop' }]), runtime);
     expect(versions?.supportedVersions).toEqual(expected);
   });
@@ -45,7 +45,7 @@ describe('listPluginVersions()', () => {
   test.each(['', '{}', '{"cniVersion":"1.0.0"}', '{"supportedVersions":["1.0.0"]}'])(
     'refuses %j',
     async stdout => {
-      const runtime = { ...chain.runtime, start: answering(stdout) };
+      const runtime = { ...chain.runtime, segments: answering(stdout) };
       await expect(listPluginVersions(listOf('1.0.0', [{ type: 'noop' }]), runtime)).rejects.toThrow(
         'Cannot read versions of plugin "noop"',
       );
@@ -65,7 +65,7 @@ describe('validateNetwork()', () => {
   });
 
   test('reports every link that is missing or does not speak the version', async () => {
-    const runtime = { ...chain.runtime, start: answering('{"cniVersion":"0.2.0"}') };
+    const runtime = { ...chain.runtime, segments: answering('{"cniVersion":"0.2.0"}') };
     const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'missing' }]);
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
       code: 1,
@@ -118,7 +118,7 @@ describe('explainConflict()', () => {
   const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'missing' }]);
 
   test('adds the versions of those that answer to the error of a link that refused the version', async () => {
-    const runtime = { ...chain.runtime, start: answering('{"cniVersion":"0.2.0"}') };
+    const runtime = { ...chain.runtime, segments: answering('{"cniVersion":"0.2.0"}') };
     const error = new CniError(1, 'incompatible CNI versions', { details: 'as it said', link });
     expect(await explainConflict(error, list, runtime)).toMatchObject({
       code: 1,
@@ -133,7 +133,9 @@ describe('explainConflict()', () => {
       throw new Error('started');
     };
     for (const error of [new CniError(2, 'x', { link }), new CniError(1, 'x'), new Error('x')]) {
-      expect(await explainConflict(error, list, { ...chain.runtime, start })).toBe(error);
+      expect(await explainConflict(error, list, { ...chain.runtime, segments: processSegments(start) })).toBe(
+        error,
+      );
     }
   });
 });

@@ -1,16 +1,19 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { collectGarbage, planGarbage } from '../../../src/chain/garbage.ts';
+import { collectGarbage } from '../../../src/chain/collect-garbage.ts';
+import { planGarbage } from '../../../src/chain/garbage.ts';
 import { isOfEarlierBoot, recover } from '../../../src/chain/recover.ts';
 import { listAttachments } from '../../../src/chain/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../src/chain/run.ts';
 import type { Attachment, Runtime } from '../../../src/chain/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { bootId } from '../../../src/journal/boot.ts';
+import { createRecord } from '../../../src/journal/create-record.ts';
+import { noteGeneration } from '../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../src/journal/lines.ts';
 import { endRunner, startRunner } from '../../../src/journal/runner.ts';
-import { createRecord, readRecord } from '../../../src/journal/store.ts';
+import { readRecord } from '../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 import { ROOT } from '../../helpers/source-tree.ts';
@@ -392,6 +395,71 @@ describe('records of an earlier boot', () => {
   });
 });
 
+describe('an attachment that another runtime has made again', () => {
+  const again = () => {
+    const file = path.join(runtime.cacheDir, 'results/testnet-c1-eth0');
+    const cached = fs.readFileSync(file, 'utf8').replace('10.1.0.3/24', '10.1.0.77/24');
+    fs.writeFileSync(file, cached);
+    return cached;
+  };
+  const later = () => ({ ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'second' } });
+
+  test('is not taken down by a DEL that failed before', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'busy' });
+    await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
+    chain.rescript('two', {});
+    const cached = again();
+    const before = chain.order().length;
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    expect(await recover({ all: true }, { ...runtime, onWarning })).toEqual([]);
+    expect(warnings).toEqual([expect.stringContaining('it has been attached again since')]);
+    expect(chain.order().slice(before)).toEqual([]);
+    expect(record()).toBeUndefined();
+    expect(fs.readFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), 'utf8')).toBe(cached);
+  });
+
+  test('is not garbage because the record is of an earlier boot', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    again();
+    const valid = [{ containerID: 'c1', ifname: 'eth0' }];
+    expect(planGarbage(threeLinks(), { valid }, later()).stale).toEqual([]);
+    await collectGarbage(threeLinks(), { valid }, later());
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+  });
+
+  test('is known by the note that a plugin has left of its ADD in this boot', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    const runDir = path.join(runtime.cacheDir, 'run');
+    const env = { ...process.env, CATENA_BOOT_ID: 'second', CATENA_RUN_DIR: runDir };
+    const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+    noteGeneration(runDir, id, { renew: true, boot: 'second' });
+    expect(await recover({ all: true }, { ...runtime, env })).toEqual([]);
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    expect(record()).toBeUndefined();
+  });
+
+  test('is known to the node where there is no cached result', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    fs.rmSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
+    const openWitness = async () => ({ findLife: () => 'a pair', hasInterface: () => true });
+    expect(await recover({ all: true }, { ...later(), openWitness })).toEqual([]);
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    expect(record()).toBeUndefined();
+  });
+});
+
 describe('recover()', () => {
   test('does not take a verb for dead that is under way', async () => {
     const list = threeLinks();
@@ -479,7 +547,7 @@ describe('recover()', () => {
     const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
     const [first = ''] = lines;
     for (let length = first.length; length <= text.length; length++) {
-      createRecord(runtime.stateDir, intent).close();
+      createRecord(runtime.stateDir, intent)?.close();
       fs.writeFileSync(file, text.slice(0, length));
       undone.length = 0;
       expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was cut off' }]);
@@ -529,7 +597,7 @@ describe('collectGarbage() with a journal', () => {
 
   test('keeps what somebody works on, and tells the links', async () => {
     const runner = startRunner();
-    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() })).close();
+    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
     const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
     expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} works on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);

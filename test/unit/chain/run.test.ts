@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
+import { collectGarbage } from '../../../src/chain/collect-garbage.ts';
 import { findFrozenNetwork } from '../../../src/chain/frozen.ts';
-import { collectGarbage } from '../../../src/chain/garbage.ts';
 import { readAttachment } from '../../../src/chain/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../src/chain/run.ts';
 import type { LinkEvent } from '../../../src/chain/runtime.ts';
@@ -49,7 +49,7 @@ describe('addNetwork()', () => {
   test('threads the result through every link and returns the last one', async () => {
     const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
     const first = ips('10.1.0.2/24');
-    expect(result).toEqual({ ...first, dns: { nameservers: ['1.2.3.4'] } });
+    expect<unknown>(result).toEqual({ ...first, dns: { nameservers: ['1.2.3.4'] } });
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
     expect(chain.calls().map(({ request }) => request.prevResult)).toEqual([
       undefined,
@@ -179,7 +179,7 @@ describe('addNetwork()', () => {
     const result = await addNetwork(list, ATTACHMENT, chain.runtime);
     const converted = { cniVersion: '1.0.0', ips: [{ address: '10.1.0.2/24' }], extra: { kept: true } };
     expect(chain.calls()[1]?.request.prevResult).toEqual(converted);
-    expect(result).toEqual(converted);
+    expect<unknown>(result).toEqual(converted);
   });
 
   test('takes a result without version to be in the version of the list', async () => {
@@ -310,6 +310,17 @@ describe('addNetwork()', () => {
     expect(error.details).toContain('an earlier ADD is on record');
     expect(chain.order().slice(3)).toEqual(['ADD one']);
     expect(fs.readFileSync(cacheFile(), 'utf8')).toBe(before);
+  });
+
+  test('is undone where the cached result of an earlier ADD has outlived its interface', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, chain.runtime);
+    chain.rescript('two', { ReportError: 'the port is taken' });
+    const openWitness = async () => ({ findLife: () => undefined, hasInterface: () => false });
+    const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, openWitness }));
+    expect(error).toMatchObject({ code: 100, message: 'the port is taken' });
+    expect(error.details).not.toContain('an earlier ADD is on record');
+    expect(chain.order().slice(3)).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
   });
 
   test.each([

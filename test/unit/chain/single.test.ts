@@ -26,7 +26,7 @@ describe('addPlugin(), checkPlugin(), deletePlugin()', () => {
     const text = ` ${textOf({ capabilities: { mac: true } })}\n`;
     const plugin = parsePlugin(text);
     const attachment = { ...ATTACHMENT, capabilityArgs: { mac: 'x', other: 1 } };
-    expect(await addPlugin(plugin, attachment, chain.runtime)).toEqual(RESULT);
+    expect<unknown>(await addPlugin(plugin, attachment, chain.runtime)).toEqual(RESULT);
     expect(readAttachment(chain.runtime.cacheDir, ID)).toMatchObject({ source: text, result: RESULT });
     expect(findFrozenNetwork(ID, chain.runtime)).toEqual(plugin);
     await checkPlugin(plugin, attachment, chain.runtime);

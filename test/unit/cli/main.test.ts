@@ -44,13 +44,20 @@ describe('runMain()', () => {
     ['an unknown command', ['ad'], 'Cannot run "ad": it is not a command; there are add, check, del'],
     ['a missing argument', ['add', 'net'], 'Cannot run "add" with 1 argument: it takes <network> <netns>'],
     ['an argument too many', ['check', 'a', 'b', 'c'], 'with 3 arguments'],
+    [
+      'an argument where there is none',
+      ['list', 'x'],
+      'with 1 argument: it takes none; see catena help list',
+    ],
+    ['a second argument of version', ['version', 'n', 'x'], 'with 2 arguments: it takes [<network>]; see'],
     ['an unknown option', ['add', 'a', 'b', '--nope'], "Unknown option '--nope'; see catena help add"],
     ['an option without its value', ['add', 'a', 'b', '--file'], "Option '--file <value>' argument missing"],
     [
       'a value that is no time',
       ['status', 'n', '--timeout', '-1s', '--file', '/dev/null'],
-      "Option '--timeout' argument is ambiguous",
+      'Cannot use --timeout: its value is missing, or begins with a dash: --timeout=-1s; see catena help status\n',
     ],
+    ['a negative number', ['daemon', '--workers', '-1'], 'a dash: --workers=-1; see catena help daemon\n'],
     ['gc without saying what to keep', ['gc', 'n'], '--valid <id>/<ifname>, or --all'],
     ['gc told both', ['gc', 'n', '--all', '--valid', 'a/b'], '--valid <id>/<ifname>, or --all'],
     ['gc with half an attachment', ['gc', 'n', '--valid', 'a'], 'Cannot use --valid "a"'],
@@ -63,6 +70,20 @@ describe('runMain()', () => {
     expect(stderr).toStartWith('catena: ');
     expect(stderr).toContain(message);
   });
+
+  test.each(['repair', 'adopt'])(
+    '%s fails for a network that is neither configured nor on record',
+    async verb => {
+      const args = ['--state-dir', `${dir}/state`, '--cni-cache-dir', `${dir}/cache`];
+      fs.writeFileSync(path.join(dir, 'n.conf'), '{"cniVersion":"1.0.0","name":"n","type":"t"}');
+      expect(await catena(verb, 'n', ...args)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await catena(verb, ...args)).toMatchObject({ exitCode: 0, stderr: '' });
+      const { exitCode, stderr } = await catena(verb, 'nope', ...args);
+      expect(exitCode).toBe(1);
+      expect(stderr).toContain('Cannot find network "nope": it has no attachment on record');
+      expect(stderr).toContain('configured are "n"');
+    },
+  );
 
   test('reports failure as JSON of the specification with --json', async () => {
     const { exitCode, stdout, stderr } = await catena('add', 'nowhere', '/run/netns/x', '--json');

@@ -108,6 +108,16 @@ describe('Layout.down()', () => {
     );
   });
 
+  test.each(['0.1.0', '0.2.0', '0.3.0', '0.3.1', '0.4.0', '1.0.0', '1.1.0'] as const)(
+    'to %s leaves settings of dns out that are empty, and keeps the others',
+    version => {
+      const ips = [{ address: '10.1.0.2/24' }];
+      const lists = { nameservers: [], search: [], options: [] };
+      expect(down({ ips, dns: { ...lists, domain: 'd' } }, version).dns).toEqual({ domain: 'd' });
+      expect(down({ ips, dns: { ...lists, domain: '' } }, version)).toEqual(down({ ips }, version));
+    },
+  );
+
   test.each([{}, { nameservers: [], domain: '' }])('to 1.x leaves the empty dns %j out', dns => {
     expect(down({ dns }, '1.1.0')).toEqual({ cniVersion: '1.1.0' });
   });

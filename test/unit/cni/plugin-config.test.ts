@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
 import { decode } from '../../../src/cni/json.ts';
-import { PluginConfig } from '../../../src/cni/plugin-config.ts';
+import { ListedPlugin, PluginConfig } from '../../../src/cni/plugin-config.ts';
 
 const read = (value: unknown) => decode(PluginConfig, value, 'it');
 
@@ -17,8 +17,7 @@ test('PluginConfig takes keys in any letter case, and null for absent', () => {
 });
 
 test.each([
-  [{}, '"type"'],
-  [{ type: '' }, '"type"'],
+  [{ type: 1 }, '"type"'],
   [{ type: 't', name: 1 }, '"name"'],
   [{ type: 't', cniVersion: 1 }, '"cniVersion"'],
   [{ type: 't', capabilities: [] }, '"capabilities"'],
@@ -33,4 +32,11 @@ test.each([
   ],
 ])('PluginConfig refuses %j', (value, where) => {
   expect(() => read(value)).toThrow(where);
+});
+
+test('a link may be called without its "type", a list may not leave it out', () => {
+  for (const value of [{}, { type: '' }, { type: null }]) {
+    expect(() => read(value)).not.toThrow();
+    expect(() => decode(ListedPlugin, value, 'it')).toThrow('"type"');
+  }
 });

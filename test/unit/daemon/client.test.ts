@@ -3,6 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { BegunCalls } from '../../../src/daemon/begun-calls.ts';
 import { askDaemon, type Door, findDoor, mayListen } from '../../../src/daemon/client.ts';
 import { socketPathOf } from '../../../src/daemon/protocol.ts';
 
@@ -13,10 +14,38 @@ const door = async (): Promise<Door> => (await findDoor(runDir)) as Door;
 
 const reply = { exitCode: 0, stdout: '{}', stderr: '' };
 
+function inPieces(pieces: readonly string[]): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async start(controller) {
+      for (const piece of pieces) {
+        controller.enqueue(new TextEncoder().encode(piece));
+        await Bun.sleep(20);
+      }
+      controller.close();
+    },
+  });
+}
+
 test.each([
   ['a reply', () => Response.json(reply), reply],
   ['"declined"', () => Response.json({ error: 'another program' }, { status: 409 }), 'declined'],
   ['"not understood"', () => Response.json({ error: 'no request' }, { status: 400 }), 'declined'],
+  [
+    '"begun, but not to be finished"',
+    () =>
+      Response.json({ exitCode: 1, stdout: '', stderr: '', declined: 'workers', begun: true, error: 'none' }),
+    'lost',
+  ],
+  [
+    'a late reply after signs of life',
+    () => new Response(inPieces(['  ', ' ', JSON.stringify(reply)])),
+    reply,
+  ],
+  [
+    '"declined" after signs of life',
+    () => new Response(inPieces([' ', '{"declined":"workers","error":"none"}'])),
+    'declined',
+  ],
   ['a failure of its own', () => Response.json({ error: 'a mistake' }, { status: 500 }), 'lost'],
   ['what is no reply', () => Response.json({ exitCode: 'none' }), 'lost'],
   ['what is no JSON', () => new Response('hello'), 'lost'],
@@ -32,6 +61,32 @@ test.each([
     }
   },
 );
+
+test('askDaemon() makes the call itself where nobody listens', async () => {
+  fs.writeFileSync(socketPathOf(runDir), '');
+  const server = Bun.serve({ unix: `${runDir}/other`, fetch: () => new Response() });
+  fs.renameSync(`${runDir}/other`, socketPathOf(runDir));
+  const found = await door();
+  await server.stop(true);
+  expect(await askDaemon(found, { args: ['list'], env: {}, key: 'k' })).toBe('declined');
+  fs.rmSync(socketPathOf(runDir), { force: true });
+});
+
+test('askDaemon() waits no longer than a second for a silent daemon that has not begun the call', async () => {
+  const server = Bun.serve({ unix: socketPathOf(runDir), fetch: () => new Promise<Response>(() => {}) });
+  const found = await door();
+  const calls = new BegunCalls(found.socket, fs.statSync(found.socket));
+  try {
+    const begin = performance.now();
+    expect(await askDaemon(found, { args: ['list'], env: {}, key: 'k' })).toBe('declined');
+    expect(performance.now() - begin).toBeLessThan(10_000);
+    expect(calls.begin('k')).toBe(false);
+  } finally {
+    calls.close();
+    await server.stop(true);
+    fs.rmSync(socketPathOf(runDir), { force: true });
+  }
+});
 
 test('mayListen() and findDoor() tell a socket from nothing, and findDoor() from anything else', async () => {
   expect(mayListen(runDir)).toBe(false);

@@ -83,6 +83,17 @@ describe('serveGrpc()', () => {
     ]);
   });
 
+  test.each([
+    { K8S_POD_NAME: 'web;K8S_POD_NAMESPACE=kube-system' },
+    { 'A;B': 'c' },
+    { 'A=B': 'c' },
+    { '': 'c' },
+  ])('refuses arguments that would become others in CNI_ARGS: %j', async args => {
+    const answer = await client.call('Add', { ...CALL, args: args as unknown as typeof CALL.args });
+    expect(answer).toMatchObject({ code: 3, errors: [{ code: 4, msg: expect.stringContaining('";"') }] });
+    expect(asked).toEqual([]);
+  });
+
   test('Check and Del answer with nothing', async () => {
     expect(await client.call('Check', CALL)).toEqual({ ok: {} });
     expect(await client.call('Del', { container_id: 'c1' })).toEqual({ ok: {} });

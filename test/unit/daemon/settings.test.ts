@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { SERVER_LIMITS } from '../../../src/daemon/gate.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
-import { SERVER_LIMITS } from '../../../src/daemon/server.ts';
 import {
   type CheckedSettings,
   type DaemonSettings,
@@ -39,6 +39,13 @@ describe('readSettings()', () => {
       pool: { ...POOL_LIMITS, workers: 9, bytes: 64 * 1024 * 1024 },
       server: { ...SERVER_LIMITS, queue: 0 },
     });
+  });
+
+  test('names the keys that it does not know', () => {
+    expect(() => settingsIn('{"worker": 9}')).toThrow('"worker" is not a known key');
+    expect(() => settingsIn('{"timeouts": {"ad": 1, "d": 2}}')).toThrow(
+      '"timeouts.ad", "timeouts.d" are not known keys',
+    );
   });
 
   test('says how long links may take, by verb', () => {

@@ -7,6 +7,7 @@ import { addPod } from '../../../src/delegate/add.ts';
 import { collectPods } from '../../../src/delegate/garbage.ts';
 import { listPods } from '../../../src/delegate/record.ts';
 import { makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { keptWith } from '../../helpers/kept.ts';
 import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -35,7 +36,7 @@ const validOf = (label: string) =>
 
 describe('collectPods()', () => {
   test('deletes whom the runtime does not list, and tells every network who is left', async () => {
-    await collectPods(runner, [key('c2')]);
+    await collectPods(runner, keptWith([key('c2')]));
     expect(order()).toEqual(['DEL two c1', 'DEL one c1', 'GC one', 'GC two']);
     expect(validOf('one')).toEqual([key('c2')]);
     expect(validOf('two')).toEqual([key('c2', 'net1')]);
@@ -54,19 +55,19 @@ describe('collectPods()', () => {
       capabilityArgs: {},
     };
     writeAttachment(runner.callerCacheDir, { ...foreign, source: '{}', result: {} });
-    await collectPods(runner, [key('c1'), key('c2')]);
+    await collectPods(runner, keptWith([key('c1'), key('c2')]));
     expect(order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(validOf('one')).toEqual([key('c3'), key('c1'), key('c2'), key('c4')]);
   });
 
   test('reaches networks that are only on record any more', async () => {
-    await collectPods(makeRunner(chain, { delegates: [network('three')] }), [key('c1'), key('c2')]);
+    await collectPods(makeRunner(chain, { delegates: [network('three')] }), keptWith([key('c1'), key('c2')]));
     expect(order()).toEqual(['GC three', 'GC one', 'GC two']);
   });
 
   test('goes on after a failure, and keeps what could not be deleted', async () => {
     chain.rescript('two', { ReportError: 'busy', ReportErrorCode: 101 });
-    await expect(collectPods(runner, [])).rejects.toMatchObject({ code: 101 });
+    await expect(collectPods(runner, keptWith([]))).rejects.toMatchObject({ code: 101 });
     // What is still there at the end, networks try again by themselves.
     const deleted = ['DEL two c1', 'DEL one c1', 'DEL two c2', 'DEL one c2', 'DEL two c1', 'DEL two c2'];
     expect(order().filter(call => call.startsWith('DEL'))).toEqual(deleted);
@@ -77,7 +78,7 @@ describe('collectPods()', () => {
   test('collects nothing while a record is damaged, and names it', async () => {
     const file = path.join(runner.podsDir, 'attachments/outer/c1:eth0');
     fs.writeFileSync(file, '{');
-    await expect(collectPods(runner, [key('c1')])).rejects.toMatchObject({
+    await expect(collectPods(runner, keptWith([key('c1')]))).rejects.toMatchObject({
       code: 6,
       message: expect.stringContaining(file),
     });

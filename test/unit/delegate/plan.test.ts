@@ -21,6 +21,15 @@ function network(name: string, plugin: object = {}): void {
   fs.writeFileSync(path.join(dir, `${name}.conflist`), JSON.stringify(list));
 }
 
+const definitions = () => path.join(dir, 'definitions');
+
+/** A definition that leaves the configuration to the file of that name, as most do. */
+function define(namespace: string, name: string): void {
+  fs.mkdirSync(definitions(), { recursive: true });
+  const definition = { kind: 'NetworkAttachmentDefinition', metadata: { name, namespace } };
+  fs.writeFileSync(path.join(definitions(), `${namespace}-${name}.json`), JSON.stringify(definition));
+}
+
 const PODS = { name: 'pods', plugins: [{ type: 'noop', capabilities: { portMappings: true } }] };
 const NETWORKS = 'k8s.v1.cni.cncf.io/networks';
 const DEFAULT = 'v1.multus-cni.io/default-network';
@@ -159,6 +168,44 @@ describe('planNetworks()', () => {
       7,
       'in a pod of namespace "a"',
     ],
+    ...['storage', 'a/storage', '[{"name":"storage"}]', '[{"name":"storage","namespace":"a"}]'].map(
+      (name): [string, Asked, number, string] => [
+        `a file of the node that namespace "a" has no definition of, by ${name}`,
+        {
+          conf: { namespaceIsolation: true },
+          args: 'K8S_POD_NAMESPACE=a',
+          annotations: { [NETWORKS]: name },
+        },
+        7,
+        'Cannot use network "a/storage" in a pod: there is no NetworkAttachmentDefinition of that name',
+      ],
+    ),
+    [
+      'the same by CNI_ARGS',
+      { conf: { namespaceIsolation: true }, args: 'K8S_POD_NAMESPACE=a;CATENA_NETWORKS=storage' },
+      7,
+      'Cannot use network "a/storage" in a pod',
+    ],
+    [
+      'the same as default network',
+      {
+        conf: { namespaceIsolation: true },
+        args: 'K8S_POD_NAMESPACE=a',
+        annotations: { [DEFAULT]: 'a/storage' },
+      },
+      7,
+      'Cannot use network "a/storage" in a pod',
+    ],
+    [
+      'the same as default network, in a namespace that is open to all',
+      {
+        conf: { namespaceIsolation: true },
+        args: 'K8S_POD_NAMESPACE=a',
+        annotations: { [DEFAULT]: 'default/storage' },
+      },
+      7,
+      'Cannot use network "default/storage" in a pod',
+    ],
   ])('refuses %s', async (_, asked, code, problem) => {
     await expect((async () => plan(asked))()).rejects.toMatchObject({
       code,
@@ -167,9 +214,27 @@ describe('planNetworks()', () => {
   });
 
   test.each(['b', 'default'])('namespaceIsolation lets pods name what is in %s', async namespace => {
-    const conf = { namespaceIsolation: true, globalNamespaces: 'default, b' };
+    define(namespace, 'data');
+    const conf = { namespaceIsolation: true, globalNamespaces: 'default, b', definitionsDir: definitions() };
     const annotations = { [NETWORKS]: `${namespace}/data` };
-    expect(await shown({ conf, args: 'K8S_POD_NAMESPACE=a', annotations })).toHaveLength(2);
+    expect(await shown({ conf, args: 'K8S_POD_NAMESPACE=a', annotations })).toEqual([
+      'pods eth0',
+      `${namespace}/data net1`,
+    ]);
+  });
+
+  test('namespaceIsolation hides a file of the node that only another namespace has a definition of', async () => {
+    define('infra', 'storage');
+    const conf = { namespaceIsolation: true, definitionsDir: definitions() };
+    const asked = (own: string, key: string, name: string) =>
+      plan({ conf, args: `K8S_POD_NAMESPACE=${own}`, annotations: { [key]: name } });
+    expect(await asked('infra', NETWORKS, 'storage')).toHaveLength(2);
+    expect((await asked('infra', DEFAULT, 'infra/storage'))[0]?.label).toBe('infra/storage');
+    for (const key of [NETWORKS, DEFAULT]) {
+      for (const name of ['storage', 'evil/storage', 'infra/storage']) {
+        await expect((async () => asked('evil', key, name))()).rejects.toMatchObject({ code: 7 });
+      }
+    }
   });
 
   test('namespaceIsolation is for pods: what the configuration names, every pod gets', async () => {

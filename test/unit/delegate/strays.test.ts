@@ -1,23 +1,35 @@
 import { expect, test } from 'bun:test';
 import { endStrays } from '../../../src/delegate/strays.ts';
+import { RUNNER_VARIABLE } from '../../../src/journal/runner.ts';
 
-test('endStrays() ends links of the ADD, and nobody else', async () => {
+const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
+
+test('endStrays() ends plugins of the ADD whose runner has died, and nobody else', async () => {
   const id = `stray-${process.pid}`;
   const start = (env: Record<string, string>) =>
     Bun.spawn(['sleep', '60'], { env: { ...env, PATH: process.env.PATH ?? '' }, detached: true });
-  const add = { CNI_COMMAND: 'ADD', CNI_CONTAINERID: id, CNI_IFNAME: 'net1' };
+  const add = {
+    [RUNNER_VARIABLE]: '999999-1',
+    CNI_COMMAND: 'ADD',
+    CNI_CONTAINERID: id,
+    CNI_IFNAME: 'net1',
+  };
+  const { [RUNNER_VARIABLE]: _, ...ofOthers } = add;
   const strays = [start(add), start({ ...add, CNI_IFNAME: 'eth0' })];
   const others = [
     start({ ...add, CNI_COMMAND: 'DEL' }),
     start({ ...add, CNI_IFNAME: 'net2' }),
     start({ ...add, CNI_CONTAINERID: `${id}0` }),
     start({ OTHER: `CNI_CONTAINERID=${id}` }),
+    // Another runtime attaches the same container, by itself or with a runner of ours that lives.
+    start(ofOthers),
+    start({ ...add, [RUNNER_VARIABLE]: '999999-2' }),
   ];
   try {
-    await endStrays(id, ['eth0', 'net1']);
+    await endStrays({ containerId: id, runners: [DEAD] }, ['eth0', 'net1']);
     await Promise.all(strays.map(child => child.exited));
     expect(strays.map(child => child.signalCode)).toEqual(['SIGKILL', 'SIGKILL']);
-    expect(others.map(child => child.exitCode ?? child.signalCode)).toEqual([null, null, null, null]);
+    expect(others.map(child => child.exitCode ?? child.signalCode)).toEqual(others.map(() => null));
   } finally {
     for (const child of [...strays, ...others]) child.kill('SIGKILL');
   }

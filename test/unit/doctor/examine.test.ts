@@ -79,12 +79,16 @@ describe('examine()', () => {
     expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
   });
 
-  test('finds a full range and one that is nearly full', () => {
+  test('finds a range whose addresses are all held, the gateway aside', () => {
     writeList('podnet');
     fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
-    for (let i = 1; i <= 6; i++) fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
+    const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
+    // 10.1.0.1 is the gateway, which nobody gets: five addresses are all there are.
+    for (let i = 2; i <= 5; i++) lease(i);
+    expect(problemsOf(node())).toEqual([]);
+    lease(6);
     expect(problemsOf(node())).toMatchObject([
-      { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('6 of 6') },
+      { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
     ]);
   });
 
@@ -148,6 +152,36 @@ describe('examine()', () => {
     const found = problemsOf(node({}, { read }));
     expect(found.length).toBeGreaterThan(2);
     expect(found[0]?.found).toContain('no reading today');
+  });
+
+  test('finds a directory of sockets and locks that others may write to', () => {
+    writeList('podnet');
+    fs.chmodSync(`${dir}/run`, 0o777);
+    expect(problemsOf(node())).toMatchObject([
+      {
+        ...{
+          id: 'permissions',
+          severity: 'error',
+          mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
+        },
+        found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
+      },
+    ]);
+  });
+
+  test('tells nothing of owners that a user namespace does not know, and of rights that another user has not', () => {
+    writeList('podnet');
+    const uid = fs.statSync(`${dir}/run`).uid;
+    const strange = { facts: node().facts, user: { id: 7, unknown: undefined } };
+    if (uid !== 0) return;
+    fs.chownSync(`${dir}/run`, 65_534, 65_534);
+    expect(idsOf(node({}, strange))).toEqual(['permissions']);
+    expect(idsOf(node({}, { user: { id: 0, unknown: 65_534 } }))).toEqual([]);
+    const refused = {
+      findStorageProblem: () => 'EACCES: permission denied',
+      user: { id: 7, unknown: 65_534 },
+    };
+    expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
   });
 
   test('finds what others than root may write to, and directories that are not always the same', () => {

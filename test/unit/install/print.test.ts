@@ -27,6 +27,8 @@ test('the systemd unit starts the daemon from the directory of plugins, and is t
   );
   expect(keys).toMatchObject({
     Type: 'notify',
+    WatchdogSec: '30',
+    RestartPreventExitStatus: '3',
     ExecStart: '/opt/cni/bin/catena daemon',
     RuntimeDirectory: 'catena',
     WantedBy: 'multi-user.target',

@@ -216,6 +216,30 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(locked(store => store.findKnownLeasesOf(other))).toEqual(['10.0.0.3']);
   });
 
+  test('finds both leases of an attachment when only one of them has a new name', () => {
+    for (const n of [2, 3]) {
+      locked(store => store.reserve([give(`10.0.0.${n}`)], { ...OWNER, containerId: `c${n}` }));
+    }
+    rmSync(join(dir, '10.0.0.3'));
+    put('10.0.0.3', 'cid\r\neth0');
+    put('fd00::9', 'cid\r\neth0');
+    expect(locked(store => store.findLeasesOf(OWNER)).sort()).toEqual(['10.0.0.3', 'fd00::9']);
+  });
+
+  test('believes the lease, and not the index, when a program wrote over it in place', () => {
+    const other = { containerId: 'other', ifname: 'eth0' };
+    locked(store => store.reserve([give('10.0.0.2'), give('10.0.0.3')], OWNER));
+    // Neither the time of the directory nor the note of the boot changes with that.
+    put('10.0.0.2', 'cid');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.3']);
+    put('10.0.0.3', 'other');
+    expect(locked(store => store.findLeasesOf(OWNER))).toEqual(['10.0.0.2']);
+    expect(locked(store => store.findLeasesOf(other))).toEqual(['10.0.0.3']);
+    put('10.0.0.3', 'other\r\neth0');
+    expect(locked(store => store.findLeasesOf(other))).toEqual(['10.0.0.3']);
+    expect(locked(store => store.findLeasesOf({ ...other, ifname: 'eth1' }))).toEqual([]);
+  });
+
   test('goes on from what a call learned that failed', () => {
     put('10.0.0.9', 'new\r\neth0');
     const failing = (): void => {

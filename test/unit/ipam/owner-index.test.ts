@@ -84,28 +84,27 @@ describe('OwnerIndex.find()', () => {
 });
 
 describe('OwnerIndex.findCandidates()', () => {
-  test('finds every address of an owner, by container and interface', () => {
+  test('finds every address of a container, whatever interface the lease names', () => {
     made(['10.0.0.2', ONE], ['10.0.0.3', TWO], ['fd00::2', ONE], ['10.0.0.4', { containerId: 'one' }]);
     const index = OwnerIndex.find(dir);
-    expect(index?.findCandidates(ONE)).toEqual(['10.0.0.2', 'fd00::2']);
-    expect(index?.findCandidates({ containerId: 'one' })).toEqual(['10.0.0.4']);
-    expect(index?.findCandidates({ containerId: 'ne', ifname: 'eth0' })).toEqual([]);
-    expect(index?.findCandidates({ containerId: 'one', ifname: 'eth' })).toEqual([]);
+    expect(index?.findCandidates('one')).toEqual(['10.0.0.2', 'fd00::2', '10.0.0.4']);
+    expect(index?.findCandidates('two')).toEqual(['10.0.0.3']);
+    for (const other of ['ne', 'on', 'eth0', '10.0.0.2']) expect(index?.findCandidates(other)).toEqual([]);
   });
 
   test('finds what was added later, each address once', () => {
     made(['10.0.0.2', ONE]);
     const index = OwnerIndex.find(dir);
-    expect(index?.findCandidates(TWO)).toEqual([]);
+    expect(index?.findCandidates('two')).toEqual([]);
     index?.add([['10.0.0.9', TWO]]);
     // On disk before anything else is: whoever is killed now leaves it to be found.
     expect(OwnerIndex.find(dir)?.isCurrent).toBe(true);
-    expect(OwnerIndex.find(dir)?.findCandidates(TWO)).toEqual(['10.0.0.9']);
+    expect(OwnerIndex.find(dir)?.findCandidates('two')).toEqual(['10.0.0.9']);
     index?.add([['10.0.0.2', ONE]]);
     index?.save();
-    expect(index?.findCandidates(TWO)).toEqual(['10.0.0.9']);
-    expect(OwnerIndex.find(dir)?.findCandidates(TWO)).toEqual(['10.0.0.9']);
-    expect(OwnerIndex.find(dir)?.findCandidates(ONE)).toEqual(['10.0.0.2']);
+    expect(index?.findCandidates('two')).toEqual(['10.0.0.9']);
+    expect(OwnerIndex.find(dir)?.findCandidates('two')).toEqual(['10.0.0.9']);
+    expect(OwnerIndex.find(dir)?.findCandidates('one')).toEqual(['10.0.0.2']);
   });
 });
 
@@ -119,9 +118,9 @@ describe('OwnerIndex.add()', () => {
       ['fd00::4', TWO],
     ]);
     index?.add([['10.0.0.5', TWO]]);
-    const found = [index, OwnerIndex.find(dir)].map(one => one?.findCandidates(TWO));
+    const found = [index, OwnerIndex.find(dir)].map(one => one?.findCandidates('two'));
     expect(found).toEqual(Array(2).fill(['10.0.0.4', 'fd00::4', '10.0.0.5']));
-    expect(index?.findCandidates(ONE)).toEqual(['10.0.0.2']);
+    expect(index?.findCandidates('one')).toEqual(['10.0.0.2']);
   });
 
   test('adds to one that is too large to be read at once', () => {
@@ -132,10 +131,10 @@ describe('OwnerIndex.add()', () => {
     made(...many, ['fd00::1', ONE]);
     expect(statSync(join(dir, '.catena-owners')).size).toBeGreaterThan(200_000);
     const index = OwnerIndex.find(dir);
-    expect(index?.findCandidates(ONE)).toEqual(['fd00::1']);
+    expect(index?.findCandidates('one')).toEqual(['fd00::1']);
     index?.add([['fd00::2', ONE]]);
-    expect(index?.findCandidates(ONE)).toEqual(['fd00::1', 'fd00::2']);
-    expect(index?.findCandidates({ containerId: 'many4711', ifname: 'eth0' })).toEqual(['10.0.18.103']);
+    expect(index?.findCandidates('one')).toEqual(['fd00::1', 'fd00::2']);
+    expect(index?.findCandidates('many4711')).toEqual(['10.0.18.103']);
   });
 });
 

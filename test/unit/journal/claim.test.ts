@@ -3,9 +3,10 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { claimRecord } from '../../../src/journal/claim.ts';
+import { createRecord } from '../../../src/journal/create-record.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
 import { endRunner, startRunner } from '../../../src/journal/runner.ts';
-import { createRecord, readRecord } from '../../../src/journal/store.ts';
+import { readRecord } from '../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../helpers/journal.ts';
 
 let dir: string;
@@ -18,7 +19,7 @@ const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
 /** A record whose runner has died. */
 function abandoned(): void {
   const runner = startRunner();
-  createRecord(dir, intentOf({ runner })).close();
+  createRecord(dir, intentOf({ runner }))?.close();
   endRunner(runner);
 }
 function won(claim: ReturnType<typeof claimRecord>) {
@@ -31,7 +32,7 @@ describe('claimRecord()', () => {
 
   test('names who is at work, and leaves his record as it is', () => {
     const runner = startRunner();
-    createRecord(dir, intentOf({ runner })).close();
+    createRecord(dir, intentOf({ runner }))?.close();
     const before = fs.readFileSync(recordFileOf(dir, ID), 'utf8');
     expect(claimRecord(dir, ID)).toEqual({ holder: runner });
     expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8')).toBe(before);
@@ -52,13 +53,13 @@ describe('claimRecord()', () => {
     const open = createRecord(dir, intentOf({ runner }));
     // The claim begins between these two.
     endRunner(runner);
-    open.append({ event: 'done', op: runner.op });
+    open?.append({ event: 'done', op: runner.op });
     const claim = claimRecord(dir, ID, record => {
       expect(record.phase).toBe('attached');
       return false;
     });
     expect(claim).toBeUndefined();
-    open.close();
+    open?.close();
     expect(readRecord(dir, ID)).toMatchObject({ phase: 'attached', runners: [] });
   });
 
@@ -78,8 +79,8 @@ describe('claimRecord()', () => {
   test('leaves what stands without a mark', () => {
     const runner = startRunner();
     const open = createRecord(dir, intentOf({ runner }));
-    open.append({ event: 'done', op: runner.op });
-    open.close();
+    open?.append({ event: 'done', op: runner.op });
+    open?.close();
     endRunner(runner);
     const claim = won(claimRecord(dir, ID, undefined, 'REPAIR'));
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
@@ -101,9 +102,9 @@ describe('claimRecord()', () => {
   test('goes to another process only when the first has ended', async () => {
     const program = `
       const { claimRecord } = await import('${path.resolve('src/journal/claim.ts')}');
-      const { createRecord } = await import('${path.resolve('src/journal/store.ts')}');
+      const { createRecord } = await import('${path.resolve('src/journal/create-record.ts')}');
       const { intentOf } = await import('${path.resolve('test/helpers/journal.ts')}');
-      createRecord('${dir}', intentOf()).close();
+      createRecord('${dir}', intentOf())?.close();
       console.log('ready');
       setInterval(() => {}, 1000);`;
     const child = Bun.spawn([process.execPath, '-e', program], { stdout: 'pipe' });

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { compareNetns, findNetnsIdentity } from '../../../src/journal/netns-identity.ts';
+import { compareNetns, findNetnsIdentity, identifyNetns } from '../../../src/journal/netns-identity.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -29,10 +29,19 @@ describe('compareNetns()', () => {
   test('tells the same, another one and none apart', () => {
     const file = path.join(dir, 'netns');
     fs.writeFileSync(file, '');
-    const identity = findNetnsIdentity(file);
-    expect(compareNetns(file, identity)).toBe('same');
-    expect(compareNetns('/proc/self/ns/net', identity)).toBe('other');
-    expect(compareNetns(path.join(dir, 'none'), identity)).toBe('gone');
-    expect(compareNetns(path.join(dir, 'none'), undefined)).toBe('same');
+    const netnsIdentity = findNetnsIdentity(file);
+    expect(compareNetns(file, { netnsIdentity })).toBe('same');
+    expect(compareNetns('/proc/self/ns/net', { netnsIdentity })).toBe('other');
+    expect(compareNetns(path.join(dir, 'none'), { netnsIdentity })).toBe('gone');
+    expect(compareNetns(path.join(dir, 'none'), { netnsIdentity: undefined })).toBe('same');
+  });
+
+  test('a namespace with device and inode of a former one is another one, by its cookie', () => {
+    const own = identifyNetns('/proc/self/ns/net');
+    expect(own.netnsCookie).toMatch(/^[1-9]\d*$/);
+    expect(compareNetns('/proc/thread-self/ns/net', own)).toBe('same');
+    expect(compareNetns('/proc/self/ns/net', { ...own, netnsCookie: '18446744073709551615' })).toBe('other');
+    // Records of earlier releases have none.
+    expect(compareNetns('/proc/self/ns/net', { netnsIdentity: own.netnsIdentity })).toBe('same');
   });
 });

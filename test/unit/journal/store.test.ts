@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { createRecord } from '../../../src/journal/create-record.ts';
 import { listMarked } from '../../../src/journal/marks.ts';
 import { recordFileOf } from '../../../src/journal/place.ts';
 import type { Line } from '../../../src/journal/record.ts';
 import {
-  createRecord,
   dropRecord,
   listRecords,
   readRecord,
@@ -27,7 +27,7 @@ const file = () => recordFileOf(dir, ID);
 
 describe('createRecord()', () => {
   test('makes a file of its own for the attachment, which nobody else may read, and a mark', () => {
-    createRecord(dir, intentOf()).close();
+    createRecord(dir, intentOf())?.close();
     expect(filesBelow(dir)).toEqual(['attachments/testnet/c1:eth0', 'unsettled/testnet/c1:eth0']);
     const modes = ['.', 'testnet', 'testnet/c1:eth0'].map(
       name => fs.statSync(path.join(dir, 'attachments', name)).mode & 0o777,
@@ -38,17 +38,25 @@ describe('createRecord()', () => {
 
   test('adds each line by itself', () => {
     const open = createRecord(dir, intentOf());
-    open.append(link(0));
+    open?.append(link(0));
     expect(readRecord(dir, ID)?.outcomes).toHaveLength(1);
-    open.append(link(1));
+    open?.append(link(1));
     expect(readRecord(dir, ID)?.outcomes).toHaveLength(2);
-    open.close();
+    open?.close();
   });
 
-  test('takes the place of an older record', () => {
-    createRecord(dir, intentOf({ owner: 'old' })).close();
-    createRecord(dir, intentOf({ owner: 'new' })).close();
-    expect(readRecord(dir, ID)?.owner).toBe('new');
+  test('leaves a record that is there as it is, and says so', () => {
+    createRecord(dir, intentOf({ owner: 'first' }))?.close();
+    expect(createRecord(dir, intentOf({ owner: 'second' }))).toBeUndefined();
+    expect(readRecord(dir, ID)?.owner).toBe('first');
+  });
+
+  test('takes the place of one that cannot be read', () => {
+    createRecord(dir, intentOf({ owner: 'first' }))?.close();
+    fs.writeFileSync(file(), '{');
+    createRecord(dir, intentOf({ owner: 'second' }))?.close();
+    expect(readRecord(dir, ID)?.owner).toBe('second');
+    expect(filesBelow(dir)).toHaveLength(2);
   });
 
   test('says why it cannot', () => {
@@ -65,7 +73,7 @@ describe('createRecord()', () => {
     ['an interface that leads elsewhere', { ifname: '../x' }],
   ])('keeps %s inside its directory', (_, more) => {
     const id = { ...ID, ...more };
-    createRecord(dir, intentOf(id)).close();
+    createRecord(dir, intentOf(id))?.close();
     expect(readRecord(dir, id)).toMatchObject(id);
     expect(listRecords(dir).records).toHaveLength(1);
     expect(filesBelow(path.join(dir, 'attachments'))[0]).toMatch(
@@ -76,7 +84,7 @@ describe('createRecord()', () => {
 
 describe('reopenRecord()', () => {
   test('begins a line of its own after one that was cut off', () => {
-    createRecord(dir, intentOf()).close();
+    createRecord(dir, intentOf())?.close();
     fs.appendFileSync(file(), '{"event":"li');
     const open = reopenRecord(dir, ID);
     open?.append(link(0));
@@ -110,7 +118,7 @@ describe('readRecord()', () => {
     [
       'the record of another attachment',
       () => {
-        createRecord(dir, intentOf({ containerId: 'c2' })).close();
+        createRecord(dir, intentOf({ containerId: 'c2' }))?.close();
         fs.renameSync(recordFileOf(dir, { ...ID, containerId: 'c2' }), file());
       },
       'it is of interface "eth0" of container "c2" on network "testnet"',
@@ -134,7 +142,7 @@ describe('readRecord()', () => {
 
 describe('listRecords()', () => {
   test('lists all, or those of one network; what is being written is not there yet', () => {
-    for (const network of ['a', 'b']) createRecord(dir, intentOf({ network })).close();
+    for (const network of ['a', 'b']) createRecord(dir, intentOf({ network }))?.close();
     fs.writeFileSync(path.join(dir, 'attachments/a/.1.tmp'), 'half');
     expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b']);
     expect(listRecords(dir, 'b').records.map(({ network }) => network)).toEqual(['b']);
@@ -145,7 +153,7 @@ describe('listRecords()', () => {
 
 describe('dropRecord()', () => {
   test('removes record and mark, and minds nothing that is not there', () => {
-    createRecord(dir, intentOf()).close();
+    createRecord(dir, intentOf())?.close();
     dropRecord(dir, ID);
     dropRecord(dir, ID);
     expect(filesBelow(dir)).toEqual([]);

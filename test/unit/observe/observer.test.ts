@@ -22,6 +22,7 @@ function options(more: Partial<ObserverOptions> = {}): ObserverOptions {
       version: '1',
       workers: () => ({ idle: 0, busy: 0 }),
       waitingCalls: () => 0,
+      declined: () => ({}),
       requests: () => ({ running: 0, queued: 0 }),
       attachments: () => new Map(),
       leaked: () => 0,
@@ -56,7 +57,7 @@ describe('openObserver()', () => {
     expect(record).toMatchObject({ id: request.id, traceId: 'a'.repeat(32) });
     expect(observer.traces(request.id)).toEqual(record);
     expect(observer.traces('nothing')).toBeUndefined();
-    expect(request.watch.noted).toBe(true);
+    expect(request.watch.tracesKernel).toBe(true);
     expect([request.watch.envOf?.('portmap'), request.watch.envOf?.('bridge')]).toEqual([
       { CATENA_LOG_LEVEL: 'debug' },
       {},
@@ -83,7 +84,7 @@ describe('openObserver()', () => {
       const observer = await openObserver(options({ traceDir: undefined, ...more }));
       const { watch } = observer.begin(FACTS, { TRACEPARENT: parent });
       await observer.close();
-      return watch.noted;
+      return watch.tracesKernel;
     };
     expect(await noted({}, PARENT)).toBe(false);
     expect(await noted({ otlp }, PARENT)).toBe(true);

@@ -13,6 +13,7 @@ describe('isSecretName()', () => {
       'registry.password',
       'keys',
       'clientSecret',
+      ...['auth', 'AUTH', 'X-Auth', 'proxyAuth', 'apikey', 'session_cookie'],
     ];
     const open = [
       'monkey',
@@ -22,7 +23,7 @@ describe('isSecretName()', () => {
       'sandbox',
       'K8S_POD_NAME',
       '',
-      'mac',
+      ...['mac', 'author', 'authority', 'bypass'],
       'keyPath',
     ];
     expect(secret.filter(name => !isSecretName(name))).toEqual([]);
@@ -47,6 +48,14 @@ describe('maskSecrets()', () => {
     expect(config.token).toBe('abc');
   });
 
+  test('masks the user of a URL in any value', () => {
+    const result = { auth: 'abc', mirrors: ['https://me:hunter2@registry/v2', 'https://registry/a@b'] };
+    expect(maskSecrets(result)).toEqual({
+      auth: '***',
+      mirrors: ['https://me:***@registry/v2', 'https://registry/a@b'],
+    });
+  });
+
   test('ends at a depth', () => {
     let deep: unknown = 'secret';
     for (let i = 0; i < 10_000; i += 1) deep = { deep };
@@ -62,6 +71,12 @@ describe('maskText()', () => {
     ["apiKey: 'a b' next", "apiKey: '***' next"],
     ['say {\\"token\\": \\"a b\\"} now', 'say {\\"token\\": \\"***\\"} now'],
     ['K8S_POD_NAME=web;VPN_SECRET=xyz;A=b', 'K8S_POD_NAME=web;VPN_SECRET=***;A=b'],
+    ['GET https://user:pass:word@host/x failed', 'GET https://user:***@host/x failed'],
+    ['clone https://ghp_abc123@github.com/x', 'clone https://***@github.com/x'],
+    ['{"url":"http://a:b@c","n":1}', '{"url":"http://a:***@c","n":1}'],
+    ['ssh://git@host/x and https://host/a@b?c=d:e@f', 'ssh://git@host/x and https://host/a@b?c=d:e@f'],
+    ['IgnoreUnknown=1;AUTH=xyz', 'IgnoreUnknown=1;AUTH=***'],
+    ['{"auth": "dXNlcjpwYXNz"}', '{"auth": "***"}'],
     ['the key is under the mat', 'the key is under the mat'],
     ['Cannot find "monkey": none', 'Cannot find "monkey": none'],
   ])('%s', (text, masked) => {
@@ -70,6 +85,8 @@ describe('maskText()', () => {
 
   test('takes no longer for a long line of nothing', () => {
     expect(maskText('a'.repeat(1_000_000))).toHaveLength(1_000_000);
+    expect(maskText('a://'.repeat(250_000))).toHaveLength(1_000_000);
+    expect(maskText(`https://${'a'.repeat(1_000_000)}`)).toHaveLength(1_000_008);
     expect(maskText(`token="${'\\\\'.repeat(200_000)}`)).toStartWith('token=');
   });
 });

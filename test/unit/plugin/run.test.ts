@@ -7,7 +7,9 @@ import { run } from '../../helpers/command.ts';
 const FORGETFUL = join(import.meta.dir, '../../fixtures/forgetful.ts');
 
 test('runPlugin() answers with code 999 when a forgotten promise fails, and puts the stack on standard error', async () => {
-  const env = { CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', CNI_NETNS: '/n', CNI_IFNAME: 'eth0' };
+  const own = { CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', CNI_NETNS: '/n', CNI_IFNAME: 'eth0' };
+  // It has no note of its ADD to leave: nothing can be made below a file.
+  const env = { ...own, CATENA_RUN_DIR: FORGETFUL };
   const stdin = JSON.stringify({ cniVersion: '1.1.0', name: 'n', type: 'forgetful' });
   const { exitCode, stdout, stderr } = await run([process.execPath, FORGETFUL], { env, stdin });
   expect(exitCode).toBe(1);
@@ -17,7 +19,7 @@ test('runPlugin() answers with code 999 when a forgotten promise fails, and puts
 
 test('aboutText() names the link and the versions it supports', () => {
   const definition = { name: 'sample', since: '1.0.0' } as Parameters<typeof aboutText>[0];
-  expect(aboutText(definition)).toBe(
-    'CNI sample plugin (catena)\nCNI protocol versions supported: 1.0.0, 1.1.0\n',
-  );
+  const supported = 'CNI protocol versions supported: 1.0.0, 1.1.0';
+  expect(aboutText(definition, '2.3.4')).toBe(`CNI sample plugin v2.3.4\n${supported}\n`);
+  expect(aboutText(definition)).toBe(`CNI sample plugin version unknown\n${supported}\n`);
 });

@@ -1,12 +1,19 @@
 // Does every invocation, however wrong, become the reply that the specification asks for?
-import { describe, expect, test } from 'bun:test';
+import { afterAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import * as z from 'zod/mini';
 import { CniError } from '../../../src/cni/errors.ts';
 import { PluginConfig } from '../../../src/cni/plugin-config.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 
+const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-serve-'));
+afterAll(() => fs.rmSync(dir, { recursive: true }));
+
 const ENV = {
+  CATENA_RUN_DIR: dir,
   CNI_COMMAND: 'ADD',
   CNI_CONTAINERID: 'c1',
   CNI_NETNS: '/n',
@@ -93,7 +100,6 @@ describe('serve() bad input', () => {
     ['a path in the container id', { env: { CNI_CONTAINERID: '../etc' } }, 4, 'invalid CNI_CONTAINERID'],
     ['a path in the interface name', { env: { CNI_IFNAME: 'a/b' } }, 4, 'invalid CNI_IFNAME'],
     ['a long interface name', { env: { CNI_IFNAME: 'sixteen-bytes-xx' } }, 4, 'longer than 15 bytes'],
-    ['a broken pair of CNI_ARGS', { env: { CNI_ARGS: 'a=b;c' } }, 4, 'invalid pair "c"'],
     ['broken JSON', { conf: '{"name": ' }, 6, 'Cannot decode network configuration on standard input'],
     ['an array', { conf: '[]' }, 6, 'expected a JSON object, found an array'],
     ['nothing', { conf: '' }, 6, 'Cannot decode network configuration'],
@@ -133,6 +139,55 @@ describe('serve() bad input', () => {
       expect(reply).toMatchObject({ code, msg: expect.stringContaining(words) });
     },
   );
+
+  test('reads CNI_ARGS when a link asks for them, and refuses those that are no pairs then', async () => {
+    const seen: unknown[] = [];
+    const curious = sample({
+      add({ args }) {
+        seen.push(args);
+        return {};
+      },
+    });
+    for (const CNI_ARGS of ['none', 'A=b;', ';', 'A=b=c', 'a=b;c']) {
+      for (const CNI_COMMAND of ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS']) {
+        expect(await call({ env: { CNI_ARGS, CNI_COMMAND } })).toMatchObject({ exitCode: 0 });
+      }
+      expect(await call({ env: { CNI_ARGS } }, curious)).toMatchObject({
+        exitCode: 1,
+        reply: { code: 4, msg: expect.stringContaining('invalid pair') },
+      });
+    }
+    await call({ env: { CNI_ARGS: 'A=b;C=' } }, curious);
+    expect(seen).toEqual([
+      [
+        ['A', 'b'],
+        ['C', ''],
+      ],
+    ]);
+  });
+
+  test('takes a configuration that does not say which executable it is for', async () => {
+    for (const type of [undefined, '', null]) {
+      for (const CNI_COMMAND of ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS']) {
+        const conf = { ...CONF, type };
+        expect(await call({ env: { CNI_COMMAND }, conf })).toMatchObject({ exitCode: 0 });
+      }
+    }
+  });
+
+  test('does without a prevResult that cannot be read on DEL, and on no other verb', async () => {
+    const seen: unknown[] = [];
+    const curious = sample({
+      del: ({ prevResult, request }) => void seen.push(prevResult, request.prevResult),
+    });
+    const broken = ['x', [], { cniVersion: '9.9.9' }, { ips: [{ address: 'nowhere' }] }];
+    for (const prevResult of broken) {
+      const conf = { ...CONF, prevResult };
+      expect(await call({ env: { CNI_COMMAND: 'DEL' }, conf }, curious)).toMatchObject({ exitCode: 0 });
+      expect(await call({ env: { CNI_COMMAND: 'CHECK' }, conf })).toMatchObject({ exitCode: 1 });
+    }
+    expect(seen).toEqual(broken.flatMap(() => [undefined, null]));
+  });
 
   test('names the supported versions', async () => {
     const { reply } = await call({ conf: { ...CONF, cniVersion: '0.2.0' } }, sample({ since: '1.0.0' }));
@@ -229,5 +284,41 @@ describe('serve() failures', () => {
     const { reply } = await call({ conf: { ...CONF, cniVersion: '0.2.0' } }, definition);
     expect(reply).toMatchObject({ code: 7, msg: expect.stringContaining('no valid IP addresses') });
     expect(undone).toEqual(['undone']);
+  });
+});
+
+describe('serve() under CATENA_HANDOVER', () => {
+  const handing = (seen: string[]) =>
+    sample({
+      netns: 'required',
+      check: () => void seen.push('check'),
+      del: () => void seen.push('del'),
+      handOver: (_call, mode) => {
+        seen.push(mode);
+        return ['a rule'];
+      },
+    });
+
+  test.each(['look', 'do'])(
+    '%s runs handOver in the place of CHECK, without a namespace and for every version',
+    async mode => {
+      const seen: string[] = [];
+      const env = { CNI_COMMAND: 'CHECK', CNI_NETNS: '', CATENA_HANDOVER: mode };
+      const { exitCode, reply } = await call({ env, conf: { ...CONF, cniVersion: '0.2.0' } }, handing(seen));
+      expect([exitCode, reply, seen]).toEqual([0, { handedOver: ['a rule'] }, [mode]]);
+    },
+  );
+
+  test('a link that has nothing to hand over says so', async () => {
+    const { reply } = await call({ env: { CNI_COMMAND: 'CHECK', CATENA_HANDOVER: 'do' } });
+    expect(reply).toEqual({ handedOver: [] });
+  });
+
+  test('other verbs and other values mean what they always do', async () => {
+    const seen: string[] = [];
+    await call({ env: { CNI_COMMAND: 'DEL', CATENA_HANDOVER: 'do' } }, handing(seen));
+    expect(seen).toEqual(['del']);
+    const env = { CNI_COMMAND: 'CHECK', CNI_NETNS: '', CATENA_HANDOVER: 'yes' };
+    expect((await call({ env }, handing(seen))).reply.msg).toContain('CNI_NETNS');
   });
 });

@@ -32,6 +32,18 @@ describe('withFlock()', () => {
     expect(fs.readFileSync(other, 'utf8')).toBe('kept');
   });
 
+  test('follows no link: what it leads to is neither made nor opened', () => {
+    const [link, target] = [path.join(dir, 'link'), path.join(dir, 'target')];
+    fs.symlinkSync(target, link);
+    for (const content of [undefined, 'kept']) {
+      if (content !== undefined) fs.writeFileSync(target, content);
+      const take = () => withFlock(link, 0, () => 1, { directoryMode: 0o700 });
+      expect(take).toThrow(`Cannot lock "${link}": it is a symbolic link; remove it`);
+      expect(fs.existsSync(target)).toBe(content !== undefined);
+    }
+    expect(fs.readlinkSync(link)).toBe(target);
+  });
+
   test('makes the directories that the file lies in only when asked to', () => {
     const deep = path.join(dir, 'a/b/lock');
     expect(() => withFlock(deep, 0, () => 1)).toThrow('ENOENT');

@@ -24,7 +24,10 @@ describe('findNameProblem()', () => {
 });
 
 describe('renderProject()', () => {
-  const files = renderProject('motd');
+  const tarball = new Uint8Array([1]);
+  const library = { dependency: 'file:vendor/a.tgz', files: new Map([['vendor/a.tgz', tarball]]) };
+  const rendered = renderProject('motd', library);
+  const files = new Map([...rendered].filter((row): row is [string, string] => typeof row[1] === 'string'));
 
   test('leaves no blank to be filled in', () => {
     for (const text of files.values()) expect(text).not.toMatch(/\{\{|\}\}/);
@@ -35,7 +38,9 @@ describe('renderProject()', () => {
     expect(manifest.name).toBe('motd');
     const asked = { ...manifest.dependencies, ...manifest.devDependencies };
     expect(Object.keys(asked).sort()).toEqual(['@types/bun', 'bun', 'catena-cni', 'typescript', 'zod']);
-    for (const version of Object.values(asked)) expect(version).toMatch(/^\^\d+\.\d+\.\d+$/);
+    const { 'catena-cni': own, ...others } = asked;
+    for (const version of Object.values(others)) expect(version).toMatch(/^\^\d+\.\d+\.\d+$/);
+    expect([own, rendered.get('vendor/a.tgz')]).toEqual(['file:vendor/a.tgz', tarball]);
   });
 
   test('has the plugin between others in its example', () => {

@@ -42,6 +42,38 @@ const rules = (findings: readonly string[]) => findings.map(line => line.split('
 
 const BRIDGE = { type: 'bridge', ipam: { type: 'host-local', subnet: '10.1.0.0/24' } };
 
+describe('the name of the file', () => {
+  const single = { cniVersion: '1.0.0', name: 'n', type: 'loopback' };
+
+  test.each([
+    [
+      'a.conflist',
+      single,
+      '1:34 error file-name no runtime loads this file: it is a single plugin configuration, not a list; name',
+    ],
+    [
+      'a.conf',
+      list({ type: 'loopback' }),
+      '1:39 error file-name no runtime loads this file: it is a list, which belongs into a',
+    ],
+    [
+      'a.json',
+      list({ type: 'loopback' }),
+      '1:39 error file-name no runtime loads this file: it is a list, which belongs into a',
+    ],
+  ])(
+    '%s with a configuration of the other kind is an error, as it is for a runtime',
+    async (name, conf, line) => {
+      expect(await validate(write(name, conf))).toEqual([expect.stringContaining(line)]);
+    },
+  );
+
+  test('says nothing where the content fits, or where runtimes do not look', async () => {
+    for (const name of ['a.conf', 'a.json', 'a.txt']) expect(await validate(write(name, single))).toEqual([]);
+    expect(await validate(write('list.txt', list({ type: 'loopback' })))).toEqual([]);
+  });
+});
+
 describe('the list', () => {
   test('every mistake has its line and column', async () => {
     const file = write(
@@ -90,7 +122,7 @@ describe('the list', () => {
       '1:17 error shape Cannot use CNI version "1.x"',
     ],
   ])('%s', async (text, expected) => {
-    const findings = await validate(write('10.conflist', text));
+    const findings = await validate(write(text.includes('"plugins"') ? '10.conflist' : '10.conf', text));
     expect(findings).toHaveLength(1);
     expect(findings[0]).toStartWith(expected);
   });

@@ -1,10 +1,11 @@
-// What becomes of calls that a worker was given ahead of their turn?
+// What becomes of the plugins of a segment when its worker ends?
 import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { Invocation } from '../../../src/chain/exec-plugin.ts';
-import { ownWorker, serveThrough } from '../../../src/worker/client.ts';
+import type { ExecOutcome } from '../../../src/chain/exec-plugin.ts';
+import type { Segment } from '../../../src/chain/segment.ts';
+import { ownSegments, ownWorker } from '../../../src/worker/client.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
@@ -18,11 +19,18 @@ fs.writeFileSync(
 import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 for await (const line of createInterface({ input: process.stdin })) {
-  const { request } = JSON.parse(line).call;
-  appendFileSync(${JSON.stringify(path.join(dir, 'begun'))}, request + '\\n');
-  if (request === 'die') process.exit(9);
-  if (request === 'hang') await new Promise(resolve => setTimeout(resolve, 60_000));
-  console.log(JSON.stringify({ exitCode: 0, stdout: process.pid + ' ' + request, stderr: '' }));
+  console.log();
+  const asked = JSON.parse(line);
+  if (asked.finish) process.exit(9);
+  const { calls } = asked.segment;
+  for (const [position, { request }] of calls.entries()) {
+    appendFileSync(${JSON.stringify(path.join(dir, 'begun'))}, request + '\\n');
+    if (request === 'die') process.exit(9);
+    if (request === 'hang') await new Promise(resolve => setTimeout(resolve, 60_000));
+    const removals = request === 'defer' ? [4711] : undefined;
+    const more = position + 1 < calls.length;
+    console.log(JSON.stringify({ exitCode: 0, stdout: process.pid + ' ' + request, stderr: '', more, removals }));
+  }
 }
 `,
   { mode: 0o755 },
@@ -32,42 +40,98 @@ function begun(): string[] {
   return fs.readFileSync(path.join(dir, 'begun'), 'utf8').trim().split('\n');
 }
 
-async function sendAll(requests: readonly string[], more: Partial<Invocation> = {}) {
+/** Outcomes of a segment, and the positions that were said to have begun. */
+async function run(requests: readonly string[], more: Partial<Segment> = {}) {
   fs.writeFileSync(path.join(dir, 'begun'), '');
-  const links = serveThrough(ownWorker());
-  const invocation = { path: program, env: process.env, deadlineMs: 20_000, signal: undefined, ...more };
-  return Promise.all(requests.map(request => links.start(invocation).send(request)));
+  const told: number[] = [];
+  const calls = requests.map(request => ({ path: program, env: process.env, request }));
+  const segment = { calls, threadsResult: false, stopsAtFailure: false, deadlineMs: 20_000 };
+  const outcomes: ExecOutcome[] = [];
+  const onBegin = (position: number) => void told.push(position);
+  for await (const outcome of ownSegments(ownWorker()).run({ ...segment, onBegin, ...more }))
+    outcomes.push(outcome);
+  return { outcomes, told };
 }
 
-test('serveThrough() has one worker serve them in the order in which they were sent', async () => {
-  const outcomes = await sendAll(['a', 'b', 'c']);
+test('ownSegments() has one worker run a segment in order', async () => {
+  const { outcomes, told } = await run(['a', 'b', 'c']);
   expect(begun()).toEqual(['a', 'b', 'c']);
   const [pid] = outcomes[0]?.stdout.split(' ') ?? [];
   expect(outcomes.map(({ stdout }) => stdout)).toEqual([`${pid} a`, `${pid} b`, `${pid} c`]);
+  expect(told).toEqual([0, 1, 2]);
 });
 
-test('serveThrough() has another worker serve those that a worker which died had not begun', async () => {
-  const [a, died, c, d] = await sendAll(['a', 'die', 'c', 'd']);
-  expect(begun()).toEqual(['a', 'die', 'c', 'd']);
-  expect(a).toMatchObject({ exitCode: 0 });
-  expect(died).toMatchObject({ exitCode: 9, again: true });
-  const [first, second] = [a, c].map(outcome => outcome?.stdout.split(' ')[0]);
-  expect(first).not.toBe(second);
-  expect(d?.stdout).toBe(`${second} d`);
+test('ownSegments() ends with the plugin during which the worker died', async () => {
+  const { outcomes, told } = await run(['a', 'die', 'c']);
+  expect(begun()).toEqual(['a', 'die']);
+  expect(outcomes).toMatchObject([{ exitCode: 0 }, { exitCode: 9, again: true }]);
+  expect(told).toEqual([0, 1]);
 });
 
-test('serveThrough() begins nothing more once it is interrupted', async () => {
+test('ownSegments() asks another worker where one had ended before it read the segment', async () => {
+  const first = new WorkerProcess(program, process.env);
+  const source = ownWorker(first);
+  process.kill(first.pid as number, 'SIGKILL');
+  fs.writeFileSync(path.join(dir, 'begun'), '');
+  const calls = [{ path: program, env: process.env, request: 'a' }];
+  const outcomes: ExecOutcome[] = [];
+  const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
+  // Only a worker that is known to have ended is passed over; until then the death looks like one in the middle.
+  while (first.usable) await Bun.sleep(1);
+  for await (const outcome of ownSegments(source).run(segment)) outcomes.push(outcome);
+  expect(outcomes).toMatchObject([{ exitCode: 0 }]);
+});
+
+test('ownSegments() begins no further plugin once it is interrupted', async () => {
   const abort = new AbortController();
   setTimeout(() => abort.abort(), 500);
-  const outcomes = await sendAll(['hang', 'b'], { signal: abort.signal });
+  const { outcomes } = await run(['hang', 'b'], { signal: abort.signal });
   expect(begun()).toEqual(['hang']);
-  expect(outcomes.map(({ ended }) => ended)).toEqual(['interrupt', 'interrupt']);
+  expect(outcomes.map(({ ended }) => ended)).toEqual(['interrupt']);
 });
 
-test('serveThrough() gives every call its own time', async () => {
-  const [hung, b] = await sendAll(['hang', 'b'], { deadlineMs: 2_000 });
-  expect(hung).toMatchObject({ ended: 'deadline' });
-  expect(b).toMatchObject({ exitCode: 0 });
+test('ownSegments() gives every plugin its own time', async () => {
+  const { outcomes } = await run(['a', 'hang', 'b'], { deadlineMs: 2_000 });
+  expect(outcomes).toMatchObject([{ exitCode: 0 }, { ended: 'deadline' }]);
+});
+
+test('ownSegments() waits for the worker when the caller leaves early', async () => {
+  fs.writeFileSync(path.join(dir, 'begun'), '');
+  const calls = ['a', 'b', 'c'].map(request => ({ path: program, env: process.env, request }));
+  const told: number[] = [];
+  const onBegin = (position: number) => void told.push(position);
+  const segment = { calls, threadsResult: true, stopsAtFailure: true, deadlineMs: 20_000, onBegin };
+  for await (const _ of ownSegments(ownWorker()).run(segment)) break;
+  expect([begun(), told]).toEqual([
+    ['a', 'b', 'c'],
+    [0, 1, 2],
+  ]);
+});
+
+test('finish() is an error of the specification, with how the worker ended, where that says nothing', async () => {
+  const segments = ownSegments(ownWorker());
+  const calls = [{ path: program, env: process.env, request: 'defer' }];
+  const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
+  for await (const _ of segments.run(segment));
+  const outcome = await segments.finish();
+  expect(outcome?.exitCode).toBe(1);
+  expect(JSON.parse(outcome?.stdout ?? '')).toEqual({
+    code: 11,
+    msg: 'Cannot remove devices of the attachment: the worker ended before it was done (exit status 9); run it again',
+  });
+});
+
+test('ownSegments() asks other workers when one ends before it reads, and says when there is none', async () => {
+  const deaf = path.join(dir, 'deaf');
+  fs.writeFileSync(deaf, '#!/bin/sh\nexit 7\n', { mode: 0o755 });
+  const told: string[] = [];
+  const source = { ...ownWorker(), unserved: (why: string) => void told.push(why) };
+  const calls = [{ path: deaf, env: process.env, request: '{}' }];
+  const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
+  const outcomes: ExecOutcome[] = [];
+  for await (const outcome of ownSegments(source).run(segment)) outcomes.push(outcome);
+  expect(outcomes).toMatchObject([{ exitCode: 7, again: true }]);
+  expect(told).toEqual(['exit status 7']);
 });
 
 test.each([10, 5_000, 2_000_000])(
@@ -75,10 +139,11 @@ test.each([10, 5_000, 2_000_000])(
   async size => {
     const worker = new WorkerProcess(program, process.env);
     const limits = { deadlineMs: 20_000 };
-    const call = { link: 'noop', env: {}, request: 'a'.repeat(size), chain: '1', id: 1 };
-    await worker.ask(limits, { call });
+    const calls = [{ plugin: 'noop', env: {}, request: 'a'.repeat(size) }];
+    const segment = { calls, threadsResult: false, stopsAtFailure: true, chain: '1' };
+    await worker.ask(limits, { segment });
     process.kill(worker.pid as number, 'SIGKILL');
-    const outcomes = await Promise.all([worker.ask(limits, { call }), worker.ask(limits, { call })]);
+    const outcomes = await Promise.all([worker.ask(limits, { segment }), worker.ask(limits, { segment })]);
     worker.close();
     expect(outcomes.map(({ signal }) => signal)).toEqual(['SIGKILL', 'SIGKILL']);
     expect(outcomes[1]).toMatchObject({ unread: true });

@@ -1,4 +1,4 @@
-// How does a rule cut bits out of a register?
+// How does a rule mask bits of a register?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 import { data } from '../data.ts';

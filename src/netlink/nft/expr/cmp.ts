@@ -1,4 +1,4 @@
-// How does a rule go on only if a register holds a value?
+// How does a rule compare a register with a value?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 import { data } from '../data.ts';
@@ -15,17 +15,17 @@ export const cmp = attrs('cmp', {
   data: [3, data],
 });
 
-/** Goes on when the register begins with the bytes. Same as: `… == <value>` */
+/** Matches when the register starts with the bytes. Same as: `… == <value>` */
 export function isEqual(sreg: number, value: Uint8Array) {
   return { name: 'cmp', data: { sreg, op: NFT_CMP_EQ, data: { value } } } as const;
 }
 
-/** Goes on when the register does not begin with the bytes. Same as: `… != <value>` */
+/** Matches when the register does not start with the bytes. Same as: `… != <value>` */
 export function isNotEqual(sreg: number, value: Uint8Array) {
   return { name: 'cmp', data: { sreg, op: NFT_CMP_NEQ, data: { value } } } as const;
 }
 
-/** Goes on when the register, a number in network byte order, compares so. Same as: `… < <value>` and the like */
+/** Matches when the register, a number in network byte order, is in this relation. Same as: `… < <value>` and the like */
 export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8Array) {
   return { name: 'cmp', data: { sreg, op: ORDER[order], data: { value } } } as const;
 }

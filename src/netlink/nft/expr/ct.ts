@@ -1,9 +1,9 @@
-// How does a rule read what connection tracking knows?
+// How does a rule read or set the connection tracking data of a packet?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
-const CT = { state: 0, direction: 1, status: 2, mark: 3 } as const;
+const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
 
 /** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_status */
 export const IPS_DST_NAT = 0x20;
@@ -12,9 +12,15 @@ export const IPS_DST_NAT = 0x20;
 export const ct = attrs('ct', {
   key: [2, u32be],
   dreg: [1, u32be],
+  sreg: [4, u32be],
 });
 
-/** Reads one fact about the packet's connection. Same as: `ct state|direction|status|mark` */
+/** Reads a property of the packet's connection. Same as: `ct state|direction|status|mark|label` */
 export function loadCt(dreg: number, key: keyof typeof CT) {
   return { name: 'ct', data: { key: CT[key], dreg } } as const;
+}
+
+/** Adds the labels in a register to the packet's connection, which keeps its existing labels. Same as: `ct label set <bit>` */
+export function addLabels(sreg: number) {
+  return { name: 'ct', data: { key: CT.labels, sreg } } as const;
 }

@@ -1,4 +1,4 @@
-// How does a rule ask the routing tables about an address of the packet?
+// How does a rule look up an address of the packet in the routing tables?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 
@@ -6,7 +6,7 @@ import { u32be } from '../../codec/fields.ts';
 const NFT_FIB_RESULT_ADDRTYPE = 3;
 const FLAG = { saddr: 1, daddr: 2 } as const; // NFTA_FIB_F_SADDR, NFTA_FIB_F_DADDR
 
-/** linux/rtnetlink.h, RTN_*: kinds of addresses, `local` is one of this host. */
+/** linux/rtnetlink.h, RTN_*: types of addresses; `local` is an address of this host. */
 export const ADDRESS_TYPES = {
   unicast: 1,
   local: 2,
@@ -25,7 +25,7 @@ export const fib = attrs('fib', {
   dreg: [1, u32be],
 });
 
-/** Reads which kind of address one of the packet's is (RTN_*). Same as: `fib saddr|daddr type` */
+/** Reads the type of one of the packet's addresses (RTN_*). Same as: `fib saddr|daddr type` */
 export function loadAddressType(dreg: number, which: keyof typeof FLAG) {
   return { name: 'fib', data: { flags: FLAG[which], result: NFT_FIB_RESULT_ADDRTYPE, dreg } } as const;
 }

@@ -1,4 +1,4 @@
-// How does a rule decide, or put a constant into a register?
+// How does a rule set a verdict, or load a constant into a register?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 import { data, type Verdict } from '../data.ts';
@@ -12,7 +12,12 @@ export const immediate = attrs('immediate', {
   data: [2, data],
 });
 
-/** Decides about the packet. Same as: `accept`, `drop`, `return`, `jump <chain>`, `goto <chain>` */
+/** Sets the verdict. Same as: `accept`, `drop`, `return`, `jump <chain>`, `goto <chain>` */
 export function decide(verdict: Verdict) {
   return { name: 'immediate', data: { dreg: NFT_REG_VERDICT, data: { verdict } } } as const;
+}
+
+/** Loads bytes into the registers from `dreg` on. */
+export function loadBytes(dreg: number, value: Uint8Array) {
+  return { name: 'immediate', data: { dreg, data: { value } } } as const;
 }

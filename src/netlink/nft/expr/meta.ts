@@ -1,4 +1,4 @@
-// How does a rule read what is known about a packet besides its bytes?
+// How does a rule read metadata of a packet?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 
@@ -21,7 +21,7 @@ export const meta = attrs('meta', {
   sreg: [3, u32be],
 });
 
-/** Reads one fact. Same as: `meta protocol|nfproto|l4proto|mark|iifname|oifname|skuid|skgid` */
+/** Reads one property. Same as: `meta protocol|nfproto|l4proto|mark|iifname|oifname|skuid|skgid` */
 export function loadMeta(dreg: number, key: keyof typeof META) {
   return { name: 'meta', data: { key: META[key], dreg } } as const;
 }

@@ -20,7 +20,7 @@ export const masq = attrs('masq', {
   flags: [1, u32be],
 });
 
-/** Sends the packet, and its connection, to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
+/** Redirects the packet's connection to the address and port in two registers. Same as: `dnat ip to <address>:<port>` */
 export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister: number) {
   return {
     name: 'nat',
@@ -28,7 +28,7 @@ export function dnat(family: 'ip' | 'ip6', addressRegister: number, portRegister
   } as const;
 }
 
-/** Gives the packet, and its connection, an address of the interface it leaves by. Same as: `masquerade` */
+/** Replaces the source address of the packet's connection with one of the outgoing interface. Same as: `masquerade` */
 export function masquerade() {
   return { name: 'masq', data: {} } as const;
 }

@@ -1,4 +1,4 @@
-// How does a rule go on unless a register holds a value between two others?
+// How does a rule check that a register's value is outside a range?
 import { attrs } from '../../codec/attrs.ts';
 import { u32be } from '../../codec/fields.ts';
 import { data } from '../data.ts';
@@ -14,7 +14,7 @@ export const range = attrs('range', {
   to: [4, data],
 });
 
-/** Goes on when the register, read as a number in network byte order, is outside. Same as: `… != <from>-<to>` */
+/** Matches when the register, as a number in network byte order, is outside the range. Same as: `… != <from>-<to>` */
 export function isOutside(sreg: number, from: Uint8Array, to: Uint8Array) {
   return {
     name: 'range',

@@ -1,19 +1,19 @@
-// How do the values of a match become bytes to compare with?
+// How are the values of a match converted to bytes for comparison?
 import { findCidr, netmaskOf, networkOf } from '../../../net/cidr.ts';
 import { findIp, IP_BITS, type Ip, ipToBytes } from '../../../net/ip.ts';
 import { hostU32 } from '../statements.ts';
 
-/** One value: bytes, compared behind a mask where there is one, or with `to` the begin of a range. */
+/** One value: bytes, compared through `mask` if present; with `to`, the start of a range. */
 export interface Operand {
   readonly value: Uint8Array;
   readonly mask?: Uint8Array;
   readonly to?: Uint8Array;
 }
 
-/** The longest name of an interface, in bytes with the zero at its end (linux/if.h, IFNAMSIZ). */
+/** Maximum length of an interface name in bytes, including the terminating zero (linux/if.h, IFNAMSIZ). */
 const IFNAMSIZ = 16;
 
-/** `10.0.0.0/8`, `10.0.0.1`, `10.0.0.1-10.0.0.9`; undefined for anything else and the other family. */
+/** `10.0.0.0/8`, `10.0.0.1`, `10.0.0.1-10.0.0.9`; undefined for anything else and for the other family. */
 export function findAddress(family: 4 | 6, word: string): Operand | undefined {
   const range = findRange(word, text => addressBytes(family, findIp(text)));
   if (range) return range;
@@ -47,13 +47,13 @@ export function findIfname(word: string): Operand | undefined {
   return { value };
 }
 
-/** `42`, `0x2a`: 32 bits in the byte order of the machine. */
+/** `42`, `0x2a`: 32 bits in host byte order. */
 export function findU32(word: string): Operand | undefined {
   const number = findNumber(word, 0xffff_ffff);
   return number === undefined ? undefined : { value: hostU32(number) };
 }
 
-/** A name that stands for a number of so many bytes, or that number. */
+/** Parses a name that stands for a number of this size in bytes, or the number itself. */
 export function findNamed(
   names: Readonly<Record<string, number>>,
   size: 1 | 4,

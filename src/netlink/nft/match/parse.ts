@@ -1,4 +1,4 @@
-// How does a match in the words of nft become expressions of a rule?
+// How is a match in nft syntax converted to expressions of a rule?
 import { maskRegister } from '../expr/bitwise.ts';
 import { isEqual, isNotEqual, isOrdered } from '../expr/cmp.ts';
 import { isOutside } from '../expr/range.ts';
@@ -8,9 +8,9 @@ import type { Operand } from './operands.ts';
 import { SUBJECTS, type Subject } from './subjects.ts';
 import { MatchError, splitWords } from './words.ts';
 
-/** Sets of values become one rule for each combination. */
+/** A set of values is expanded to one rule per combination. */
 const MOST_ALTERNATIVES = 64;
-/** Words that a subject has at most. */
+/** Maximum number of words in a subject. */
 const MOST_WORDS = 3;
 const OPERATORS: Readonly<Record<string, Operator>> = {
   ...{ '==': '==', eq: '==', '=': '==', '!=': '!=', ne: '!=' },
@@ -20,11 +20,11 @@ const OPERATORS: Readonly<Record<string, Operator>> = {
 type Operator = '==' | '!=' | '<' | '<=' | '>' | '>=';
 
 /**
- * Reads matches in a row, all of which have to hold: `ip saddr 10.0.0.0/8 iifname != { "eth0", "eth1" }`. Not all of
- * nft's language: the subjects of {@link SUBJECTS}, compared with values, ranges and sets of them.
- * @param family IP version of the packets that get there
- * @returns the expressions of one rule, or of several of which any may match
- * @throws MatchError saying what is not understood
+ * Parses a sequence of matches, all of which must hold: `ip saddr 10.0.0.0/8 iifname != { "eth0", "eth1" }`. Supports only a
+ * part of nft's language: the subjects of {@link SUBJECTS}, compared with values, ranges and sets of them.
+ * @param family IP version of the packets that reach the rule
+ * @returns the expressions of one rule, or of several rules any of which may match
+ * @throws MatchError saying what cannot be parsed
  */
 export function parseMatch(family: 4 | 6, text: string): Expression[][] {
   const words = splitWords(text);
@@ -40,7 +40,7 @@ export function parseMatch(family: 4 | 6, text: string): Expression[][] {
   return alternatives;
 }
 
-/** The words of a match, each separated by one blank: what is the same reads the same. */
+/** The words of a match, separated by single blanks: equal matches get equal texts. */
 export function canonicalMatch(text: string): string {
   return splitWords(text).join(' ');
 }
@@ -70,7 +70,7 @@ function takeMatch(family: 4 | 6, text: string, words: string[]): Expression[][]
     return [[...subject.load, isOrdered(REG.first, operator, only.value)]];
   }
   const tests = operands.map(operand => test(subject, mask, operator === '!=', operand));
-  // Of values that it must not have it must have none: these go in a row.
+  // With !=, none of the values may match, so all tests go into one rule.
   return operator === '!=' ? [tests.flat()] : tests;
 }
 
@@ -98,7 +98,7 @@ function takeMask(text: string, name: string, subject: Subject, words: string[])
   return mask;
 }
 
-/** One value, several with commas, or a set in braces. */
+/** One value, several separated by commas, or a set in braces. */
 function takeValues(text: string, name: string, words: string[]): string[] {
   const braced = words[0] === '{';
   if (braced) words.shift();

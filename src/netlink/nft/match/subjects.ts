@@ -1,4 +1,4 @@
-// What of a packet can a match ask for?
+// Which properties of a packet can a match test?
 
 import { isEqual } from '../expr/cmp.ts';
 import { loadCt } from '../expr/ct.ts';
@@ -9,20 +9,20 @@ import type { Expression } from '../expr.ts';
 import { loadAddress, REG } from '../statements.ts';
 import { findAddress, findIfname, findNamed, findPort, findU32, type Operand } from './operands.ts';
 
-/** Something that a match compares. */
+/** A property that a match compares. */
 export interface Subject {
-  /** Reads it into the first register. */
+  /** Loads it into the first register. */
   readonly load: readonly Expression[];
   readonly parse: (word: string) => Operand | undefined;
-  /** What its values are, for messages: `an IPv4 address`. */
+  /** Describes its values in messages: `an IPv4 address`. */
   readonly values: string;
-  /** Absent for both. */
+  /** IP version that it applies to; absent for both. */
   readonly family?: 4 | 6;
-  /** Whether values have an order, in the byte order of the network. */
+  /** True if its values are ordered, in network byte order. */
   readonly ordered?: boolean;
-  /** Bits that may be masked before they are compared, as of marks. */
+  /** True if its bits may be masked before the comparison, as for marks. */
   readonly masked?: boolean;
-  /** Bits of which any may be set, by their names. */
+  /** Bits by their names, any of which may be set. */
   readonly flags?: Readonly<Record<string, number>>;
 }
 
@@ -40,7 +40,7 @@ const PROTOCOLS = {
 /** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_info as bits: NF_CT_STATE_BIT */
 const STATES = { invalid: 1, established: 2, related: 4, new: 8, untracked: 64 };
 
-/** Subjects by the words that nft has for them. */
+/** Subjects by nft's names. */
 export const SUBJECTS: Readonly<Record<string, Subject>> = {
   ...addresses(4),
   ...addresses(6),
@@ -98,7 +98,7 @@ function ports(keyword: string): [string, Subject][] {
   ]);
 }
 
-/** nft takes these with and without `meta` in front. */
+/** nft accepts these with and without the prefix `meta`. */
 function metas(key: keyof typeof META, own: Omit<Subject, 'load'>): Record<string, Subject> {
   const subject = { ...own, load: [loadMeta(REG.first, key)] };
   return { [key]: subject, [`meta ${key}`]: subject };

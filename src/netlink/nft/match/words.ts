@@ -1,9 +1,9 @@
-// Of which words is a match in the language of nft made?
+// How is a match in nft syntax split into words?
 
-/** What stands for itself, longer signs first. */
+/** Signs that are words of their own, longer ones first. */
 const SIGNS = ['==', '!=', '<=', '>=', '<', '>', '{', '}', ',', '&', '!', '='];
 
-/** A match cannot be read; `problem` continues a sentence that names the match. */
+/** A match that cannot be parsed; `problem` completes a sentence that names the match. */
 export class MatchError extends Error {
   override readonly name = 'MatchError';
   readonly problem: string;
@@ -16,7 +16,7 @@ export class MatchError extends Error {
 
 /**
  * Splits at blanks and at signs; quotes keep a name together and are dropped.
- * @throws MatchError for a quote that does not end
+ * @throws MatchError for an unterminated quote
  */
 export function splitWords(text: string): string[] {
   const words: string[] = [];

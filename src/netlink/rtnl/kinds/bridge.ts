@@ -1,4 +1,4 @@
-// What can be said about a bridge and about its ports?
+// Which attributes do a bridge and its ports have?
 import { attrs } from '../../codec/attrs.ts';
 import { u8, u16, u16be, u32 } from '../../codec/fields.ts';
 

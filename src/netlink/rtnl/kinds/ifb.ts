@@ -1,5 +1,5 @@
-// What does an intermediate functional block device take to be created?
+// Which attributes does an intermediate functional block device have?
 import { attrs } from '../../codec/attrs.ts';
 
-/** Kind `ifb` has no data of its own: what it shapes is decided by qdiscs and redirects. */
+/** Kind `ifb` has no data of its own: qdiscs and redirects determine what it shapes. */
 export const ifb = attrs('ifb', {});

@@ -1,9 +1,9 @@
-// What does a veth pair take to be created?
+// Which attributes does a veth pair have?
 import { attrs } from '../../codec/attrs.ts';
 import { type Field, mac, str, u32 } from '../../codec/fields.ts';
 import { ifinfomsg } from '../link-header.ts';
 
-/** What the other end is born with. */
+/** Attributes for creating the other end. */
 const peerAttrs = attrs('veth peer', {
   address: [1, mac], // IFLA_ADDRESS
   ifname: [3, str], // IFLA_IFNAME

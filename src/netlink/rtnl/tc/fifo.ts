@@ -1,4 +1,4 @@
-// What does a queue take that serves first what came first?
+// Which options does a first-in, first-out queue have?
 import { u32 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
 import { Writer } from '../../codec/writer.ts';
@@ -6,14 +6,14 @@ import { Writer } from '../../codec/writer.ts';
 /** linux/pkt_sched.h: struct tc_fifo_qopt { __u32 limit; } */
 export const tcFifoQopt = struct('tc_fifo_qopt', [['limit', u32]]);
 
-/** `TCA_OPTIONS` of kind `bfifo`: the struct itself, no attributes. */
+/** `TCA_OPTIONS` of kind `bfifo`: the struct itself, without attributes. */
 export function bfifoToOptions(limitBytes: number): Uint8Array {
   const writer = new Writer();
   tcFifoQopt.encode(writer, { limit: limitBytes });
   return writer.finish();
 }
 
-/** Bytes that may wait. */
+/** Maximum length of the queue in bytes. */
 export function bfifoFromOptions(options: Uint8Array): number {
   return tcFifoQopt.decode(options).limit;
 }

@@ -1,4 +1,4 @@
-// What do a hierarchical token bucket and its classes take, and what does the kernel say about them?
+// Which options do a hierarchical token bucket and its classes have, and how does the kernel report them?
 import { attrs } from '../../codec/attrs.ts';
 import { u32, u64 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
@@ -45,20 +45,20 @@ type HtbOptions = ReturnType<typeof htbOptions.decode>;
 const HTB_VERSION = 3;
 
 /**
- * The kernel would divide a class's rate by this to get its quantum, and warn that the result is too small or too
- * large; our classes come with theirs.
+ * The kernel would derive a class's quantum by dividing its rate by this, and warn that the result is too small or too
+ * large; our classes set their quantum.
  */
 const RATE_TO_QUANTUM = 10;
 
 /** A class of packets with a rate of its own. */
 export interface HtbClass {
-  /** Bytes per second that the class may always send. */
+  /** Guaranteed rate of the class in bytes per second. */
   readonly rateBytes: number;
-  /** Bytes per second that it may send when others leave room. */
+  /** Rate in bytes per second when other classes leave room. */
   readonly ceilBytes: number;
-  /** Size of both buckets as the time it takes to fill them, in ticks of the packet scheduler. */
+  /** Size of both buckets as the time to fill them, in ticks of the packet scheduler. */
   readonly bufferTicks: number;
-  /** Bytes that it may send before another class has its turn. */
+  /** Bytes that it may send before the next class's turn. */
   readonly quantumBytes: number;
 }
 
@@ -66,7 +66,7 @@ export interface HtbClass {
 const TC_LINKLAYER_ETHERNET = 1;
 const U32_MAX = 0xffffffff;
 
-/** Options of the qdisc. @param defaultClass minor number of the class for packets that no filter picks */
+/** Options of the qdisc. @param defaultClass minor number of the class for packets that match no filter */
 export function htbToOptions(defaultClass: number): HtbOptions {
   return {
     init: {
@@ -103,7 +103,7 @@ export function htbClassToOptions(own: HtbClass): HtbOptions {
   };
 }
 
-/** The class that options describe. */
+/** Decodes the options of a class. */
 export function htbClassFromOptions({ parms, rate64, ceil64 }: HtbOptions): HtbClass {
   if (parms === undefined) throw new Error('Cannot decode htb class: it has no TCA_HTB_PARMS');
   return {
@@ -114,7 +114,7 @@ export function htbClassFromOptions({ parms, rate64, ceil64 }: HtbOptions): HtbC
   };
 }
 
-/** A zero in the lower half of a larger rate would be refused as no rate. */
+/** For larger rates, a lower half of zero would be refused as a missing rate. */
 function rateSpec(rateBytes: number) {
   return {
     ...tcRatespec.zero,

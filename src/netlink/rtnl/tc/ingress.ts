@@ -1,5 +1,5 @@
-// What do the qdiscs take that only hold filters: `ingress` and `clsact`?
+// Which options do the qdiscs that only hold filters have (`ingress` and `clsact`)?
 import { attrs } from '../../codec/attrs.ts';
 
-/** Neither has options: they shape nothing, and filters attach to them. */
+/** Neither has options: they shape nothing, filters are attached to them. */
 export const ingressOptions = attrs('ingress', {});

@@ -1,4 +1,4 @@
-// What does a filter that hands packets to another device look like in bytes?
+// How is the action encoded that redirects packets to another device?
 import { attrs } from '../../codec/attrs.ts';
 import { s32, u32 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';

@@ -1,7 +1,7 @@
 // How long is a tick of the packet scheduler?
 import { readFileSync } from 'node:fs';
 
-/** Ticks of 64 ns: what every kernel since 2.6.31 counts in. */
+/** Ticks of 64 ns: the unit of every kernel since 2.6.31. */
 const USUAL_TICKS_PER_US = 1000 / 64;
 
 /** Ticks per microsecond on this kernel, read once. Same as: what `tc` computes from /proc/net/psched */
@@ -18,7 +18,7 @@ export function readTicksPerUs(path = '/proc/net/psched'): number {
   try {
     text = readFileSync(path, 'utf8');
   } catch {
-    // Some sandboxes hide the file; the unit is part of the kernel's interface all the same.
+    // Some sandboxes hide the file, but the unit is part of the kernel's interface.
     return USUAL_TICKS_PER_US;
   }
   return parsePsched(text);

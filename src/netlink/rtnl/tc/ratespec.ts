@@ -1,4 +1,4 @@
-// How do shapers name a rate, and one that does not fit 32 bits?
+// How are rates encoded, including those that do not fit 32 bits?
 import { s16, u8, u16, u32 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
 
@@ -19,17 +19,17 @@ type Ratespec = ReturnType<typeof tcRatespec.decode>;
 
 const U32_MAX = 0xffffffff;
 
-/** The rate with its lower 32 bits, which is all there is room for. */
+/** The rate's lower 32 bits, which is all that fits here. */
 export function rateSpec(rateBytes: number): Ratespec {
   return { ...tcRatespec.zero, rate: rateBytes % (U32_MAX + 1) };
 }
 
-/** What goes into the attribute besides, for a rate that does not fit. */
+/** The value of the additional 64-bit attribute, for a rate that does not fit. */
 export function rate64Of(rateBytes: number): bigint | undefined {
   return rateBytes > U32_MAX ? BigInt(rateBytes) : undefined;
 }
 
-/** Bytes per second that the two say. */
+/** Decodes both into bytes per second. */
 export function rateOf({ rate }: Ratespec, rate64: bigint | undefined): number {
   return rate64 === undefined ? rate : Number(rate64);
 }

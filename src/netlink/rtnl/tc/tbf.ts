@@ -1,4 +1,4 @@
-// What does a token bucket filter take, and what does the kernel say about one?
+// Which options does a token bucket filter have, and how does the kernel report them?
 import { attrs } from '../../codec/attrs.ts';
 import { u32, u64 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
@@ -25,17 +25,17 @@ export const tbfOptions = attrs('tbf', {
 
 type TbfOptions = ReturnType<typeof tbfOptions.decode>;
 
-/** A token bucket: what passes at `rateBytes` per second, after a burst that fills the bucket. */
+/** A token bucket: passes `rateBytes` per second, after an initial burst of the bucket's size. */
 export interface Tbf {
   /** Bytes per second. */
   readonly rateBytes: number;
-  /** Size of the bucket as the time it takes to fill it, in ticks of the packet scheduler; see {@link ticksPerUs}. */
+  /** Size of the bucket as the time to fill it, in ticks of the packet scheduler; see {@link ticksPerUs}. */
   readonly bufferTicks: number;
-  /** Bytes that may wait, those that the bucket covers included; more are dropped. */
+  /** Bytes that may be queued, including those that the bucket covers; more are dropped. */
   readonly limitBytes: number;
 }
 
-/** The options that make a qdisc such a bucket. */
+/** Encodes the options of such a qdisc. */
 export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOptions {
   const rate64 = rate64Of(rateBytes);
   return {
@@ -50,7 +50,7 @@ export function tbfToOptions({ rateBytes, bufferTicks, limitBytes }: Tbf): TbfOp
   };
 }
 
-/** The bucket that a qdisc's options describe. */
+/** Decodes the options of a qdisc. */
 export function tbfFromOptions({ parms, rate64 }: TbfOptions): Tbf {
   if (parms === undefined) throw new Error('Cannot decode tbf: it has no TCA_TBF_PARMS');
   return {

@@ -1,4 +1,4 @@
-// Which fixed header do traffic control messages carry, and what do its numbers mean?
+// What is the fixed header of traffic control messages, and what do its numbers mean?
 import { s32, u8, u16, u32 } from '../../codec/fields.ts';
 import { struct } from '../../codec/struct.ts';
 
@@ -16,7 +16,7 @@ export const tcmsg = struct('tcmsg', [
   ['info', u32],
 ]);
 
-/** linux/pkt_sched.h: where a qdisc sits on its device. */
+/** linux/pkt_sched.h: where a qdisc is attached to its device. */
 export const TC_H_ROOT = 0xffffffff;
 export const TC_H_INGRESS = 0xfffffff1;
 

@@ -1,4 +1,4 @@
-// How does a u32 filter say which packets it means and what becomes of them?
+// How does a u32 filter specify which packets match and what happens to them?
 import { type Cidr, networkOf } from '../../../net/cidr.ts';
 import { ipToBytes } from '../../../net/ip.ts';
 import { attrs, listOf } from '../../codec/attrs.ts';
@@ -65,15 +65,15 @@ export const u32Options = attrs('u32', {
   flags: [11, u32],
 });
 
-/** Matches every packet: one key that asks nothing of the first word. Same as: `u32 match u32 0 0` */
+/** Matches every packet: one key with an empty mask. Same as: `u32 match u32 0 0` */
 export const MATCH_ALL: U32Selector = { flags: TC_U32_TERMINAL, keys: [tcU32Key.zero] };
 
-/** Whether a selector lets every packet through. */
+/** True when a selector matches every packet. */
 export function matchesAll({ flags, keys }: U32Selector): boolean {
   return (flags & TC_U32_TERMINAL) !== 0 && keys.every(key => key.mask === 0 && key.val === 0);
 }
 
-/** Which address of a packet a subnet is about. */
+/** Which address of a packet is compared with a subnet. */
 export type SubnetEnd = 'source' | 'destination';
 
 /** Bytes from the start of the network header to the addresses (RFC 791, RFC 8200). */
@@ -81,7 +81,7 @@ const ADDRESS_OFFSET = { 4: { source: 12, destination: 16 }, 6: { source: 8, des
 const WORD_BITS = 32;
 
 /**
- * Matches packets with an address in the subnet: one key for each 32-bit word of which the prefix covers something.
+ * Matches packets with an address in the subnet: one key for each 32-bit word that the prefix covers at least partly.
  * Same as: `match ip src <subnet>`, `match ip6 dst <subnet>`
  */
 export function matchSubnet(subnet: Cidr, end: SubnetEnd): U32Selector {
@@ -95,7 +95,7 @@ export function matchSubnet(subnet: Cidr, end: SubnetEnd): U32Selector {
   return keys.length ? { flags: TC_U32_TERMINAL, keys } : MATCH_ALL;
 }
 
-/** Whether two selectors pick the same packets by the same means. */
+/** True when two selectors match the same packets with the same keys. */
 export function sameSelector(a: U32Selector, b: U32Selector): boolean {
   return (
     (a.flags & TC_U32_TERMINAL) === (b.flags & TC_U32_TERMINAL) &&

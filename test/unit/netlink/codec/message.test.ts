@@ -64,3 +64,13 @@ describe('layout()', () => {
     expect(tiny.decode(Uint8Array.of(2))).toEqual({ header: { family: 2 }, attrs: {} });
   });
 });
+
+test('decodeMessages() leaves out what holds none of the bytes, but for what ends or spoils a dump', () => {
+  const done = { ...message(4, 1), type: 3 };
+  const torn = { ...message(5, 1), flags: 0x10 };
+  const all = [message(1, 7, 8, 9), message(2, 1), message(3, 4, 8, 9, 4), done, torn];
+  const bytes = encodeMessages(all).slice();
+  const found = decodeMessages(bytes, bytes.length, [Uint8Array.of(8, 9), Uint8Array.of(99)]);
+  expect(found.map(({ seq }) => seq)).toEqual([1, 3, 4, 5]);
+  expect(decodeMessages(bytes).map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5]);
+});

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { findOrphans } from '../../../../plugins/host-local/orphan.ts';
 import { parseOwner } from '../../../../src/ipam/owner.ts';
+import { keptWith } from '../../../helpers/kept.ts';
 
 describe('findOrphans()', () => {
   const files: Record<string, string> = {
@@ -14,12 +15,16 @@ describe('findOrphans()', () => {
   const store = {
     findOwner: (address: string) => parseOwner(files[address] ?? ''),
     isTorn: (address: string) => files[address] === '',
+    findTime: () => 1_000,
   };
-  const find = (valid: { containerID: string; ifname: string }[]) =>
-    findOrphans(store, Object.keys(files), valid);
+  const find = (valid: { containerID: string; ifname: string }[], since = 2_000) =>
+    findOrphans(store, Object.keys(files), keptWith(valid, since));
 
   test('keeps what is listed and what it does not understand', () => {
     expect(find([{ containerID: 'one', ifname: 'eth0' }])).toEqual(['10.0.0.3', '10.0.0.5', '10.0.0.6']);
+  });
+  test('keeps what was leased after GC had begun, whoever did that', () => {
+    expect(find([], 1_000)).toEqual(['10.0.0.6']);
   });
   test('an empty list keeps foreign files only', () => {
     expect(find([])).toEqual(['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6']);

@@ -1,9 +1,11 @@
 // Which rules come of which mappings?
 import { describe, expect, test } from 'bun:test';
 import {
+  asSaved,
   type IptablesOptions,
   planContainerRules,
   planEntryRules,
+  planLoopbackRules,
   planSharedChains,
   planSharedRules,
 } from '../../../../plugins/portmap/iptables-rules.ts';
@@ -103,3 +105,22 @@ function ports(first: number, last: number): string {
 function entriesOf(plan: FamilyPlan, own: IptablesOptions): string[] {
   return planEntryRules(plan, OWNER, own).map(({ place, chain, words }) => `${place} ${chain} ${words}`);
 }
+
+test('planLoopbackRules() leaves ::1 to the host, and 127.0.0.1 to the pod', () => {
+  expect(planLoopbackRules(6, OWNER)).toEqual([`${CHAIN} -d ::1/128 -j RETURN`]);
+  expect(planLoopbackRules(4, OWNER)).toEqual([]);
+});
+
+test('asSaved() says a rule as iptables-save does', () => {
+  expect(planContainerRules(V4, OWNER, options()).map(rule => asSaved(rule, 4))).toEqual([
+    `${CHAIN} -s 10.9.0.0/24 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK`,
+    `${CHAIN} -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK`,
+    `${CHAIN} -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.9.0.2:80`,
+  ]);
+  const [, forward = ''] = planContainerRules(V6, OWNER, options());
+  expect(asSaved(forward, 6)).toBe(
+    `${CHAIN} -d fd00:1::1/128 -p udp -m udp --dport 53 -j DNAT --to-destination [fd00::2]:5353`,
+  );
+  const [all = ''] = planContainerRules(V4, OWNER, options({ masqAll: true }));
+  expect(asSaved(all, 4)).toBe(`${CHAIN} -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK`);
+});

@@ -47,4 +47,36 @@ describe('refuseUnlisted()', () => {
     expect(() => refuseUnlisted(sysctls('net.ipv4.conf.IFNAME.arp_filter'), rules)).not.toThrow();
     expect(() => refuseUnlisted(sysctls('net/ipv4/ip_forward'), rules)).toThrow('["ipv4.conf"]');
   });
+
+  const detours: [key: string, rule: string, kept: string[]][] = [
+    ['net.ipv4.conf/all/forwarding', '^net\\.ipv4\\.[^.]*$', ['net/ipv4/conf.all.forwarding']],
+    ['net/ipv4/conf.all.forwarding', '^net/ipv4/[^/]*$', ['net/ipv4/conf.all.forwarding']],
+    ['/net/ipv4/ip_forward', '^[^n]', []],
+  ];
+  for (const [key, rule, kept] of detours) {
+    test(`judges where "${key}" leads, and not only how it is spelled`, () => {
+      const judge = () => refuseUnlisted(sysctls(key), parseAllowlist(rule)).flatMap(({ paths }) => paths);
+      if (kept.length === 0) expect(judge).toThrow(`"${key}", which is "net.ipv4.ip_forward"`);
+      else expect(judge()).toEqual(kept);
+    });
+  }
+
+  test('takes names with slashes, and interfaces with dots, where a line is written that way', () => {
+    const cases: [key: string, rule: string, paths: string[]][] = [
+      ['net/core/somaxconn', '^net/core/', ['net/core/somaxconn']],
+      [
+        'net.ipv4.conf.eth0/100.arp_filter',
+        '^net\\.ipv4\\.conf\\.eth0/100\\.arp_filter$',
+        ['net/ipv4/conf/eth0.100/arp_filter'],
+      ],
+      [
+        'net.ipv4.conf.IFNAME.arp_filter',
+        '^net\\.ipv4\\.conf\\.IFNAME\\.arp_filter$',
+        ['net/ipv4/conf/eth0/arp_filter'],
+      ],
+    ];
+    for (const [key, rule, paths] of cases) {
+      expect(refuseUnlisted(sysctls(key), parseAllowlist(rule)).flatMap(one => one.paths)).toEqual(paths);
+    }
+  });
 });

@@ -11,6 +11,7 @@ import {
   renderBackup,
   writeBackup,
 } from '../../../../plugins/tuning/backup.ts';
+import { keptWith } from '../../../helpers/kept.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -67,7 +68,7 @@ describe('findStaleBackups()', () => {
     keep('notes', { network: 'podnet' }, '.txt');
     writeFileSync(join(dir, 'torn_eth0.json'), '{"network": "podnet"');
     writeFileSync(join(dir, 'other.json'), '{"network": "podnet"}');
-    const valid = new Set([backupPathOf(dir, 'valid', 'eth0')]);
+    const valid = keptWith([{ containerID: 'valid', ifname: 'eth0' }]);
     const names = findStaleBackups(dir, 'podnet', valid).map(path => path.slice(dir.length + 1));
     expect(names.sort()).toEqual(['half_eth0.json.new', 'stale_eth0.json']);
   });
@@ -82,14 +83,14 @@ describe('findStaleBackups()', () => {
     torn('young', new Date());
     const old = torn('old', new Date(Date.now() - 3_600_000));
     torn('valid', new Date(0));
-    const valid = new Set([backupPathOf(dir, 'valid', 'eth0')]);
+    const valid = keptWith([{ containerID: 'valid', ifname: 'eth0' }]);
     expect(findStaleBackups(dir, 'podnet', valid)).toEqual([old]);
   });
 
   test('finds none without a directory, and says when it cannot look', () => {
-    expect(findStaleBackups(join(dir, 'none'), 'podnet', new Set())).toEqual([]);
+    expect(findStaleBackups(join(dir, 'none'), 'podnet', keptWith([]))).toEqual([]);
     writeFileSync(join(dir, 'file'), '');
-    expect(() => findStaleBackups(join(dir, 'file'), 'podnet', new Set())).toThrow(
+    expect(() => findStaleBackups(join(dir, 'file'), 'podnet', keptWith([]))).toThrow(
       'Cannot look for backups: ENOTDIR',
     );
   });

@@ -1,0 +1,114 @@
+// Does the address that an attachment requests still belong to another, living attachment?
+//
+// An IPAM plugin hands out an address once per network, so its previous owner no longer exists. But networks may overlap,
+// addresses may be chosen by hand, and leases may get lost. Therefore we look for the attachment that the packet filter
+// associates with the address before we replace any of its elements.
+import { type Attachment, findOwner } from '../cni/attachment.ts';
+import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
+import { findUse, type Holder, type Use } from '../ipam/holders.ts';
+import { type Ip, renderIp } from '../net/ip.ts';
+import { type Link, listLinks } from '../netlink/rtnl/link.ts';
+import type { Call } from '../plugin/define.ts';
+import { closeNetns, findNetns, type Netns, sameNetns } from '../sys/netns.ts';
+import { filterOwnerOf } from './handle.ts';
+import { attachmentOf } from './owner.ts';
+
+/** The owner of an address according to the packet filter. */
+export interface FormerOwner {
+  readonly ip: Ip;
+  /** The note in an element's comment, or what the reference's rules say; undefined when they do not name an owner. */
+  readonly owner: string | Pick<Attachment, 'network' | 'containerId'> | undefined;
+}
+
+/** @throws CniError 101 when one of the owners is alive */
+export type RefuseLiving = (owners: readonly FormerOwner[]) => void;
+
+/**
+ * Returns a function that refuses to take an address from an attachment that is alive. It is alive when the alias of a host
+ * interface names it and the other end is in a namespace that exists, or when an interface with its name has the address
+ * in a namespace other than the call's. If this process may not inspect namespaces, the alias is enough.
+ */
+export function refuserFor(call: Call): RefuseLiving {
+  return owners => {
+    if (owners.length === 0) return;
+    const use = findUse();
+    const links = listLinks(call.host);
+    const own = call.findContainerNetns();
+    for (const former of owners) {
+      const why = findLife(former, { use, links, own });
+      if (why !== undefined) refuse(attachmentOf(call), former, why);
+    }
+  };
+}
+
+/** Describes the namespace, other than the call's, in which an interface without our alias has one of the addresses. */
+export function findUnnamedHolder(call: Call, ips: readonly Ip[]): string | undefined {
+  const use = findUse();
+  const witnesses = { use, links: listLinks(call.host), own: call.findContainerNetns() };
+  for (const ip of ips) {
+    const life = findLife({ ip, owner: undefined }, witnesses);
+    if (life) return life;
+  }
+  return undefined;
+}
+
+interface Witnesses {
+  readonly use: Use | undefined;
+  readonly links: readonly Link[];
+  readonly own: Netns | undefined;
+}
+
+/** A human-readable proof that the attachment is alive; undefined when it no longer exists. */
+function findLife({ ip, owner }: FormerOwner, { use, links, own }: Witnesses): string | undefined {
+  const aliases = links.flatMap(link => {
+    const attachment = findOwner(link.attrs.alias);
+    return attachment ? [{ link, attachment }] : [];
+  });
+  const named =
+    typeof owner === 'string'
+      ? aliases.find(
+          ({ link, attachment }) => link.kind !== 'ifb' && filterOwnerOf(attachment).note === owner,
+        )
+      : undefined;
+  if (named) {
+    const { index, name } = named.link;
+    const path = use ? use.farEnds.get(index) : 'a namespace that cannot be looked into from here';
+    if (path !== undefined) return `its interface is the other end of "${name}", in ${path}`;
+  }
+  const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
+  const isOthers = ({ netns }: Holder) =>
+    aliases.some(one => {
+      if (use?.farEnds.get(one.link.index) !== netns) return false;
+      return attachment === undefined || one.attachment.containerId !== attachment.containerId;
+    });
+  const isItsName = ({ ifname }: Holder) => typeof owner !== 'string' || ifname === findOwner(owner)?.ifname;
+  const holder = use?.holders
+    .get(renderIp(ip))
+    ?.find(one => !one.isHere && isItsName(one) && !isOthers(one) && !isIn(one, own));
+  return holder && `interface "${holder.ifname}" has it in ${holder.netns}`;
+}
+
+function isIn({ netns }: Holder, own: Netns | undefined): boolean {
+  const other = own && findNetns(netns);
+  if (own === undefined || other === undefined) return false;
+  closeNetns(other);
+  return sameNetns(own, other);
+}
+
+function refuse(asking: Attachment, { ip, owner }: FormerOwner, why: string): never {
+  const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
+  const holder = attachment ? describe(attachment) : 'a container of another plugin';
+  throw new CniError(
+    ADDRESS_TAKEN,
+    `Cannot use ${renderIp(ip)} for ${describe(asking)}: ${holder} has it and is alive: ${why}`,
+    { details: 'give one of them another address, or run DEL of the one that is not needed' },
+  );
+}
+
+function describe({
+  network,
+  containerId,
+  ifname,
+}: Pick<Attachment, 'network' | 'containerId'> & { ifname?: string }) {
+  return `container "${containerId}" on network "${network}"${ifname ? `, interface "${ifname}"` : ''}`;
+}

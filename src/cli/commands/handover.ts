@@ -1,0 +1,35 @@
+// What does `catena handover` do?
+import { statSync } from 'node:fs';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { listAttached } from '../../handover/attachments.ts';
+import { type CommandCall, UsageError } from '../command.ts';
+import { handOverAll } from '../handover/hand-over-all.ts';
+import { findHeirs } from '../handover/heirs.ts';
+import { handoversToJson, renderHandovers } from '../handover/render.ts';
+import { handoverRuntime } from '../handover/runtime.ts';
+
+/**
+ * Makes existing attachments deletable by the executables of other directories, and prints the outcome for each. Exit code 1 if
+ * only our executables can delete one of them.
+ */
+export async function run(call: CommandCall): Promise<number> {
+  const [network] = call.positionals;
+  const dirs = call.texts('to').map(dir => absolutePath(dir, call.cwd));
+  if (!dirs.length) throw new UsageError('Cannot hand over: say to which executables, --to <dir>');
+  const strange = dirs.find(dir => !statSync(dir, { throwIfNoEntry: false })?.isDirectory());
+  if (strange !== undefined) throw new UsageError(`Cannot hand over to "${strange}": it is no directory`);
+  const runtime = handoverRuntime(call);
+  const attached = listAttached(network, runtime);
+  const plan = {
+    heirs: findHeirs(new Set(attached.flatMap(({ types }) => types)), dirs),
+    place: dirs.map(dir => `"${dir}"`).join(' or '),
+    visible: [...dirs, ...runtime.pluginDirs],
+    mode: call.on('dry-run') ? ('look' as const) : ('do' as const),
+    force: call.on('force'),
+  };
+  const handovers = await handOverAll(attached, plan, call, runtime);
+  if (call.on('json')) {
+    call.out(`${JSON.stringify({ attachments: handoversToJson(handovers) }, null, 4)}\n`);
+  } else call.out(renderHandovers(handovers));
+  return handovers.some(({ state }) => state === 'refused') ? 1 : 0;
+}

@@ -1,0 +1,74 @@
+// Can our executables be removed while attachments exist?
+import { basename, dirname } from 'node:path';
+import { absolutePath } from '../../files/absolute-path.ts';
+import { isMadeIn, listAttached } from '../../handover/attachments.ts';
+import type { Handover } from '../../handover/hand-over.ts';
+import { REPLACED } from '../../install/names.ts';
+import type { UninstallStep } from '../../install/uninstall.ts';
+import { count } from '../../lab/words.ts';
+import type { CommandCall } from '../command.ts';
+import { handOverAll } from './hand-over-all.ts';
+import { findHeirs, type Heirs } from './heirs.ts';
+import { handoverRuntime } from './runtime.ts';
+
+/** What was found and done. */
+export interface Settled {
+  readonly handovers: readonly Handover[];
+  /** Why our executables must stay, and what to do about it. */
+  readonly refusal?: string;
+}
+
+/**
+ * Checks every attachment with a plugin that this uninstallation removes: can the restored executable delete it? With
+ * `--hand-over`, hands it over.
+ */
+export async function settleAttachments(
+  call: CommandCall,
+  binDir: string,
+  steps: readonly UninstallStep[],
+): Promise<Settled> {
+  const inBinDir = steps.filter(({ path }) => dirname(path) === binDir);
+  const going = inBinDir.filter(({ action }) => action !== 'keep').map(({ path }) => basename(path));
+  if (!going.length || call.on('force')) return { handovers: [] };
+  const runtime = handoverRuntime(call);
+  const attached = listAttached(undefined, runtime).filter(
+    one => !one.isGone && isMadeIn(binDir, one) && one.types.some(type => going.includes(type)),
+  );
+  if (!attached.length) return { handovers: [] };
+  const [to, others] = [call.texts('to'), call.texts('bin-dir').slice(1)].map(dirs =>
+    dirs.map(dir => absolutePath(dir, call.cwd)),
+  ) as [string[], string[]];
+  const heirs: Heirs = new Map([
+    ...findHeirs(going, [...others, ...to]),
+    ...findHeirs(
+      attached.flatMap(({ types }) => types).filter(type => !going.includes(type)),
+      [binDir, ...others, ...to],
+    ),
+    ...inBinDir.flatMap(({ path, action }) =>
+      action === 'restore' ? [[basename(path), `${path}${REPLACED}`] as const] : [],
+    ),
+  ]);
+  const handsOver = call.on('hand-over');
+  const plan = {
+    ...{ heirs, force: false, visible: [binDir, ...others, ...to] },
+    place: to.length
+      ? `"${binDir}" then, nor in ${to.map(dir => `"${dir}"`).join(' or ')}`
+      : `"${binDir}" then`,
+    mode: handsOver && !call.on('dry-run') ? ('do' as const) : ('look' as const),
+  };
+  const handovers = await handOverAll(attached, plan, call, runtime);
+  const number = (state: Handover['state']) => handovers.filter(one => one.state === state).length;
+  const [refused, pending] = [number('refused'), handsOver ? 0 : number('pending')];
+  if (refused + pending === 0) return { handovers };
+  const advice = [
+    ...(pending ? ['--hand-over makes them deletable by what comes back, and goes on'] : []),
+    ...(refused && !to.length
+      ? ['--to <dir> names the executables that come next, where none come back']
+      : []),
+    'or delete the containers first; --force uninstalls all the same, and leaves them as they are',
+  ];
+  return {
+    handovers,
+    refusal: `${count(refused + pending, 'attachment')} could not be deleted any more; ${advice.join('; ')}`,
+  };
+}

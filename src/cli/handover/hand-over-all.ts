@@ -1,0 +1,53 @@
+// How are many attachments handed over, with a trial for each kind of them?
+import type { Runtime } from '../../chain/runtime.ts';
+import type { Attached } from '../../handover/attachments.ts';
+import { type Handover, handOverOne } from '../../handover/hand-over.ts';
+import { findMissing } from '../../handover/missing.ts';
+import type { CommandCall } from '../command.ts';
+import { type Heirs, withHeirs } from './heirs.ts';
+import { findTrialProblem, kindOf } from './trial.ts';
+
+/** To which executables, and how. */
+export interface HandoverPlan {
+  /** Executables that will delete the attachments. */
+  readonly heirs: Heirs;
+  /** Name of their location, for messages. */
+  readonly place: string;
+  /** Directories that must be visible during the trials. */
+  readonly visible: readonly string[];
+  readonly mode: 'look' | 'do';
+  /** Skip the trials. */
+  readonly force: boolean;
+}
+
+/** Hands over one attachment after the other; a refused one does not stop the rest. */
+export async function handOverAll(
+  attached: readonly Attached[],
+  plan: HandoverPlan,
+  call: CommandCall,
+  runtime: Runtime,
+): Promise<Handover[]> {
+  return await withHeirs(plan.heirs, async dir => {
+    const problems = new Map<string, string | undefined>();
+    const findProblem = async (one: Attached): Promise<string | undefined> => {
+      const { list } = one;
+      const missing = findMissing(one, plan.heirs, plan.place);
+      if (missing !== undefined || list === undefined || one.isGone || plan.force) return missing;
+      const kind = kindOf(one);
+      if (!problems.has(kind))
+        problems.set(kind, await findTrialProblem({ list, example: one }, dir, plan.visible, call));
+      return problems.get(kind);
+    };
+    const found: Handover[] = [];
+    for (const one of attached) {
+      if (call.signal.aborted) break;
+      const why = await findProblem(one);
+      found.push(why === undefined ? await handOverOne(one, plan.mode, runtime) : refusal(one, why));
+    }
+    return found;
+  });
+}
+
+function refusal({ network, containerId, ifname }: Attached, why: string): Handover {
+  return { network, containerId, ifname, state: 'refused', links: [], why };
+}

@@ -1,0 +1,19 @@
+// How is a handover of attachments reported?
+import type { Handover } from '../../handover/hand-over.ts';
+
+const STATES = ['handed over', 'pending', 'ready', 'refused'] as const;
+
+/** A line for each attachment with what each of its plugins had, then the number of attachments in each state. */
+export function renderHandovers(handovers: readonly Handover[]): string {
+  const lines = handovers.flatMap(({ state, network, containerId, ifname, links, why }) => [
+    `${state.padEnd(11)}  ${network} ${containerId} ${ifname}${why === undefined ? '' : `: ${why}`}`,
+    ...links.map(({ link, parts }) => `  ${link}: ${parts.join(', ')}`),
+  ]);
+  const counts = STATES.map(state => `${handovers.filter(one => one.state === state).length} ${state}`);
+  return `${[...lines, `attachments: ${counts.join(', ')}`].join('\n')}\n`;
+}
+
+/** The report as JSON. */
+export function handoversToJson(handovers: readonly Handover[]): object[] {
+  return handovers.map(({ containerId, ...one }) => ({ ...one, containerID: containerId }));
+}

@@ -1,0 +1,22 @@
+// Does a network that the user names exist, for commands that work on records?
+import { listNetworks } from '../chain/load.ts';
+import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { CommandCall } from './command.ts';
+import { confDirOf } from './target.ts';
+
+/**
+ * Called if nothing was found for the network, since that may mean that its name was mistyped.
+ * @throws CniError 7 if no file configures it either
+ */
+export function checkConfigured(call: CommandCall, network: string): void {
+  const dir = confDirOf(call);
+  const names = listNetworks(dir).networks.map(({ list }) => list.name);
+  if (names.includes(network)) return;
+  const known = names.length
+    ? `configured are ${names.map(name => JSON.stringify(name)).join(', ')}`
+    : 'there is none';
+  throw new CniError(
+    ErrorCode.invalidConfig,
+    `Cannot find network "${network}": it has no attachment on record, and no file in "${dir}" configures it; ${known}`,
+  );
+}

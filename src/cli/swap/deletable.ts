@@ -1,0 +1,71 @@
+// Could the new executable of a plugin delete the existing attachments?
+import { dirname } from 'node:path';
+import type { Standing } from '../../chain/check-standing.ts';
+import type { CompareReport } from '../../compare/report.ts';
+import { DELETED_BY_B } from '../../compare/scene.ts';
+import { listAttached } from '../../handover/attachments.ts';
+import { handOverOne } from '../../handover/hand-over.ts';
+import { findDigest } from '../../install/swap.ts';
+import { count } from '../../lab/words.ts';
+import type { CommandCall } from '../command.ts';
+import { handoverRuntime } from '../handover/runtime.ts';
+import type { Survey } from './survey.ts';
+
+/** What is known about the plugin and its current executable. */
+export type Changing = Pick<Survey, 'type' | 'target' | 'digest'>;
+
+/**
+ * Why a swap would leave attachments that nothing can delete; undefined if it would not. Attachments that were already handed
+ * over do not count.
+ * @param candidate path of the new executable
+ */
+export async function findUndeletable(
+  { type, target, digest }: Changing,
+  candidate: string,
+  { crossings }: Pick<CompareReport, 'crossings'>,
+  before: readonly Standing[],
+  call: CommandCall,
+): Promise<string | undefined> {
+  const crossing = crossings.find(({ scene }) => scene === DELETED_BY_B);
+  const { fails = [], left = [] } = crossing ?? {};
+  if (!fails.length && !left.length) return undefined;
+  const isOurs = isThisExecutable(digest);
+  const concerned = isOurs ? await countPending(type, call) : before.length;
+  if (concerned === 0) return undefined;
+  const what = fails.length
+    ? `its DEL fails for what is attached now (${fails[0]})`
+    : `its DEL leaves ${count(left.length, 'thing')} of what is attached now (${left[0]})`;
+  const way = isOurs
+    ? `run "catena handover --to ${dirname(candidate)} --to ${dirname(target)}" first`
+    : 'delete the containers first';
+  return `${what}, and ${count(concerned, 'attachment')} could not be deleted cleanly any more; ${way}, or --force swaps all the same`;
+}
+
+/** Like {@link findUndeletable}, for the executable that an undo restores. All that is known about it is that it is not ours. */
+export async function findUndoProblem(
+  { type, target, digest }: Changing,
+  kept: string,
+  call: CommandCall,
+): Promise<string | undefined> {
+  if (!isThisExecutable(digest) || isThisExecutable(kept)) return undefined;
+  const concerned = await countPending(type, call);
+  if (concerned === 0) return undefined;
+  const places = `--to <dir of it> --to ${dirname(target)}`;
+  return `the executable from before may not be able to delete ${count(concerned, 'attachment')} that ours made; run "catena handover ${places}" first, or --force undoes all the same`;
+}
+
+function isThisExecutable(digest: string): boolean {
+  return digest === findDigest(process.execPath);
+}
+
+/** Number of attachments with the plugin that only our executables can delete. */
+async function countPending(type: string, call: CommandCall): Promise<number> {
+  const runtime = handoverRuntime(call);
+  let number = 0;
+  for (const one of listAttached(undefined, runtime)) {
+    if (one.isGone || !one.types.includes(type)) continue;
+    const { state, links } = await handOverOne(one, 'look', runtime);
+    if (state !== 'ready' && (state === 'refused' || links.some(({ link }) => link === type))) number += 1;
+  }
+  return number;
+}

@@ -1,0 +1,84 @@
+// Is a daemon stopped, and how do we make sure that it never continues?
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isRunning, type ProcessId } from '../files/process-id.ts';
+
+/** Long enough for a process to run again that was stopped only briefly, by a debugger or by strace. */
+const SECOND_LOOK_MS = 50;
+
+/**
+ * Whether a process is stopped, by SIGSTOP or in a frozen cgroup. False for one in a PID namespace that is not visible from here.
+ */
+export async function isFrozen(daemon: ProcessId): Promise<boolean> {
+  if (!looksFrozen(daemon)) return false;
+  await sleep(SECOND_LOOK_MS);
+  return looksFrozen(daemon);
+}
+
+function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
+  if (isRunning({ pid, start, pidns }) !== true) return false;
+  // proc(5): T is "stopped". The wait channel of a process in a frozen cgroup is a function of the freezer, in both cgroup
+  // versions.
+  return stateOf(pid) === 'T' || /freezer|refrigerator/.test(read(`/proc/${pid}/wchan`));
+}
+
+/** A killed process may be in the middle of a system call, which it finishes first. */
+const LAST_CALL_MS = 300;
+
+/**
+ * Kills a daemon and the workers that it has started. One in a frozen cgroup ends only when the cgroup is thawed, but it executes
+ * no further instruction in user space.
+ * @returns true once all of them were killed, and have ended or had {@link LAST_CALL_MS} to do so; false if that is impossible
+ */
+export async function endFrozen(daemon: ProcessId): Promise<boolean> {
+  const running = isRunning(daemon);
+  if (running === undefined) return false;
+  if (!running) return true;
+  const workers = childrenOf(daemon.pid);
+  try {
+    // The daemon first: it must not notice that its workers end.
+    for (const pid of [daemon.pid, ...workers]) kill(pid);
+    for (let left = LAST_CALL_MS; left > 0 && [daemon.pid, ...workers].some(hasNotEnded); left -= 10)
+      await sleep(10);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function hasNotEnded(pid: number): boolean {
+  const state = stateOf(pid);
+  return state !== undefined && state !== '' && state !== 'Z' && state !== 'X';
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+function childrenOf(parent: number): number[] {
+  return readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name) && fieldsOf(name)[1] === String(parent))
+    .map(Number);
+}
+
+function stateOf(pid: number): string | undefined {
+  return fieldsOf(pid)[0];
+}
+
+/** The fields of /proc/<pid>/stat from the state on. The process name before it may contain any character. */
+function fieldsOf(pid: number | string): string[] {
+  const text = read(`/proc/${pid}/stat`);
+  return text.slice(text.lastIndexOf(')') + 2).split(' ');
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    return '';
+  }
+}

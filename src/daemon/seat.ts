@@ -1,0 +1,117 @@
+// Which of several daemons may listen on a socket?
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { holdFlock } from '../sys/flock.ts';
+import { findFlockHolder } from '../sys/lock-holder.ts';
+import { HANDOVER_PATH, seatFileOf } from './protocol.ts';
+
+/** The right to listen on a socket: a lock on a file next to it. The kernel releases it however the process ends. */
+export interface Seat {
+  /** Whether the locked file is still the one that another daemon would lock. */
+  holds(): boolean;
+  release(): void;
+}
+
+/** Another daemon has the socket. */
+export class SeatTaken extends Error {}
+
+/** Longest wait for a daemon's answer. These requests do not wait in its queue. */
+const ANSWER_MS = 2_000;
+/** A daemon that is starting has the lock before it listens. */
+const START_MS = 2_000;
+/** A daemon that hands over releases the socket at once, but another one may take it first. */
+const HANDOVER_MS = 10_000;
+const NAP_MS = 20;
+
+/**
+ * Acquires the seat of a socket.
+ * @param replace asks a running daemon to hand over instead of giving up
+ * @throws SeatTaken if another daemon has the seat
+ */
+export async function takeSeat(socket: string, replace: boolean): Promise<Seat> {
+  mkdirSync(dirname(socket), { recursive: true, mode: 0o700 });
+  const began = performance.now();
+  for (;;) {
+    const seat = trySeat(socket);
+    const holder = seat ? undefined : holderOf(socket);
+    const listener = await whoListens(socket);
+    // Daemons of earlier builds listen without the lock.
+    if (seat && listener === undefined) return seat;
+    seat?.release();
+    const elapsed = performance.now() - began;
+    if (listener === 'silent') throw taken(socket, holder, 'and does not answer: end it, and start again');
+    if (listener === undefined) {
+      if (elapsed > START_MS) throw taken(socket, holder, 'but does not listen: end it, and start again');
+    } else if (!replace) {
+      throw taken(
+        socket,
+        holder ?? `process ${listener}`,
+        'already: end it first, or take its place with --replace',
+      );
+    } else if (elapsed > HANDOVER_MS || !(await askToHandOver(socket))) {
+      throw taken(socket, holder ?? `process ${listener}`, 'and does not hand over: end it, and start again');
+    }
+    await Bun.sleep(NAP_MS);
+  }
+}
+
+/**
+ * Acquires the seat of a socket whose daemon cannot be asked to hand over, such as the gRPC socket.
+ * @throws SeatTaken if another daemon keeps it
+ */
+export async function awaitSeat(socket: string): Promise<Seat> {
+  mkdirSync(dirname(socket), { recursive: true, mode: 0o700 });
+  const began = performance.now();
+  for (;;) {
+    const seat = trySeat(socket);
+    if (seat) return seat;
+    if (performance.now() - began > START_MS) throw taken(socket, holderOf(socket), 'already: end it first');
+    await Bun.sleep(NAP_MS);
+  }
+}
+
+/** Acquires the seat without waiting; undefined if another daemon has it. */
+export function trySeat(socket: string): Seat | undefined {
+  const file = seatFileOf(socket);
+  const release = holdFlock(file, { mode: 0o600 });
+  if (release === undefined) return undefined;
+  const { ino } = statSync(file);
+  return { release, holds: () => statSync(file, { throwIfNoEntry: false })?.ino === ino };
+}
+
+/** The id of the process that answers on a socket; undefined if no process listens. */
+export async function whoListens(socket: string): Promise<number | 'silent' | undefined> {
+  if (!existsSync(socket)) return undefined;
+  try {
+    const response = await fetch('http://catena/v1/state', {
+      unix: socket,
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
+    const { pid } = (await response.json()) as { pid?: unknown };
+    return typeof pid === 'number' ? pid : 'silent';
+  } catch (error) {
+    const { code, name } = error as { code?: unknown; name?: string };
+    if (code === 'EAGAIN' || name === 'TimeoutError' || code === 'ECONNRESET') return 'silent';
+    return undefined;
+  }
+}
+
+async function askToHandOver(socket: string): Promise<boolean> {
+  try {
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    const { status } = await fetch(`http://catena${HANDOVER_PATH}`, { unix: socket, method: 'POST', signal });
+    // If the daemon has ended instead, that is just as good (see the catch below).
+    return status === 200;
+  } catch {
+    return (await whoListens(socket)) === undefined;
+  }
+}
+
+function holderOf(socket: string): string | undefined {
+  const stat = statSync(seatFileOf(socket), { throwIfNoEntry: false });
+  return stat && findFlockHolder(stat);
+}
+
+function taken(socket: string, holder: string | undefined, state: string): SeatTaken {
+  return new SeatTaken(`Cannot listen on "${socket}": ${holder ?? 'another daemon'} has it ${state}`);
+}

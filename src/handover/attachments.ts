@@ -1,0 +1,73 @@
+// Which attachments on this node still have to be deleted?
+import { resolve } from 'node:path';
+import type { Conflist } from '../chain/conflist.ts';
+import { findFrozen } from '../chain/frozen.ts';
+import { chooseKnown, findCached, type Known, toKnown } from '../chain/known.ts';
+import { listUses } from '../chain/link-types.ts';
+import { listAttachments } from '../chain/result-cache.ts';
+import { cacheDirOf, type Runtime } from '../chain/runtime.ts';
+import { isObject, memberOf } from '../cni/json.ts';
+import { findNetnsIdentity } from '../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../journal/record.ts';
+import { listRecords } from '../journal/store.ts';
+
+/** An attachment as its ADD left it. */
+export interface Attached extends Known {
+  /** Its configuration; undefined if the recorded one cannot be used. */
+  readonly list: Conflist | undefined;
+  /** Names of all executables that its plugins call. */
+  readonly types: readonly string[];
+  /** Its namespace is gone, and its devices with it: DEL only has leases and rules to remove. */
+  readonly isGone: boolean;
+  /** Directories in which its plugins were found by ADD, if they were recorded. */
+  readonly pluginDirs: readonly string[] | undefined;
+}
+
+/**
+ * The attachments in libcni's cache and in the journal, whichever runtime made them. It includes the delegate runner's own
+ * attachments, but not those of its delegates, which only the runner can delete.
+ * @param network every network by default
+ * @throws CniError 5 if cache or journal cannot be listed
+ */
+export function listAttached(network: string | undefined, runtime: Runtime): Attached[] {
+  const filter = network === undefined ? {} : { network };
+  const { attachments } = listAttachments(cacheDirOf(runtime), filter);
+  const records = runtime.stateDir === undefined ? [] : listRecords(runtime.stateDir, network).records;
+  const standing = records.filter(({ phase }) => phase === 'attached');
+  const found = new Map<string, { readonly known: Known; readonly record?: AttachmentRecord }>();
+  for (const cached of attachments) found.set(keyOf(cached), { known: cached });
+  for (const record of standing) {
+    const within = { ...runtime, cacheDir: record.cacheDir };
+    const known = chooseKnown(record, findCached(record, within)) ?? toKnown(record);
+    found.set(keyOf(record), { known, record });
+  }
+  return [...found.values()].map(({ known, record }) => {
+    const whole = { ...known, netns: known.netns || sandboxOf(known) };
+    const list = findFrozen(known, runtime);
+    const types = list ? [...new Set(listUses(list).map(({ type }) => type))] : [];
+    return { ...whole, list, types, isGone: isGone(whole), pluginDirs: record?.pluginDirs };
+  });
+}
+
+/** Whether the executables in a directory may have made it; true if the directories were not recorded. */
+export function isMadeIn(dir: string, { pluginDirs }: Pick<Attached, 'pluginDirs'>): boolean {
+  return pluginDirs === undefined || pluginDirs.some(one => resolve(one) === resolve(dir));
+}
+
+function keyOf({ network, containerId, ifname }: Pick<Known, 'network' | 'containerId' | 'ifname'>): string {
+  return [network, containerId, ifname].join('\n');
+}
+
+/** Runtimes built on libcni before 1.1 do not record the namespace, but the result names it. */
+function sandboxOf({ ifname, result }: Known): string {
+  const interfaces = result && memberOf(result, 'interfaces');
+  for (const one of Array.isArray(interfaces) ? interfaces : []) {
+    const [name, sandbox] = isObject(one) ? [memberOf(one, 'name'), memberOf(one, 'sandbox')] : [];
+    if (name === ifname && typeof sandbox === 'string' && sandbox) return sandbox;
+  }
+  return '';
+}
+
+function isGone({ netns }: Known): boolean {
+  return netns !== '' && findNetnsIdentity(netns) === undefined;
+}

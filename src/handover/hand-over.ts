@@ -1,0 +1,74 @@
+// How is one attachment handed over without being deleted or repaired at the same time?
+import type { AttachmentId } from '../chain/cache-record.ts';
+import type { Runtime } from '../chain/runtime.ts';
+import { toCniError } from '../cni/errors.ts';
+import { claimRecord } from '../journal/claim.ts';
+import { handOver, type LinkParts } from './ask.ts';
+import type { Attached } from './attachments.ts';
+
+/** Outcome of a handover. */
+export interface Handover extends AttachmentId {
+  /**
+   * `ready`: nothing that only we can delete. `pending`: there is something, and it can be handed over. `handed over`: there was
+   * something, and it has been replaced. `refused`: the attachment was not handed over.
+   */
+  readonly state: 'ready' | 'pending' | 'handed over' | 'refused';
+  readonly links: readonly LinkParts[];
+  /** Why it was refused. */
+  readonly why?: string;
+}
+
+/**
+ * Examines an attachment and, in mode 'do', hands it over. Afterwards its plugins are asked again: if they still have something,
+ * the handover is refused.
+ */
+export async function handOverOne(
+  attached: Attached,
+  mode: 'look' | 'do',
+  runtime: Runtime,
+): Promise<Handover> {
+  const { network, containerId, ifname, list } = attached;
+  const id = { network, containerId, ifname };
+  const refused = (why: string, links: readonly LinkParts[] = []): Handover => {
+    return { ...id, state: 'refused', links, why };
+  };
+  if (list === undefined) return refused('its configuration is not on record, or cannot be used');
+  let links: readonly LinkParts[] = [];
+  try {
+    links = await handOver(list, attached, 'look', runtime);
+    if (!links.length) return { ...id, state: 'ready', links };
+    if (mode === 'look') return { ...id, state: 'pending', links };
+    const obstacle = await whileClaimed(attached, runtime, async () => {
+      await handOver(list, attached, 'do', runtime);
+    });
+    if (obstacle !== undefined) return refused(obstacle, links);
+    const left = await handOver(list, attached, 'look', runtime);
+    if (left.length) return refused('its links still have what they had; run the command again', left);
+    return { ...id, state: 'handed over', links };
+  } catch (thrown) {
+    return refused(toCniError(thrown).message, links);
+  }
+}
+
+/** @returns why the work was not done */
+async function whileClaimed(
+  { network, containerId, ifname, file }: Attached,
+  { stateDir }: Runtime,
+  work: () => Promise<void>,
+): Promise<string | undefined> {
+  // Attachments of other runtimes have no record and need no claim.
+  if (stateDir === undefined || file === undefined) {
+    await work();
+    return undefined;
+  }
+  const isAttached = ({ phase }: { phase: string }) => phase === 'attached';
+  const claim = claimRecord(stateDir, { network, containerId, ifname }, isAttached, 'REPAIR');
+  if (claim === undefined) return 'it has just been taken down';
+  if ('holder' in claim) return `process ${claim.holder.pid} works on it; run the command again`;
+  try {
+    await work();
+    return undefined;
+  } finally {
+    claim.leave();
+  }
+}

@@ -1,0 +1,128 @@
+// Which ADD made an attachment?
+//
+// Container id, interface and network may be used again. A generation tells one ADD of an attachment from the next: it is a note
+// in the run directory, which the first plugin of an ADD writes before it does anything else, and which DEL removes. The note
+// is a symbolic link to a name that is never used again, because creating one takes a single, atomic system call. GC takes a
+// snapshot of the notes when it begins. An attachment with a note that is not in the snapshot was begun later, so no list of
+// valid attachments that GC was given can name it. No clocks are compared, and no process waits for another.
+import { lstatSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { type Attachment, digestOf } from '../cni/attachment.ts';
+import { notesDirs } from '../cni/directories.ts';
+import { directoryOf, fileNameOf } from './place.ts';
+
+/** A container's interface on some network. */
+export type Key = Pick<Attachment, 'containerId' | 'ifname'>;
+
+/** A note, and the attachment it belongs to. */
+export interface Generation extends Key {
+  /** Never used again. */
+  readonly token: string;
+  /** The boot it was written in, as {@link bootId} names it. */
+  readonly boot: string;
+  /** When it was written, in milliseconds since the epoch by the clock of the kernel's file times. */
+  readonly time: number;
+}
+
+/**
+ * Notes that an ADD of the attachment begins.
+ * @param options.renew this is the first plugin of the ADD: replace the note of an earlier ADD; otherwise keep it
+ * @returns whether the note is new
+ * @throws the system error
+ */
+export function noteGeneration(
+  runDir: string,
+  attachment: Attachment,
+  { renew, boot }: { readonly renew: boolean; readonly boot: string },
+): boolean {
+  const path = noteFileOf(runDir, attachment);
+  if (lstatSync(path, { throwIfNoEntry: false })) {
+    if (!renew) return false;
+    removeNote(path);
+  }
+  const target = targetFor(attachment, boot);
+  try {
+    symlinkSync(target, path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return false;
+    if (code !== 'ENOENT') throw error;
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    symlinkSync(target, path);
+  }
+  return true;
+}
+
+/** Removes the note of a deleted attachment. A missing one is ignored. */
+export function forgetGeneration(runDir: string, attachment: Attachment): void {
+  const path = noteFileOf(runDir, attachment);
+  if (lstatSync(path, { throwIfNoEntry: false })) removeNote(path);
+}
+
+/** The note of an attachment; undefined if it has none, for example because none of our plugins took part in its ADD. */
+export function findGeneration(runDir: string, attachment: Attachment): Generation | undefined {
+  return readNote(noteFileOf(runDir, attachment));
+}
+
+/** Every note of a network. */
+export function listGenerations(runDir: string, network: string): Generation[] {
+  const dir = join(notesDirs(runDir).generations, directoryOf(network));
+  return namesIn(dir).flatMap(name => readNote(join(dir, name)) ?? []);
+}
+
+/** A note younger than this may be of an ADD that has made nothing yet. */
+const ADD_MAY_TAKE_MS = 10 * 60_000;
+
+/** Attachments whose ADD may still be running: the note of one that died counts for as long as an ADD may take. */
+export function listRecentlyBegun(runDir: string, network: string): Generation[] {
+  return listGenerations(runDir, network).filter(({ time }) => Math.abs(Date.now() - time) < ADD_MAY_TAKE_MS);
+}
+
+/** Whether a container id matches the one of a note in the kernel, which has a digest instead of a long id. */
+export function isContainer(containerId: string, noted: string): boolean {
+  return containerId === noted || (noted.startsWith('~') && `~${digestOf(containerId)}` === noted);
+}
+
+function noteFileOf(runDir: string, attachment: Attachment): string {
+  return join(notesDirs(runDir).generations, directoryOf(attachment.network), fileNameOf(attachment));
+}
+
+/**
+ * Target of a note: its token, and the names if they are too long for a file name. A file system keeps a short target in
+ * the inode, which saves a block.
+ */
+function targetFor(attachment: Attachment, boot: string): string {
+  const { containerId, ifname } = attachment;
+  const token = `${boot.replaceAll(/[^\w-]/g, '_')}.${crypto.randomUUID()}`;
+  const isInName = fileNameOf(attachment) === `${containerId}:${ifname}`;
+  return isInName ? token : `${token}:${containerId}:${ifname}`;
+}
+
+function readNote(path: string): Generation | undefined {
+  try {
+    const time = lstatSync(path, { throwIfNoEntry: false })?.mtimeMs;
+    if (time === undefined) return undefined;
+    const [token, ...own] = readlinkSync(path).split(':');
+    const [containerId, ifname, ...more] = own.length ? own : basename(path).split(':');
+    if (!token || !containerId || !ifname || more.length > 0) return undefined;
+    return { token, boot: token.slice(0, token.lastIndexOf('.')), time, containerId, ifname };
+  } catch {
+    return undefined;
+  }
+}
+
+function removeNote(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+}
+
+function namesIn(dir: string): string[] {
+  try {
+    return lstatSync(dir, { throwIfNoEntry: false }) ? readdirSync(dir) : [];
+  } catch {
+    return [];
+  }
+}

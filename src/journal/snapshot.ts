@@ -1,0 +1,152 @@
+// Which attachments of a network already existed when GC began?
+//
+// A list of valid attachments cannot name those begun after it was made. So GC starts with a snapshot of the notes of all ADDs
+// (generation.ts), and every plugin that it calls leaves alone attachments whose note is not in the snapshot.
+import { closeSync, lstatSync, readFileSync, statSync, unlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { notesDirs } from '../cni/directories.ts';
+import { putFile, writeNewFile } from '../files/put-file.ts';
+import { sweepUnfinished, unfinishedName } from '../files/unfinished.ts';
+import { listGenerations } from './generation.ts';
+import { directoryOf } from './place.ts';
+
+/** Names the file of a snapshot to plugins, so that all of them collect garbage as of the same moment. */
+export const SNAPSHOT_VARIABLE = 'CATENA_GC_SNAPSHOT';
+
+/** The notes of a network at one moment. */
+export interface Snapshot {
+  /** Tokens of the notes. */
+  readonly tokens: ReadonlySet<string>;
+  /** When it was taken, in milliseconds of the clock of the kernel's file times. */
+  readonly time: number;
+}
+
+/** A snapshot on disk. */
+export interface SnapshotFile {
+  readonly snapshot: Snapshot;
+  readonly path: string;
+  remove(): void;
+}
+
+/**
+ * Takes a snapshot and writes it to a file for the plugins of one run of GC.
+ * @param since leaves out notes from this time on, in milliseconds since the epoch
+ * @returns undefined if the run directory cannot be written: then no ADD writes a note either
+ */
+export function takeSnapshot(
+  runDir: string,
+  network: string,
+  since = Number.POSITIVE_INFINITY,
+): SnapshotFile | undefined {
+  const dir = notesDirs(runDir).gc;
+  // The name contains the process id, so the file of a killed process is recognised and removed here.
+  const path = join(dir, unfinishedName());
+  let time: number;
+  const tokens = listGenerations(runDir, network).flatMap(({ token, time }) => (time < since ? token : []));
+  try {
+    sweepUnfinished(dir);
+    closeSync(writeNewFile(path, tokens.join('\n')));
+    time = statSync(path).mtimeMs;
+  } catch {
+    return undefined;
+  }
+  return {
+    snapshot: { tokens: new Set(tokens), time },
+    path,
+    remove() {
+      try {
+        unlinkSync(path);
+      } catch {
+        // The next run of GC removes it.
+      }
+    },
+  };
+}
+
+/** Removes the snapshots of killed runs of GC. */
+export function sweepSnapshots(runDir: string): void {
+  const dir = notesDirs(runDir).gc;
+  // There is none before the first GC, and checking first is cheaper than an error that is thrown and caught.
+  if (lstatSync(dir, { throwIfNoEntry: false })) sweepUnfinished(dir);
+}
+
+/** Reads what {@link takeSnapshot} wrote; undefined if it does not exist. */
+export function readSnapshot(path: string): Snapshot | undefined {
+  try {
+    const tokens = new Set(readFileSync(path, 'utf8').split('\n'));
+    return { tokens, time: statSync(path).mtimeMs };
+  } catch {
+    return undefined;
+  }
+}
+
+/** One GC call of one plugin, by a runtime that starts each plugin separately. */
+export interface GcCall {
+  readonly network: string;
+  /** Distinguishes lists of valid attachments. */
+  readonly list: string;
+  /** Distinguishes the plugins of the network's list. */
+  readonly plugin: string;
+}
+
+/** Longest time between two plugins of one run. */
+const SAME_RUN_MS = 60_000;
+
+/**
+ * The snapshot of the run of GC that a call belongs to. Other runtimes do not identify their runs: calls with the same list of
+ * valid attachments, each of a different plugin, count as one run as long as they follow each other closely. An attachment that
+ * is begun between two of them is then left alone by both, or by neither.
+ */
+export function joinRun(runDir: string, { network, list, plugin }: GcCall): Snapshot {
+  const path = join(notesDirs(runDir).gc, directoryOf(network));
+  const run = readRun(path);
+  const now = Date.now();
+  const isSame =
+    run?.list === list && !run.plugins.includes(plugin) && Math.abs(now - run.time) < SAME_RUN_MS;
+  const tokens = isSame ? run.tokens : tokensOf(runDir, network);
+  const plugins = isSame ? [...run.plugins, plugin] : [plugin];
+  let begun = isSame ? run.begun : now;
+  const write = () =>
+    putFile(path, JSON.stringify({ list, plugins, begun, time: now, tokens } satisfies Run));
+  try {
+    write();
+    if (!isSame) {
+      // The kernel's file times are some milliseconds behind the clock.
+      begun = statSync(path).mtimeMs;
+      write();
+    }
+  } catch {
+    // The next plugin takes its own snapshot.
+  }
+  return { tokens: new Set(tokens), time: begun };
+}
+
+function tokensOf(runDir: string, network: string): string[] {
+  return listGenerations(runDir, network).map(({ token }) => token);
+}
+
+interface Run {
+  readonly list: string;
+  /** Those already called. */
+  readonly plugins: readonly string[];
+  /** Time of the first call, in milliseconds. */
+  readonly begun: number;
+  /** Time of the last call, in milliseconds. */
+  readonly time: number;
+  readonly tokens: readonly string[];
+}
+
+function readRun(path: string): Run | undefined {
+  try {
+    const run = JSON.parse(readFileSync(path, 'utf8')) as Partial<Run> | null;
+    const isRun =
+      typeof run?.list === 'string' &&
+      typeof run.begun === 'number' &&
+      typeof run.time === 'number' &&
+      Array.isArray(run.plugins) &&
+      Array.isArray(run.tokens);
+    return isRun ? (run as Run) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,70 @@
+// Has an attachment been made in this boot of the machine, whatever the records say?
+import { join } from 'node:path';
+import type { NodeWitness, TracedList } from '../chain/traced.ts';
+import { type Attachment, renderOwner } from '../cni/attachment.ts';
+import { bootOf } from '../ipam/boot-note.ts';
+import { findUse } from '../ipam/holders.ts';
+import { listLeases, readLease } from '../ipam/lease-files.ts';
+import { parseOwner, sameOwner } from '../ipam/owner.ts';
+import { findLink, listLinks } from '../netlink/rtnl/link.ts';
+import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
+import { leaseDirsOf, namesIn } from './disk.ts';
+
+/** linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
+const ALIAS_MAX_BYTES = 254;
+
+/** Asks the kernel, and reads the lease directories. */
+export const NODE_WITNESS: NodeWitness = {
+  findLife: (list, id) => findPair(id) ?? findLease(list, id),
+
+  hasInterface(netns, ifname) {
+    const place = findNetns(netns);
+    if (place === undefined) return false;
+    try {
+      return withSocket(
+        () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
+        socket => findLink(socket, ifname) !== undefined,
+      );
+    } finally {
+      closeNetns(place);
+    }
+  },
+};
+
+/** A pair that carries the name of the attachment, with its other end in a namespace that has a process or a name. */
+function findPair(id: Attachment): string | undefined {
+  const alias = renderOwner(id, ALIAS_MAX_BYTES);
+  const pairs = withSocket(
+    () => new NetlinkSocket(NETLINK_ROUTE),
+    socket => listLinks(socket).filter(({ kind, attrs }) => kind === 'veth' && attrs.alias === alias),
+  );
+  const farEnds = pairs.length ? findUse()?.farEnds : undefined;
+  for (const { index, name } of pairs) {
+    const netns = farEnds?.get(index);
+    if (netns !== undefined) return `the other end of "${name}" is in namespace "${netns}"`;
+  }
+  return undefined;
+}
+
+/** A lease that names the attachment and was written since the machine was started. */
+function findLease(list: TracedList, { containerId, ifname }: Attachment): string | undefined {
+  for (const dir of leaseDirsOf(list)) {
+    for (const address of namesIn(dir, listLeases)) {
+      const owner = parseOwner(readLease(dir, address) ?? '');
+      const isOwn = owner !== undefined && sameOwner(owner, { containerId, ifname });
+      if (isOwn && bootOf(join(dir, address)) === 'this')
+        return `the lease of ${address} in "${dir}" is of this boot`;
+    }
+  }
+  return undefined;
+}
+
+function withSocket<T>(open: () => NetlinkSocket, ask: (socket: NetlinkSocket) => T): T {
+  const socket = open();
+  try {
+    return ask(socket);
+  } finally {
+    socket.close();
+  }
+}

@@ -1,0 +1,102 @@
+// How does a call of a plugin write the generation of its attachment, and use those of others?
+import type { Attachment } from '../cni/attachment.ts';
+import { runDir } from '../cni/directories.ts';
+import { describeError } from '../cni/errors.ts';
+import { type JsonObject, memberOf } from '../cni/json.ts';
+import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
+import { bootId } from '../journal/boot.ts';
+import { findGeneration, forgetGeneration, listGenerations, noteGeneration } from '../journal/generation.ts';
+import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../journal/snapshot.ts';
+import type { Log } from '../log.ts';
+import type { KeptAttachments } from './kept.ts';
+
+/** The part of a call that its generation needs. */
+export interface NotedCall {
+  readonly attachment: Attachment;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly request: JsonObject;
+  readonly log: Log;
+}
+
+/**
+ * Runs an ADD with a note of its generation. The first plugin of an ADD, which gets no previous result, begins a
+ * new generation. If the note cannot be written, ADD continues without: GC then has only its list to go by.
+ */
+export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Promise<T> {
+  const { attachment, environment, request, log } = call;
+  const dir = runDir(environment);
+  // An ADD of an attachment that exists already is refused, and leaves that one its note.
+  const isFirst = tokenOf(call) === undefined;
+  let isNew = false;
+  try {
+    const renew = memberOf(request, 'prevResult') === undefined;
+    isNew = noteGeneration(dir, attachment, { renew, boot: bootId(environment) });
+  } catch (cause) {
+    log.debug(
+      `Cannot note in "${dir}" that the attachment is begun: ${describeError(cause)}; GC may miss it`,
+    );
+  }
+  const token = isNew ? tokenOf(call) : undefined;
+  try {
+    return await add();
+  } catch (thrown) {
+    // A failed ADD leaves no note.
+    if (isNew && isFirst && tokenOf(call) === token) forget(call);
+    throw thrown;
+  }
+}
+
+/** Runs a DEL, then removes the note that the attachment had before it. A note that was left meanwhile is of a later ADD. */
+export async function forgetAfter(
+  call: Omit<NotedCall, 'request'>,
+  del: () => void | Promise<void>,
+): Promise<void> {
+  const token = tokenOf(call);
+  await del();
+  if (token !== undefined && tokenOf(call) === token) forget(call);
+}
+
+function tokenOf({
+  attachment,
+  environment,
+}: Pick<NotedCall, 'attachment' | 'environment'>): string | undefined {
+  return findGeneration(runDir(environment), attachment)?.token;
+}
+
+/** Removes the note of a deleted attachment. */
+function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>): void {
+  const dir = runDir(environment);
+  try {
+    forgetGeneration(dir, attachment);
+  } catch (cause) {
+    log.debug(`Cannot remove a note in "${dir}": ${describeError(cause)}; GC removes it`);
+  }
+}
+
+/**
+ * The snapshot that a GC uses: the one that our runner names, else that of the run that the call belongs to.
+ * @param plugin name of the plugin that is called
+ */
+export function snapshotOf(
+  { environment, request, network }: Pick<NotedCall, 'environment' | 'request'> & { network: string },
+  plugin: string,
+): Snapshot {
+  const { [SNAPSHOT_VARIABLE]: path } = environment;
+  // Our runner has died, or the disk fails: assume that every attachment with a note is newer than GC.
+  if (path) return readSnapshot(path) ?? { tokens: new Set(), time: 0 };
+  const { [VALID_ATTACHMENTS]: _, 'cni.dev/attachments': __, ...conf } = request;
+  const list = String(Bun.hash(JSON.stringify(memberOf(request, VALID_ATTACHMENTS) ?? null)));
+  const asked = `${plugin} ${Bun.hash(JSON.stringify(conf))}`;
+  return joinRun(runDir(environment), { network, list, plugin: asked });
+}
+
+/** Removes the notes of attachments that GC has collected. */
+export function sweepNotes(
+  { environment, log, network }: Pick<NotedCall, 'environment' | 'log'> & { network: string },
+  kept: KeptAttachments,
+): void {
+  for (const { containerId, ifname } of listGenerations(runDir(environment), network)) {
+    const attachment = { network, containerId, ifname };
+    if (!kept.has(attachment)) forget({ attachment, environment, log });
+  }
+}

@@ -1,0 +1,44 @@
+// Which attachments does a plugin's GC keep?
+import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentKey } from '../cni/plugin-config.ts';
+import { findGeneration, isContainer, type Key, listGenerations } from '../journal/generation.ts';
+import type { Snapshot } from '../journal/snapshot.ts';
+
+/**
+ * The attachments that GC keeps: those that the runtime lists, and those begun after GC. Query it only after listing the
+ * candidates for deletion: everything found of an attachment was then made after its note, so the answer is reliable.
+ */
+export interface KeptAttachments {
+  /** When GC began, in milliseconds of the clock of the kernel's file times. */
+  readonly since: number;
+  /** The container id may come from a note in the kernel, which has a digest instead of a long id. */
+  has(owner: Key): boolean;
+  /** Whether any of them satisfies the test: for resources that do not name their attachment in full. */
+  some(test: (owner: Attachment) => boolean): boolean;
+}
+
+/** Combines the runtime's list and the attachments that are not in the snapshot taken when GC began. */
+export function keptAttachments(
+  listed: readonly AttachmentKey[],
+  { network, runDir, snapshot }: { network: string; runDir: string; snapshot: Snapshot },
+): KeptAttachments {
+  // A set, because a node may have as many attachments as it has leases.
+  const names = new Set(listed.map(({ containerID, ifname }) => `${containerID}/${ifname}`));
+  const named = listed.map(({ containerID, ifname }) => ({ network, containerId: containerID, ifname }));
+  const later = (): Attachment[] =>
+    listGenerations(runDir, network)
+      .filter(({ token }) => !snapshot.tokens.has(token))
+      .map(({ containerId, ifname }) => ({ network, containerId, ifname }));
+  const some = (test: (owner: Attachment) => boolean): boolean => named.some(test) || later().some(test);
+  return {
+    since: snapshot.time,
+    some,
+    has({ containerId, ifname }) {
+      if (names.has(`${containerId}/${ifname}`)) return true;
+      if (containerId.startsWith('~'))
+        return some(one => one.ifname === ifname && isContainer(one.containerId, containerId));
+      const note = findGeneration(runDir, { network, containerId, ifname });
+      return note !== undefined && !snapshot.tokens.has(note.token);
+    },
+  };
+}

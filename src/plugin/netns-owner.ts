@@ -1,0 +1,126 @@
+// Which container does the namespace at a path belong to?
+//
+// Paths are used again: a named namespace is deleted and made again, a process id is given to another process. A late DEL would
+// then work on another container's interface of the same name. Three things tell the owner: the alias that our plugins set on
+// the host's end of a pair, what the result of the ADD says of the interface, and the aliases of other interfaces of the
+// namespace. If none of them tells, the runtime is trusted.
+import { type Attachment, digestOf, findOwner, renderOwner } from '../cni/attachment.ts';
+import type { Result } from '../cni/result.ts';
+import { findCidr } from '../net/cidr.ts';
+import { type Ip, sameIp } from '../net/ip.ts';
+import { askAll, type Question } from '../netlink/ask.ts';
+import { listAddresses } from '../netlink/rtnl/addr.ts';
+import { type Link, linkQuestion, listLinks } from '../netlink/rtnl/link.ts';
+import { netnsIdQuestion } from '../netlink/rtnl/netns-id.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
+
+/** linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
+const ALIAS_MAX_BYTES = 254;
+
+/** The address of loopback devices, which identifies nothing. */
+const NO_MAC = '00:00:00:00:00:00';
+
+/** The attachment that a call is for, and the namespace at its path. */
+export interface Visit {
+  readonly owner: Attachment;
+  readonly prevResult: Result | undefined;
+  /** rtnetlink in the namespace of the plugin, and in the one at the path. */
+  readonly host: NetlinkSocket;
+  readonly container: NetlinkSocket;
+  /** A descriptor of the latter. */
+  readonly netnsFd: number;
+}
+
+/**
+ * Human-readable evidence that the namespace has the interface of another attachment, not that of this one;
+ * undefined if there is none.
+ */
+export function findStranger(visit: Visit): string | undefined {
+  const { owner } = visit;
+  const links = listLinks(visit.container);
+  const ends = findHostEnds(visit, links);
+  const noted = links.flatMap(link => {
+    const named = findOwner(ends.get(link.index)?.attrs.alias);
+    return named ? [{ link, named }] : [];
+  });
+  const words = ({ link, named }: (typeof noted)[number]) =>
+    `interface "${link.name}" in it belongs to container "${named.containerId}", interface "${named.ifname}" on network "${named.network}"`;
+  const link = links.find(({ name }) => name === owner.ifname);
+  const end = link && ends.get(link.index);
+  const proof = link && compareWithResult(visit, link, end);
+  const at = noted.find(one => one.link === link);
+  if (at) {
+    const isExact = renderOwner(at.named, ALIAS_MAX_BYTES) === renderOwner(owner, ALIAS_MAX_BYTES);
+    // A plugin that delegates has the interface made under network names that it chooses.
+    const isByDelegate = isSameInterface(at.named, owner) && proof === 'same';
+    return isExact || isByDelegate ? undefined : words(at);
+  }
+  if (proof === 'same') return undefined;
+  const isOwnContainer = noted.some(({ named }) => isSameContainer(named, owner));
+  const [stranger] = noted;
+  if (stranger && !isOwnContainer) return words(stranger);
+  return proof === 'other'
+    ? `interface "${owner.ifname}" in it is not the one that the result of its ADD tells of`
+    : undefined;
+}
+
+/** The host ends of veth devices, by the index of the container end; an index is only valid in its own namespace. */
+function findHostEnds({ host, netnsFd }: Visit, links: readonly Link[]): ReadonlyMap<number, Link> {
+  const pairs = links.filter(({ kind, peer }) => kind === 'veth' && peer > 0);
+  if (pairs.length === 0) return new Map();
+  const questions: Question<Link | number>[] = [
+    netnsIdQuestion(netnsFd),
+    ...pairs.map(({ peer }) => linkQuestion(peer)),
+  ];
+  const [netnsId, ...ends] = askAll(host, questions);
+  return new Map(
+    pairs.flatMap(({ index }, i) => {
+      const end = ends[i];
+      if (typeof end !== 'object' || end.kind !== 'veth' || end.peer !== index) return [];
+      return (end.attrs.linkNetnsId ?? -1) === netnsId ? [[index, end] as const] : [];
+    }),
+  );
+}
+
+/**
+ * Whether an interface is the one in the result. A container may change its hardware address, and a plugin may
+ * have set it without reporting it. A different one is therefore not enough: the host's end or the addresses must differ too.
+ */
+function compareWithResult(
+  { owner: { ifname }, prevResult, container }: Visit,
+  link: Link,
+  end: Link | undefined,
+): 'same' | 'other' | undefined {
+  const { interfaces = [], ips = [] } = prevResult ?? {};
+  const told = interfaces.find(one => one.name === ifname && one.sandbox)?.mac?.toLowerCase();
+  if (!told || told === NO_MAC) return undefined;
+  if (told === link.mac) return 'same';
+  if (end) {
+    const hostEnds = interfaces.filter(({ sandbox }) => !sandbox);
+    const isTold = hostEnds.some(
+      ({ name, mac }) => name === end.name && (!mac || mac.toLowerCase() === end.mac),
+    );
+    if (isTold) return 'same';
+    if (hostEnds.some(({ name }) => name.startsWith('veth'))) return 'other';
+  }
+  const addresses: Ip[] = ips.flatMap(({ address }) => findCidr(address)?.ip ?? []);
+  const present = listAddresses(container, link.index).flatMap(({ cidr }) =>
+    isLinkLocal(cidr.ip) ? [] : [cidr.ip],
+  );
+  if (addresses.length === 0 || present.length === 0) return undefined;
+  return present.some(ip => addresses.some(one => sameIp(one, ip))) ? undefined : 'other';
+}
+
+/** The kernel gives every interface an address in fe80::/10. */
+function isLinkLocal({ family, value }: Ip): boolean {
+  return family === 6 && value >> 118n === 0x3fan;
+}
+
+function isSameInterface(a: Attachment, b: Attachment): boolean {
+  return isSameContainer(a, b) && a.ifname === b.ifname;
+}
+
+/** A note that was too long has a digest instead of the container id. */
+function isSameContainer(noted: Attachment, { containerId }: Attachment): boolean {
+  return noted.containerId === containerId || noted.containerId === `~${digestOf(containerId)}`;
+}

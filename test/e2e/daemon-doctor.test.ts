@@ -1,0 +1,75 @@
+// Is somebody told that a daemon runs and serves nobody?
+import { expect, test } from 'bun:test';
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { catena } from '../helpers/catena.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { bridgeOf, stateOf } from '../helpers/link-calls.ts';
+import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot } from '../helpers/skip.ts';
+
+describeRoot('calls that a daemon declines', () => {
+  const makeLab = useLabs();
+
+  test('since they come from another build are counted, logged and told by doctor', async () => {
+    const lab = await makeLab();
+    const log = `${lab.tmp}/log`;
+    const daemon = await startDaemon(lab, '--log', `file:${log}`);
+    expect(await findings(lab)).toEqual([]);
+    // As an installation leaves it: a new file under the old name.
+    const binDir = `${lab.tmp}/new`;
+    mkdirSync(binDir);
+    for (const name of ['catena', 'bridge']) copyFileSync(`${BIN_DIR}/catena`, `${binDir}/${name}`);
+    const container = await lab.container();
+    const conf = bridgeOf(lab);
+    const call = { conf, container, binDir, cniPath: BIN_DIR };
+    for (const command of ['ADD', 'CHECK', 'DEL']) await lab.plugin('bridge', { ...call, command });
+    expect(await stateOf(daemon)).toMatchObject({ declined: { build: { count: 3 } } });
+    const page = await (await daemon.fetch('/metrics')).text();
+    expect(page).toContain('catena_declined_total{reason="build"} 3');
+    const lines = readFileSync(log, 'utf8')
+      .trim()
+      .split('\n')
+      .map(line => JSON.parse(line));
+    const told = lines.filter(({ message }) => message.startsWith('declined calls'));
+    expect(told).toMatchObject([{ level: 'warn', reason: 'build', calls: 1 }]);
+    const found = (await findings(lab, binDir)).join('\n');
+    expect(found).toContain(`warning process ${daemon.pid}`);
+    expect(found).toContain(
+      `is another executable than "${binDir}/catena": it declines the calls of that one`,
+    );
+    expect(found).toContain('3 for "build"');
+  });
+
+  test('since they come from another mount namespace are told by doctor from there', async () => {
+    const lab = await makeLab();
+    const daemon = await startDaemon(lab);
+    const args = ['doctor', '--json', '--conf-dir', lab.tmp, '--bin-dir', BIN_DIR];
+    const argv = ['unshare', '--mount', `${BIN_DIR}/catena`, ...args];
+    const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp) });
+    expect(stdout).toContain(`process ${daemon.pid} is in another mount namespace than this command`);
+  });
+
+  test('since it is stopped are told by doctor, and so is a socket without a daemon', async () => {
+    const lab = await makeLab();
+    expect(await findings(lab)).toEqual([]);
+    const daemon = await startDaemon(lab);
+    process.kill(daemon.pid, 'SIGSTOP');
+    expect(await findings(lab)).toEqual([
+      `warning process ${daemon.pid} (catena) does not answer on "${daemon.socket}" within 1 s: every call waits that long, then does its work itself`,
+    ]);
+    process.kill(daemon.pid, 'SIGKILL');
+    await daemon.exited;
+    expect(await findings(lab)).toEqual([`warning nobody listens on "${daemon.socket}": its daemon is gone`]);
+  });
+});
+
+/** What the check `daemon` found wrong. */
+async function findings(lab: Lab, binDir = BIN_DIR): Promise<string[]> {
+  const args = ['doctor', '--json', '--conf-dir', lab.tmp, '--bin-dir', binDir];
+  const { stdout } = await catena(lab, args, { env: directories(lab.tmp) });
+  const all = JSON.parse(stdout).findings as { id: string; severity: string; found: string }[];
+  return all
+    .filter(({ id, severity }) => id === 'daemon' && severity !== 'ok')
+    .map(({ severity, found }) => `${severity} ${found}`);
+}

@@ -1,0 +1,195 @@
+// What does a daemon that is stopped cost its clients, and what does it do when it goes on?
+import { expect, test } from 'bun:test';
+import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import { CATENA } from '../helpers/catena.ts';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { startDaemon } from '../helpers/daemon.ts';
+import { holdLeases, holdLock } from '../helpers/held-leases.ts';
+import { bridgeOf, childrenOf, leasesIn, startLink, stateOf } from '../helpers/link-calls.ts';
+import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
+
+/** A call waits for a second, then does its work; without that second it takes a tenth of one. */
+const timeoutMs = 10_000;
+
+describeRoot('a daemon that is stopped', () => {
+  const makeLab = useLabs();
+
+  test('is waited for a moment; what was asked meanwhile it does not do again when it goes on', async () => {
+    const lab = await makeLab();
+    const conf = bridgeOf(lab);
+    const chain = writeChain(lab, fullChain(lab));
+    const command = (verb: string, path: string, id: string) =>
+      lab.run(
+        lab.host,
+        [
+          ...[CATENA, verb, chain.name, path, '--container-id', id],
+          ...['--file', `${lab.tmp}/${chain.name}.conflist`, '--bin-dir', BIN_DIR],
+        ],
+        { env: directories(lab.tmp), timeoutMs },
+      );
+    const [first, second, third, fourth] = await Promise.all([1, 2, 3, 4].map(() => lab.container()));
+    if (!first || !second || !third || !fourth) throw new Error('unreachable');
+    const daemon = await startDaemon(lab);
+    expect(await lab.plugin('bridge', { command: 'ADD', conf, container: first })).toMatchObject({
+      exitCode: 0,
+    });
+
+    process.kill(daemon.pid, 'SIGSTOP');
+    // Added and deleted while it stands still; deleted only; added and left; by the runner as well.
+    const calls = [
+      await lab.plugin('bridge', { command: 'ADD', conf, container: second, timeoutMs }),
+      await lab.plugin('bridge', { command: 'DEL', conf, container: second, timeoutMs }),
+      await lab.plugin('bridge', { command: 'DEL', conf, container: first, timeoutMs }),
+      await lab.plugin('bridge', { command: 'ADD', conf, container: first, timeoutMs }),
+      await lab.plugin('bridge', { command: 'ADD', conf, container: third, timeoutMs }),
+      await command('add', fourth.path, fourth.id),
+    ];
+    expect(calls.map(({ exitCode, stderr }) => `${exitCode}${stderr}`)).toEqual(calls.map(() => '0'));
+    const before = await picture(lab);
+    expect(leasesIn(lab)).toHaveLength(6);
+
+    process.kill(daemon.pid, 'SIGCONT');
+    await until(async () => (await stateOf(daemon)).declined?.stale?.count === calls.length);
+    expect(await picture(lab)).toEqual(before);
+    expect(await lab.plugin('bridge', { command: 'DEL', conf, container: first })).toMatchObject({
+      exitCode: 0,
+    });
+    expect((await command('del', fourth.path, fourth.id)).exitCode).toBe(0);
+    expect(await stateOf(daemon)).toMatchObject({ served: calls.length + 3 });
+    expect(leasesIn(lab)).toHaveLength(2);
+  });
+
+  test('in the middle of a call is ended, and the client takes the call over', async () => {
+    const lab = await makeLab();
+    const conf = bridgeOf(lab);
+    const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
+    const daemon = await startDaemon(lab);
+    const container = await lab.container();
+    const adding = startLink(lab, 'bridge', { command: 'ADD', conf, container });
+    const worker = await waiter('--worker');
+    process.kill(daemon.pid, 'SIGSTOP');
+    await until(async () => !existsSync(`/proc/${worker}`));
+    release();
+    expect(await adding.exited).toBe(0);
+    expect(leasesIn(lab)).toHaveLength(2);
+    expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toHaveLength(1);
+    expect(await daemon.exited).not.toBe(0);
+    expect(await lab.plugin('bridge', { command: 'DEL', conf, container })).toMatchObject({ exitCode: 0 });
+    expect(leasesIn(lab)).toEqual([]);
+  });
+
+  test('in the middle of a command is ended, and the command is completed by its client', async () => {
+    const lab = await makeLab();
+    const { chain, container, waiter, release } = await holdLeases(lab);
+    const daemon = await startDaemon(lab);
+    const adding = chain.add(container);
+    const worker = await waiter('--worker');
+    process.kill(daemon.pid, 'SIGSTOP');
+    await until(async () => !existsSync(`/proc/${worker}`));
+    release();
+    expect((await adding).ips).toHaveLength(2);
+    expect(await chain.leases()).toHaveLength(2);
+    expect(await chain.run('check', container)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await chain.leases()).toEqual([]);
+  });
+
+  testNeeding(
+    'by a frozen cgroup, workers and all, is ended in the same way',
+    async () => {
+      const lab = await makeLab();
+      const conf = bridgeOf(lab);
+      const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
+      const daemon = await startDaemon(lab);
+      const container = await lab.container();
+      const adding = startLink(lab, 'bridge', { command: 'ADD', conf, container });
+      await waiter('--worker');
+      const group = `${FREEZER}/catena-test-${process.pid}`;
+      mkdirSync(group);
+      for (const pid of [daemon.pid, ...childrenOf(daemon.pid)])
+        writeFileSync(`${group}/cgroup.procs`, String(pid));
+      writeFileSync(`${group}/freezer.state`, 'FROZEN');
+      release();
+      try {
+        expect(await Promise.race([adding.exited, Bun.sleep(timeoutMs)])).toBe(0);
+      } finally {
+        writeFileSync(`${group}/freezer.state`, 'THAWED');
+      }
+      expect(await daemon.exited).not.toBe(0);
+      expect(leasesIn(lab)).toHaveLength(2);
+      expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toHaveLength(1);
+      await until(() => tryTo(() => rmdirSync(group)));
+    },
+    findFreezerProblem(),
+  );
+
+  test('and has no room for another connection is not waited for', async () => {
+    const lab = await makeLab();
+    const conf = bridgeOf(lab);
+    const daemon = await startDaemon(lab);
+    process.kill(daemon.pid, 'SIGSTOP');
+    const waiting = Array.from({ length: 600 }, () => net.connect(daemon.socket).on('error', () => {}));
+    const container = await lab.container();
+    const added = await lab.plugin('bridge', { command: 'ADD', conf, container, timeoutMs });
+    expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+    for (const socket of waiting) socket.destroy();
+  });
+
+  test('is not to be mistaken for one whose call takes long', async () => {
+    const lab = await makeLab();
+    const conf = bridgeOf(lab);
+    const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
+    const daemon = await startDaemon(lab);
+    const container = await lab.container();
+    const adding = startLink(lab, 'bridge', { command: 'ADD', conf, container });
+    const worker = await waiter('--worker');
+    // Longer than a client waits for a sign of life.
+    await Bun.sleep(2_500);
+    expect(existsSync(`/proc/${worker}`)).toBe(true);
+    release();
+    expect(await adding.exited).toBe(0);
+    expect(await stateOf(daemon)).toMatchObject({ served: 1, declined: {} });
+  });
+
+  test('a worker that is stopped costs its call a moment, and another one serves it', async () => {
+    const lab = await makeLab();
+    const conf = bridgeOf(lab);
+    const daemon = await startDaemon(lab, '--workers', '1');
+    const [first, second] = [await lab.container(), await lab.container()];
+    expect(await lab.plugin('bridge', { command: 'ADD', conf, container: first })).toMatchObject({
+      exitCode: 0,
+    });
+    for (const pid of childrenOf(daemon.pid)) process.kill(pid, 'SIGSTOP');
+    const added = await lab.plugin('bridge', { command: 'ADD', conf, container: second, timeoutMs: 20_000 });
+    expect(added).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await stateOf(daemon)).toMatchObject({ served: 2, declined: {} });
+    expect(leasesIn(lab)).toHaveLength(4);
+  });
+});
+
+const FREEZER = '/sys/fs/cgroup/freezer';
+
+function findFreezerProblem(): Need {
+  const group = `${FREEZER}/catena-probe-${process.pid}`;
+  return tryTo(() => mkdirSync(group)) && tryTo(() => rmdirSync(group))
+    ? undefined
+    : `needs the right to make groups below "${FREEZER}"`;
+}
+
+function tryTo(work: () => void): boolean {
+  try {
+    work();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** All that calls could have changed. */
+async function picture(lab: Lab): Promise<unknown> {
+  return { host: await lab.dump(lab.host), leases: leasesIn(lab).sort() };
+}

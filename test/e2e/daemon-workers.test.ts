@@ -1,0 +1,152 @@
+// What becomes of the calls of a node whose daemon cannot start workers?
+import { expect, test } from 'bun:test';
+import { mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { fullChain, writeChain } from '../helpers/chain.ts';
+import { type Daemon, startDaemon, startDaemonIn } from '../helpers/daemon.ts';
+import { bridgeOf, childrenOf, leasesIn, stateOf } from '../helpers/link-calls.ts';
+import { type Container, type Lab, type Row, useLabs } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
+import { until } from '../helpers/until.ts';
+
+describeRoot('a daemon that cannot start workers', () => {
+  const makeLab = useLabs();
+
+  test('because its descriptors are used up leaves all calls to their clients, and ends', async () => {
+    const lab = await makeLab();
+    const node = await prepare(lab);
+    const daemon = await startDaemon(lab);
+    await node.cycle();
+    await endWorkers(daemon);
+    await limitFiles(lab, daemon);
+    await node.cycle();
+    expect(await daemon.exited).toBe(1);
+    expect(daemon.said()).toContain('no worker has started for a while');
+    await node.cycle();
+  });
+
+  testNeeding(
+    'because it may have no more processes leaves all calls to their clients, and ends',
+    async () => {
+      const lab = await makeLab();
+      const node = await prepare(lab);
+      const daemon = await startDaemon(lab);
+      await node.cycle();
+      const group = `${PIDS}/catena-test-${process.pid}`;
+      mkdirSync(group);
+      try {
+        writeFileSync(`${group}/cgroup.procs`, String(daemon.pid));
+        writeFileSync(`${group}/pids.max`, '1');
+        await endWorkers(daemon);
+        await node.cycle();
+        expect((await stateOf(daemon)).declined.workers.count).toBeGreaterThan(0);
+        expect((await daemon.fetch('/readyz')).status).toBe(503);
+        const doctor = await lab.run(
+          lab.host,
+          [`${BIN_DIR}/catena`, 'doctor', '--conf-dir', lab.tmp, '--bin-dir', BIN_DIR],
+          {
+            env: {
+              CATENA_RUN_DIR: `${lab.tmp}/run`,
+              CATENA_STATE_DIR: `${lab.tmp}/state`,
+              CATENA_CNI_CACHE_DIR: `${lab.tmp}/cni`,
+            },
+          },
+        );
+        expect(doctor.stdout).toContain('daemon: it serves no calls: no worker starts');
+        expect(await daemon.exited).toBe(1);
+      } finally {
+        await until(() => tryTo(() => rmdirSync(group)));
+      }
+      await node.cycle();
+    },
+    findPidsProblem(),
+  );
+
+  test('serves them again when it can', async () => {
+    const lab = await makeLab();
+    const node = await prepare(lab);
+    const daemon = await startDaemon(lab);
+    await node.cycle();
+    await endWorkers(daemon);
+    const lift = await limitFiles(lab, daemon);
+    await node.cycle();
+    await lift();
+    await until(async () => (await stateOf(daemon)).problem === undefined);
+    const { served } = await stateOf(daemon);
+    await node.cycle();
+    expect((await stateOf(daemon)).served).toBe(served + 4);
+  });
+
+  test('is not one whose first directory was deleted', async () => {
+    const lab = await makeLab();
+    const node = await prepare(lab);
+    const dir = `${lab.tmp}/release-1`;
+    mkdirSync(dir);
+    const daemon = await startDaemonIn(lab, dir);
+    rmSync(dir, { recursive: true });
+    await node.cycle();
+    await endWorkers(daemon);
+    await node.cycle();
+    expect(await stateOf(daemon)).toMatchObject({ served: 8, declined: {} });
+  });
+});
+
+const PIDS = '/sys/fs/cgroup/pids';
+
+function findPidsProblem(): Need {
+  const group = `${PIDS}/catena-probe-${process.pid}`;
+  return tryTo(() => mkdirSync(group)) && tryTo(() => rmdirSync(group))
+    ? undefined
+    : `needs the right to make groups below "${PIDS}"`;
+}
+
+function tryTo(work: () => void): boolean {
+  try {
+    work();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function endWorkers({ pid }: Daemon): Promise<void> {
+  for (const child of childrenOf(pid)) process.kill(child, 'SIGKILL');
+  await until(() => childrenOf(pid).length === 0);
+}
+
+/** Leaves room for a connection, but not for the pipes of a process. @returns lifts that again */
+async function limitFiles(lab: Lab, { pid }: Daemon): Promise<() => Promise<void>> {
+  const used = new Set(readdirSync(`/proc/${pid}/fd`).map(Number));
+  let free = 0;
+  while (used.has(free)) free += 1;
+  const set = async (files: number): Promise<void> => {
+    const { exitCode } = await lab.run(lab.host, ['prlimit', `--pid=${pid}`, `--nofile=${files}:4096`]);
+    expect(exitCode).toBe(0);
+  };
+  await set(free + 1);
+  return () => set(4096);
+}
+
+/** ADD and DEL by a plugin call and by a command, both of which have to succeed. */
+async function prepare(lab: Lab): Promise<{ cycle(): Promise<void> }> {
+  const chain = writeChain(lab, { ...fullChain(lab), name: 'other' });
+  const conf: Row = bridgeOf(lab);
+  const [one, two]: Container[] = await Promise.all([lab.container(), lab.container()]);
+  if (!one || !two) throw new Error('unreachable');
+  return {
+    async cycle() {
+      expect(await lab.plugin('bridge', { command: 'ADD', conf, container: one })).toMatchObject({
+        exitCode: 0,
+        stderr: '',
+      });
+      expect(leasesIn(lab)).toHaveLength(2);
+      expect((await chain.add(two)).ips).toHaveLength(2);
+      expect(await lab.plugin('bridge', { command: 'DEL', conf, container: one })).toMatchObject({
+        exitCode: 0,
+        stdout: '',
+      });
+      expect(await chain.run('del', two)).toMatchObject({ exitCode: 0, stderr: '' });
+      expect(await chain.leases()).toEqual([]);
+    },
+  };
+}

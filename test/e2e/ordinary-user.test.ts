@@ -1,0 +1,97 @@
+// What does the tool say to a user who is not root, or is root in a user namespace only?
+import { describe, expect } from 'bun:test';
+import fs from 'node:fs';
+import { AS_ORDINARY_USER, CATENA, requiresOrdinaryUser } from '../helpers/catena.ts';
+import { type Finished, run } from '../helpers/command.ts';
+import { directories } from '../helpers/netns.ts';
+import { BIN_DIR } from '../helpers/plugin.ts';
+import { requiresRoot, testNeeding } from '../helpers/skip.ts';
+
+const NEEDS = [requiresRoot(), requiresOrdinaryUser()];
+const IN_USER_NAMESPACE = ['unshare', '--user', '--map-root-user', '--net', '--mount', '--'];
+
+/** Gives the body a node whose state only root may read or write, and whose list everybody may read. */
+async function withNode(
+  body: (call: (before: readonly string[], ...args: string[]) => Promise<Finished>) => Promise<void>,
+): Promise<void> {
+  const dir = fs.mkdtempSync('/tmp/catena-ordinary-');
+  try {
+    fs.chmodSync(dir, 0o755);
+    fs.mkdirSync(`${dir}/net.d`);
+    const list = { cniVersion: '1.0.0', name: 'lo', plugins: [{ type: 'loopback' }] };
+    fs.writeFileSync(`${dir}/net.d/lo.conflist`, JSON.stringify(list));
+    const places = directories(dir);
+    for (const place of Object.values(places)) fs.mkdirSync(`${place}`, { recursive: true, mode: 0o700 });
+    fs.mkdirSync(`${places.CATENA_RUN_DIR}/traces`);
+    fs.mkdirSync(`${places.CATENA_CNI_CACHE_DIR}/results`);
+    fs.mkdirSync(`${dir}/bin`);
+    fs.copyFileSync(`${BIN_DIR}/loopback`, `${dir}/bin/loopback`);
+    const env = { ...places, NETCONFPATH: `${dir}/net.d`, CNI_PATH: `${dir}/bin` };
+    await body((before, ...args) => {
+      const at = args.map(arg => arg.replace('DIR', dir));
+      return run([...before, CATENA, ...at], { env });
+    });
+  } finally {
+    fs.rmSync(dir, { recursive: true });
+  }
+}
+
+describe('an ordinary user', () => {
+  testNeeding(
+    'is told what could not be done, with what, and what to do',
+    async () => {
+      await withNode(async call => {
+        const rows = [
+          [['list'], 'Cannot list cached results in', 'read'],
+          [['trace'], 'Cannot list traces in', 'read'],
+          [['trace', 'x'], 'Cannot list traces in', 'read'],
+          [['daemon'], 'Cannot run "catena daemon": ', 'write'],
+          [['install', '--bin-dir', 'DIR/bin'], 'Cannot run "catena install": ', 'write'],
+          [['uninstall', '--bin-dir', 'DIR/bin'], 'Cannot list cached results in', 'read'],
+        ] as const;
+        for (const [args, what, verb] of rows) {
+          const { exitCode, stdout, stderr } = await call(AS_ORDINARY_USER, ...args);
+          expect([args, exitCode, stdout]).toEqual([args, 1, '']);
+          const [first = '', second] = stderr.split('\n');
+          expect(first).toStartWith(`catena: ${what}`);
+          expect(first).toEndWith(`; let this user ${verb} there, or run as root`);
+          expect(second).toBe('  code: 5');
+        }
+      });
+    },
+    ...NEEDS,
+  );
+
+  testNeeding(
+    'hears from doctor what cannot be told, and no error for it',
+    async () => {
+      await withNode(async call => {
+        const { exitCode, stdout } = await call(AS_ORDINARY_USER, 'doctor', '--json');
+        const { findings } = JSON.parse(stdout) as {
+          findings: { id: string; severity: string; mend?: string }[];
+        };
+        const storage = findings.filter(({ id }) => id === 'state.storage');
+        expect(storage.map(({ severity }) => severity)).toEqual(['warning', 'warning', 'warning']);
+        for (const { mend } of storage) expect(mend).toContain('run catena doctor as root');
+        expect([exitCode, findings.filter(({ severity }) => severity === 'error')]).toEqual([0, []]);
+      });
+    },
+    ...NEEDS,
+  );
+});
+
+describe('root in a user namespace', () => {
+  testNeeding(
+    'is not told that files of the real root are those of somebody else',
+    async () => {
+      await withNode(async call => {
+        const { stdout } = await call([...AS_ORDINARY_USER, ...IN_USER_NAMESPACE], 'doctor', '--json');
+        const { findings } = JSON.parse(stdout) as { findings: { id: string; severity: string }[] };
+        expect(findings.filter(({ id }) => id === 'permissions').map(({ severity }) => severity)).toEqual([
+          'ok',
+        ]);
+      });
+    },
+    ...NEEDS,
+  );
+});

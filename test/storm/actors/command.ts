@@ -1,0 +1,88 @@
+// What does somebody do who uses the `catena` command?
+
+import type { Add, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
+import type { Model } from '../model.ts';
+import { NETS, podId, slotPath } from '../networks.ts';
+import { type Ended, type RunSpec, run } from '../node.ts';
+import type { Place } from '../place.ts';
+import { judge, type Outcome } from './outcome.ts';
+
+const DEADLINE_MS = 15_000;
+/** GC, repair and swap work on many attachments. */
+const LONG_DEADLINE_MS = 60_000;
+const REFERENCE = '/usr/lib/cni';
+
+/** `catena add`, `check` and `del`. */
+export async function callCommand(place: Place, action: Add | Check | Del): Promise<Outcome> {
+  const { kind, net, pod, slot, killMs, noCwd } = action;
+  const { name, ifname } = NETS[net];
+  const argv = [kind, name, slotPath(slot), '--container-id', podId(pod), '--ifname', ifname];
+  const mapping = kind === 'add' && action.hostPort !== undefined ? mappingOf(action.hostPort) : undefined;
+  const more = mapping === undefined ? [] : ['--cap', JSON.stringify(mapping)];
+  const ended = await catena(place, [...argv, ...more, ...dirs(place, net)], { killMs, noCwd });
+  return judge(`catena ${kind} ${name} ${podId(pod)}`, ended, 'stderr');
+}
+
+/** `catena gc` with the list of the moment, or with an old one. */
+export async function collect(
+  place: Place,
+  model: Model,
+  action: Gc,
+  known: ReadonlySet<string>,
+): Promise<Outcome> {
+  const { name, ifname } = NETS[action.net];
+  const valid = [...known].flatMap(key => {
+    const entry = model.entries.get(key);
+    return entry?.net === action.net ? ['--valid', `${podId(entry.pod)}/${ifname}`] : [];
+  });
+  // Without any, the command wants to hear that none is meant.
+  const argv = ['gc', name, ...(valid.length ? valid : ['--all']), ...dirs(place, action.net)];
+  const ended = await catena(place, argv, { killMs: action.killMs, deadlineMs: LONG_DEADLINE_MS });
+  return judge(`catena gc ${name}`, ended, 'stderr');
+}
+
+/** `catena repair` and `adopt`. */
+export async function keepUp(place: Place, { kind, net, killMs }: Upkeep): Promise<Outcome> {
+  const argv = [kind, NETS[net].name, '--bin-dir', place.bin(net), '--json'];
+  const env = { NETCONFPATH: place.confDir };
+  const ended = await catena(place, argv, { killMs, env, deadlineMs: LONG_DEADLINE_MS });
+  if (ended.exitCode !== 0 && !ended.killed && !ended.late && isReport(ended.stdout)) {
+    return { how: 'failed', said: ended.stdout.replaceAll(/\s+/g, ' ').slice(0, 300) };
+  }
+  return judge(`catena ${kind}`, ended, 'stderr');
+}
+
+/** `catena swap`: the reference's plugin for ours, or ours again. */
+export async function swap(place: Place, { net, plugin, undo }: Swap): Promise<Outcome> {
+  const how = undo
+    ? ['--undo']
+    : ['--to', `${REFERENCE}/${plugin}`, '--accept-differences', '--scene', 'life'];
+  const argv = ['swap', NETS[net].name, '--link', plugin, ...how, '--yes', ...dirs(place, net)];
+  const ended = await catena(place, argv, { deadlineMs: LONG_DEADLINE_MS });
+  if (ended.exitCode !== 0 && !ended.late && isReport(ended.stdout)) {
+    return { how: 'failed', said: ended.stdout.replaceAll(/\s+/g, ' ').slice(0, 300) };
+  }
+  return judge(`catena swap ${plugin}`, ended, 'stderr');
+}
+
+/** What a runtime passes for the port: the capability's arguments. */
+export function mappingOf(hostPort: number): object {
+  return { portMappings: [{ hostPort, containerPort: 80, protocol: 'tcp' }] };
+}
+
+function catena(place: Place, argv: string[], spec: RunSpec): Promise<Ended> {
+  return run([place.catena, ...argv], { deadlineMs: DEADLINE_MS, ...spec });
+}
+
+function dirs(place: Place, net: Add['net']): string[] {
+  return ['--conf-dir', place.confDir, '--bin-dir', place.bin(net), '--json'];
+}
+
+/** Some commands report on standard output what they could not do. */
+function isReport(text: string): boolean {
+  try {
+    return typeof JSON.parse(text) === 'object';
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,120 @@
+// What becomes of the daemon of a node?
+
+import fs from 'node:fs';
+import type { DaemonAct } from '../history.ts';
+import { processes, signal, waitFor } from '../node.ts';
+import type { Place } from '../place.ts';
+import { OK, type Outcome, SKIPPED } from './outcome.ts';
+
+const SOCKET = '/run/catena/catena.sock';
+const START_MS = 10_000;
+const STOP_MS = 30_000;
+
+/** The daemons of one node: at most one is meant to serve. */
+export class Daemons {
+  readonly #place: Place;
+  readonly #running = new Set<Bun.Subprocess>();
+  #main: Bun.Subprocess | undefined;
+
+  constructor(place: Place) {
+    this.#place = place;
+  }
+
+  /** Process ids of those that live. */
+  get pids(): number[] {
+    return [...this.#running].map(({ pid }) => pid);
+  }
+
+  get isServing(): boolean {
+    return this.#main !== undefined;
+  }
+
+  async act(act: Exclude<DaemonAct['act'], 'freeze'>): Promise<Outcome> {
+    if (act === 'upgrade') {
+      this.#place.upgrade();
+      return OK;
+    }
+    if (act === 'start') return this.#main ? SKIPPED : this.#start();
+    if (this.#main === undefined) return SKIPPED;
+    if (act === 'second') return this.#second();
+    return act === 'kill' ? this.#kill(this.#main) : this.#stop(this.#main);
+  }
+
+  /** Stops it from running until `thaw` resolves. @returns false when there is none */
+  async freeze(thaw: Promise<unknown>): Promise<Outcome> {
+    const daemon = this.#main;
+    if (daemon === undefined) return SKIPPED;
+    signal(daemon.pid, 'SIGSTOP');
+    await thaw;
+    signal(daemon.pid, 'SIGCONT');
+    return OK;
+  }
+
+  /** Ends those that nobody can ask: their directory was wiped. */
+  async endAll(): Promise<readonly string[]> {
+    const late: string[] = [];
+    for (const daemon of [...this.#running]) {
+      const { violations = [] } = await this.#stop(daemon);
+      late.push(...violations.map(({ text }) => text));
+    }
+    return late;
+  }
+
+  /** As at the end of a boot. */
+  async killAll(): Promise<void> {
+    for (const daemon of [...this.#running]) await this.#kill(daemon);
+  }
+
+  #spawn(): Bun.Subprocess {
+    const argv = [this.#place.catena, 'daemon', '--log', 'none'];
+    const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' };
+    const child = Bun.spawn(argv, { cwd: '/', env, stdin: 'ignore', stdout: 'ignore', stderr: 'ignore' });
+    this.#running.add(child);
+    void child.exited.then(() => {
+      this.#running.delete(child);
+      if (this.#main === child) this.#main = undefined;
+    });
+    return child;
+  }
+
+  async #start(): Promise<Outcome> {
+    const child = this.#spawn();
+    this.#main = child;
+    const ended = () => child.exitCode !== null || child.signalCode !== null;
+    const isUp = await waitFor(() => ended() || answers(child.pid), START_MS);
+    if (isUp && !ended()) return OK;
+    const text = `it ${ended() ? `ended with ${child.exitCode}` : 'does not listen'}`;
+    return { how: 'failed', violations: [{ rule: 'daemon: it does not start', text }] };
+  }
+
+  /** The one that listens goes on; the other one may end at once, or wait for its turn. */
+  async #second(): Promise<Outcome> {
+    const child = this.#spawn();
+    await Promise.race([child.exited, Bun.sleep(300)]);
+    if (child.exitCode === null) {
+      signal(child.pid, 'SIGTERM');
+      await waitFor(() => child.exitCode !== null || child.signalCode !== null, STOP_MS);
+    }
+    return OK;
+  }
+
+  async #kill(daemon: Bun.Subprocess): Promise<Outcome> {
+    signal(daemon.pid, 'SIGKILL');
+    await daemon.exited;
+    return OK;
+  }
+
+  async #stop(daemon: Bun.Subprocess): Promise<Outcome> {
+    signal(daemon.pid, 'SIGTERM');
+    const ended = () => daemon.exitCode !== null || daemon.signalCode !== null;
+    if (await waitFor(ended, STOP_MS)) return OK;
+    signal(daemon.pid, 'SIGKILL');
+    await daemon.exited;
+    return { how: 'failed', violations: [{ rule: 'daemon: it does not end', text: `after ${STOP_MS} ms` }] };
+  }
+}
+
+/** Workers are started before it listens. */
+function answers(pid: number): boolean {
+  return fs.existsSync(SOCKET) && processes().some(({ parent }) => parent === pid);
+}

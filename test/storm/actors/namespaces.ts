@@ -1,0 +1,77 @@
+// How do containers' namespaces come and go, under the same few paths?
+
+import fs from 'node:fs';
+import type { Model } from '../model.ts';
+import { slotName, slotPath } from '../networks.ts';
+import { tool } from '../node.ts';
+import { Listeners } from './listeners.ts';
+import { OK, type Outcome, SKIPPED } from './outcome.ts';
+
+/** The kernel gives a number back in the background: how often a new namespace is tried until it has the old one's. */
+const TRIES = 6;
+
+/** The namespaces of one node. */
+export class Namespaces {
+  readonly #model: Model;
+  readonly #listeners = new Listeners();
+  /** Numbers that came back. */
+  reused = 0;
+
+  constructor(model: Model) {
+    this.#model = model;
+  }
+
+  get pids(): number[] {
+    return this.#listeners.pids;
+  }
+
+  async make(index: number): Promise<void> {
+    const slot = this.#model.slot(index);
+    await tool(['ip', 'netns', 'add', slotName(index)]);
+    slot.generation += 1;
+    slot.alive = true;
+  }
+
+  async remove(index: number): Promise<Outcome> {
+    const slot = this.#model.slot(index);
+    if (!slot.alive) return SKIPPED;
+    // A namespace lives as long as a socket is in it.
+    await this.#listeners.close(index);
+    slot.alive = false;
+    await tool(['ip', 'netns', 'delete', slotName(index)]);
+    return OK;
+  }
+
+  /** Another namespace under the path, if possible with the number of the one before. */
+  async remake(index: number): Promise<Outcome> {
+    const before = this.#model.slot(index).alive ? fs.statSync(slotPath(index)).ino : undefined;
+    await this.remove(index);
+    for (let attempt = 1; ; attempt++) {
+      await this.make(index);
+      if (before === undefined) break;
+      if (fs.statSync(slotPath(index)).ino === before) {
+        this.reused += 1;
+        break;
+      }
+      if (attempt === TRIES) break;
+      this.#model.slot(index).alive = false;
+      await tool(['ip', 'netns', 'delete', slotName(index)]);
+      await Bun.sleep(attempt * 5);
+    }
+    return OK;
+  }
+
+  /** What the namespace under the path would say of itself. */
+  tokenOf(index: number): string {
+    return `${slotName(index)}#${this.#model.slot(index).generation}`;
+  }
+
+  /** Has something listen in the namespaces. */
+  listen(slots: readonly number[]): Promise<void> {
+    return this.#listeners.open(new Map(slots.map(slot => [slot, this.tokenOf(slot)])));
+  }
+
+  close(): void {
+    this.#listeners.end();
+  }
+}

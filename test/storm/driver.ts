@@ -1,0 +1,220 @@
+// How is one round run on a node, and what is wrong after it?
+
+import fs from 'node:fs';
+import { callCommand, collect, keepUp, swap } from './actors/command.ts';
+import { Daemons } from './actors/daemons.ts';
+import { openGates, setGates } from './actors/gates.ts';
+import { lose } from './actors/losses.ts';
+import { Namespaces } from './actors/namespaces.ts';
+import { OK, type Outcome, SKIPPED } from './actors/outcome.ts';
+import * as runtime from './actors/runtime.ts';
+import {
+  type Action,
+  type Add,
+  type Check,
+  type Del,
+  describeAction,
+  type Round,
+  type Swap,
+  type Violation,
+} from './history.ts';
+import { compare } from './invariants.ts';
+import { look } from './look.ts';
+import { hostDevicesOf, Model } from './model.ts';
+import { keyOf, SLOTS } from './networks.ts';
+import { holdersOfNamespaces, processes, signal, tool, waitFor } from './node.ts';
+import type { Place } from './place.ts';
+import { count, kindOf, type Tally } from './tally.ts';
+import { findSilent } from './traffic.ts';
+import { type Done, findWrongChecks, isSound, settle } from './transitions.ts';
+
+/** Longest time that what nobody waits for any more may take to end by itself. */
+const STRAGGLERS_MS = 15_000;
+
+/** One node while a history is run on it. */
+export class Driver {
+  readonly model = new Model();
+  readonly namespaces = new Namespaces(this.model);
+  readonly daemons: Daemons;
+  readonly log: string[] = [];
+  readonly kinds: Tally = {};
+  steps = 0;
+  readonly #place: Place;
+  readonly #features: ReadonlySet<string>;
+  readonly #base: ReadonlySet<number>;
+  /** Attachments whose ADD has begun in this round. */
+  readonly #begun = new Set<string>();
+
+  constructor(place: Place, features: ReadonlySet<string>) {
+    this.#features = features;
+    this.#place = place;
+    this.daemons = new Daemons(place);
+    this.#base = new Set(processes().map(({ pid }) => pid));
+  }
+
+  async open(): Promise<void> {
+    this.#place.make();
+    await tool(['ip', 'link', 'set', 'lo', 'up']);
+    for (let slot = 0; slot < SLOTS; slot++) await this.namespaces.make(slot);
+  }
+
+  /** Runs a round to its end and looks at what it left. */
+  async run(round: Round): Promise<Violation[]> {
+    const all = Promise.withResolvers<void>();
+    this.log.push(`round ${this.model.known.length + 1}`);
+    this.#begun.clear();
+    const gates = setGates(round);
+    const started = round.map(action => this.#act(action, all.promise));
+    // What hangs until the others are done, and what takes so long that nothing should hang for it.
+    const isHeld = (action: Action) =>
+      (action.kind === 'add' && action.foreign !== undefined) ||
+      // It finishes what was begun.
+      (action.kind === 'daemon' && (action.act === 'freeze' || action.act === 'stop')) ||
+      // It plays whole lives of containers.
+      action.kind === 'swap';
+    await Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
+    all.resolve();
+    await openGates(gates, started);
+    const done = await Promise.all(started);
+    const violations = done.flatMap(({ outcome }) => outcome.violations ?? []);
+    settle(this.model, done);
+    violations.push(...findWrongChecks(this.model, done));
+    if (round.some(action => action.kind === 'loss' && action.what === 'run')) {
+      for (const text of await this.daemons.endAll())
+        violations.push({ rule: 'daemon: it does not end', text });
+    }
+    violations.push(...(await this.#outwait()), ...(await this.#outwaitNamespaces()));
+    violations.push(...(await this.judge(round)));
+    this.model.daemon = this.daemons.isServing ? 'running' : 'none';
+    this.model.endRound();
+    return violations;
+  }
+
+  /** Compares promises and kernel now. A namespace that is empty and was left alone is not looked at. */
+  async judge(round: Round): Promise<Violation[]> {
+    const worked = new Set(round.flatMap(action => ('slot' in action ? [action.slot] : [])));
+    for (const { slot } of this.model.list('present', 'whole', 'unknown')) worked.add(slot);
+    const slots = this.model.slots.filter(({ alive, index }) => alive && worked.has(index));
+    const seen = await look(slots.map(({ index }) => index));
+    const found = compare(this.model, seen);
+    return found.length ? found : findSilent(this.model, this.namespaces, this.#features.has('neighbour'));
+  }
+
+  async #act(action: Action, others: Promise<void>): Promise<Done> {
+    await Bun.sleep(action.at);
+    const isOld = action.kind === 'gc' && action.list === 'old';
+    const now = new Set(this.model.list('present', 'whole', 'unknown').map(keyOf));
+    const forgotten = action.kind === 'gc' ? action.forget.map(pod => keyOf({ pod, net: action.net })) : [];
+    const listed = isOld ? (this.model.known.at(-4) ?? now) : new Set([...now, ...this.#begun]);
+    const known = new Set([...listed].filter(key => !forgotten.includes(key) || this.#begun.has(key)));
+    const begun = new Set(this.#begun);
+    const isOn = action.kind === 'add' || action.kind === 'del' || action.kind === 'check';
+    const generation = isOn ? this.model.slot(action.slot).generation : 0;
+    if (action.kind === 'add') this.#begun.add(keyOf(action));
+    const wasSound = isOn && isSound(this.model.entry(action));
+    const started = performance.now();
+    const outcome = await this.#perform(action, known, others);
+    const ended = performance.now();
+    this.#note(action, outcome, ended - started);
+    return { action, outcome, known, begun, started, ended, generation, wasSound };
+  }
+
+  async #perform(action: Action, known: ReadonlySet<string>, others: Promise<void>): Promise<Outcome> {
+    switch (action.kind) {
+      case 'add':
+      case 'check':
+      case 'del':
+        return this.#call(action);
+      case 'gc':
+        return collect(this.#place, this.model, action, known);
+      case 'repair':
+      case 'adopt':
+        return keepUp(this.#place, action);
+      case 'swap':
+        return this.#swap(action);
+      case 'daemon':
+        if (action.act === 'freeze') return this.daemons.freeze(others);
+        if (action.act === 'upgrade' && this.model.swapped) return SKIPPED;
+        return this.daemons.act(action.act);
+      case 'namespace':
+        return action.act === 'remove'
+          ? this.namespaces.remove(action.slot)
+          : this.namespaces.remake(action.slot);
+      case 'loss':
+        return this.#lose(action.what);
+    }
+  }
+
+  #call(action: Add | Check | Del): Promise<Outcome> | Outcome {
+    if (action.kind !== 'del' && !this.model.slot(action.slot).alive) return SKIPPED;
+    const { state } = this.model.entry(action);
+    if (action.kind === 'check' && state !== 'present') return SKIPPED;
+    if (action.kind === 'add') {
+      // A runtime attaches what it has no attachment of.
+      const isFresh = state === 'absent' || this.model.entry(action).ofEarlierBoot;
+      if (action.by !== 'command' && !isFresh) return SKIPPED;
+    }
+    if (action.by === 'command') return callCommand(this.#place, action);
+    if (action.kind === 'add') return runtime.add(this.#place, action);
+    return action.kind === 'del' ? runtime.del(this.#place, action) : runtime.check(this.#place, action);
+  }
+
+  async #swap(action: Swap): Promise<Outcome> {
+    const { net, plugin, undo } = action;
+    if ((this.model.swapped !== undefined) !== (undo === true)) return SKIPPED;
+    const outcome = await swap(this.#place, action);
+    if (outcome.how === 'ok') this.model.swapped = undo ? undefined : { net, plugin };
+    return outcome;
+  }
+
+  async #lose(what: Parameters<typeof lose>[0]): Promise<Outcome> {
+    if (what === 'boot') {
+      await this.daemons.killAll();
+      for (const { index } of this.model.slots) await this.namespaces.remove(index);
+    }
+    await lose(what);
+    if (what === 'boot') for (const { index } of this.model.slots) await this.namespaces.make(index);
+    return OK;
+  }
+
+  #note(action: Action, { how, said, violations = [] }: Outcome, ms: number): void {
+    const more = [said, ...violations.map(({ rule }) => `VIOLATION ${rule}`)].filter(Boolean).join('; ');
+    this.log.push(`  ${describeAction(action)} -> ${how} in ${ms.toFixed(0)} ms${more ? `: ${more}` : ''}`);
+    if (how === 'skipped') return;
+    count(this.kinds, kindOf(action), { done: 1, failed: how === 'failed' ? 1 : 0 });
+    this.steps += 1;
+  }
+
+  /** Waits for what works on although nobody waits for it: workers of a runner that was killed, plugins of those. */
+  async #outwait(): Promise<Violation[]> {
+    if (await waitFor(() => this.#stragglers().length === 0, STRAGGLERS_MS)) return [];
+    const left = this.#stragglers();
+    for (const { pid } of left) signal(pid, 'SIGKILL');
+    const text = left.map(({ pid, command }) => `${pid}: ${command}`).join('; ');
+    return [{ rule: 'a process is left behind', text }];
+  }
+
+  /** The kernel takes a namespace apart in the background, and not at all while somebody holds it. */
+  async #outwaitNamespaces(): Promise<Violation[]> {
+    const dead = this.model.list('present', 'whole').filter(one => !this.model.isInPlace(one));
+    const pairs = dead.flatMap(one => hostDevicesOf(one).filter(name => name.startsWith('veth')));
+    const left = () => pairs.filter(name => fs.existsSync(`/proc/sys/net/ipv4/conf/${name}`));
+    if (await waitFor(() => left().length === 0, STRAGGLERS_MS, 20)) return [];
+    return [
+      {
+        rule: 'a namespace lives on after its removal',
+        text: `it has the other ends of ${left().join(', ')}; ${holdersOfNamespaces()}`,
+      },
+    ];
+  }
+
+  #stragglers(): { pid: number; command: string }[] {
+    const all = processes().filter(({ zombie }) => !zombie);
+    const known = new Set([...this.#base, ...this.daemons.pids, ...this.namespaces.pids]);
+    // Parents come before their children.
+    for (const { pid, parent } of all.toSorted((a, b) => a.pid - b.pid)) {
+      if (known.has(parent) && parent !== 1 && parent !== process.pid) known.add(pid);
+    }
+    return all.filter(({ pid }) => !known.has(pid));
+  }
+}

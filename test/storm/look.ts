@@ -1,0 +1,95 @@
+// What do kernel and files of a node hold, by the words of ip, tc and nft?
+
+import fs from 'node:fs';
+import { LETTERS, NETS, slotName } from './networks.ts';
+import { tool } from './node.ts';
+
+/** A device as `ip -j -d addr` shows it. */
+export interface Device {
+  readonly ifindex: number;
+  readonly ifname: string;
+  readonly address?: string;
+  readonly master?: string;
+  readonly ifalias?: string;
+  readonly linkinfo?: { readonly info_kind?: string };
+  readonly addr_info?: readonly { readonly local: string; readonly prefixlen: number }[];
+}
+
+/** A queue as `tc -j qdisc` shows it. */
+export interface Queue {
+  readonly kind: string;
+  readonly dev: string;
+  readonly options?: { readonly rate?: number };
+}
+
+/** A lease of host-local. */
+export interface Lease {
+  readonly net: string;
+  readonly address: string;
+  readonly owner: string;
+}
+
+/** Everything that is looked at after a round. */
+export interface Look {
+  readonly host: readonly Device[];
+  readonly queues: readonly Queue[];
+  /** `nft -j list ruleset` as it came. */
+  readonly rules: string;
+  /** Devices in the namespaces that are there. */
+  readonly inside: ReadonlyMap<number, readonly Device[]>;
+  readonly leases: readonly Lease[];
+  /** Files of records, caches, backups. */
+  readonly files: readonly string[];
+}
+
+const STATE = ['/var/lib/cni', '/var/lib/catena', '/run/catena', '/run/cni'];
+const LEASES = '/var/lib/cni/networks';
+const IS_ADDRESS = /^(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:]+)$/;
+/** The last requests, of which the daemon keeps a fixed number. */
+const TRACES = /^\/run\/catena\/traces\//;
+
+/** Looks at all of it. @param slots the namespaces that are there */
+export async function look(slots: readonly number[]): Promise<Look> {
+  const [host, queues, rules, ...inside] = await Promise.all([
+    rows<Device>(['ip', '-j', '-d', 'addr', 'show']),
+    rows<Queue>(['tc', '-j', 'qdisc', 'show']),
+    tool(['nft', '-j', 'list', 'ruleset']),
+    ...slots.map(slot => rows<Device>(['ip', '-n', slotName(slot), '-j', '-d', 'addr', 'show'])),
+  ]);
+  return {
+    host,
+    queues,
+    rules,
+    inside: new Map(slots.map((slot, i) => [slot, inside[i] ?? []])),
+    leases: LETTERS.flatMap(letter => leasesOf(NETS[letter].name)),
+    files: STATE.flatMap(filesBelow).filter(file => !TRACES.test(file) && !file.startsWith(`${LEASES}/`)),
+  };
+}
+
+async function rows<T>(argv: string[]): Promise<readonly T[]> {
+  const text = await tool(argv);
+  return text.trim() === '' ? [] : JSON.parse(text);
+}
+
+function leasesOf(net: string): Lease[] {
+  return names(`${LEASES}/${net}`)
+    .filter(name => IS_ADDRESS.test(name))
+    .flatMap(address => {
+      try {
+        const owner = fs.readFileSync(`${LEASES}/${net}/${address}`, 'utf8').trim();
+        return [{ net, address, owner: owner.replace(/\r?\n/, '/') }];
+      } catch {
+        return [];
+      }
+    });
+}
+
+function names(dir: string): string[] {
+  return fs.existsSync(dir) ? fs.readdirSync(dir) : [];
+}
+
+function filesBelow(dir: string): string[] {
+  if (!fs.existsSync(dir)) return [];
+  const entries = fs.readdirSync(dir, { withFileTypes: true, recursive: true });
+  return entries.filter(entry => !entry.isDirectory()).map(entry => `${entry.parentPath}/${entry.name}`);
+}

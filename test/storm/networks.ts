@@ -1,0 +1,98 @@
+// Which networks does a node of the storm have?
+//
+// All are small, so that everything collides. The IPv6 range of `a` is larger than its IPv4 range: addresses of one family
+// come back soon, those of the other are new each time.
+
+import type { NetLetter, Target } from './history.ts';
+
+/** A network of a node. */
+export interface Net {
+  readonly letter: NetLetter;
+  readonly name: string;
+  readonly ifname: string;
+  readonly bridge: string;
+  /** The list as text, as in a file. */
+  readonly source: string;
+  readonly list: { readonly cniVersion: string; readonly plugins: readonly PluginConf[] };
+  /** Bytes per second in each direction; none without a limit. */
+  readonly rate?: number;
+  /** Value of net.core.somaxconn in containers. */
+  readonly somaxconn?: number;
+}
+
+export type PluginConf = { readonly type: string } & Readonly<Record<string, unknown>>;
+
+const RATE_BITS = 400_000_000;
+const SOMAXCONN = 321;
+const PORTMAP = { type: 'portmap', capabilities: { portMappings: true } };
+
+function bridgeConf(bridge: string, v4: string, v6: string, ipam: string, more: object = {}): PluginConf {
+  const ranges = [[{ subnet: v4 }], [{ subnet: v6 }]];
+  return { type: 'bridge', bridge, isGateway: true, ...more, ipam: { type: ipam, ranges } };
+}
+
+function netOf(net: Omit<Net, 'source' | 'list' | 'name'>, cniVersion: string, plugins: PluginConf[]): Net {
+  const list = { cniVersion, name: `net-${net.letter}`, plugins };
+  return { ...net, name: list.name, list, source: JSON.stringify(list) };
+}
+
+export const NETS: Readonly<Record<NetLetter, Net>> = {
+  // Shared with the reference's plugins.
+  a: netOf({ letter: 'a', ifname: 'eth0', bridge: 'br0' }, '1.0.0', [
+    bridgeConf('br0', '10.88.0.0/29', 'fd88::/120', 'host-local'),
+    PORTMAP,
+  ]),
+  // All that we have.
+  b: netOf(
+    { letter: 'b', ifname: 'eth1', bridge: 'br1', rate: RATE_BITS / 8, somaxconn: SOMAXCONN },
+    '1.0.0',
+    [
+      bridgeConf('br1', '10.89.0.0/29', 'fd89::/125', 'host-local', { ipMasq: true, hairpinMode: true }),
+      PORTMAP,
+      {
+        type: 'bandwidth',
+        ...{ ingressRate: RATE_BITS, ingressBurst: 4_000_000, egressRate: RATE_BITS, egressBurst: 4_000_000 },
+      },
+      { type: 'tuning', sysctl: { 'net.core.somaxconn': String(SOMAXCONN) } },
+      { type: 'firewall' },
+    ],
+  ),
+  f: netOf({ letter: 'f', ifname: 'eth2', bridge: 'br2' }, '1.1.0', [
+    bridgeConf('br2', '10.90.0.0/29', 'fd90::/125', 'gate-ipam'),
+    PORTMAP,
+  ]),
+};
+
+export const LETTERS = Object.keys(NETS) as NetLetter[];
+
+/** How many of each there are. */
+export const PODS = 6;
+export const SLOTS = 5;
+
+/** Ports of the host that pods ask for, whatever the network. */
+export const HOST_PORTS = [8080, 8081, 8082];
+
+/** The port on which something listens in each namespace. */
+export const LISTEN_PORT = 80;
+
+export function podId(pod: number): string {
+  return `pod-${pod}`;
+}
+
+export function slotName(slot: number): string {
+  return `n${slot}`;
+}
+
+export function slotPath(slot: number): string {
+  return `/run/netns/${slotName(slot)}`;
+}
+
+/** Name of an attachment in the model. */
+export function keyOf({ pod, net }: Target): string {
+  return `${net}${pod}`;
+}
+
+/** The note that our plugins leave in the kernel. */
+export function noteOf({ pod, net }: Target): string {
+  return `catena:${NETS[net].name}/${podId(pod)}/${NETS[net].ifname}`;
+}

@@ -1,0 +1,147 @@
+// How does the driver inside a node start programs and end them, and what runs there besides?
+
+import fs from 'node:fs';
+
+/** How a program ended. */
+export interface Ended {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly ms: number;
+  /** We killed it on purpose. */
+  readonly killed: boolean;
+  /** It was killed since it outlived its deadline. */
+  readonly late: boolean;
+}
+
+/** How to start a program. */
+export interface RunSpec {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  /** Kills it on purpose after so long. */
+  readonly killMs?: number | undefined;
+  readonly deadlineMs?: number;
+  /** Its working directory has been deleted. */
+  readonly noCwd?: boolean | undefined;
+  /** Told of the process once it runs. */
+  readonly started?: (pid: number) => void;
+}
+
+const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+const DEADLINE_MS = 30_000;
+const slowness = Number(process.env.CATENA_TEST_SLOWNESS) || 1;
+let gone = 0;
+
+/** Runs a program inside the node to its end, or kills it. */
+export async function run(argv: readonly string[], spec: RunSpec = {}): Promise<Ended> {
+  const started = performance.now();
+  const child = Bun.spawn(spec.noCwd ? inDeletedDirectory(argv) : [...argv], {
+    cwd: '/',
+    env: { PATH, LC_ALL: 'C', ...spec.env },
+    stdin: spec.stdin === undefined ? 'ignore' : new TextEncoder().encode(spec.stdin),
+    stdout: 'pipe',
+    stderr: 'pipe',
+  });
+  spec.started?.(child.pid);
+  let why: 'killed' | 'late' | undefined;
+  const end = (reason: 'killed' | 'late') => () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    why = reason;
+    child.kill('SIGKILL');
+  };
+  const timers = [setTimeout(end('late'), (spec.deadlineMs ?? DEADLINE_MS) * slowness)];
+  if (spec.killMs !== undefined) timers.push(setTimeout(end('killed'), spec.killMs));
+  const output = Promise.all([child.stdout.text(), child.stderr.text()]);
+  await child.exited;
+  for (const timer of timers) clearTimeout(timer);
+  const ms = performance.now() - started;
+  // A process that was left behind may hold the pipes open.
+  const [stdout, stderr] = await Promise.race([output, Bun.sleep(2_000).then(() => ['', 'pipes stay open'])]);
+  const exitCode = child.exitCode ?? 255;
+  const done = { exitCode, stdout: stdout ?? '', stderr: stderr ?? '', ms };
+  return { ...done, killed: why === 'killed', late: why === 'late' };
+}
+
+/** Runs a tool that must succeed, and returns what it printed. */
+export async function tool(argv: readonly string[], stdin?: string): Promise<string> {
+  const { exitCode, stdout, stderr } = await run(argv, stdin === undefined ? {} : { stdin });
+  if (exitCode === 0) return stdout;
+  throw new Error(`Cannot run "${argv.join(' ')}": exit status ${exitCode}: ${stderr}${stdout}`);
+}
+
+/** A shell makes the directory and removes it from below itself. */
+function inDeletedDirectory(argv: readonly string[]): string[] {
+  const dir = `/run/gone-${++gone}`;
+  return ['sh', '-c', 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"', dir, ...argv];
+}
+
+/** A process of the node. */
+export interface Process {
+  readonly pid: number;
+  readonly parent: number;
+  readonly command: string;
+  /** It has ended, and its parent does not know yet. */
+  readonly zombie: boolean;
+}
+
+/** All processes of the node: it has process ids of its own. */
+export function processes(): Process[] {
+  const pids = fs.readdirSync('/proc').filter(name => /^\d+$/.test(name));
+  return pids.flatMap(pid => {
+    try {
+      const stat = fs.readFileSync(`/proc/${pid}/stat`, 'latin1');
+      const [state = '', parent = ''] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+      const command = fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' ').trim();
+      return [{ pid: Number(pid), parent: Number(parent), command, zombie: state === 'Z' }];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** Sends a signal to one process; it may have ended. */
+export function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+/** Waits until it is so, or until the time is over. @returns whether it is so */
+export async function waitFor(isSo: () => boolean, withinMs: number, everyMs = 5): Promise<boolean> {
+  const giveUpAt = performance.now() + withinMs * slowness;
+  while (!isSo()) {
+    if (performance.now() > giveUpAt) return false;
+    await Bun.sleep(everyMs);
+  }
+  return true;
+}
+
+/** Who may hold another network namespace than the node's: by a thread in it, or by a descriptor. */
+export function holdersOfNamespaces(): string {
+  const own = fs.readlinkSync('/proc/self/ns/net');
+  const found = processes().flatMap(({ pid, command }) => {
+    const threads = linksBelow(pid, 'task', '/ns/net').filter(link => link !== own);
+    const open = linksBelow(pid, 'fd', '').filter(link => link.startsWith('net:') && link !== own);
+    return [
+      ...threads.map(link => `a thread of ${pid} (${command}) is in ${link}`),
+      ...open.map(link => `${pid} (${command}) has ${link} open`),
+    ];
+  });
+  return found.length ? found.join(', ') : 'no thread is in it, and no descriptor leads to it';
+}
+
+function linksBelow(pid: number, kind: 'task' | 'fd', rest: string): string[] {
+  try {
+    return fs.readdirSync(`/proc/${pid}/${kind}`).flatMap(id => {
+      try {
+        return [fs.readlinkSync(`/proc/${pid}/${kind}/${id}${rest}`)];
+      } catch {
+        return [];
+      }
+    });
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,38 @@
+// Does every caller get what it was told, when all of them act at once? (short form of `npm run storm`)
+
+import { expect, test } from 'bun:test';
+import { deadline } from '../helpers/deadline.ts';
+import { describeRoot, requiresReference } from '../helpers/skip.ts';
+import { runStorm } from './storm.ts';
+import { render } from './table.ts';
+
+/** The same in each run, and some that no run had before. */
+const FIXED = [1, 2, 3, 4, 5, 6];
+const RANDOM = 3;
+const MINUTES = 2;
+
+describeRoot(
+  'a node where all act at once',
+  () => {
+    test(
+      'keeps every promise that a caller was given, and nothing of what was deleted',
+      async () => {
+        const random = Array.from({ length: RANDOM }, () => Math.floor(Math.random() * 1e9) + 1e6);
+        process.stdout.write(`random seeds: ${random.join(', ')}\n`);
+        const plan = { minutes: MINUTES, nodes: 3, steps: 80, secondsPerSeed: 40, without: [] };
+        const report = await runStorm(
+          { ...plan, seeds: [...random, ...FIXED], shrinkSeconds: 0, stopAfter: 3 },
+          new AbortController().signal,
+        );
+        const table = render(report, ({ first }) => `--seed ${first.seed} --seeds 1 --steps ${plan.steps}`);
+        process.stdout.write(`${table}\n`);
+        expect(report.findings.map(({ rule }) => rule)).toEqual([]);
+        expect(report.steps).toBeGreaterThan(100);
+      },
+      deadline((MINUTES + 4) * 60_000),
+    );
+  },
+  requiresReference('bridge', 'host-local', 'portmap'),
+  // It still finds rare violations: until they are mended, it must not make an unrelated change fail by chance.
+  process.env.CATENA_STORM ? undefined : 'runs only with CATENA_STORM=1, until `npm run storm` finds nothing',
+);

@@ -1,0 +1,50 @@
+// Does a client learn that its request found no worker?
+import { expect, test } from 'bun:test';
+import type { Segment } from '../../../src/chain/segment.ts';
+import { withWorkers } from '../../../src/daemon/backend.ts';
+import { ownSegments, type WorkerSource } from '../../../src/worker/client.ts';
+import { WorkerProcess } from '../../../src/worker/process.ts';
+
+const SEGMENT: Segment = {
+  calls: [{ path: '/bin/bridge', env: {}, request: '{}' }],
+  threadsResult: false,
+  stopsAtFailure: true,
+  deadlineMs: 1_000,
+};
+
+/** Has nobody. */
+const nobody: WorkerSource = {
+  use: (_, work) => work(new WorkerProcess({ absent: 'EMFILE: too many open files' }, {})),
+};
+
+async function callThrough(
+  workers: WorkerSource,
+): Promise<{ exitCode: number; stdout: string; stderr: string }> {
+  for await (const { spawnError } of ownSegments(workers).run(SEGMENT)) {
+    return { exitCode: spawnError === undefined ? 0 : 1, stdout: '', stderr: spawnError ?? '' };
+  }
+  throw new Error('no outcome');
+}
+
+test('withWorkers() leaves a request to its client when it failed for want of a worker', async () => {
+  expect(await withWorkers(nobody, callThrough)).toMatchObject({
+    exitCode: 1,
+    declined: 'workers',
+    begun: true,
+    error: 'EMFILE: too many open files',
+  });
+});
+
+test('withWorkers() answers for a request that came to its end without', async () => {
+  const done = { exitCode: 0, stdout: '{}', stderr: '' };
+  const reply = await withWorkers(nobody, async workers => {
+    await callThrough(workers);
+    return done;
+  });
+  expect(reply).toEqual(done);
+});
+
+test('withWorkers() answers with the failure of a request that had its workers', async () => {
+  const failed = { exitCode: 1, stdout: '{"code":100}', stderr: '' };
+  expect(await withWorkers(nobody, async () => failed)).toEqual(failed);
+});

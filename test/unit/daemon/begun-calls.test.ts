@@ -1,0 +1,63 @@
+// Do a daemon and its clients agree on who makes a call, whoever comes first?
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { BegunCalls } from '../../../src/daemon/begun-calls.ts';
+import { giveUp, SLOTS } from '../../../src/daemon/calls-file.ts';
+import { callsFileOf } from '../../../src/daemon/protocol.ts';
+import { thisProcess } from '../../../src/files/process-id.ts';
+
+const STAT = { ino: 7, mtimeMs: 12.5 };
+let dir: string;
+let file: string;
+let calls: BegunCalls;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-begun-'));
+  file = callsFileOf(`${dir}/catena.sock`, STAT);
+  calls = new BegunCalls(`${dir}/catena.sock`, STAT);
+});
+afterEach(() => {
+  calls.close();
+  fs.rmSync(dir, { recursive: true });
+});
+
+test('a call that the daemon has begun is told to be begun, and by whom, until it ends', () => {
+  const key = crypto.randomUUID();
+  expect(calls.begin(key)).toBe(true);
+  expect(giveUp(file, key)).toEqual({ begun: true, daemon: thisProcess() });
+  calls.end(key);
+  expect(giveUp(file, key)?.begun).toBe(false);
+});
+
+test('a call that its client has given up is not begun, and no other one is harmed', () => {
+  const [first, second] = [crypto.randomUUID(), crypto.randomUUID()];
+  expect(giveUp(file, first)?.begun).toBe(false);
+  expect(giveUp(file, second)?.begun).toBe(false);
+  expect(calls.begin(crypto.randomUUID())).toBe(true);
+  expect(calls.begin(second)).toBe(false);
+  expect(calls.begin(first)).toBe(false);
+  expect(giveUp(file, first)?.begun).toBe(false);
+});
+
+test('with more calls than there are slots, any call counts as begun', () => {
+  const keys = Array.from({ length: SLOTS + 1 }, () => crypto.randomUUID());
+  for (const key of keys) expect(calls.begin(key)).toBe(true);
+  expect(giveUp(file, crypto.randomUUID())?.begun).toBe(true);
+  for (const key of keys) calls.end(key);
+  expect(giveUp(file, crypto.randomUUID())?.begun).toBe(false);
+});
+
+test('a client makes no file where there is none', () => {
+  expect(giveUp(`${file}-other`, 'key')).toBeUndefined();
+  expect(fs.existsSync(`${file}-other`)).toBe(false);
+});
+
+test('files of daemons that are gone are removed, that of one that lives stays', () => {
+  const abandoned = `${dir}/catena.sock.calls.1-1`;
+  fs.writeFileSync(abandoned, '');
+  const next = new BegunCalls(`${dir}/catena.sock`, { ino: 8, mtimeMs: 13 });
+  expect(fs.existsSync(abandoned)).toBe(false);
+  expect(fs.existsSync(file)).toBe(true);
+  next.close();
+});

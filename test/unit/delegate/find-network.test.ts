@@ -1,0 +1,38 @@
+import { afterEach, beforeEach, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { findNetwork, type NetworkPlaces } from '../../../src/delegate/find-network.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-find-'));
+  const list = { cniVersion: '1.0.0', name: 'storage', plugins: [{ type: 'noop' }] };
+  fs.writeFileSync(path.join(dir, 'storage.conflist'), JSON.stringify(list));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+/** A cluster whose only definition is infra's, without a configuration of its own. */
+const fetchDefinition: NonNullable<NetworkPlaces['fetchDefinition']> = async (namespace, name) =>
+  namespace === 'infra' && name === 'storage' ? { name, namespace, config: '' } : undefined;
+
+const asked = (namespace: string, more: object = {}) => ({
+  ...{ namespace, name: 'storage', byPod: true, isolated: false },
+  ...more,
+});
+
+test('a pod gets to a file of the node through a definition alone where there is a cluster', async () => {
+  const places = { confDir: dir, definitionsDir: undefined, cniVersion: '1.0.0', fetchDefinition };
+  expect((await findNetwork(places, asked('infra'))).label).toBe('infra/storage');
+  await expect((async () => findNetwork(places, asked('evil')))()).rejects.toMatchObject({
+    code: 7,
+    message: expect.stringContaining('Cannot use network "evil/storage" in a pod'),
+  });
+});
+
+test('the configuration names files of the node in any case, and a pod where nothing keeps namespaces apart', async () => {
+  const places = { confDir: dir, definitionsDir: undefined, cniVersion: '1.0.0' };
+  const byConfiguration = asked('kube-system', { byPod: false, isolated: true });
+  expect((await findNetwork({ ...places, fetchDefinition }, byConfiguration)).label).toBe('storage');
+  expect((await findNetwork(places, asked('a'))).label).toBe('storage');
+});

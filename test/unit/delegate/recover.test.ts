@@ -1,0 +1,75 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import type { ChainRuntime } from '../../../src/chain/runtime.ts';
+import type { JsonObject } from '../../../src/cni/json.ts';
+import { addPod } from '../../../src/delegate/add.ts';
+import { recoverPods } from '../../../src/delegate/recover.ts';
+import { listRecords, readRecord } from '../../../src/journal/store.ts';
+import { KEY, makePod, makeRunner, type TestRunner } from '../../helpers/delegates.ts';
+import { makeNoopChain, type NoopChain } from '../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+let runner: TestRunner;
+beforeEach(async () => {
+  chain = makeNoopChain();
+  runner = makeRunner(chain, { delegates: ['one', 'two'].map(network) });
+  runner = { ...runner, runtime: { ...runner.runtime, env: { ...process.env, CATENA_BOOT_ID: 'first' } } };
+  await addPod(runner, makePod());
+});
+afterEach(() => chain.dispose());
+
+const network = (name: string): JsonObject => ({ cniVersion: '1.1.0', name, plugins: [chain.noop(name)] });
+const recover = (more: Partial<ChainRuntime> = {}) =>
+  recoverPods(
+    runner.podsDir,
+    { all: true },
+    {
+      ...runner.runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'second' },
+      ...more,
+    },
+  );
+const deleted = () => chain.order().slice(2);
+
+/** Another runtime attaches the pod to a network again, and writes that down where ours finds it. */
+function attachAgain(name: string): void {
+  const [file = ''] = fs
+    .readdirSync(path.join(runner.runtime.cacheDir, 'results'))
+    .filter(one => one.startsWith(`${name}-`))
+    .map(one => path.join(runner.runtime.cacheDir, 'results', one));
+  fs.writeFileSync(
+    file,
+    fs.readFileSync(file, 'utf8').replace('"result":{', '"result":{"dns":{"domain":"new"},'),
+  );
+}
+
+describe('recoverPods() after a restart of the machine', () => {
+  test('takes down what the pod had', async () => {
+    expect(await recover()).toMatchObject([{ ...KEY, why: 'it is of an earlier boot of the machine' }]);
+    expect(deleted()).toEqual(['DEL two', 'DEL one']);
+  });
+
+  test('leaves a network alone that another runtime has given the pod again', async () => {
+    attachAgain('two');
+    await recover();
+    expect(deleted()).toEqual(['DEL one']);
+    expect(listRecords(runner.runtime.stateDir).records).toEqual([]);
+    expect(readRecord(runner.podsDir, KEY)).toBeUndefined();
+  });
+
+  test('asks the node where no cached result tells', async () => {
+    const asked: string[] = [];
+    const openWitness: ChainRuntime['openWitness'] = async () => ({
+      findLife(list) {
+        asked.push(list.name);
+        return list.name === 'one' ? 'a lease of this boot' : undefined;
+      },
+      hasInterface: () => true,
+    });
+    fs.rmSync(path.join(runner.runtime.cacheDir, 'results'), { recursive: true });
+    await recover({ openWitness });
+    expect(asked).toContain('one');
+    expect(deleted()).toEqual(['DEL two']);
+  });
+});

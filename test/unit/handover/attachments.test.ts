@@ -1,0 +1,74 @@
+// Which attachments are found, whoever made them?
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { writeAttachment } from '../../../src/chain/result-cache.ts';
+import type { Runtime } from '../../../src/chain/runtime.ts';
+import { isMadeIn, listAttached } from '../../../src/handover/attachments.ts';
+import { findMissing } from '../../../src/handover/missing.ts';
+
+let dir: string;
+let runtime: Runtime;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(tmpdir(), 'cat-attached-'));
+  runtime = { pluginDirs: [], cacheDir: dir, stateDir: path.join(dir, 'state') };
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+const LIST = {
+  cniVersion: '1.0.0',
+  name: 'net',
+  plugins: [{ type: 'bridge', ipam: { type: 'host-local' } }, { type: 'portmap' }],
+};
+
+function cache(containerId: string, netns: string, sandbox: string): void {
+  const interfaces = [{ name: 'cni0' }, { name: 'eth0', sandbox }];
+  writeAttachment(dir, {
+    ...{ network: 'net', containerId, ifname: 'eth0', netns, args: [], capabilityArgs: {} },
+    source: JSON.stringify(LIST),
+    result: { cniVersion: '1.0.0', interfaces },
+  });
+}
+
+describe('listAttached()', () => {
+  test('takes the namespace from the result where the cache does not name it', () => {
+    cache('one', '', '/proc/self/ns/net');
+    cache('two', '', '/nonexistent');
+    const found = listAttached(undefined, runtime);
+    expect(found.map(({ containerId, netns, isGone }) => [containerId, netns, isGone])).toEqual([
+      ['one', '/proc/self/ns/net', false],
+      ['two', '/nonexistent', true],
+    ]);
+  });
+
+  test('names every executable that its links call', () => {
+    cache('one', '/proc/self/ns/net', '');
+    const [found] = listAttached('net', runtime);
+    expect(found?.types).toEqual(['bridge', 'host-local', 'portmap']);
+    expect(listAttached('other', runtime)).toEqual([]);
+  });
+});
+
+describe('isMadeIn()', () => {
+  test('believes the record, and everything where there is none', () => {
+    expect(isMadeIn('/opt/cni/bin', { pluginDirs: undefined })).toBe(true);
+    expect(isMadeIn('/opt/cni/bin', { pluginDirs: ['/opt/cni/bin/'] })).toBe(true);
+    expect(isMadeIn('/opt/cni/bin', { pluginDirs: ['/srv/bin'] })).toBe(false);
+  });
+});
+
+describe('findMissing()', () => {
+  const heirs = new Map([['bridge', '/usr/lib/cni/bridge']]);
+
+  test('names what is not there to delete it', () => {
+    expect(findMissing({ types: ['bridge'] }, heirs, '"/x"')).toBeUndefined();
+    expect(findMissing({ types: ['bridge', 'sbr'] }, heirs, '"/x"')).toBe(
+      'there is no "sbr" in "/x" to delete it',
+    );
+  });
+
+  test('says of a runner that nothing else knows what it attached', () => {
+    expect(findMissing({ types: ['catena'] }, heirs, '"/x"')).toContain('nothing else can detach them');
+  });
+});
