@@ -118,7 +118,7 @@ async function runFile(file: string, prefix: readonly string[], turn: 'first' | 
         ...['--test-reporter=junit', `--test-reporter-destination=${report}`, file],
       ]
     : [
-        ...[...BUN, 'test', '--no-orphans', `--timeout=${TEST_DEADLINE_MS}`],
+        ...[...BUN, 'test', '--no-orphans', '--preload=./test/preload.ts', `--timeout=${TEST_DEADLINE_MS}`],
         ...['--reporter=junit', `--reporter-outfile=${report}`, `./${file}`],
       ];
   const started = performance.now();

@@ -49,9 +49,7 @@ const leftovers = () => [
 async function inProcess(verb: string, source: string, more: JsonObject = {}): Promise<string> {
   const argument = JSON.stringify({ verb, source, attachment: ATTACHMENT, runtime, ...more });
   const argv = [process.execPath, path.join(ROOT, 'test/fixtures/run-chain.ts'), argument];
-  // Otherwise whatever it started would end with it.
-  const { BUN_FEATURE_FLAG_NO_ORPHANS: _, ...env } = process.env;
-  const child = Bun.spawn(argv, { stdout: 'pipe', stderr: 'inherit', env });
+  const child = Bun.spawn(argv, { stdout: 'pipe', stderr: 'inherit', env: { ...process.env } });
   const [stdout] = await Promise.all([child.stdout.text(), child.exited]);
   return stdout.trim();
 }
