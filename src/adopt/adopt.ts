@@ -59,10 +59,10 @@ export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptR
   const forgotten = dryRun || stateDir === undefined ? [] : await forgetDetached(stateDir, network, runtime);
   const { attachments, damaged } = listAttachments(cacheDirOf(runtime), filter);
   const adoptions: Adoption[] = [];
-  for (const { containerId, ...cached } of attachments) {
+  for (const cached of attachments) {
     if (runtime.signal?.aborted) break;
-    const work = async () => adoptOne({ containerId, ...cached }, scope, runtime);
-    adoptions.push(await inTurn(containerId, runtime, work));
+    const work = async () => adoptOne(cached, scope, runtime);
+    adoptions.push(await inTurn(cached, runtime, work));
   }
   return { attachments: adoptions, forgotten, damaged };
 }

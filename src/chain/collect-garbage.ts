@@ -53,7 +53,7 @@ export async function collectGarbage(
   const isListed = 'valid' in scope;
   // Waiting for its turn takes as long as this process's earlier operations. The list is older than that, so begin first.
   const begun = isListed ? begin(list, scope, runtime) : undefined;
-  return alone(runtime, async () => {
+  return alone(list.name, runtime, async () => {
     const { snapshot, plan } = begun ?? begin(list, scope, runtime);
     try {
       const env = { ...(runtime.env ?? process.env), [SNAPSHOT_VARIABLE]: snapshot?.path };

@@ -32,7 +32,7 @@ import { unwind } from './undo.ts';
  * @throws CniError of the plugin that failed; failures of the undo are in its details
  */
 export function addNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
-  return inTurn(attachment.containerId, runtime, () => add(list, attachment, runtime));
+  return inTurn(idOf(list, attachment), runtime, () => add(list, attachment, runtime));
 }
 
 async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
@@ -110,7 +110,7 @@ function findAnswer(id: AttachmentId, runtime: ChainRuntime): JsonObject | undef
  * @throws CniError of the first plugin that reports a problem, or when no ADD is on record
  */
 export function checkNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
-  return inTurn(attachment.containerId, runtime, () => check(list, attachment, runtime));
+  return inTurn(idOf(list, attachment), runtime, () => check(list, attachment, runtime));
 }
 
 async function check(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
@@ -155,7 +155,7 @@ export function deleteNetwork(
   runtime: ChainRuntime,
   isStill?: IsStill,
 ): Promise<void> {
-  return inTurn(attachment.containerId, runtime, () => del(list, attachment, runtime, isStill));
+  return inTurn(idOf(list, attachment), runtime, () => del(list, attachment, runtime, isStill));
 }
 
 async function del(

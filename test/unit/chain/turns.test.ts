@@ -23,6 +23,7 @@ function makeWork() {
   return { journal, work, end };
 }
 let places = 0;
+const on = (containerId: string, network = 'a') => ({ network, containerId });
 const newPlace = () => ({ cacheDir: `/nowhere/${places++}` });
 
 describe('inTurn()', () => {
@@ -30,10 +31,10 @@ describe('inTurn()', () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
-      inTurn('c1', place, work('a')),
-      inTurn('c1', place, work('b')),
-      inTurn('c2', place, work('c')),
-      inTurn('c1', newPlace(), work('d')),
+      inTurn(on('c1'), place, work('a')),
+      inTurn(on('c1'), place, work('b')),
+      inTurn(on('c2'), place, work('c')),
+      inTurn(on('c1'), newPlace(), work('d')),
     ];
     expect(journal).toEqual(['begin a', 'begin c', 'begin d']);
     await end('c');
@@ -47,8 +48,8 @@ describe('inTurn()', () => {
   test('goes on after work that failed', async () => {
     const { work, end } = makeWork();
     const place = newPlace();
-    const failing = inTurn('c1', place, work('a')).catch(error => error.message);
-    const next = inTurn('c1', place, work('b'));
+    const failing = inTurn(on('c1'), place, work('a')).catch(error => error.message);
+    const next = inTurn(on('c1'), place, work('b'));
     await end('a', new Error('no'));
     await end('b');
     expect([await failing, await next]).toEqual(['no', 'b']);
@@ -57,7 +58,7 @@ describe('inTurn()', () => {
   test('does not wait for the work that it is part of', async () => {
     const place = newPlace();
     const inner = async () => 'inner';
-    const nested = inTurn('c1', place, () => inTurn('c1', place, inner));
+    const nested = inTurn(on('c1'), place, () => inTurn(on('c1'), place, inner));
     expect(await nested).toBe('inner');
   });
 
@@ -65,11 +66,11 @@ describe('inTurn()', () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     let later: (() => Promise<string>) | undefined;
-    await inTurn('c1', place, async () => {
+    await inTurn(on('c1'), place, async () => {
       const bound = AsyncLocalStorage.snapshot();
-      later = () => bound(() => inTurn('c1', place, work('late')));
+      later = () => bound(() => inTurn(on('c1'), place, work('late')));
     });
-    const other = inTurn('c1', place, work('other'));
+    const other = inTurn(on('c1'), place, work('other'));
     const late = later?.();
     await end('nothing');
     expect(journal).toEqual(['begin other']);
@@ -80,15 +81,54 @@ describe('inTurn()', () => {
 });
 
 describe('alone()', () => {
+  test('neither waits for another network nor makes it wait', async () => {
+    const { journal, work, end } = makeWork();
+    const place = newPlace();
+    const all = [
+      inTurn(on('c1', 'f'), place, work('hanging')),
+      inTurn(on('c1', 'a'), place, work('of its container')),
+      alone('a', place, work('gc a')),
+      inTurn(on('c2', 'b'), place, work('b')),
+      inTurn(on('c2', 'a'), place, work('a')),
+    ];
+    expect(journal).toEqual(['begin hanging', 'begin gc a', 'begin b']);
+    await end('b');
+    expect(journal.at(-1)).toBe('end b');
+    await end('gc a');
+    expect(journal.at(-1)).toBe('begin a');
+    await end('a');
+    await end('hanging');
+    expect(journal.at(-1)).toBe('begin of its container');
+    await end('of its container');
+    await Promise.all(all);
+  });
+
+  test('deletes nothing of a container while other work for it runs, and makes later work for it wait', async () => {
+    const { journal, work, end } = makeWork();
+    const place = newPlace();
+    const all = [
+      inTurn(on('c1', 'f'), place, work('other')),
+      alone('a', place, () => inTurn(on('c1'), place, work('deletion'))),
+      inTurn(on('c1'), place, work('later')),
+    ];
+    expect(journal).toEqual(['begin other']);
+    await end('other');
+    expect(journal.at(-1)).toBe('begin deletion');
+    await end('deletion');
+    expect(journal.at(-1)).toBe('begin later');
+    await end('later');
+    await Promise.all(all);
+  });
+
   test('waits for all, and all that comes later waits for it', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
-      inTurn('c1', place, work('a')),
-      inTurn('c2', place, work('b')),
-      alone(place, work('gc')),
-      inTurn('c3', place, work('c')),
-      alone(place, work('gc2')),
+      inTurn(on('c1'), place, work('a')),
+      inTurn(on('c2'), place, work('b')),
+      alone('a', place, work('gc')),
+      inTurn(on('c3'), place, work('c')),
+      alone('a', place, work('gc2')),
     ];
     expect(journal).toEqual(['begin a', 'begin b']);
     await end('a');
@@ -104,6 +144,6 @@ describe('alone()', () => {
 
   test('lets the work that it consists of pass', async () => {
     const place = newPlace();
-    expect(await alone(place, () => inTurn('c1', place, async () => 'deleted'))).toBe('deleted');
+    expect(await alone('a', place, () => inTurn(on('c1'), place, async () => 'deleted'))).toBe('deleted');
   });
 });
