@@ -13,6 +13,7 @@ import { atLeast, SINCE } from '../cni/version.ts';
 import { findGeneration } from '../journal/generation.ts';
 import { listMarked } from '../journal/marks.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
+import { markRemoval } from '../journal/removal.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../journal/snapshot.ts';
 import { unmark } from '../journal/store.ts';
 import { callPlugins } from './call-plugins.ts';
@@ -109,13 +110,21 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: Found): Prom
     return;
   }
   const { onWarning: _, ...quiet } = runtime;
+  const dir = runDir(runtime.env);
+  const id = { ...stale, network: list.name };
+  let unmark: (() => void) | undefined;
   const isStill = (record: AttachmentRecord | undefined): boolean => {
-    const note = findGeneration(runDir(runtime.env), { ...stale, network: list.name });
+    unmark ??= markRemoval(dir, id);
+    const note = findGeneration(dir, id);
     if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
-    const life = lifeOf(record, findCached({ ...stale, network: list.name }, quiet));
+    const life = lifeOf(record, findCached(id, quiet));
     return life === (stale.life ?? lifeOf(undefined, undefined));
   };
-  await deleteNetwork(list, stale, runtime, isStill);
+  try {
+    await deleteNetwork(list, stale, runtime, isStill);
+  } finally {
+    unmark?.();
+  }
 }
 
 async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): Promise<void> {

@@ -22,7 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What tells one ADD of an attachment from the next.
-    ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
+    ...['src/journal/boot', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
       'src/chain/find-plugin',
       'src/chain/process-group',

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { collectGarbage } from '../../../src/chain/collect-garbage.ts';
+import type { Exec } from '../../../src/chain/exec.ts';
 import { planGarbage } from '../../../src/chain/garbage.ts';
 import { isOfEarlierBoot, recover } from '../../../src/chain/recover.ts';
 import { listAttachments } from '../../../src/chain/result-cache.ts';
@@ -12,6 +13,7 @@ import { bootId } from '../../../src/journal/boot.ts';
 import { createRecord } from '../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../src/journal/lines.ts';
+import { isBeingRemoved } from '../../../src/journal/removal.ts';
 import { endRunner, startRunner } from '../../../src/journal/runner.ts';
 import { readRecord } from '../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../helpers/journal.ts';
@@ -443,6 +445,21 @@ describe('an attachment that another runtime has made again', () => {
     expect(await recover({ all: true }, { ...runtime, env })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(record()).toBeUndefined();
+  });
+
+  test('is not begun while its record is taken down: the ADD waits', async () => {
+    const runDir = path.join(runtime.cacheDir, 'run');
+    const inBoot = (boot: string) => ({ ...process.env, CATENA_BOOT_ID: boot, CATENA_RUN_DIR: runDir });
+    const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, env: inBoot('first') });
+    const during: boolean[] = [];
+    const exec: Exec = async () => {
+      during.push(isBeingRemoved(runDir, id));
+      return { stdout: '' };
+    };
+    expect(await recover({ all: true }, { ...runtime, exec, env: inBoot('second') })).toHaveLength(1);
+    expect(during).toEqual([true, true, true]);
+    expect(isBeingRemoved(runDir, id)).toBe(false);
   });
 
   test('is known to the node where there is no cached result', async () => {
