@@ -19,7 +19,7 @@ import {
   type Violation,
 } from './history.ts';
 import { compare } from './invariants.ts';
-import { look } from './look.ts';
+import { Looker } from './look.ts';
 import { hostDevicesOf, Model } from './model.ts';
 import { keyOf, SLOTS } from './networks.ts';
 import { holdersOfNamespaces, processes, signal, tool, waitFor } from './node.ts';
@@ -36,6 +36,7 @@ export class Driver {
   readonly model = new Model();
   readonly namespaces = new Namespaces(this.model);
   readonly daemons: Daemons;
+  readonly looker = new Looker(this.namespaces);
   readonly log: string[] = [];
   readonly kinds: Tally = {};
   steps = 0;
@@ -95,7 +96,7 @@ export class Driver {
     const worked = new Set(round.flatMap(action => ('slot' in action ? [action.slot] : [])));
     for (const { slot } of this.model.list('present', 'whole', 'unknown')) worked.add(slot);
     const slots = this.model.slots.filter(({ alive, index }) => alive && worked.has(index));
-    const seen = await look(slots.map(({ index }) => index));
+    const seen = await this.looker.look(slots.map(({ index }) => index));
     const found = compare(this.model, seen);
     return found.length ? found : findSilent(this.model, this.namespaces, this.#features.has('neighbour'));
   }
@@ -210,7 +211,12 @@ export class Driver {
 
   #stragglers(): { pid: number; command: string }[] {
     const all = processes().filter(({ zombie }) => !zombie);
-    const known = new Set([...this.#base, ...this.daemons.pids, ...this.namespaces.pids]);
+    const known = new Set([
+      ...this.#base,
+      ...this.daemons.pids,
+      ...this.namespaces.pids,
+      ...this.looker.pids,
+    ]);
     // Parents come before their children.
     for (const { pid, parent } of all.toSorted((a, b) => a.pid - b.pid)) {
       if (known.has(parent) && parent !== 1 && parent !== process.pid) known.add(pid);
