@@ -1,7 +1,7 @@
 // How is the garbage of a network collected, while others add attachments to it?
 //
-// GC and the operations of attachments never wait for each other. GC acts on what existed when it began: it takes a snapshot of
-// the records and of the generations that plugins note of each ADD (journal/generation.ts). Deleting stale attachments takes
+// GC never waits for the operations of attachments, and these wait only while plugins collect (turns.ts). GC acts on what existed
+// when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD (journal/generation.ts). Deleting stale attachments takes
 // long, so each is checked again before it is deleted, and all of them before plugins are called. From the generations, plugins
 // tell what was begun later.
 import { existsSync } from 'node:fs';
@@ -36,7 +36,7 @@ import { buildGcRequest } from './request.ts';
 import { sweepCache } from './result-cache.ts';
 import { deleteNetwork } from './run.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
-import { alone } from './turns.ts';
+import { withNoneBegun } from './turns.ts';
 
 /**
  * Deletes every recorded attachment of the network that is not valid, with the configuration of its own ADD. Then lets each
@@ -51,18 +51,13 @@ export async function collectGarbage(
   scope: GcScope,
   runtime: ChainRuntime,
 ): Promise<GarbagePlan> {
-  const isListed = 'valid' in scope;
-  // Waiting for its turn takes as long as this process's earlier operations. The list is older than that, so begin first.
-  const begun = isListed ? begin(list, scope, runtime) : undefined;
-  return alone(list.name, runtime, async () => {
-    const { snapshot, plan } = begun ?? begin(list, scope, runtime);
-    try {
-      const env = { ...(runtime.env ?? process.env), [SNAPSHOT_VARIABLE]: snapshot?.path };
-      return await collect({ list, scope, snapshot, runtime: { ...runtime, env } }, plan);
-    } finally {
-      snapshot?.remove();
-    }
-  });
+  const { snapshot, plan } = begin(list, scope, runtime);
+  try {
+    const env = { ...(runtime.env ?? process.env), [SNAPSHOT_VARIABLE]: snapshot?.path };
+    return await collect({ list, scope, snapshot, runtime: { ...runtime, env } }, plan);
+  } finally {
+    snapshot?.remove();
+  }
 }
 
 function begin(
@@ -98,7 +93,7 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
       errors.push(new Error(what, { cause: error }));
     });
   }
-  if (!plan.disabled) await callCollectors(run, plan, errors);
+  if (!plan.disabled) await withNoneBegun(list.name, runtime, () => callCollectors(run, plan, errors));
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
   return plan;
 }

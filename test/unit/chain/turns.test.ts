@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { alone, inTurn } from '../../../src/chain/turns.ts';
+import { inTurn, withNoneBegun } from '../../../src/chain/turns.ts';
 
 /** Work that ends when it is told to; what began and ended is written down. */
 function makeWork() {
@@ -80,70 +80,39 @@ describe('inTurn()', () => {
   });
 });
 
-describe('alone()', () => {
-  test('neither waits for another network nor makes it wait', async () => {
+describe('withNoneBegun()', () => {
+  test('waits for nothing that runs, and holds back what begins on its network', async () => {
+    const { journal, work, end } = makeWork();
+    const place = newPlace();
+    const all = [
+      inTurn(on('c1'), place, work('hanging')),
+      withNoneBegun('a', place, work('gc')),
+      inTurn(on('c2'), place, work('a')),
+      inTurn(on('c3', 'b'), place, work('b')),
+      withNoneBegun('a', place, work('gc2')),
+      withNoneBegun('b', place, work('gc b')),
+    ];
+    expect(journal).toEqual(['begin hanging', 'begin gc', 'begin b', 'begin gc b']);
+    await end('gc');
+    expect(journal.slice(-3)).toEqual(['end gc', 'begin a', 'begin gc2']);
+    for (const name of ['gc2', 'gc b', 'a', 'b', 'hanging']) await end(name);
+    await Promise.all(all);
+  });
+
+  test('does not wait for what waits for its container', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
       inTurn(on('c1', 'f'), place, work('hanging')),
-      inTurn(on('c1', 'a'), place, work('of its container')),
-      alone('a', place, work('gc a')),
-      inTurn(on('c2', 'b'), place, work('b')),
-      inTurn(on('c2', 'a'), place, work('a')),
+      inTurn(on('c1'), place, work('waiting')),
+      withNoneBegun('a', place, work('gc')),
     ];
-    expect(journal).toEqual(['begin hanging', 'begin gc a', 'begin b']);
-    await end('b');
-    expect(journal.at(-1)).toBe('end b');
-    await end('gc a');
-    expect(journal.at(-1)).toBe('begin a');
-    await end('a');
+    expect(journal).toEqual(['begin hanging', 'begin gc']);
     await end('hanging');
-    expect(journal.at(-1)).toBe('begin of its container');
-    await end('of its container');
-    await Promise.all(all);
-  });
-
-  test('deletes nothing of a container while other work for it runs, and makes later work for it wait', async () => {
-    const { journal, work, end } = makeWork();
-    const place = newPlace();
-    const all = [
-      inTurn(on('c1', 'f'), place, work('other')),
-      alone('a', place, () => inTurn(on('c1'), place, work('deletion'))),
-      inTurn(on('c1'), place, work('later')),
-    ];
-    expect(journal).toEqual(['begin other']);
-    await end('other');
-    expect(journal.at(-1)).toBe('begin deletion');
-    await end('deletion');
-    expect(journal.at(-1)).toBe('begin later');
-    await end('later');
-    await Promise.all(all);
-  });
-
-  test('waits for all, and all that comes later waits for it', async () => {
-    const { journal, work, end } = makeWork();
-    const place = newPlace();
-    const all = [
-      inTurn(on('c1'), place, work('a')),
-      inTurn(on('c2'), place, work('b')),
-      alone('a', place, work('gc')),
-      inTurn(on('c3'), place, work('c')),
-      alone('a', place, work('gc2')),
-    ];
-    expect(journal).toEqual(['begin a', 'begin b']);
-    await end('a');
-    expect(journal).not.toContain('begin gc');
-    await end('b');
-    expect(journal.at(-1)).toBe('begin gc');
+    expect(journal.at(-1)).toBe('end hanging');
     await end('gc');
-    expect(journal.at(-1)).toBe('begin c');
-    await end('c');
-    await end('gc2');
-    expect(await Promise.all(all)).toEqual(['a', 'b', 'gc', 'c', 'gc2']);
-  });
-
-  test('lets the work that it consists of pass', async () => {
-    const place = newPlace();
-    expect(await alone('a', place, () => inTurn(on('c1'), place, async () => 'deleted'))).toBe('deleted');
+    expect(journal.at(-1)).toBe('begin waiting');
+    await end('waiting');
+    await Promise.all(all);
   });
 });
