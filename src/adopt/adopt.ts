@@ -7,7 +7,6 @@ import { parseFrozen } from '../chain/conflist.ts';
 import { toKnown } from '../chain/known.ts';
 import { listAttachments, readAttachment } from '../chain/result-cache.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/runtime.ts';
-import { inTurn } from '../chain/turns.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../journal/boot.ts';
@@ -61,8 +60,8 @@ export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptR
   const adoptions: Adoption[] = [];
   for (const cached of attachments) {
     if (runtime.signal?.aborted) break;
-    const work = async () => adoptOne(cached, scope, runtime);
-    adoptions.push(await inTurn(cached, runtime, work));
+    // It calls no plugin, so it takes no turn: a record that is being worked on is left alone.
+    adoptions.push(adoptOne(cached, scope, runtime));
   }
   return { attachments: adoptions, forgotten, damaged };
 }

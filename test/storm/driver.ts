@@ -72,7 +72,9 @@ export class Driver {
       // It finishes what was begun.
       (action.kind === 'daemon' && (action.act === 'freeze' || action.act === 'stop')) ||
       // It plays whole lives of containers.
-      action.kind === 'swap';
+      action.kind === 'swap' ||
+      // It may delete another attachment of a container whose ADD hangs, and waits for that.
+      (action.kind === 'gc' && action.list === 'old');
     await Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
     all.resolve();
     await openGates(gates, started);
