@@ -105,7 +105,7 @@ export class Planner {
     const free = [...this.#model.entries.values()].filter(entry => !this.#used.has(keyOf(entry)));
     if (free.length === 0) return [];
     // Each call for `b` takes five plugins.
-    const often = free.filter(({ net }) => net !== 'b' || this.#random.chance(0.7));
+    const often = free.filter(({ net }) => net !== 'b' || this.#random.chance(0.5));
     const entry = this.#random.pick(often.length ? often : free);
     const actions = this.#isReferences && entry.net === 'a' ? this.#ofReference(entry) : this.#onEntry(entry);
     if (actions.length) this.#used.add(keyOf(entry));
@@ -268,10 +268,10 @@ export class Planner {
     const at = this.#at();
     if (this.#model.daemon === 'none') return [{ kind: 'daemon', act: 'start', at }];
     const act = this.#random.weighted({
-      ...{ stop: 12, kill: 22 },
-      freeze: this.#has('freeze') ? 10 : 0,
+      ...{ stop: 9, kill: 18 },
+      freeze: this.#has('freeze') ? 12 : 0,
       second: this.#has('second') ? 8 : 0,
-      upgrade: this.#has('upgrade') ? 8 : 0,
+      upgrade: this.#has('upgrade') ? 10 : 0,
     });
     return [{ kind: 'daemon', act, at }];
   }
