@@ -36,7 +36,7 @@ import { buildGcRequest } from './request.ts';
 import { sweepCache } from './result-cache.ts';
 import { deleteNetwork } from './run.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
-import { withNoneBegun } from './turns.ts';
+import { listRunning, withNoneBegun } from './turns.ts';
 
 /**
  * Deletes every recorded attachment of the network that is not valid, with the configuration of its own ADD. Then lets each
@@ -132,6 +132,7 @@ async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): P
     for (const key of keys) valid.set(keyOf(key), key);
   };
   keep(validNow(run, plan, again));
+  keep(listRunning(list.name, runtime));
   const { look: _, ...recorded } = scope;
   const asked = atLeast(list.version, SINCE.gc) ? list : { ...list, version: SINCE.gc };
   // A foreign plugin does not know generations, and the plugins before it may have taken long.

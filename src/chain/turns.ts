@@ -1,19 +1,15 @@
 // Which operations of this process must not run at the same time?
 //
 // SPEC "Lifecycle & Ordering" forbids parallel operations for one container, and GC beside other operations of its network, because
-// no list of valid attachments can name what is being added. Ours names what has begun, from its record, so it is enough that
-// nothing begins while plugins collect. No more than that is excluded: a plugin may hang for minutes, and neither other networks
+// no list of valid attachments can name what is being added. Ours names what has begun (listRunning), so it is enough that nothing
+// begins while plugins collect. No more than that is excluded: a plugin may hang for minutes, and neither other networks
 // nor GC must wait for it. An operation that waits holds nothing, so no two can wait for each other.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { AttachmentKey } from '../cni/plugin-config.ts';
+import type { AttachmentId } from './cache-record.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
 type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
-
-/** What an operation works on. */
-interface Subject {
-  readonly network: string;
-  readonly containerId: string;
-}
 
 /**
  * Does the work when nothing else runs for the container, and plugins of the network do not collect. Work for one container is
@@ -23,19 +19,26 @@ interface Subject {
  * This holds within this process only: processes that share a cache must coordinate by other means.
  */
 export function inTurn<T>(
-  { network, containerId }: Subject,
+  { network, containerId, ifname }: AttachmentId,
   place: Place,
   work: () => Promise<T>,
 ): Promise<T> {
   const within = current.getStore();
   const queue = queueOf(place);
   if (within?.containerId === containerId && queue.running.has(within)) return work();
-  return waitFor({ network, containerId }, place, work);
+  return waitFor({ network, containerId, ifname }, place, work);
 }
 
 /** Does the work when no other work of this kind is done for the network; other work on it does not begin until it has ended. */
 export function withNoneBegun<T>(network: string, place: Place, work: () => Promise<T>): Promise<T> {
-  return waitFor({ network, containerId: undefined }, place, work);
+  return waitFor({ network, containerId: undefined, ifname: '' }, place, work);
+}
+
+/** The attachments to the network that operations of this process work on. They need not be on record yet. */
+export function listRunning(network: string, place: Place): AttachmentKey[] {
+  return [...queueOf(place).running].flatMap(({ network: of, containerId, ifname }) =>
+    of === network && containerId !== undefined ? [{ containerID: containerId, ifname }] : [],
+  );
 }
 
 /** What runs and what waits on one cache, in order of arrival. */
@@ -48,6 +51,7 @@ interface Queue {
 interface Turn {
   readonly network: string;
   readonly containerId: string | undefined;
+  readonly ifname: string;
   readonly begin: () => void;
 }
 
@@ -62,7 +66,7 @@ function queueOf(place: Place): Queue {
 }
 
 function waitFor<T>(
-  of: Pick<Turn, 'network' | 'containerId'>,
+  of: Pick<Turn, 'network' | 'containerId' | 'ifname'>,
   place: Place,
   work: () => Promise<T>,
 ): Promise<T> {

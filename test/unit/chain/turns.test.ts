@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { inTurn, withNoneBegun } from '../../../src/chain/turns.ts';
+import { inTurn, listRunning, withNoneBegun } from '../../../src/chain/turns.ts';
 
 /** Work that ends when it is told to; what began and ended is written down. */
 function makeWork() {
@@ -23,7 +23,7 @@ function makeWork() {
   return { journal, work, end };
 }
 let places = 0;
-const on = (containerId: string, network = 'a') => ({ network, containerId });
+const on = (containerId: string, network = 'a') => ({ network, containerId, ifname: 'eth0' });
 const newPlace = () => ({ cacheDir: `/nowhere/${places++}` });
 
 describe('inTurn()', () => {
@@ -93,6 +93,7 @@ describe('withNoneBegun()', () => {
       withNoneBegun('b', place, work('gc b')),
     ];
     expect(journal).toEqual(['begin hanging', 'begin gc', 'begin b', 'begin gc b']);
+    expect(listRunning('a', place)).toEqual([{ containerID: 'c1', ifname: 'eth0' }]);
     await end('gc');
     expect(journal.slice(-3)).toEqual(['end gc', 'begin a', 'begin gc2']);
     for (const name of ['gc2', 'gc b', 'a', 'b', 'hanging']) await end(name);
