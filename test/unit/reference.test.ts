@@ -1,4 +1,4 @@
-// Do the reference pages say what the sources say: commands, variables, settings, metrics and error codes?
+// Do the reference pages say what the sources say: folders, library, commands, variables, settings, metrics and error codes?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -6,10 +6,64 @@ import type { Registry } from 'prom-client';
 import { COMMANDS, GLOBAL_OPTIONS } from '../../src/cli/commands.ts';
 import { SERVER_LIMITS } from '../../src/daemon/gate.ts';
 import { POOL_LIMITS } from '../../src/daemon/pool.ts';
+import * as library from '../../src/index.ts';
 import { addGrpcMetrics } from '../../src/observe/grpc-metrics.ts';
 import { openMetrics } from '../../src/observe/metrics.ts';
 import { expectGenerated, table } from '../helpers/generated.ts';
-import { ROOT, readSources } from '../helpers/source-tree.ts';
+import { listFiles, ROOT, readSources } from '../helpers/source-tree.ts';
+
+test('src/README.md has a row for every folder', () => {
+  const folders = fs
+    .readdirSync(path.join(ROOT, 'src'), { withFileTypes: true })
+    .filter(entry => entry.isDirectory())
+    .map(({ name }) => name);
+  const page = fs.readFileSync(path.join(ROOT, 'src/README.md'), 'utf8');
+  const [, map = ''] = /^## Where is what\?\n(.*?)^## /ms.exec(page) ?? [];
+  const rows = Array.from(map.matchAll(/^\|.*?\| \[?`(\w+)\/`/gm), ([, name = '']) => name);
+  expect(rows.sort()).toEqual(folders.sort());
+});
+
+test('src/LIBRARY.md names functions that the library exports', () => {
+  const page = fs.readFileSync(path.join(ROOT, 'src/LIBRARY.md'), 'utf8');
+  const cells = Array.from(page.matchAll(/^\| `\w+`.*? \| (.*) \|$/gm), ([, cell = '']) => cell);
+  const named = cells.flatMap(cell =>
+    Array.from(cell.matchAll(/`([a-z]+[A-Z]\w+|networkStatus)`/g), ([, name = '']) => name),
+  );
+  expect(named.length).toBeGreaterThan(15);
+  expect(named.filter(name => !Object.hasOwn(library, name))).toEqual([]);
+});
+
+test('Markdown pages link to files and headings that exist', () => {
+  const pages = listFiles('.').filter(file => file.endsWith('.md') && !file.startsWith('src/template/'));
+  const broken = pages.flatMap(page =>
+    linksOf(page)
+      .filter(({ file, heading }) => {
+        if (!fs.existsSync(path.join(ROOT, file))) return true;
+        return heading !== undefined && !headingsOf(file).includes(heading);
+      })
+      .map(({ target }) => `${page}: ${target}`),
+  );
+  expect(broken).toEqual([]);
+});
+
+function linksOf(page: string): { target: string; file: string; heading: string | undefined }[] {
+  const text = fs.readFileSync(path.join(ROOT, page), 'utf8').replace(/^ *```.*?^ *```$/gms, '');
+  return Array.from(text.matchAll(/\]\((?!https?:)([^)\s]+)\)/g), ([, target = '']) => {
+    const [file = '', heading] = target.split('#');
+    return { target, file: file === '' ? page : path.join(path.dirname(page), file), heading };
+  });
+}
+
+/** Headings as GitHub turns them into anchors. */
+function headingsOf(page: string): string[] {
+  const text = fs.readFileSync(path.join(ROOT, page), 'utf8');
+  return Array.from(text.matchAll(/^#+ (.*)$/gm), ([, title = '']) =>
+    title
+      .toLowerCase()
+      .replace(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
+}
 
 test('src/cli/README.md lists every command with its options', () => {
   const optionRows = (options: (typeof COMMANDS)[number]['options']) =>

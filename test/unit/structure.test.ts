@@ -4,12 +4,13 @@ import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, parseSource, ROOT, readSources, type SourceFile } from '../helpers/source-tree.ts';
 
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
 
-// A folder may import only itself and what its row names; everyone may import src/log.ts and src/version.ts.
+// A folder may import only itself and what its row names; everyone may import src/log.ts. src/README.md shows this table.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
@@ -126,7 +127,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The library: protocol and runner, no kernel.
   'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/log': [],
-  'src/version': [],
   'plugins/names': [],
   'plugins/release': ['plugins/names'],
   'plugins/build': [
@@ -154,7 +154,7 @@ const MAY_START_PROCESSES = [
   ...['plugins/package', 'plugins/build-library', 'plugins/targets', 'plugins/inspect-release'],
 ];
 
-const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
+const FOR_EVERYONE = ['src/log', 'package.json'];
 
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
@@ -204,6 +204,8 @@ const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 // Tests of what holds for many files at once.
 const ABOUT_THE_TREE = [
   'test/unit/structure.test.ts',
+  'test/unit/plain-english.test.ts',
+  'test/unit/reference.test.ts',
   'test/unit/threat-model.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
@@ -217,6 +219,14 @@ describe('imports', () => {
   test('every source folder has a row in the import table', () => {
     const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
     expect(strange).toEqual([]);
+  });
+
+  test('src/README.md shows the table', () => {
+    const rows = Object.entries(MAY_IMPORT).map(([folder, allowed]) => {
+      const names = allowed.map(name => `\`${name.replace(/^src\//, '')}\``);
+      return [`\`${folder.replace(/^src\//, '')}\``, names.join(', ') || 'nothing of ours'];
+    });
+    expectGenerated('src/README.md', 'imports', table(['files in', 'may import'], rows));
   });
 
   test('folders import only what the table names', () => {
