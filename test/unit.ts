@@ -22,6 +22,8 @@ const SLOW = [
 
 const filters = process.argv.slice(2);
 const all = FOLDERS.flatMap(folder => listFiles(folder)).filter(file => file.endsWith('.test.ts'));
+const moved = SLOW.filter(file => !all.includes(file));
+if (moved.length > 0) throw new Error(`no such file: ${moved.join(', ')}`);
 const files =
   filters.length > 0
     ? all.filter(file => filters.some(filter => file.includes(filter)))

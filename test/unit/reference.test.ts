@@ -94,42 +94,6 @@ test('src/cli/README.md lists every command with its options', () => {
   ]);
 });
 
-/** Types of the values that `--json` prints, by the folder that declares them. */
-const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])[] = [
-  ['src/chain', ['RepairReport', 'Recovery', 'Condition', 'LinkCondition', 'Standing', 'KernelTransaction']],
-  ['src/adopt', ['AdoptReport', 'Adoption']],
-  ['src/runtimes', ['Choice', 'Verdict']],
-  ['src/observe', ['RequestRecord', 'LinkRecord', 'FinishRecord']],
-  ['src/doctor', ['Finding']],
-  ['src/validate', ['Finding']],
-  ['src/lab', ['LinkReport', 'Failure']],
-  ['src/compare', ['CompareReport', 'LinkReport', 'ReportedDifference', 'Difference', 'Crossing']],
-  ['src/cli', ['Survey', 'SwapReport']],
-  ['src/handover', ['Handover', 'LinkParts']],
-  ['src/install', ['Step', 'Pick', 'UninstallStep']],
-];
-
-test('src/cli/JSON.md has the types that --json prints', () => {
-  const declarations = JSON_TYPES.flatMap(([folder, names]) => {
-    const sources = readSources(folder);
-    const found = names.map(name => findDeclaration(name, folder, sources));
-    return ['', `### ${folder}`, '', '```ts', ...found.join('\n\n').split('\n'), '```'];
-  });
-  expectGenerated('src/cli/JSON.md', 'types', declarations.slice(1));
-});
-
-/** An exported interface as JSON has it, with its comments. */
-function findDeclaration(name: string, folder: string, sources: ReturnType<typeof readSources>): string {
-  const pattern = new RegExp(`^export interface ${name}\\b[^{]*\\{\\n.*?^\\}`, 'ms');
-  const [found] = sources.flatMap(({ text }) => pattern.exec(text)?.[0] ?? []);
-  if (found === undefined) throw new Error(`Cannot find interface ${name} below ${folder}: mend JSON_TYPES`);
-  return found
-    .replace(/^export /, '')
-    .replace(/\breadonly /g, '')
-    .replace(/\bcontainerId\b/g, 'containerID')
-    .replace(/\bCniError\b/g, 'Error');
-}
-
 test('src/cli/README.md lists exactly the environment variables that the sources read', () => {
   const read = readSources('src', 'plugins').flatMap(({ code }) => [
     ...Array.from(

@@ -206,6 +206,7 @@ const ABOUT_THE_TREE = [
   'test/unit/structure.test.ts',
   'test/unit/plain-english.test.ts',
   'test/unit/reference.test.ts',
+  'test/unit/reference-json.test.ts',
   'test/unit/threat-model.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
