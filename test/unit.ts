@@ -33,7 +33,13 @@ if (files.length === 0) throw new Error(`no fast test matches "${filters.join('"
 // Plugins and runners leave notes in the run directory, which only root may write to.
 const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-unit-'));
 try {
-  const options = ['--parallel=2', '--preload=./test/preload.ts', '--timeout=60000', '--only-failures'];
+  const options = [
+    '--parallel=2',
+    '--no-isolate',
+    '--preload=./test/preload.ts',
+    '--timeout=60000',
+    '--only-failures',
+  ];
   const { exitCode } = Bun.spawnSync(
     [process.execPath, 'test', ...options, ...files.map(file => `./${file}`)],
     {
