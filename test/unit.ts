@@ -12,7 +12,7 @@ const FOLDERS = ['test/unit', 'test/golden', 'test/protocol'];
 
 /** Files that start hundreds of processes or wait for deadlines; `npm test` runs them. */
 const SLOW = [
-  'test/unit/chain/recover.test.ts',
+  'test/unit/chain/records/recover.test.ts',
   'test/unit/delegate/add.test.ts',
   'test/unit/delegate/claims.test.ts',
   'test/unit/delegate/delete.test.ts',

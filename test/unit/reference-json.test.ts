@@ -4,20 +4,30 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { runMain } from '../../src/cli/main.ts';
-import type { LinkCatalog } from '../../src/cni/link-about.ts';
+import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
 import { expectGenerated } from '../helpers/generated.ts';
 import { ROOT, readSources } from '../helpers/source-tree.ts';
 
 /** Types of the values that `--json` prints, by the folder that declares them. */
 const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])[] = [
-  ['src/chain', ['RepairReport', 'Recovery', 'Condition', 'LinkCondition', 'Standing', 'KernelTransaction']],
+  [
+    'src/chain',
+    [
+      'RepairReport',
+      'Recovery',
+      'AttachmentCondition',
+      'PluginCondition',
+      'AttachmentCheck',
+      'KernelTransaction',
+    ],
+  ],
   ['src/adopt', ['AdoptReport', 'Adoption']],
   ['src/runtimes', ['Choice', 'Verdict']],
-  ['src/observe', ['RequestRecord', 'LinkRecord', 'FinishRecord']],
+  ['src/observe', ['RequestRecord', 'PluginRecord', 'FinishRecord']],
   ['src/doctor', ['Finding']],
   ['src/validate', ['Finding']],
-  ['src/lab', ['LinkReport', 'Failure']],
-  ['src/compare', ['CompareReport', 'LinkReport', 'ReportedDifference', 'Difference', 'Crossing']],
+  ['src/lab', ['PluginReport', 'Failure']],
+  ['src/compare', ['CompareReport', 'PluginReport', 'ReportedDifference', 'Difference', 'Crossing']],
   ['src/cli', ['Survey', 'SwapReport']],
   ['src/handover', ['Handover', 'LinkParts']],
   ['src/install', ['Step', 'Pick', 'UninstallStep']],
@@ -74,11 +84,11 @@ describe('src/cli/JSON.md has every key that is printed by', () => {
       },
     };
     const args = [...command.split(' '), '--json', ...more.map(one => (one === '.' ? dir : one))];
-    const links = { types: [], find: () => undefined } as unknown as LinkCatalog;
+    const plugins = { types: [], find: () => undefined } as unknown as PluginCatalog;
     const write = (fd: 1 | 2, text: string): void => {
       if (fd === 1) printed += text;
     };
-    await runMain(args, { links, env, cwd: dir, write });
+    await runMain(args, { plugins, env, cwd: dir, write });
     const page = fs.readFileSync(path.join(ROOT, 'src/cli/JSON.md'), 'utf8');
     const known = new Set(page.match(/\w+/g));
     const keys = keysIn(JSON.parse(printed));

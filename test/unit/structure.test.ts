@@ -25,10 +25,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What tells one ADD of an attachment from the next.
     ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
-      'src/chain/find-plugin',
-      'src/chain/process-group',
-      'src/chain/process-output',
-      'src/chain/exec-plugin',
+      'src/chain/config/find-plugin',
+      'src/chain/run/process-group',
+      'src/chain/run/process-output',
+      'src/chain/run/exec-plugin',
     ],
   ],
   // The runner's side knows how links start, the process's side how they are served.
@@ -148,7 +148,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
 /** Where processes start; each names the program and its arguments one by one. */
 const MAY_START_PROCESSES = [
-  ...['src/chain/exec-plugin', 'src/plugin/foreign', 'src/worker/process', 'src/netlink/iptables/program'],
+  ...[
+    'src/chain/run/exec-plugin',
+    'src/plugin/foreign',
+    'src/worker/process',
+    'src/netlink/iptables/program',
+  ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
   ...['plugins/package', 'plugins/build-library', 'plugins/targets', 'plugins/inspect-release'],
@@ -159,7 +164,7 @@ const FOR_EVERYONE = ['src/log', 'package.json'];
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   'bun:ffi': ['src/sys'],
-  execa: ['src/chain/exec-plugin'],
+  execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
   yaml: ['src/delegate/definition-file'],
@@ -172,7 +177,13 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
 };
 
 const MAY_LOAD_LAZILY = [
-  ...['plugins/main', 'src/cli/commands', 'src/log', 'src/chain/start', 'src/delegate/definition-file'],
+  ...[
+    'plugins/main',
+    'src/cli/commands',
+    'src/log',
+    'src/chain/run/lazy-exec-plugin',
+    'src/delegate/definition-file',
+  ],
   // Nobody pays for D-Bus who has no firewalld.
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
@@ -189,7 +200,7 @@ const MAY_LOAD_LAZILY = [
   // Asks the node, which only records of an earlier boot need.
   'src/cli/target',
   // semver, for lists that offer several versions.
-  'src/chain/select-version',
+  'src/chain/config/select-version',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
   // Nor for a cluster, but whose configuration names one.
