@@ -35,7 +35,11 @@ export const RESERVED_TABLES: readonly number[] = [253, 254, 255];
 export function parseSbrConf({ table, gateways = [], addSourceHints }: SbrConf): SbrOptions {
   // As in the reference, 0 means no table.
   if (table !== undefined && (table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table))) {
-    throw invalid('table', table, "expected 1 to 4294967295, except 253, 254 and 255, which are the kernel's");
+    throw invalid(
+      'table',
+      table,
+      "expected 1 to 4294967295, except 253, 254 and 255, which are the kernel's",
+    );
   }
   const ips: Ip[] = [];
   for (const text of gateways) {
