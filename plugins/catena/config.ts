@@ -32,13 +32,13 @@ export const CatenaConf = z.extend(PluginConfig, {
   /** Names of further networks of every pod outside `systemNamespaces`. */
   defaultNetworks: optionalTexts,
   /** Further networks of every container, as in the pod annotation: `name@interface,…`, or an array of objects. */
-  networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a text or an array')),
+  networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a string or an array')),
   /** Directory of network configurations; default `/etc/cni/catena/net.d`, for the type `multus` `/etc/cni/multus/net.d`. */
   confDir: optionalText,
   /** Directory of NetworkAttachmentDefinitions, as JSON or YAML files. */
   definitionsDir: optionalText,
   /** Directories of plugins that are searched before those of CNI_PATH. */
-  binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array')),
+  binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a string or an array')),
   /** Prefix of interface names that are not given; the network's place in the order follows. */
   interfacePrefix: z._default(z.string(), 'net'),
   /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Default: the first network that sets one. */
@@ -62,7 +62,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   namespaceIsolation: z._default(z.boolean(), false),
   /** Namespaces whose definitions every pod may name, separated by commas or as an array. */
   globalNamespaces: z._default(
-    z.union([z.string(), z.array(z.string())], 'must be a text or an array'),
+    z.union([z.string(), z.array(z.string())], 'must be a string or an array'),
     'default',
   ),
   /** Namespaces whose pods do not get `defaultNetworks`. */
@@ -132,7 +132,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
   const delegates = clusterNetwork ? [] : (conf.delegates ?? []);
   if (findIfnameProblem(`${conf.interfacePrefix}1`)) {
     throw invalid(
-      `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which begins no name of an interface`,
+      `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which no valid interface name begins with`,
     );
   }
   return {
@@ -235,7 +235,7 @@ function auxiliaryOf({
   const problem = findNameProblem(undefined, name);
   if (problem !== undefined) throw invalid(`${what}: ${problem}`);
   if (!path?.includes('/'))
-    throw invalid(`${what}, and "clusterNetwork" is no path beside which its directory could be`);
+    throw invalid(`${what}, and "clusterNetwork" is not a path, next to which its directory would be`);
   const isDirectory = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   return { file: isDirectory ? `${path}/.conflist` : path, name };
 }

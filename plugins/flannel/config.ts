@@ -37,7 +37,7 @@ function findDelegateProblem(delegate: Record<string, unknown>): string | undefi
   if ('type' in delegate && typeof type !== 'string') {
     return `its "type" is ${JSON.stringify(delegate.type)}, expected the name of a plugin`;
   }
-  if (type === 'flannel') return 'its "type" is "flannel" again';
+  if (type === 'flannel') return 'its "type" is "flannel", which cannot delegate to itself';
   const taken = ['name', 'ipam'].find(key => key in delegate);
-  return taken && `it has ${JSON.stringify(taken)}, which flannel sets; write it beside "delegate"`;
+  return taken && `it has ${JSON.stringify(taken)}, which flannel sets; move it next to "delegate"`;
 }

@@ -121,10 +121,9 @@ function refuseForNftables(conf: PortmapConf): void {
     if (!isForIptables(words)) continue;
     throw new CniError(
       ErrorCode.unsupportedField,
-      `Cannot use "${key}": ${JSON.stringify(words)}: these are words of iptables, and "backend" is nftables`,
+      `Cannot use "${key}": ${JSON.stringify(words)}: this is iptables syntax, and "backend" is nftables`,
       {
-        details:
-          'write them as nft does, such as ["ip", "saddr", "192.0.2.0/24"], or set "backend": "iptables"',
+        details: 'use nft syntax, such as ["ip", "saddr", "192.0.2.0/24"], or set "backend": "iptables"',
       },
     );
   }
@@ -134,7 +133,7 @@ function refuseForNftables(conf: PortmapConf): void {
 function refuseForIptables(conf: PortmapConf): void {
   const { markMasqBit, externalSetMarkChain } = conf;
   if (externalSetMarkChain && markMasqBit !== undefined) {
-    throw invalid('Cannot use "externalSetMarkChain" and "markMasqBit": the chain says which mark it sets');
+    throw invalid('Cannot use "externalSetMarkChain" and "markMasqBit": the chain determines its own mark');
   }
   if (markMasqBit !== undefined && (markMasqBit < 0 || markMasqBit > 31)) {
     throw invalid(`Cannot use "markMasqBit": ${markMasqBit}: marks have the bits 0 to 31`);
@@ -155,7 +154,7 @@ function refuseForIptables(conf: PortmapConf): void {
     }
     const odd = words.find(word => word === '' || /\p{Cc}/u.test(word));
     if (odd !== undefined)
-      throw invalid(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be a word of a rule`);
+      throw invalid(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be part of a rule`);
     // The rule must jump to the container's chain; another command or target would make it a different rule.
     const command = words.find(word =>
       /^(-[jgtADICRNXFZPEL]|--(jump|goto|table|append|delete|insert))/.test(word),

@@ -231,7 +231,7 @@ describeKernel('bandwidth ADD with subnets', () => {
       await add('class', 'parent', '1:1', 'classid', '1:30', 'htb', 'rate', '3mbit', 'quantum', '1500');
       const before = await lab.dump(lab.host);
       const message =
-        'Cannot limit "veth1": somebody put a root qdisc "htb" (handle "1:") on it; remove it first';
+        'Cannot limit "veth1": it has a foreign root qdisc "htb" (handle "1:"); remove it first';
       for (const limits of [UNSHAPED, BOTH]) {
         expect(await fail(lab, callOf('ADD', pod, limits))).toBe(message);
         await succeed(lab, callOf('DEL', pod, limits));
@@ -340,7 +340,7 @@ describeKernel('bandwidth CHECK with subnets', () => {
     [
       'the IFB device is gone',
       (lab, _, ifb) => lab.ip(lab.host, 'link', 'del', ifb),
-      'its IFB device is gone',
+      'its IFB device does not exist',
     ],
   ];
 

@@ -268,7 +268,7 @@ describeKernel('bandwidth ADD failing', () => {
         await lab.ip(lab.host, 'link', 'add', name, 'type', 'bridge');
       }
       const before = await lab.dump(lab.host);
-      expect(await fail(lab, callOf('ADD', pod))).toContain('both names are taken');
+      expect(await fail(lab, callOf('ADD', pod))).toContain('other attachments use both names');
       expect(await lab.dump(lab.host)).toEqual(before);
     });
   });
@@ -295,7 +295,7 @@ describeKernel('bandwidth ADD failing', () => {
         );
         expect(reply).toMatchObject({
           exitCode: 0,
-          stderr: expect.stringContaining('of the runtime are not used'),
+          stderr: expect.stringContaining('ignoring the limits from the runtime'),
         });
       }
     });
@@ -307,7 +307,7 @@ describeKernel('bandwidth ADD failing', () => {
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'root', 'handle', '1:', 'pfifo');
       const before = await lab.dump(lab.host);
       expect(await fail(lab, callOf('ADD', pod))).toBe(
-        'Cannot limit "veth1": somebody put a root qdisc "pfifo" (handle "1:") on it; remove it first',
+        'Cannot limit "veth1": it has a foreign root qdisc "pfifo" (handle "1:"); remove it first',
       );
       expect(await lab.dump(lab.host)).toEqual(before);
       await succeed(lab, callOf('DEL', pod));
@@ -345,7 +345,7 @@ describeKernel('bandwidth ADD failing', () => {
   });
 
   test.each([
-    [{ ingressRate: '10mbps' }, 'expected a number of bits, or a text such as "10Mbit"'],
+    [{ ingressRate: '10mbps' }, 'expected a number of bits, or a string such as "10Mbit"'],
     [{ egressBurst: 8 }, 'if burst is set, rate must also be set'],
     [{ ingressRate: 8, ingressBurst: 34_359_738_360 }, 'burst cannot be more than 4GB'],
     [{ ingressRate: 7, ingressBurst: 8 }, 'the smallest rate is 8 bit/s'],
@@ -421,7 +421,7 @@ describeKernel('bandwidth CHECK', () => {
     [
       'the IFB device is gone',
       (lab, _, ifb) => lab.ip(lab.host, 'link', 'del', ifb),
-      'its IFB device is gone',
+      'its IFB device does not exist',
     ],
     [
       'the IFB device is down',
@@ -431,7 +431,7 @@ describeKernel('bandwidth CHECK', () => {
     [
       'the redirect was removed',
       (lab, veth) => lab.tc(lab.host, 'filter', 'del', 'dev', veth, 'ingress'),
-      'no filter redirects what comes in',
+      'no filter redirects its ingress traffic',
     ],
     [
       'the ingress qdisc was removed',
@@ -473,7 +473,7 @@ describeKernel('bandwidth CHECK', () => {
         'elsewhere',
       ];
       await lab.tc(host, 'filter', 'add', 'dev', pod.veth, 'ingress', 'pref', '1', 'protocol', 'all', ...all);
-      expect(await fail(lab, callOf('CHECK', pod))).toContain('no filter redirects what comes in');
+      expect(await fail(lab, callOf('CHECK', pod))).toContain('no filter redirects its ingress traffic');
     });
   });
 });

@@ -179,7 +179,7 @@ describeRoot(
         const reply = await lab.plugin('bridge', { command: 'ADD', conf: layer3(lab, 100), container });
         expect(reply.error).toMatchObject({
           code: 7,
-          msg: expect.stringContaining('does not keep VLANs apart'),
+          msg: expect.stringContaining('VLAN filtering is off'),
           details: 'run: ip link set br0 type bridge vlan_filtering 1',
         });
         expect(await lab.dump(lab.host)).toEqual(before);

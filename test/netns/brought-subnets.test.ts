@@ -221,12 +221,12 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
   });
 
   test.each([
-    ['10.74.0.5/24', undefined, 'holds 10.74.0.200, which is an address of this host'],
-    ['10.74.0.5/8', '10.0.0.1', 'holds 10.74.0.200, which is an address of this host'],
-    ['1.2.3.4/1', undefined, 'is no subnet for containers'],
-    ['1.2.3.4/0', '1.0.0.1', 'is no subnet for containers'],
-    ['2001:db8::5/3', undefined, 'is no subnet for containers'],
-  ])('is refused where it is no subnet for containers: %s', async (address, gateway, problem) => {
+    ['10.74.0.5/24', undefined, 'contains 10.74.0.200, an address of this host'],
+    ['10.74.0.5/8', '10.0.0.1', 'contains 10.74.0.200, an address of this host'],
+    ['1.2.3.4/1', undefined, 'is too large a subnet for containers'],
+    ['1.2.3.4/0', '1.0.0.1', 'is too large a subnet for containers'],
+    ['2001:db8::5/3', undefined, 'is too large a subnet for containers'],
+  ])('is refused where it is too large a subnet for containers: %s', async (address, gateway, problem) => {
     await withHost(async lab => {
       await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'up1');
       await lab.ip(lab.host, 'addr', 'add', '10.74.0.200/24', 'dev', 'up0');

@@ -130,17 +130,19 @@ describeRoot(
         const asked = { conf: { backend: 'firewalld' }, env };
         expect(await add(lab, a, asked)).toMatchObject({ exitCode: 0 });
         await firewalld.stop();
-        expect((await check(lab, a, asked)).error?.msg).toContain('does not run');
+        expect((await check(lab, a, asked)).error?.msg).toContain('is not running');
         expect(await del(lab, a, { env })).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await elementsOf(lab)).toEqual({});
         const refused = await add(lab, a, asked);
-        expect(refused.error?.msg).toContain('does not run');
+        expect(refused.error?.msg).toContain('is not running');
         expect(await elementsOf(lab)).toEqual({});
         expect((await status(lab, { backend: 'firewalld' }, env)).error?.code).toBe(50);
         expect(await add(lab, a, { env })).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await ping(lab, a, outside.address.v4)).toBe(true);
         // Nor without a bus.
-        expect((await add(lab, a, { conf: { backend: 'firewalld' } })).error?.msg).toContain('does not run');
+        expect((await add(lab, a, { conf: { backend: 'firewalld' } })).error?.msg).toContain(
+          'is not running',
+        );
       },
       DEADLINE_MS,
     );

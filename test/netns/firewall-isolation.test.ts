@@ -123,7 +123,7 @@ describeRoot(
       await lab.ip(lab.host, 'link', 'set', 'br1pod2', 'nomaster');
       const { error } = await add(lab, a, ISOLATED);
       expect(error).toMatchObject({ code: 7 });
-      expect(error?.msg).toBe('Cannot isolate "eth0": no port of bridge "br1" leads to it');
+      expect(error?.msg).toBe('Cannot isolate "eth0": bridge "br1" has no port that leads to it');
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
     });
 

@@ -477,7 +477,7 @@ describeRoot(
       const before = (await lab.run(lab.host, ['nft', 'list', 'table', 'ip', 'filter'])).stdout;
       const failed = await add(lab, a, iptables);
       expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
-      expect(failed.error?.msg).toContain('the table "filter" is somebody else\'s');
+      expect(failed.error?.msg).toContain('the table "filter" is foreign');
       expect(await elementsOf(lab)).toEqual({});
       expect((await add(lab, a)).exitCode).toBe(0);
       expect((await check(lab, a)).exitCode).toBe(0);

@@ -466,7 +466,7 @@ describeRoot(
         return (await check(lab, pod, WEB)).error?.msg;
       };
       expect(await replace(`comment "catena:podnet/${pod.id}/eth0" : 10.9.0.77 . 80`)).toContain(
-        'leads elsewhere',
+        'has another value',
       );
       expect(await replace(`comment "me" : ${pod.v4} . 80`)).toContain('belongs to "me"');
     });
@@ -520,7 +520,7 @@ describeRoot(
         [[web], { backend: 'pf' }, 7, 'pf'],
         [[web], { conditionsV4: ['ip', 'saddr', '10.0.0'] }, 7, '"ip saddr" takes an IPv4 address'],
         [[web], { conditionsV4: ['limit rate 1/second'] }, 7, '"limit rate" is not among'],
-        [[web], { backend: 'nftables', conditionsV4: ['-s', '10.0.0.0/8'] }, 2, 'words of iptables'],
+        [[web], { backend: 'nftables', conditionsV4: ['-s', '10.0.0.0/8'] }, 2, 'iptables syntax'],
         [[web], { backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
       ];
       for (const [mappings, conf, code, words] of cases) {

@@ -248,7 +248,7 @@ describeRoot('ptp, bad input', () => {
       7,
       '10.1.0.2/24 without a gateway',
     ],
-    ['no address', { ipam: { type: 'static' } }, 7, 'gave no address'],
+    ['no address', { ipam: { type: 'static' } }, 7, 'returned no address'],
     ['an IPAM plugin that is not there', { ipam: { type: 'nowhere' } }, 999, 'nowhere'],
     ['an unknown backend', { ipMasqBackend: 'x' }, 7, 'ipMasqBackend'],
     ['an MTU that the kernel refuses', { mtu: 60 }, 999, 'create link'],

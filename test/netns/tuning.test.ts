@@ -230,7 +230,7 @@ describeRoot('tuning', () => {
       '{"cniVersion":"1.1.0","name":"n","type":"tuning","sysctl":{"net.core.somaxconn":"1","net.core.somaxconn":"2"}}';
     for (const command of ['ADD', 'CHECK']) {
       expect((await lab.plugin('tuning', { command, conf: twice, container })).error?.msg).toContain(
-        'is there twice',
+        'occurs twice',
       );
       expect((await call(command, {}, { prevResult: undefined })).error?.msg).toContain(
         'required prevResult missing',
@@ -316,8 +316,8 @@ describeRoot('tuning', () => {
     const status = await add({ 'net.ipv4.conf.IFNAME.arp_filter': '1' }, 'STATUS');
     expect(JSON.parse(status.stdout).code).toBe(50);
     for (const [list, words] of [
-      ['', 'has no line, which allows none; add lines, or remove the file to allow all'],
-      ['net\n(\n', 'line 2 is no regular expression: ('],
+      ['', 'is empty, which allows none; add lines, or remove the file to allow all'],
+      ['net\n(\n', 'line 2 is not a valid regular expression: ('],
     ] as const) {
       writeFileSync(rules, list);
       expect(JSON.parse((await add({ 'net.core.somaxconn': '700' })).stdout).msg).toContain(words);
@@ -419,7 +419,7 @@ describeRoot('tuning', () => {
     const file = join(lab.tmp, 'file');
     writeFileSync(file, '');
     for (const [conf, words] of [
-      [{ mtu: 1400, dataDir: file }, `"${file}" is no directory`],
+      [{ mtu: 1400, dataDir: file }, `"${file}" is not a directory`],
       [{ mtu: 1400, dataDir: join(file, 'backups') }, 'ENOTDIR'],
       [{ mtu: 1400, dataDir: '/proc/sys/none' }, 'Cannot keep backups in "/proc/sys/none"'],
       [{ mac: 'zz' }, '"zz"'],

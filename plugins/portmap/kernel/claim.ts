@@ -73,7 +73,8 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
     commitAfterReading(socket, () => {
       const outdated = [owner, ...findFormerOwners(socket, wanted)];
       const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
-      if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
+      if (ghosts.length && !isAlone)
+        throw new SuspectError('Cannot determine whether the holder of a port still exists');
       outdated.push(...ghosts);
       const taken = new Set(shared.map(placeName));
       refuseForeign(socket, claims, outdated, refuseLiving);
@@ -176,7 +177,7 @@ function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknow
   throwTaken(
     claim,
     { holder: `"${comment}"`, protocol, port, ...(ip ? { ip } : {}) },
-    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, and catena gc where it is gone',
+    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, or "catena gc" if it no longer exists',
   );
 }
 

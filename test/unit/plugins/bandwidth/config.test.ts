@@ -111,7 +111,7 @@ describe('limitsOf()', () => {
     [{ egressRate: 2 ** 60, egressBurst: 8 }, '"egressRate" must be'],
     [
       { egressRate: '8', egressBurst: 8 },
-      '"egressRate": "8": expected a number of bits, or a text such as "10Mbit"',
+      '"egressRate": "8": expected a number of bits, or a string such as "10Mbit"',
     ],
     [{ egressRate: '8Mbit', egressBurst: '1Mbit/s' }, 'a burst is an amount, not a rate'],
     [{ runtimeConfig: { bandwidth: { egressRate: '8mbps' } } }, '"egressRate": "8mbps"'],

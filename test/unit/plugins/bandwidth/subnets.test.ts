@@ -44,7 +44,7 @@ describe('findSubnets()', () => {
     [{ unshapedSubnets: {} }, 'it must be a list of subnets, found {}'],
     [
       { shapedSubnets: Array.from({ length: 4_001 }, (_, i) => `10.${i >> 8}.${i & 255}.0/24`) },
-      'it has 4001 subnets of IPv4, the kernel takes 4000',
+      'it has 4001 IPv4 subnets, the kernel accepts 4000',
     ],
   ])('refuses %j', (source, message) => {
     expect(() => findSubnets([source])).toThrow(message);

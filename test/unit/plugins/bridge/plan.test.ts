@@ -43,7 +43,7 @@ describe('planAddressing() gateways', () => {
   });
 
   test('a result without addresses is refused', () => {
-    expect(() => plan({}, { ips: [] })).toThrow('gave no address');
+    expect(() => plan({}, { ips: [] })).toThrow('returned no address');
   });
 });
 

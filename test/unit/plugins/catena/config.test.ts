@@ -55,14 +55,14 @@ describe('optionsOf()', () => {
   });
 
   test.each<[JsonObject, string]>([
-    [{ interfacePrefix: 'a/b' }, '"interfacePrefix" is "a/b", which begins no name of an interface'],
+    [{ interfacePrefix: 'a/b' }, '"interfacePrefix" is "a/b", which no valid interface name begins with'],
     [{ delegates: [{ interface: 'net1' }] }, 'it has no "name"'],
     [{ delegates: 'x' }, '"delegates" must be of type array, found "x"'],
-    [{ networks: 5 }, '"networks" must be a text or an array, found 5'],
+    [{ networks: 5 }, '"networks" must be a string or an array, found 5'],
     [{ networks: 'a@b@c' }, 'Cannot use "a@b@c" of "networks"'],
     [{ runtimeConfigFor: 'some' }, 'must be "default", "all" or an array'],
     [{ defaultRoute: 5 }, 'must be a name, or an object'],
-    [{ auxiliaryCNIChainName: 'x' }, '"auxiliaryCNIChainName" is "x", and "clusterNetwork" is no path'],
+    [{ auxiliaryCNIChainName: 'x' }, '"auxiliaryCNIChainName" is "x", and "clusterNetwork" is not a path'],
     [
       { clusterNetwork: '/a/b', auxiliaryCNIChainName: '../x' },
       '"auxiliaryCNIChainName" is "../x": network name',
@@ -106,7 +106,7 @@ test('lenientConf() leaves out what makes no sense, and says so', () => {
   expect(known.delegates).toBeUndefined();
   expect(problems).toEqual([
     '"delegates" must be of type array, found "x"',
-    '"binDir" must be a text or an array, found 7',
+    '"binDir" must be a string or an array, found 7',
   ]);
 });
 

@@ -13,7 +13,7 @@ describe('validateFlannelConf()', () => {
 
   test.each([
     [{ type: 5 }, 'its "type" is 5'],
-    [{ type: 'flannel' }, '"flannel" again'],
+    [{ type: 'flannel' }, '"flannel", which cannot'],
     [{ name: 'x' }, 'it has "name"'],
     [{ ipam: {} }, 'it has "ipam"'],
   ])('refuses %j', (delegate, gist) => {

@@ -71,7 +71,7 @@ describe('exhausted()', () => {
         '(subnet 10.0.0.0/29: 5 of 5 addresses in use, 2 reclaimable)',
     );
     expect(error.details).toContain('"catena ipam ls podnet --data-dir /elsewhere" shows who holds them');
-    expect(error.details).toContain('"catena ipam free podnet <address> --data-dir /elsewhere" frees one');
+    expect(error.details).toContain('"catena ipam free podnet <address> --data-dir /elsewhere" releases one');
     expect(error.details).toContain('"reclaimAfterReboot": false');
   });
 });

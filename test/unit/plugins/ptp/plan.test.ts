@@ -65,9 +65,9 @@ describe('planPtp()', () => {
   });
 
   test.each([
-    [{ ips: [] }, 'gave no address'],
-    [{}, 'gave no address'],
-    [{ ips: [{ address: '10.1.0.5/24' }] }, 'gave 10.1.0.5/24 without a gateway'],
+    [{ ips: [] }, 'returned no address'],
+    [{}, 'returned no address'],
+    [{ ips: [{ address: '10.1.0.5/24' }] }, 'returned 10.1.0.5/24 without a gateway'],
   ])('refuses %j with code 7', (ipam, gist) => {
     expect(() => planPtp(ipam, 'static')).toThrow(
       expect.objectContaining({ code: 7, message: expect.stringContaining(gist) }),

@@ -13,14 +13,14 @@ describe('parseAllowlist()', () => {
 
   test('names the line that is no regular expression', () => {
     expect(() => parseAllowlist('ok\n(\n', '/x')).toThrow(
-      'Cannot use "/x": line 2 is no regular expression: ( (',
+      'Cannot use "/x": line 2 is not a valid regular expression: ( (',
     );
   });
 });
 
 test('readAllowlist() says what it cannot read', () => {
-  expect(() => readAllowlist('/')).toThrow('Cannot read the sysctls that are allowed: ');
-  expect(() => readAllowlist('/')).toThrow('none is until "/" can be read, or is gone');
+  expect(() => readAllowlist('/')).toThrow('Cannot read the list of allowed sysctls: ');
+  expect(() => readAllowlist('/')).toThrow('no sysctl is allowed until "/" is readable or removed');
 });
 
 describe('refuseUnlisted()', () => {
@@ -32,7 +32,7 @@ describe('refuseUnlisted()', () => {
 
   test('refuses everything when the list is empty', () => {
     expect(() => refuseUnlisted(sysctls('net.core.somaxconn'), [])).toThrow(
-      '"net.core.somaxconn": it is not allowed, "/etc/cni/tuning/allowlist.conf" is there and has no line',
+      '"net.core.somaxconn": it is not allowed, "/etc/cni/tuning/allowlist.conf" is empty',
     );
     expect(() => refuseUnlisted([], [])).not.toThrow();
   });
