@@ -221,7 +221,7 @@ describeKernel('bandwidth ADD', () => {
       const any = { egressRate: MBIT, egressBurst: 2 ** 31 - 1 };
       const reply = await lab.plugin('bandwidth', callOf('ADD', pod, any));
       expect(reply.exitCode).toBe(0);
-      expect(reply.stderr).toContain('egressBurst lets everything pass for a while');
+      expect(reply.stderr).toContain('egressBurst passes all traffic for a while');
       expect((await lab.plugin('bandwidth', callOf('ADD', pod))).stderr).toBe('');
     });
   });
@@ -279,7 +279,7 @@ describeKernel('bandwidth ADD failing', () => {
       const bucket = ['tbf', 'rate', '1mbit', 'burst', '10000', 'limit', '20000'];
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'root', 'handle', '7:', ...bucket);
       const before = await lab.dump(lab.host);
-      expect(await fail(lab, callOf('ADD', pod))).toContain('a root qdisc "tbf" (handle "7:") on it');
+      expect(await fail(lab, callOf('ADD', pod))).toContain('a foreign root qdisc "tbf" (handle "7:")');
       await succeed(lab, callOf('DEL', pod));
       expect(await lab.dump(lab.host)).toEqual(before);
     });
