@@ -44,10 +44,10 @@ function isBestEffort(fault: string): boolean {
 }
 
 describeRoot(
-  'bandwidth failing at the nth request',
+  'bandwidth, failing at the nth request',
   () => {
     test(
-      'ADD takes back what it did, with one bucket each way',
+      'ADD undoes its changes, with a bucket in each direction',
       async () => {
         const failed = await failEach(BOTH, 'ADD');
         expect(failed.filter(what => what.startsWith('put a token bucket'))).toHaveLength(2);
@@ -57,7 +57,7 @@ describeRoot(
     );
 
     test(
-      'ADD takes back what it did, with a tree each way',
+      'ADD undoes its changes, with a tree in each direction',
       async () => {
         const failed = await failEach(SOME, 'ADD');
         expect(failed.filter(what => what.startsWith('put a tree of classes'))).toHaveLength(2);

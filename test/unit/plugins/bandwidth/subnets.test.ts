@@ -9,7 +9,7 @@ function found(...sources: unknown[]) {
 }
 
 describe('findSubnets()', () => {
-  test('has nothing for nothing', () => {
+  test('returns nothing without lists', () => {
     expect(found({}, undefined, null, 'x')).toBeUndefined();
     expect(found({ shapedSubnets: [], unshapedSubnets: null })).toBeUndefined();
   });
@@ -27,7 +27,7 @@ describe('findSubnets()', () => {
     ]);
   });
 
-  test('takes the first source that has a list, even an empty one', () => {
+  test('uses the first source that has a list, even an empty one', () => {
     expect(found({}, { shapedSubnets: ['10.0.0.0/8'] })).toEqual(['shaped', '10.0.0.0/8']);
     expect(found({ unshapedSubnets: ['fd00::/8'] }, { shapedSubnets: ['10.0.0.0/8'] })).toEqual([
       'unshaped',

@@ -6,7 +6,7 @@ const judge = (delegate: object) => () =>
   validateFlannelConf(decode(FlannelConf, { type: 'flannel', delegate }, 'conf'));
 
 describe('validateFlannelConf()', () => {
-  test('takes a delegate with and without a type', () => {
+  test('accepts a delegate with and without a type', () => {
     expect(judge({})).not.toThrow();
     expect(judge({ type: 'ptp', mtu: 1400 })).not.toThrow();
   });

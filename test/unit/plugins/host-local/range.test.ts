@@ -32,7 +32,7 @@ describe('parseRange()', () => {
     });
   });
 
-  test('keeps explicit values and takes empty ones for absent', () => {
+  test('keeps explicit values and treats empty ones as absent', () => {
     const raw = {
       subnet: '192.0.2.0/24',
       rangeStart: '192.0.2.40',
@@ -79,7 +79,7 @@ describe('parseRange()', () => {
 });
 
 describe('parseRangeSets()', () => {
-  test('lets ranges of one subnet stand side by side', () => {
+  test('accepts several ranges of one subnet', () => {
     const [set] = parseRangeSets([
       [
         { subnet: '10.0.0.0/24', rangeStart: '10.0.0.10', rangeEnd: '10.0.0.20' },
