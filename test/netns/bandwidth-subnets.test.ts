@@ -191,7 +191,7 @@ describeKernel('bandwidth ADD with subnets', () => {
         await succeed(lab, callOf('CHECK', pod, UNSHAPED));
         await succeed(lab, callOf('DEL', pod, limits));
       }
-      // Empty lists name nobody.
+      // Empty lists contain no subnet.
       await succeed(lab, callOf('ADD', pod, { ...BOTH, shapedSubnets: [], unshapedSubnets: [] }));
       expect(await treeOf(lab, pod.veth)).toMatchObject({ kind: 'tbf' });
     });

@@ -53,7 +53,7 @@ interface Scene {
   readonly host?: readonly string[];
 }
 
-/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, in words */
+/** Fails the first request, the second, … until ADD makes fewer. @returns descriptions of the requests that failed */
 async function failEach(scene: Scene): Promise<string[]> {
   const failed: string[] = [];
   for (let request = 1; ; request++) {

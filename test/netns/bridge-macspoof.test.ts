@@ -77,7 +77,7 @@ describeRoot('bridge macspoofchk', () => {
       await add(lab, one, confOf(lab));
       const result = await add(lab, two, confOf(lab));
       await prepare(lab, one);
-      // The configuration may have changed meanwhile.
+      // The configuration may have changed in between.
       const conf = confOf(lab, { macspoofchk: false });
       expect(await lab.plugin('bridge', { command: 'DEL', conf, container: one })).toMatchObject({
         exitCode: 0,

@@ -75,7 +75,7 @@ describeRoot(
       test('an isolated pod and its gateway and the outside reach each other, with empty neighbour tables', async () => {
         const { lab, outside, a } = await sceneWith(filtered);
         await add(lab, a, ISOLATED);
-        // Without a link-local address of its own there, the host asks for nobody beyond unless it speaks itself.
+        // Without a link-local address there, the host sends neighbour solicitations for its own traffic only.
         expect(await ping(lab, lab.host, outside.address.v6)).toBe(true);
         await forgetNeighbours(lab, a);
         for (const address of [

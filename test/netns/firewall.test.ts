@@ -610,7 +610,7 @@ describeRoot(
         const call = { command: 'DEL', container: a, conf, prevResult: prevResultOf(a) };
         expect((await lab.plugin('firewall', call)).exitCode).toBe(0);
         expect(await rulesOf(lab)).toHaveLength(6);
-        // An address that is somebody's by now is not a leftover.
+        // An address that has a new owner is not a leftover.
         const heir = { ...a, v4: b.v4, v6: b.v6 };
         expect(await add(lab, heir, iptables)).toMatchObject({ error: { code: 101 } });
         await lab.ip(b, 'addr', 'flush', 'dev', 'eth0');

@@ -471,7 +471,7 @@ describeRoot('host-local', () => {
         );
         expect(new Set(addresses).size).toBe(ids.length * 2);
         expect(Object.keys(leases())).toHaveLength(ids.length * 2);
-        // Whoever added it, the other one deletes it, and both keep adding meanwhile.
+        // Each deletes what the other added, while both keep adding.
         const mixed = await eightAtATime(ids, async (id, i) => {
           const del = await call('DEL', id, { binDir: String(binDirs[(i + 1) % 2]) });
           const add = await call('ADD', `again-${id}`, { binDir: String(binDirs[(i >> 1) % 2]) });

@@ -1,4 +1,4 @@
-// Do host ports belong to one container only, whichever packet filter forwards them and whoever wrote the rules?
+// Do host ports belong to one container only, whichever packet filter forwards them and whichever plugin wrote the rules?
 
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
@@ -241,7 +241,7 @@ describeRoot(
         expect(await ask()).toBe(true);
         await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
         await call(lab, 'DEL', pod);
-        // The reference's ADD would forget them as well: nobody but DEL has had the chance.
+        // The reference's ADD would delete them as well: only DEL can have done it here.
         const flows = (await lab.run(lab.host, ['conntrack', '-L', '-p', 'udp', '--orig-port-dst', '8080']))
           .stdout;
         expect(flows).not.toContain('dport=8080');

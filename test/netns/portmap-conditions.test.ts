@@ -1,4 +1,4 @@
-// Do conditions hold for the attachment that has them, for nobody else, and at no cost to others?
+// Do conditions apply to their own attachment only, and at no cost to others?
 
 import { describe, expect, test } from 'bun:test';
 import { type Lab, type Namespace, useLabs } from '../helpers/netns.ts';
@@ -128,7 +128,7 @@ describeRoot(
       expect(
         await call(lab, 'ADD', neighbour, { ports: to(81), conf: fromPods, network: 'b' }),
       ).toMatchObject({ exitCode: 0 });
-      // Whoever fits nobody's conditions gets to the one without.
+      // Clients that match no conditions reach the one without.
       expect(await answers(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(true);
       await call(lab, 'DEL', pod, { network: 'a' });
       expect(await peerSeen(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(outside.address.v4);

@@ -351,7 +351,7 @@ describeRoot(
       await load(lab, [...HOSTPORT_TABLES, ...tables]);
       const all = [...known, gone].flatMap(({ id }) => Array(7).fill(id)).sort();
       const kept = known.flatMap(({ id }) => Array(7).fill(id)).sort();
-      // Without records nobody can tell.
+      // Without records it cannot be determined.
       await gc(lab, [pod]);
       expect(await hostportOwners(lab)).toEqual(all);
       const record = (network: string, { id }: Pod) => `${lab.tmp}/cni/results/${network}-${id}-eth0`;

@@ -123,7 +123,7 @@ describeRoot(
   requires('nft', 'iptables'),
 );
 
-/** Services as kube-proxy's mode nftables has them: chains of their own before anybody else's, no mark for these clients. */
+/** Services as kube-proxy's mode nftables has them: chains of their own before all others, no mark for these clients. */
 async function kubeProxyInNftables(lab: Lab, pod: Pod): Promise<void> {
   const rules = (['ip', 'ip6'] as const).map(family => {
     const [service, to] = family === 'ip' ? [SERVICE.v4, pod.v4] : [SERVICE.v6, `[${pod.v6}]`];

@@ -643,7 +643,7 @@ function elem(comment: string, key: unknown): Row {
   return { elem: { val: Array.isArray(key) ? { concat: key } : key, comment } };
 }
 
-/** The state of the host but for our table, once nothing of it changes any more: links come up a moment after they were made. */
+/** The state of the host but for our table, once it no longer changes: devices come up a moment after their creation. */
 async function settledDump(lab: Lab): Promise<Dump> {
   const dump = () => lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] });
   let last = await dump();

@@ -107,7 +107,7 @@ describe.each([...PLUGIN_NAMES, RUNNER_NAME] as const)('the schema of %s', type 
   });
 });
 
-/** Keys of a link, and of what it calls, that nobody has described; the protocol's own need no words. */
+/** Keys of a plugin, and of what it calls, without a description; those of the protocol need none. */
 function withoutWords({ properties = {} }: { properties?: Record<string, JsonObject> }): string[] {
   const own = ['type', 'cni', 'cni.dev/valid-attachments', 'args', 'runtimeConfig', 'dns', 'routes'];
   return Object.entries(properties).flatMap(([key, property]) => {
