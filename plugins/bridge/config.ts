@@ -21,9 +21,9 @@ const Trunk = z.looseObject({
  * left to {@link validateBridgeConf}: DEL must work with them.
  */
 export const BridgeConf = z.extend(PluginConfig, {
-  /** Name of the bridge; created if missing. */
+  /** Name of the bridge; created when missing. */
   bridge: z._default(z.string(), 'cni0'),
-  /** Add the gateway's address to the bridge and enable forwarding. */
+  /** Put the gateway's address on the bridge and turn forwarding on. */
   isGateway: z._default(z.boolean(), false),
   /** Make that gateway the container's default route; implies `isGateway`. */
   isDefaultGateway: z._default(z.boolean(), false),

@@ -104,7 +104,7 @@ describeRoot('bridge macspoofchk', () => {
     ['a flushed chain', 'nft flush chain bridge catena_macspoof prerouting', 'add rule'],
     ['a flushed set', 'nft flush set bridge catena_macspoof allowed', 'owner of'],
     ['a deleted table', 'nft delete table bridge catena_macspoof', 'owner of the port'],
-  ])('[1.0.0] CHECK reports %s, and another ADD restores shared objects', async (_what, tamper, words) => {
+  ])('[1.0.0] CHECK names %s, and another ADD repairs what is shared', async (_what, tamper, words) => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const conf = confOf(lab);

@@ -178,15 +178,18 @@ describeRoot('host-local', () => {
       { ranges: [[{ subnet: '10.5.0.0/30' }, { subnet: '10.5.1.0/30' }]] },
       2,
     ],
-  ] as const)('%s that is full has the reported number of addresses in use', async (_, ipam, count) => {
-    const { name, call } = network(ipam);
-    for (let i = 0; i < count; i++) expect((await call('ADD', `pod${i}`)).exitCode).toBe(0);
-    expect((await call('ADD', 'late')).error).toMatchObject({ code: 11 });
-    const conf = { ipam: { type: 'host-local', dataDir: lab.tmp, ...ipam } };
-    const ranges = rangesOf({ name, plugins: [{ conf }] });
-    expect(ranges.reduce((sum, { size }) => sum + size, 0)).toBe(count);
-    for (const { used, size } of ranges) expect(used).toBe(size);
-  });
+  ] as const)(
+    '%s that is full has as many addresses in use as it is said to have',
+    async (_, ipam, count) => {
+      const { name, call } = network(ipam);
+      for (let i = 0; i < count; i++) expect((await call('ADD', `pod${i}`)).exitCode).toBe(0);
+      expect((await call('ADD', 'late')).error).toMatchObject({ code: 11 });
+      const conf = { ipam: { type: 'host-local', dataDir: lab.tmp, ...ipam } };
+      const ranges = rangesOf({ name, plugins: [{ conf }] });
+      expect(ranges.reduce((sum, { size }) => sum + size, 0)).toBe(count);
+      for (const { used, size } of ranges) expect(used).toBe(size);
+    },
+  );
 
   test('ADD releases the address if the version cannot express the result', async () => {
     const { call, leases } = network({

@@ -57,8 +57,8 @@ function elementProblem(socket: NetlinkSocket, { set, element }: Entry): string[
   const found = findElement(socket, set, element.key);
   const name = `{ ${renderFields(element.key)} } of "${set.name}"`;
   if (found === undefined) return [`${name} is missing`];
-  if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'unknown'}"`];
-  return Bun.deepEquals(found.data, element.data, true) ? [] : [`${name} has another value`];
+  if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'nobody'}"`];
+  return Bun.deepEquals(found.data, element.data, true) ? [] : [`${name} leads elsewhere`];
 }
 
 /** The count is shared by all attachments: here it only matters that it exists. */

@@ -73,8 +73,7 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
     commitAfterReading(socket, () => {
       const outdated = [owner, ...findFormerOwners(socket, wanted)];
       const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
-      if (ghosts.length && !isAlone)
-        throw new SuspectError('Cannot determine whether the holder of a port still exists');
+      if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
       outdated.push(...ghosts);
       const taken = new Set(shared.map(placeName));
       refuseForeign(socket, claims, outdated, refuseLiving);

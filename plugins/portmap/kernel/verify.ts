@@ -48,8 +48,8 @@ function elementProblem({ set, element }: Entry, found: Element | undefined, own
   if (found === undefined) return [`${name} is missing`];
   // The first network of a container keeps the ports that were passed to all of them.
   if (found.comment !== owner.note && isForward(set) && isSameContainer(found.comment, owner)) return [];
-  if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'unknown'}"`];
-  return Bun.deepEquals(found.data, element.data, true) ? [] : [`${name} has another value`];
+  if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'nobody'}"`];
+  return Bun.deepEquals(found.data, element.data, true) ? [] : [`${name} leads elsewhere`];
 }
 
 function isForward({ name }: NftSet): boolean {

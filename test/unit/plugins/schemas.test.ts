@@ -91,7 +91,7 @@ describe.each([...PLUGIN_NAMES, RUNNER_NAME] as const)('the schema of %s', type 
     }
   });
 
-  test('accepts its type only', () => {
+  test('is for its type only', () => {
     const other =
       LINK_ABOUTS[type].kind === 'ipam' ? { type: 'x', ipam: { type: 'other' } } : { type: 'other' };
     expect(validate(type, other).join()).toContain('const');

@@ -41,7 +41,7 @@ test('planSkeleton() has maps for each of the conditions', () => {
   );
 });
 
-test('skeletonChanges() flushes each chain before it fills it, and leaves chains that others fill', () => {
+test('skeletonChanges() empties each chain before it fills it, and leaves what others fill', () => {
   const skeleton = planSkeleton({ pods, conditions });
   const ops = skeletonChanges(skeleton).map(({ op }) => op);
   for (const { name, rules } of skeleton.chains) {
