@@ -46,6 +46,13 @@ describe.each([...PLUGIN_NAMES, RUNNER_NAME])('README of %s', plugin => {
     expect([...fields.keys()].filter(name => !readme.includes(`\`${name}`))).toEqual([]);
   });
 
+  test('begins with a configuration of the plugin', () => {
+    const readme = readFileSync(join(PLUGINS, plugin, 'README.md'), 'utf8');
+    const example = JSON.parse(/^```json\n(.*?)^```$/ms.exec(readme)?.[1] ?? 'null');
+    const entries: { type: string }[] = example?.plugins ?? [example];
+    expect(entries.map(({ type }) => type)).toContain(plugin);
+  });
+
   test('describes each option of its tables as the schema does', () => {
     for (const [name, meaning] of documented(plugin)) {
       if (fields.has(name)) expect([name, meaning]).toEqual([name, fields.get(name) ?? '']);
