@@ -1,4 +1,4 @@
-// Which options does the bridge plugin take, and which combinations make no sense?
+// Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';

@@ -124,7 +124,7 @@ const MULTUS = 'multus';
 
 /**
  * Evaluates the options.
- * @throws CniError 7 for values that make no sense
+ * @throws CniError 7 for invalid values
  */
 export function optionsOf(conf: CatenaConf, network: string, version: SpecVersion): RunnerOptions {
   const { clusterNetwork, defaultRoute } = conf;
@@ -187,7 +187,7 @@ export function binDirsOf({ binDir }: CatenaConf): readonly string[] {
   return typeof binDir === 'string' ? [binDir].filter(Boolean) : (binDir ?? []);
 }
 
-/** Where the runner keeps its state, and the environment that tells delegates about it. */
+/** Where the runner keeps its state, and the environment through which delegates learn of it. */
 export interface RunnerPlaces {
   /** Directory of the journal of pods. The next one is that of the delegates. */
   readonly podsDir: string;

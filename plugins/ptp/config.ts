@@ -1,11 +1,11 @@
-// Which options does the ptp plugin take, and which values make no sense?
+// Which options does the ptp plugin take, and which values are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 
 /**
- * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Values that make no sense are left
+ * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Invalid values are left
  * to {@link validatePtpConf}: DEL must work with them.
  */
 export const PtpConf = z.extend(PluginConfig, {
