@@ -64,6 +64,7 @@ export class Driver {
     const all = Promise.withResolvers<void>();
     this.log.push(`round ${this.model.known.length + 1}`);
     this.#begun.clear();
+    this.model.beginRound();
     const gates = setGates(round);
     const started = round.map(action => this.#act(action, all.promise));
     // What hangs until the others are done, and what takes so long that nothing should hang for it.
@@ -100,7 +101,9 @@ export class Driver {
     const slots = this.model.slots.filter(({ alive, index }) => alive && worked.has(index));
     const seen = await this.looker.look(slots.map(({ index }) => index));
     const found = compare(this.model, seen);
-    return found.length ? found : findSilent(this.model, this.namespaces, this.#features.has('neighbour'));
+    if (found.length) return found;
+    const watchesNeighbours = this.#features.has('neighbour') && !this.model.mayShareAddress;
+    return findSilent(this.model, this.namespaces, watchesNeighbours);
   }
 
   async #act(action: Action, others: Promise<void>): Promise<Done> {
