@@ -50,7 +50,7 @@ const ABOUT: Readonly<Record<PluginName | typeof RUNNER_NAME, () => Promise<Link
 const LINKS: LinkCatalog = {
   types: [...PLUGIN_NAMES, RUNNER_NAME].sort(),
   find: type => (Object.hasOwn(ABOUT, type) ? ABOUT[type as PluginName]() : undefined),
-  schemas: async () => (await import('./published-schemas.ts')).SCHEMAS,
+  schemas: async () => (await import('./build/published-schemas.ts')).SCHEMAS,
 };
 
 const { name, args } = calledAs(process.argv0, process.argv.slice(2));

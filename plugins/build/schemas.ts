@@ -2,24 +2,24 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { ConflistSchema } from '../src/cni/conflist-schema.ts';
-import { isObject, type JsonObject } from '../src/cni/json.ts';
-import type { LinkAbout } from '../src/cni/link-about.ts';
-import { SPEC_VERSIONS } from '../src/cni/version.ts';
-import { about as bandwidth } from './bandwidth/about.ts';
-import { about as bridge } from './bridge/about.ts';
-import { about as catena } from './catena/about.ts';
+import { ConflistSchema } from '../../src/cni/conflist-schema.ts';
+import { isObject, type JsonObject } from '../../src/cni/json.ts';
+import type { LinkAbout } from '../../src/cni/link-about.ts';
+import { SPEC_VERSIONS } from '../../src/cni/version.ts';
+import { about as bandwidth } from '../bandwidth/about.ts';
+import { about as bridge } from '../bridge/about.ts';
+import { about as catena } from '../catena/about.ts';
+import { about as firewall } from '../firewall/about.ts';
+import { about as flannel } from '../flannel/about.ts';
+import { about as hostLocal } from '../host-local/about.ts';
+import { about as loopback } from '../loopback/about.ts';
+import type { PluginName, RUNNER_NAME } from '../names.ts';
+import { about as portmap } from '../portmap/about.ts';
+import { about as ptp } from '../ptp/about.ts';
+import { about as sbr } from '../sbr/about.ts';
+import { about as staticIpam } from '../static/about.ts';
+import { about as tuning } from '../tuning/about.ts';
 import { type DocComments, readDocComments } from './doc-comments.ts';
-import { about as firewall } from './firewall/about.ts';
-import { about as flannel } from './flannel/about.ts';
-import { about as hostLocal } from './host-local/about.ts';
-import { about as loopback } from './loopback/about.ts';
-import type { PluginName, RUNNER_NAME } from './names.ts';
-import { about as portmap } from './portmap/about.ts';
-import { about as ptp } from './ptp/about.ts';
-import { about as sbr } from './sbr/about.ts';
-import { about as staticIpam } from './static/about.ts';
-import { about as tuning } from './tuning/about.ts';
 
 type LinkName = PluginName | typeof RUNNER_NAME;
 
@@ -43,8 +43,8 @@ const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
 /** Sources of keys that configurations share; the plugin's own take precedence. */
 const SHARED_SOURCES = [
-  ...['../src/cni/plugin-config.ts', '../src/cni/capabilities.ts'],
-  '../src/delegate/selection.ts',
+  ...['../../src/cni/plugin-config.ts', '../../src/cni/capabilities.ts'],
+  '../../src/delegate/selection.ts',
 ];
 
 /**
@@ -82,7 +82,7 @@ export function renderSchemas(): Record<string, JsonObject> {
 }
 
 function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): JsonObject {
-  const schema = render(ConflistSchema, readSources('../src/cni/conflist-schema.ts'));
+  const schema = render(ConflistSchema, readSources('../../src/cni/conflist-schema.ts'));
   const { plugins } = schema.properties as { plugins: JsonObject };
   const chained = types.filter(type => !ipam.includes(type));
   const items = {
@@ -101,7 +101,7 @@ function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): 
 
 function describeLink(type: LinkName): JsonObject {
   const { config, kind } = LINK_ABOUTS[type];
-  const schema = render(config, readSources(`./${type}/config.ts`));
+  const schema = render(config, readSources(`../${type}/config.ts`));
   const properties = schema.properties as Record<string, JsonObject>;
   if (kind === 'ipam') {
     const { ipam = {} } = properties;

@@ -3,10 +3,10 @@ import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/names.ts';
-import { LINK_ABOUTS, renderSchemas } from '../../../plugins/schemas.ts';
-import { isObject, type JsonObject } from '../../../src/cni/json.ts';
-import { ROOT } from '../../helpers/source-tree.ts';
+import { LINK_ABOUTS, renderSchemas } from '../../../../plugins/build/schemas.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../../../plugins/names.ts';
+import { isObject, type JsonObject } from '../../../../src/cni/json.ts';
+import { ROOT } from '../../../helpers/source-tree.ts';
 
 const SCHEMAS = renderSchemas();
 const ajv = new Ajv2020({ allErrors: true, strict: true, strictRequired: false, strictTypes: false });

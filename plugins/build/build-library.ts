@@ -1,10 +1,10 @@
 // What does the npm package contain besides sources: JavaScript for Node, types, JSON Schemas?
 import fs from 'node:fs';
 import path from 'node:path';
-import manifest from '../package.json' with { type: 'json' };
+import manifest from '../../package.json' with { type: 'json' };
 import { renderSchemas } from './schemas.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 
 /** Writes `lib/`, `types/` and `schemas/` below a directory. */
 export async function buildLibrary(outDir: string): Promise<void> {

@@ -18,12 +18,12 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../names.ts';
 import { buildLibrary } from './build-library.ts';
 import { packLibrary } from './library-package.ts';
-import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
 import { renderSchemas } from './schemas.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 const LOCK_DEADLINE_MS = 120_000;
 
 /**
@@ -131,7 +131,7 @@ export async function compile(
 const finishedSchemas: BunPlugin = {
   name: 'finished schemas',
   setup(builder) {
-    builder.onLoad({ filter: /\/plugins\/published-schemas\.ts$/ }, () => ({
+    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, () => ({
       loader: 'ts',
       contents: `export const SCHEMAS = ${JSON.stringify(renderSchemas())};`,
     }));
