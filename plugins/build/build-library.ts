@@ -10,7 +10,7 @@ const ROOT = path.resolve(import.meta.dir, '../..');
 export async function buildLibrary(outDir: string): Promise<void> {
   await bundleForNode(path.join(outDir, 'lib'));
   declareTypes(path.join(outDir, 'types'));
-  writeSchemas(path.join(outDir, 'schemas'));
+  await writeSchemas(path.join(outDir, 'schemas'));
 }
 
 // Node below version 22 cannot load TypeScript, and no version loads it from a package: it gets one bundle, with dependencies
@@ -59,10 +59,10 @@ function declareTypes(typesDir: string): void {
   if (exitCode !== 0) throw new Error(`Cannot declare the types of the package: ${stdout.toString().trim()}`);
 }
 
-function writeSchemas(schemasDir: string): void {
+async function writeSchemas(schemasDir: string): Promise<void> {
   fs.rmSync(schemasDir, { recursive: true, force: true });
   fs.mkdirSync(schemasDir, { recursive: true });
-  for (const [name, schema] of Object.entries(renderSchemas())) {
+  for (const [name, schema] of Object.entries(await renderSchemas())) {
     fs.writeFileSync(path.join(schemasDir, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`);
   }
 }

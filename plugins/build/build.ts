@@ -18,7 +18,7 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
 import { packLibrary } from './library-package.ts';
 import { renderSchemas } from './schemas.ts';
@@ -131,9 +131,9 @@ export async function compile(
 const finishedSchemas: BunPlugin = {
   name: 'finished schemas',
   setup(builder) {
-    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, () => ({
+    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
       loader: 'ts',
-      contents: `export const SCHEMAS = ${JSON.stringify(renderSchemas())};`,
+      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};`,
     }));
   },
 };

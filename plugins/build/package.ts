@@ -7,7 +7,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };
-import { PLUGIN_NAMES } from '../names.ts';
+import { PLUGIN_NAMES } from '../registry.ts';
 import { type ArchiveEntry, packArchive } from './archive.ts';
 import { buildPackage, compile } from './build.ts';
 import { inspectRelease } from './inspect-release.ts';

@@ -3,4 +3,4 @@ import type { JsonObject } from '../../src/cni/json.ts';
 import { renderSchemas } from './schemas.ts';
 
 /** The schemas by name. */
-export const SCHEMAS: Readonly<Record<string, JsonObject>> = renderSchemas();
+export const SCHEMAS: Readonly<Record<string, JsonObject>> = await renderSchemas();
