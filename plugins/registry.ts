@@ -72,8 +72,8 @@ export const RUNNER_NAME = 'catena' as const;
 
 /** The delegate runner: not a plugin of a chain, and it can be given what the process already has. */
 export const RUNNER = {
-  load: async (surroundings?: RunnerSurroundings) =>
-    (await import('./catena/plugin.ts')).runnerIn(surroundings),
+  load: async (surroundings?: Omit<RunnerSurroundings, 'findAbout'>) =>
+    (await import('./catena/plugin.ts')).runnerIn({ findAbout: loadAbout, ...surroundings }),
   about: async () => (await import('./catena/about.ts')).about,
 } satisfies RegisteredPlugin;
 

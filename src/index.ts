@@ -56,7 +56,7 @@ export {
 export { addPlugin, checkPlugin, deletePlugin } from './chain/single.ts';
 export { startPlugin } from './chain/start.ts';
 export type { LinkSpan } from './chain/trace-context.ts';
-export type { NodeWitness, Traced, TracedList } from './chain/traced.ts';
+export type { NodeWitness, Traced } from './chain/traced.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';
@@ -70,6 +70,7 @@ export {
   toCniError,
 } from './cni/errors.ts';
 export type { JsonObject } from './cni/json.ts';
+export type { NetworkPlugins } from './cni/network-plugins.ts';
 export { AttachmentKey, PluginConfig, VALID_ATTACHMENTS } from './cni/plugin-config.ts';
 export {
   convertResult,

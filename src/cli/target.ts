@@ -52,7 +52,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
-    openWitness: async () => (await import('../orphans/witness.ts')).NODE_WITNESS,
+    openWitness: async () => (await import('../orphans/witness.ts')).nodeWitness(call.links.find),
     onLink({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },

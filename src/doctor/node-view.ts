@@ -9,8 +9,11 @@ import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
 import { currentUser } from './user.ts';
 
-/** Directories that the caller chooses. */
-export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir' | 'daemon'>;
+/** What the caller chooses. */
+export type Places = Pick<
+  NodeView,
+  'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir' | 'daemon' | 'findAbout' | 'ownNames'
+>;
 
 /** This node, as seen from the namespace of this process. */
 export function viewNode(places: Places): NodeView {

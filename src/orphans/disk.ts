@@ -1,13 +1,12 @@
 // What on disk, other than records, carries the name of an attachment to a network?
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TracedList } from '../chain/traced.ts';
 import type { Attachment } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
+import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../cni/network-plugins.ts';
 import type { Holder } from '../ipam/holders.ts';
 import { inspectLease } from '../ipam/inspect.ts';
 import { listLeases } from '../ipam/lease-files.ts';
-import { DEFAULT_DATA_DIR } from '../ipam/lease-store.ts';
 import type { Trace } from './trace.ts';
 
 /** A lease of the network. */
@@ -18,16 +17,14 @@ export interface HeldLease {
   readonly trace: Trace;
 }
 
-/** Where tuning stores earlier values, shared with the reference. */
-const BACKUP_DIR = '/run/cni/tuning';
-
 /** Leases that name an attachment. Leases in the old format, which name only a container, are left to the plugin. */
 export function listHeldLeases(
-  list: TracedList,
+  list: NetworkPlugins,
+  find: FindAbout,
   holders: ReadonlyMap<string, readonly Holder[]> | undefined,
 ): HeldLease[] {
   const witnesses = { holders, findRecord: () => undefined };
-  return leaseDirsOf(list).flatMap(dir =>
+  return leaseDirsOf(list, find).flatMap(dir =>
     namesIn(dir, listLeases).flatMap(address => {
       const lease = inspectLease(dir, address, witnesses);
       const { containerId, ifname } = lease?.owner ?? {};
@@ -42,8 +39,8 @@ export function listHeldLeases(
 }
 
 /** Backups that name the network; the file name says which interface they belong to. */
-export function listBackups(list: TracedList): Trace[] {
-  return backupDirsOf(list).flatMap(dir =>
+export function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
+  return backupDirsOf(list, find).flatMap(dir =>
     namesIn(dir, readdirSync).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
       if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
@@ -52,23 +49,6 @@ export function listBackups(list: TracedList): Trace[] {
       return [{ owner, what: `backup "${join(dir, name)}"`, evidence: 'silent', why }];
     }),
   );
-}
-
-/** Lease directories of a network. */
-export function leaseDirsOf({ name, plugins }: TracedList): string[] {
-  const dirs = plugins.flatMap(({ conf: { ipam } }) => {
-    if (!isObject(ipam) || ipam.type !== 'host-local') return [];
-    return join(typeof ipam.dataDir === 'string' && ipam.dataDir ? ipam.dataDir : DEFAULT_DATA_DIR, name);
-  });
-  return [...new Set(dirs)];
-}
-
-function backupDirsOf({ plugins }: TracedList): string[] {
-  const dirs = plugins.flatMap(({ conf: { type, dataDir } }) => {
-    if (type !== 'tuning') return [];
-    return typeof dataDir === 'string' && dataDir ? dataDir : BACKUP_DIR;
-  });
-  return [...new Set(dirs)];
 }
 
 function networkIn(file: string): unknown {

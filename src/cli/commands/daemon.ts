@@ -1,6 +1,7 @@
 // What does `catena daemon` do?
 
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
+import { loadAbouts } from '../../cni/network-plugins.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import { SERVER_LIMITS } from '../../daemon/gate.ts';
@@ -67,7 +68,7 @@ export async function run(call: CommandCall): Promise<number> {
   let server: Server | undefined;
   observer = await openObserver({
     ...settings.observer,
-    sources: { ...sourcesOf(call, pool, () => server?.state), declined: () => declined.counts },
+    sources: { ...(await sourcesOf(call, pool, () => server?.state)), declined: () => declined.counts },
   });
   const watcher = observer;
   const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher);
@@ -178,14 +179,14 @@ async function openGrpc(
 }
 
 /** Where the metrics get their numbers from. */
-function sourcesOf(
-  { env }: CommandCall,
+async function sourcesOf(
+  { env, links }: CommandCall,
   pool: WorkerPool,
   state: () => Server['state'] | undefined,
-): Omit<MetricSources, 'dropped' | 'declined'> {
+): Promise<Omit<MetricSources, 'dropped' | 'declined'>> {
   const cacheDir = cniCacheDir(env);
   // The delegate runner keeps its own attachments next to those of the host's runtimes.
-  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`]);
+  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`], await loadAbouts(links.find, links.types));
   return {
     version: TOOL_VERSION,
     workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),

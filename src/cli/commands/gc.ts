@@ -5,6 +5,7 @@ import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage
 import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { type FindAbout, loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
 import { lookOrTell } from '../../orphans/find-traced.ts';
@@ -14,8 +15,8 @@ import { watched } from '../watched.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {
-  const scope = scopeOf(call);
   const list = loadTarget(call);
+  const scope = scopeOf(call, await loadAbouts(call.links.find, typesOf(list)));
   if (!call.on('dry-run')) {
     warnOfUnknown(call, list, scope);
     await watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime));
@@ -41,7 +42,7 @@ function warnOfUnknown(call: CommandCall, list: Conflist, scope: GcScope): void 
 }
 
 /** The cache is shared with every runtime of the host, so deleting everything must be requested explicitly. */
-function scopeOf(call: CommandCall): GcScope {
+function scopeOf(call: CommandCall, find: FindAbout): GcScope {
   const valid = call.texts('valid');
   if (call.on('all') === valid.length > 0) {
     throw new UsageError(
@@ -49,7 +50,7 @@ function scopeOf(call: CommandCall): GcScope {
     );
   }
   const more = {
-    look: lookOrTell(problem => warn(call, problem), runDir(call.env)),
+    look: lookOrTell(problem => warn(call, problem), { runDir: runDir(call.env), find }),
     unrecorded: call.on('foreign'),
     since: call.queueMs === undefined ? performance.timeOrigin : Date.now() - call.queueMs,
   };

@@ -451,7 +451,7 @@ describe('an attachment that another runtime has made again', () => {
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
     fs.rmSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
-    const openWitness = async () => ({ findLife: () => 'a pair', hasInterface: () => true });
+    const openWitness = async () => ({ findLife: async () => 'a pair', hasInterface: () => true });
     expect(await recover({ all: true }, { ...later(), openWitness })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(record()).toBeUndefined();
