@@ -1,4 +1,8 @@
 // What does the npm package contain besides sources: JavaScript for Node, types, JSON Schemas?
+//
+// Its `dependencies` are what the library loads. Packages that only executables load (the daemon's gRPC and metrics, Kubernetes,
+// D-Bus) are devDependencies, since the build bundles them, and optional peers, which npm does not install. A project that runs these
+// parts from the package's sources installs the peers that it needs.
 import fs from 'node:fs';
 import path from 'node:path';
 import manifest from '../../package.json' with { type: 'json' };

@@ -1,5 +1,6 @@
 // How is a failure reported so that a user can act on it?
 import { CniError, ErrorCode, type ErrorReply, type LinkFailure, toCniError } from '../cni/errors.ts';
+import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 
 /** How many lines of a plugin's standard error are shown. */
@@ -21,7 +22,7 @@ const HINTS: Readonly<Record<number, string>> = {
 export function renderFailure(thrown: unknown): string {
   const error = toCniError(thrown);
   const lines = [`catena: ${error.message}`, ...detailsOf(error), ...linkOf(error)];
-  const hint = HINTS[error.code] ?? hintFor(error);
+  const hint = HINTS[error.code] ?? hintForPackage(thrown) ?? hintFor(error);
   if (hint !== undefined) lines.push(`  hint: ${hint}`);
   return `${lines.join('\n')}\n`;
 }
@@ -75,6 +76,15 @@ function linkOf({ link }: CniError): string[] {
     ...(link.executable === undefined ? [] : [`  executable: ${link.executable}`]),
     ...(stderr.length ? ['  it said:', ...stderr.map(line => `    ${line}`)] : []),
   ];
+}
+
+/** The npm package leaves large packages that only some commands need to its users. */
+function hintForPackage(thrown: unknown): string | undefined {
+  if (!isObject(thrown) || thrown.code !== 'ERR_MODULE_NOT_FOUND') return undefined;
+  const { specifier } = thrown;
+  return typeof specifier === 'string'
+    ? `npm install ${specifier}, or use the executable of a release, which contains it`
+    : undefined;
 }
 
 function hintFor({ message }: CniError): string | undefined {
