@@ -16,7 +16,8 @@ import { type HeldLease, listBackups, listHeldLeases } from './disk.ts';
 import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
 
-type Look = (list: NetworkPlugins, known: readonly AttachmentKey[]) => Traced[];
+/** Finds what the node holds of attachments to a network. */
+export type Look = (list: NetworkPlugins, known: readonly AttachmentKey[]) => Traced[];
 
 /** Where GC looks. */
 interface Where {
