@@ -1,4 +1,5 @@
 // How is a failure reported so that a user can act on it?
+import { NetworkNotFound } from '../chain/network-not-found.ts';
 import { CniError, ErrorCode, type ErrorReply, type LinkFailure, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
@@ -87,11 +88,12 @@ function hintForPackage(thrown: unknown): string | undefined {
     : undefined;
 }
 
-function hintFor({ message }: CniError): string | undefined {
+function hintFor(error: CniError): string | undefined {
+  const { message } = error;
+  // It may come from the process of a plugin that delegates.
   if (message.startsWith('Cannot find plugin'))
     return 'set CNI_PATH or --bin-dir to the directories of the plugins';
-  if (message.startsWith('Cannot find network'))
-    return 'set NETCONFPATH or --conf-dir, or name a file with --file';
+  if (error instanceof NetworkNotFound) return 'set NETCONFPATH or --conf-dir, or name a file with --file';
   // The message already contains the advice.
   if (message.includes('run as root')) return undefined;
   if (/\b(EPERM|EACCES|Operation not permitted|Permission denied)\b/.test(message)) return 'run as root';
