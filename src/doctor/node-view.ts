@@ -1,6 +1,7 @@
 // Where do checks get their facts on a real node?
-import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
+import { accessSync, constants, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
+import { tryRead } from '../files/read-file.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
 import { listRoutes } from '../netlink/rtnl/route.ts';
@@ -25,7 +26,7 @@ export function viewNode(places: Places): NodeView {
       ...places,
       facts: factsIn(places),
       user: currentUser(),
-      read,
+      read: tryRead,
       list: namesIn,
       findStorageProblem,
       devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),
@@ -40,14 +41,6 @@ export function viewNode(places: Places): NodeView {
 
 /** linux/rtnetlink.h: RT_TABLE_MAIN; routes to the node's own addresses are in another table. */
 const MAIN_TABLE = 254;
-
-function read(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
-}
 
 function findStorageProblem(dir: string): string | undefined {
   try {

@@ -1,8 +1,8 @@
 // How full are the address ranges of a conflist?
 import type { AddressRange } from '../cni/link-about.ts';
 import { type FindAbout, type NetworkPlugins, rangesOf } from '../cni/network-plugins.ts';
-import { findIp, type Ip } from '../net/ip.ts';
-import { listLeases } from './lease-files.ts';
+import { type Ip, parseIp } from '../net/ip.ts';
+import { tryListLeases } from './lease-files.ts';
 
 /** A range of addresses, and how many of them are in use. */
 export interface RangeUse {
@@ -17,21 +17,14 @@ export interface RangeUse {
 /** The ranges that a network's plugins lease from. A missing directory counts as no leases. */
 export function rangeUsesOf(list: NetworkPlugins, find: FindAbout): RangeUse[] {
   const ranges = rangesOf(list, find);
-  const held = new Map(ranges.map(({ leaseDir }) => [leaseDir, leasesIn(leaseDir)]));
-  return ranges.map(({ range, leaseDir }) => {
-    const siblings = ranges.filter(other => other.leaseDir === leaseDir && other.range.set === range.set);
+  const held = new Map(ranges.map(({ leaseDir = '' }) => [leaseDir, tryListLeases(leaseDir).map(parseIp)]));
+  return ranges.map(({ range, leaseDir = '' }) => {
+    const siblings = ranges.filter(
+      other => (other.leaseDir ?? '') === leaseDir && other.range.set === range.set,
+    );
     const gateways = siblings.map(other => other.range.gateway);
     return { network: list.name, range: range.text, ...useOf(range, gateways, held.get(leaseDir) ?? []) };
   });
-}
-
-function leasesIn(dir: string | undefined): Ip[] {
-  if (dir === undefined) return [];
-  try {
-    return listLeases(dir).flatMap(text => findIp(text) ?? []);
-  } catch {
-    return [];
-  }
 }
 
 /**

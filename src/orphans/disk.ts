@@ -1,12 +1,13 @@
 // What on disk, other than records, carries the name of an attachment to a network?
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Attachment } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
 import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../cni/network-plugins.ts';
+import { namesIn } from '../files/names-in.ts';
 import type { Holder } from '../ipam/holders.ts';
 import { inspectLease } from '../ipam/inspect.ts';
-import { listLeases } from '../ipam/lease-files.ts';
+import { tryListLeases } from '../ipam/lease-files.ts';
 import type { Trace } from './trace.ts';
 
 /** A lease of the network. */
@@ -25,7 +26,7 @@ export function listHeldLeases(
 ): HeldLease[] {
   const witnesses = { holders, findRecord: () => undefined };
   return leaseDirsOf(list, find).flatMap(dir =>
-    namesIn(dir, listLeases).flatMap(address => {
+    tryListLeases(dir).flatMap(address => {
       const lease = inspectLease(dir, address, witnesses);
       const { containerId, ifname } = lease?.owner ?? {};
       if (!lease || !containerId || ifname === undefined) return [];
@@ -41,7 +42,7 @@ export function listHeldLeases(
 /** Backups that name the network; the file name says which interface they belong to. */
 export function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
   return backupDirsOf(list, find).flatMap(dir =>
-    namesIn(dir, readdirSync).flatMap(name => {
+    namesIn(dir).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
       if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
       const owner = { network: list.name, containerId, ifname };
@@ -57,14 +58,5 @@ function networkIn(file: string): unknown {
     return isObject(backup) ? backup.network : undefined;
   } catch {
     return undefined;
-  }
-}
-
-/** A directory that cannot be read counts as empty. */
-export function namesIn(dir: string, list: (dir: string) => string[]): string[] {
-  try {
-    return list(dir);
-  } catch {
-    return [];
   }
 }

@@ -6,12 +6,11 @@ import type { LinkCatalog } from '../cni/link-about.ts';
 import { leaseDirsOf, loadAbouts, typesOf } from '../cni/network-plugins.ts';
 import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
-import { listLeases, readLease } from '../ipam/lease-files.ts';
+import { readLease, tryListLeases } from '../ipam/lease-files.ts';
 import { parseOwner, sameOwner } from '../ipam/owner.ts';
 import { findLink, listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
-import { namesIn } from './disk.ts';
 
 /** linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
 const ALIAS_MAX_BYTES = 254;
@@ -63,7 +62,7 @@ function findPair(id: Attachment): string | undefined {
 /** A lease that names the attachment and was written since the machine was started. */
 function findLease(dirs: readonly string[], { containerId, ifname }: Attachment): string | undefined {
   for (const dir of dirs) {
-    for (const address of namesIn(dir, listLeases)) {
+    for (const address of tryListLeases(dir)) {
       const owner = parseOwner(readLease(dir, address) ?? '');
       const isOwn = owner !== undefined && sameOwner(owner, { containerId, ifname });
       if (isOwn && bootOf(join(dir, address)) === 'this')

@@ -22,7 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What tells one ADD of an attachment from the next.
-    ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
+    ...['src/files/boot-id', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
       'src/chain/find-plugin',
       'src/chain/process-group',
@@ -71,14 +71,22 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/journal',
     'src/ipam',
     'src/netlink',
-    'src/files/names-in',
+    ...['src/files/names-in', 'src/files/read-file'],
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/place', 'src/daemon/protocol'],
     'src/cni',
     'src/net',
   ],
-  'src/adopt': ['src/chain', 'src/journal', 'src/netlink', 'src/sys/netns', 'src/cni', 'src/net'],
+  'src/adopt': [
+    'src/chain',
+    'src/journal',
+    'src/files/boot-id',
+    'src/netlink',
+    'src/sys/netns',
+    'src/cni',
+    'src/net',
+  ],
   'src/orphans': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/journal/generation', 'src/sys/netns'],
@@ -134,7 +142,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/daemon-first': ['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable'],
   'plugins/release': ['plugins/registry'],
   // How executables, packages and releases are made from all of it.
-  'plugins/build': ['plugins', 'src/cni', 'package-lock.json'],
+  'plugins/build': ['plugins', 'src/cni', 'src/files', 'package-lock.json'],
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
 };

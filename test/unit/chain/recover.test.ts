@@ -8,7 +8,7 @@ import { listAttachments } from '../../../src/chain/result-cache.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../src/chain/run.ts';
 import type { Attachment, Runtime } from '../../../src/chain/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
-import { bootId } from '../../../src/journal/boot.ts';
+import { bootId } from '../../../src/files/boot-id.ts';
 import { createRecord } from '../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../src/journal/lines.ts';
