@@ -5,7 +5,7 @@
 // nothing large is imported. Everything else is loaded once it is known to be needed.
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR } from '../src/cni/directories.ts';
-import type { LinkCatalog } from '../src/cni/link-about.ts';
+import type { PluginCatalog } from '../src/cni/plugin-about.ts';
 import { DAEMON_COMMANDS, DAEMON_VERBS } from '../src/daemon/protocol.ts';
 import type { WorkerSource } from '../src/worker/client.ts';
 import { WORKER_FLAG } from '../src/worker/protocol.ts';
@@ -22,7 +22,7 @@ import {
   RUNNER_NAME,
 } from './registry.ts';
 
-const CATALOG: LinkCatalog = {
+const CATALOG: PluginCatalog = {
   types: KNOWN_TYPES,
   find: loadAbout,
   schemas: async () => (await import('./build/published-schemas.ts')).SCHEMAS,
@@ -68,7 +68,7 @@ async function runAsTool(args: readonly string[]): Promise<never> {
   if (runsChain) await tryCommand(args);
   const workers = runsChain ? await startEarly(args) : undefined;
   const { runMain } = await import('../src/cli/main.ts');
-  const surroundings = { links: CATALOG, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) };
+  const surroundings = { plugins: CATALOG, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) };
   process.exit(await runMain(args, surroundings));
 }
 

@@ -1,7 +1,7 @@
 // Which plugins do we ship? One row per folder here, per executable in dist/bin, and per row of the README's table.
 //
 // Every start loads this file, so a row only says how to load a plugin: a call loads `plugin.ts`, a tool loads `about.ts`.
-import type { LinkAbout } from '../src/cni/link-about.ts';
+import type { PluginAbout } from '../src/cni/plugin-about.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
 import type { RunnerSurroundings } from './catena/runner.ts';
 
@@ -10,7 +10,7 @@ interface RegisteredPlugin {
   /** What it does. */
   readonly load: () => Promise<PluginDefinition>;
   /** What tools know about it; a call of the plugin never loads this. */
-  readonly about: () => Promise<LinkAbout>;
+  readonly about: () => Promise<PluginAbout>;
 }
 
 /** Every plugin of a chain, by name; each name is a hard link to the one compiled binary. */
@@ -94,9 +94,9 @@ export function loadPlugin(name: string): Promise<PluginDefinition> | undefined 
 }
 
 /** Loads what tools know about a plugin or the delegate runner. @returns undefined if it is not ours */
-export function loadAbout(name: KnownType): Promise<LinkAbout>;
-export function loadAbout(name: string): Promise<LinkAbout> | undefined;
-export function loadAbout(name: string): Promise<LinkAbout> | undefined {
+export function loadAbout(name: KnownType): Promise<PluginAbout>;
+export function loadAbout(name: string): Promise<PluginAbout> | undefined;
+export function loadAbout(name: string): Promise<PluginAbout> | undefined {
   if (name === RUNNER_NAME) return RUNNER.about();
   return isPluginName(name) ? PLUGINS[name].about() : undefined;
 }

@@ -37,10 +37,10 @@ export const bandwidth = definePlugin({
       // The redirect is removed before its target, so that no packet is redirected to a missing device.
       const ifbs = findIfbs(call.host, attachment);
       removeShaping(call.host, [veth], ifbs);
-      await call.removeLinks(ifbs);
+      await call.removeDevices(ifbs);
     });
     const { ifb, unused } = applyShaping(call.host, veth, attachment, shaping);
-    await call.removeLinks(unused);
+    await call.removeDevices(unused);
     if (ifb === undefined) return prevResult;
     const { name, mac } = ifb;
     return {
@@ -69,7 +69,7 @@ export const bandwidth = definePlugin({
         unused = applyShaping(call.host, veth, attachment, shaping).unused;
       },
     );
-    await call.removeLinks(unused);
+    await call.removeDevices(unused);
   },
 
   async del(call) {
@@ -77,7 +77,7 @@ export const bandwidth = definePlugin({
     const { host } = call;
     const ifbs = findIfbs(host, attachmentOf(call));
     const veths = findHostVeths(call);
-    await call.removeLinks(ifbs, () => {
+    await call.removeDevices(ifbs, () => {
       // With a main plugin of ours, they have disappeared together with the IFB device.
       const present = findLinks(
         host,
@@ -91,7 +91,7 @@ export const bandwidth = definePlugin({
   async gc(call) {
     const { kept } = call;
     if (kept === undefined) return;
-    await call.removeLinks(await findGarbage(call.host, call.network, kept));
+    await call.removeDevices(await findGarbage(call.host, call.network, kept));
   },
 
   status(call) {

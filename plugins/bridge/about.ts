@@ -1,9 +1,9 @@
 // What can tools know about bridge without running it?
-import { aboutLink, mtuOf } from '../../src/cni/link-about.ts';
+import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
 import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf } from './config.ts';
 
 /** The bridge plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'main',
   capabilities: ['mac'],
   config: BridgeConf,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { ConflistSchema } from '../../src/cni/conflist-schema.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
-import type { LinkAbout } from '../../src/cni/link-about.ts';
+import type { PluginAbout } from '../../src/cni/plugin-about.ts';
 import { SPEC_VERSIONS } from '../../src/cni/version.ts';
 import { KNOWN_TYPES, loadAbout } from '../registry.ts';
 import { type DocComments, readDocComments } from './doc-comments.ts';
@@ -26,7 +26,7 @@ export async function renderSchemas(): Promise<Record<string, JsonObject>> {
   const abouts = await Promise.all(KNOWN_TYPES.map(async type => ({ type, about: await loadAbout(type) })));
   const types = abouts.map(({ type }) => type);
   const ipam = abouts.filter(({ about }) => about.kind === 'ipam').map(({ type }) => type);
-  const links = Object.fromEntries(abouts.map(({ type, about }) => [type, describeLink(type, about)]));
+  const links = Object.fromEntries(abouts.map(({ type, about }) => [type, describePlugin(type, about)]));
   return {
     conflist: {
       $schema: DIALECT,
@@ -70,7 +70,7 @@ function renderConflist(types: readonly string[], ipam: readonly string[]): Json
   };
 }
 
-function describeLink(type: string, { config, kind }: LinkAbout): JsonObject {
+function describePlugin(type: string, { config, kind }: PluginAbout): JsonObject {
   const schema = render(config, readSources(`../${type}/config.ts`));
   const properties = schema.properties as Record<string, JsonObject>;
   if (kind === 'ipam') {

@@ -1,12 +1,12 @@
 // What does a call of the runner provide to its verbs?
 
-import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { Deadlines } from '../../src/chain/runtime.ts';
+import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
+import type { Deadlines } from '../../src/chain/run/runtime.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
-import type { LinkCatalog } from '../../src/cni/link-about.ts';
 import { loadAbouts, typesOf } from '../../src/cni/network-plugins.ts';
+import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { ClusterAccess } from '../../src/delegate/api-server.ts';
 import { isInCluster } from '../../src/delegate/in-cluster.ts';
@@ -40,7 +40,7 @@ export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly
 /** What a process that runs many calls shares between them. */
 export interface RunnerSurroundings {
   /** Loads what is known about a plugin that is part of this executable. */
-  readonly findAbout: LinkCatalog['find'];
+  readonly findAbout: PluginCatalog['find'];
   /** Workers for our own plugins; by default the call starts one of its own. */
   readonly workers?: WorkerSource;
   /** Observes the call and the plugins of every delegate; without it, the configuration decides whether a trace is kept. */
@@ -120,7 +120,7 @@ function watchedRuntime(
   conf: CatenaConf,
   { cacheDir, stateDir, env: delegateEnv }: RunnerPlaces,
   log: Log,
-  { onLink, ...watch }: Watch,
+  { onPlugin, ...watch }: Watch,
 ): Runner['runtime'] {
   return {
     pluginDirs: [...binDirsOf(conf), ...parsePluginDirs(env.path)],
@@ -129,8 +129,8 @@ function watchedRuntime(
     owner: `${RUNNER} ${network}`,
     env: delegateEnv,
     ...watch,
-    onLink: event => {
-      onLink?.(event);
+    onPlugin: event => {
+      onPlugin?.(event);
       log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
       if (conf.traceFile) writeTraceLine(conf.traceFile, event, log);
     },

@@ -9,7 +9,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
 import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
-import { admit, closePorts, findFormerOwners, tryAdmission } from './kernel/admit.ts';
+import { allow, closePorts, findFormerOwners, tryAdmission } from './kernel/admit.ts';
 import { isForgettable, refuseOldRules } from './kernel/foreign.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import { sweepLeftovers } from './kernel/leftovers.ts';
@@ -25,7 +25,7 @@ import {
   tellOthers,
 } from './kernel/others.ts';
 import { withPort } from './kernel/port.ts';
-import { findDead, removalOf, shutOut, sweep } from './kernel/release.ts';
+import { findDead, removalOf, revoke, sweep } from './kernel/release.ts';
 import { checkAdmission, isIsolatedByAddress } from './kernel/verify.ts';
 import { type AccessPlan, planAccess } from './plan.ts';
 
@@ -45,7 +45,7 @@ export const firewall = definePlugin({
     const nft = call.hostNft;
     if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
     await haveOthersForget(nft, [owner, ...findFormerOwners(call, plan, owner)], { plan, names });
-    admit(call, plan, owner, names.adminChain);
+    allow(call, plan, owner, names.adminChain);
     call.onFailure('remove the rules', () => remove(nft, [owner]));
     await tellOthers(nft, plan, names, 'old');
     return prevResult;
@@ -73,7 +73,7 @@ export const firewall = definePlugin({
     const owner = ownerOf(call);
     mend(
       () => checkAdmission(call.hostNft, plan, owner, true),
-      () => admit(call, plan, owner, names.adminChain),
+      () => allow(call, plan, owner, names.adminChain),
     );
     await checkOthers(call.hostNft, plan, names).catch(() => tellOthers(call.hostNft, plan, names));
   },
@@ -93,7 +93,7 @@ export const firewall = definePlugin({
       await haveOthersForget(nft, [owner], { plan, names });
       await tellOthers(nft, plan, names);
       const isDeleted = removalOf(nft, owner).claims.length === 0;
-      shutOut(nft, owner);
+      revoke(nft, owner);
       // A concurrent DEL has looked for the rules before they existed.
       if (isDeleted) await forgetForeign(nft, plan.pods, names.zone);
     }
@@ -166,7 +166,7 @@ async function referenceChoice(nft: NetlinkSocket): Promise<Other[]> {
 
 async function remove(nft: NetlinkSocket, owners: readonly FilterOwner[]): Promise<void> {
   await haveOthersForget(nft, owners);
-  for (const owner of owners) shutOut(nft, owner);
+  for (const owner of owners) revoke(nft, owner);
 }
 
 function ownerOf(call: Call): FilterOwner {

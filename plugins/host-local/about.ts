@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { IpRange } from '../../src/cni/capabilities.ts';
 import { isObject } from '../../src/cni/json.ts';
-import { type AddressRange, aboutLink } from '../../src/cni/link-about.ts';
+import { type AddressRange, aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
 import { HostLocalConf } from './config.ts';
@@ -10,7 +10,7 @@ import { planSets } from './plan.ts';
 import { parseRange } from './range.ts';
 
 /** The host-local plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'ipam',
   capabilities: ['ips', 'ipRanges'],
   config: HostLocalConf,

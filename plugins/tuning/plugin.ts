@@ -13,7 +13,7 @@ import {
   writeBackup,
 } from './backup.ts';
 import { TuningConf } from './config.ts';
-import { applyLink, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
+import { applyDevice, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
 import { findDifferences, planResult, planTuning, type TuningPlan } from './plan.ts';
 import { findRepeatedKey } from './repeated-keys.ts';
 import { probeTuning } from './status.ts';
@@ -35,7 +35,7 @@ export const tuning = definePlugin({
     if (Object.keys(backup).length > 0) keep(call, { ...backup, network: call.network });
     call.onFailure('restore what was there before', () => restoreAll(target, backup));
     applySysctls(target, plan.sysctls, state);
-    applyLink(target, plan.link, state);
+    applyDevice(target, plan.link, state);
     return planResult(prevResult, plan.link, ifname, netns);
   },
 
@@ -56,7 +56,7 @@ export const tuning = definePlugin({
     // The backup made by ADD is kept: it holds the values from before the attachment.
     if (findDifferences(plan, state).length === 0) return;
     applySysctls(target, plan.sysctls, state);
-    applyLink(target, plan.link, state);
+    applyDevice(target, plan.link, state);
   },
 
   del(call) {

@@ -1,6 +1,6 @@
 // Does a network that the user names exist, for commands that work on records?
-import { listNetworks } from '../chain/load.ts';
-import { NetworkNotFound } from '../chain/network-not-found.ts';
+import { listNetworks } from '../chain/config/load.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { CommandCall } from './command.ts';
 import { confDirOf } from './target.ts';
 

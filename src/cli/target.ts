@@ -1,11 +1,11 @@
 // Which network, which container and which directories does a command line mean?
 import { existsSync } from 'node:fs';
-import type { Conflist } from '../chain/conflist.ts';
-import { parsePluginDirs } from '../chain/find-plugin.ts';
-import { loadFile, loadNetwork } from '../chain/load.ts';
-import type { Diagnostic } from '../chain/network-file.ts';
-import { NetworkNotFound } from '../chain/network-not-found.ts';
-import type { Attachment, ChainRuntime, Deadlines } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { loadFile, loadNetwork } from '../chain/config/load.ts';
+import type { Diagnostic } from '../chain/config/network-file.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
+import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
@@ -50,8 +50,8 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
-    openWitness: async () => (await import('../orphans/witness.ts')).nodeWitness(call.links.find),
-    onLink({ stderr, error }) {
+    openWitness: async () => (await import('../orphans/witness.ts')).nodeWitness(call.plugins.find),
+    onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
     onWarning: warning => warn(call, warning),

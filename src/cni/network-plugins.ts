@@ -1,6 +1,6 @@
 // Where do the plugins of a network keep files, and which addresses and devices are theirs?
 import { decode, isObject, type JsonObject } from './json.ts';
-import type { AddressRange, LinkAbout, LinkCatalog, PluginDevice } from './link-about.ts';
+import type { AddressRange, PluginAbout, PluginCatalog, PluginDevice } from './plugin-about.ts';
 
 /** A network and its plugins as configured, perhaps invalid. */
 export interface NetworkPlugins {
@@ -9,10 +9,10 @@ export interface NetworkPlugins {
 }
 
 /** What is known about a type of plugin, loaded beforehand; undefined for a type that is not ours. */
-export type FindAbout = (type: string) => LinkAbout | undefined;
+export type FindAbout = (type: string) => PluginAbout | undefined;
 
 /** Loads what is known about plugins. */
-export async function loadAbouts(find: LinkCatalog['find'], types: readonly string[]): Promise<FindAbout> {
+export async function loadAbouts(find: PluginCatalog['find'], types: readonly string[]): Promise<FindAbout> {
   const abouts = await Promise.all([...new Set(types)].map(async type => [type, await find(type)] as const));
   const known = new Map(abouts);
   return type => known.get(type);
@@ -45,7 +45,7 @@ export function rangesOf(
 }
 
 /** The ranges of one plugin; none if its configuration is invalid. */
-export function rangesIn(about: LinkAbout, conf: JsonObject, type: string): readonly AddressRange[] {
+export function rangesIn(about: PluginAbout, conf: JsonObject, type: string): readonly AddressRange[] {
   try {
     return about.rangesOf?.(decode(about.config, conf, type)) ?? [];
   } catch {
@@ -67,7 +67,7 @@ export function devicesOf(
 function described(
   { plugins }: NetworkPlugins,
   find: FindAbout,
-): { readonly type: string; readonly about: LinkAbout; readonly conf: JsonObject }[] {
+): { readonly type: string; readonly about: PluginAbout; readonly conf: JsonObject }[] {
   return plugins.flatMap(({ conf }) =>
     typesIn(conf).flatMap(type => {
       const about = find(type);

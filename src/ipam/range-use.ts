@@ -1,6 +1,7 @@
 // How full are the address ranges of a conflist?
-import type { AddressRange } from '../cni/link-about.ts';
+
 import { type FindAbout, type NetworkPlugins, rangesOf } from '../cni/network-plugins.ts';
+import type { AddressRange } from '../cni/plugin-about.ts';
 import { type Ip, parseIp } from '../net/ip.ts';
 import { tryListLeases } from './lease-files.ts';
 

@@ -3,7 +3,7 @@
 // Records get lost, and attachments of other runtimes are in their records, not in ours. So the owner of what is in the kernel
 // and on disk is read from its notes, and then whether it is in use: its namespace exists, or an interface has the address. An
 // attachment counts as leaked only if some evidence says that it is unused and none says that it is used.
-import type { Traced } from '../chain/traced.ts';
+import type { HeldAttachment } from '../chain/records/held-attachment.ts';
 import { digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
@@ -17,7 +17,7 @@ import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
 
 /** Finds what the node holds of attachments to a network. */
-export type Look = (list: NetworkPlugins, known: readonly AttachmentKey[]) => Traced[];
+export type Look = (list: NetworkPlugins, known: readonly AttachmentKey[]) => HeldAttachment[];
 
 /** Where GC looks. */
 interface Where {
@@ -48,7 +48,7 @@ function findTraced(
   list: NetworkPlugins,
   known: readonly AttachmentKey[],
   { runDir, find }: Where,
-): Traced[] {
+): HeldAttachment[] {
   const found = listKernelTraces(list.name);
   const use = findUse();
   const leases = listHeldLeases(list, find, use?.holders);
@@ -63,7 +63,7 @@ function findTraced(
 }
 
 /** Attachments that have only the note of an ADD so far, for example while a plugin waits for a DHCP server. */
-function findBegun(network: string, traced: readonly Traced[], runDir: string): Traced[] {
+function findBegun(network: string, traced: readonly HeldAttachment[], runDir: string): HeldAttachment[] {
   const isTraced = ({ containerId, ifname }: Key) =>
     traced.some(one => one.ifname === ifname && isContainer(containerId, one.containerId));
   return listRecentlyBegun(runDir, network)
@@ -100,7 +100,7 @@ function group(
   traces: readonly Trace[],
   known: readonly AttachmentKey[],
   blindness: string | undefined,
-): Traced[] {
+): HeldAttachment[] {
   const ids = [
     ...known.map(({ containerID }) => containerID),
     ...traces.map(({ owner }) => owner.containerId),

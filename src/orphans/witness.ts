@@ -1,9 +1,9 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
 import { join } from 'node:path';
-import type { NodeWitness } from '../chain/traced.ts';
+import type { NodeWitness } from '../chain/records/held-attachment.ts';
 import { type Attachment, renderOwner } from '../cni/attachment.ts';
-import type { LinkCatalog } from '../cni/link-about.ts';
 import { leaseDirsOf, loadAbouts, typesOf } from '../cni/network-plugins.ts';
+import type { PluginCatalog } from '../cni/plugin-about.ts';
 import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
 import { readLease, tryListLeases } from '../ipam/lease-files.ts';
@@ -19,7 +19,7 @@ const ALIAS_MAX_BYTES = 254;
  * Asks the kernel, and reads the lease directories.
  * @param find what is known about plugins; says where they keep leases
  */
-export function nodeWitness(find: LinkCatalog['find']): NodeWitness {
+export function nodeWitness(find: PluginCatalog['find']): NodeWitness {
   return {
     async findLife(list, id) {
       const pair = findPair(id);

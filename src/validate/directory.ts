@@ -1,12 +1,12 @@
 // Are the networks of a directory compatible with each other?
 import { basename } from 'node:path';
-import type { AddressRange } from '../cni/link-about.ts';
+import type { AddressRange } from '../cni/plugin-about.ts';
 import { cidrsOverlap, renderCidr } from '../net/cidr.ts';
 import { sameIp } from '../net/ip.ts';
 import { atValue } from './document.ts';
 import type { Finding } from './finding.ts';
-import { rangesOf } from './link.ts';
-import type { PlacedLink, PlacedNetwork } from './network.ts';
+import type { PlacedNetwork, PlacedPlugin } from './network.ts';
+import { rangesOf } from './plugin.ts';
 
 /**
  * Finds names that several files use, and subnets that several networks lease from.
@@ -34,13 +34,15 @@ function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
 
 interface PlacedRange {
   readonly network: PlacedNetwork;
-  readonly link: PlacedLink;
+  readonly link: PlacedPlugin;
   readonly range: AddressRange;
 }
 
 function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
   const ranges = networks.flatMap(network => {
-    return network.links.flatMap(link => rangesOf(link).map(range => ({ network, link, range })));
+    return network.plugins.flatMap(plugin =>
+      rangesOf(plugin).map(range => ({ network, link: plugin, range })),
+    );
   });
   return ranges.flatMap((one, i) => {
     const earlier = ranges

@@ -24,10 +24,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What tells one ADD of an attachment from the next.
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
-      'src/chain/find-plugin',
-      'src/chain/process-group',
-      'src/chain/process-output',
-      'src/chain/exec-plugin',
+      'src/chain/config/find-plugin',
+      'src/chain/run/process-group',
+      'src/chain/run/process-output',
+      'src/chain/run/exec-plugin',
     ],
   ],
   // The runner's side knows how links start, the process's side how they are served.
@@ -149,7 +149,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
 /** Where processes start; each names the program and its arguments one by one. */
 const MAY_START_PROCESSES = [
-  ...['src/chain/exec-plugin', 'src/plugin/foreign', 'src/worker/process', 'src/netlink/iptables/program'],
+  ...[
+    'src/chain/run/exec-plugin',
+    'src/plugin/foreign',
+    'src/worker/process',
+    'src/netlink/iptables/program',
+  ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
   ...['package', 'build-library', 'targets', 'inspect-release'].map(name => `plugins/build/${name}`),
@@ -160,7 +165,7 @@ const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   'bun:ffi': ['src/sys'],
-  execa: ['src/chain/exec-plugin'],
+  execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
   yaml: ['src/delegate/definition-file'],
@@ -179,7 +184,7 @@ const MAY_LOAD_LAZILY = [
     'plugins/daemon-first',
     'src/cli/commands',
     'src/log',
-    'src/chain/start',
+    'src/chain/run/lazy-exec-plugin',
     'src/delegate/definition-file',
   ],
   // Nobody pays for D-Bus who has no firewalld.
@@ -198,7 +203,7 @@ const MAY_LOAD_LAZILY = [
   // Asks the node, which only records of an earlier boot need.
   'src/cli/target',
   // semver, for lists that offer several versions.
-  'src/chain/select-version',
+  'src/chain/config/select-version',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
   // Nor for a cluster, but whose configuration names one.

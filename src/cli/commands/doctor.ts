@@ -1,6 +1,6 @@
 // What does `catena doctor` do?
 
-import { cacheDirOf } from '../../chain/runtime.ts';
+import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { loadAbouts } from '../../cni/network-plugins.ts';
@@ -23,8 +23,8 @@ export async function run(call: CommandCall): Promise<number> {
     stateDir,
     runDir: runDir(call.env),
     daemon: await viewDaemon(runDir(call.env)),
-    findAbout: await loadAbouts(call.links.find, call.links.types),
-    ownNames: call.links.types,
+    findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
+    ownNames: call.plugins.types,
   });
   const { delegates } = runnerJournals(stateDir);
   const findings = worstFirst([

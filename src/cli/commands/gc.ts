@@ -1,7 +1,8 @@
 // What does `catena gc` do?
-import { collectGarbage } from '../../chain/collect-garbage.ts';
-import type { Conflist } from '../../chain/conflist.ts';
-import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
+
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { collectGarbage } from '../../chain/records/collect-garbage.ts';
+import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
 import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -59,7 +60,7 @@ function scopeOf(call: CommandCall): GcScope {
 
 /** Looks at the node for attachments of the network. */
 async function lookFor(call: CommandCall, list: Conflist): Promise<Look> {
-  const find = await loadAbouts(call.links.find, typesOf(list));
+  const find = await loadAbouts(call.plugins.find, typesOf(list));
   return lookOrTell(problem => warn(call, problem), { runDir: runDir(call.env), find });
 }
 

@@ -3,12 +3,12 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
-import type { LinkCatalog } from '../../../src/cni/link-about.ts';
+import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
 import { type Executables, NO_EXECUTABLES } from '../../../src/validate/executables.ts';
 import type { Finding } from '../../../src/validate/finding.ts';
 import { validatePath } from '../../../src/validate/validate.ts';
 
-const CATALOG: LinkCatalog = {
+const CATALOG: PluginCatalog = {
   types: KNOWN_TYPES,
   find: loadAbout,
   schemas: async () => ({}),
