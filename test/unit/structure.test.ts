@@ -4,12 +4,13 @@ import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
+import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, parseSource, ROOT, readSources, type SourceFile } from '../helpers/source-tree.ts';
 
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
 
-// A folder may import only itself and what its row names; everyone may import src/log.ts and src/version.ts.
+// A folder may import only itself and what its row names; everyone may import src/log.ts. src/README.md shows this table.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
@@ -136,7 +137,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The library: protocol and runner, no kernel.
   'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/log': [],
-  'src/version': [],
   // A row of the registry loads a plugin; every start loads the registry itself.
   'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
   'plugins/daemon-first': ['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable'],
@@ -160,7 +160,7 @@ const MAY_START_PROCESSES = [
   ...['package', 'build-library', 'targets', 'inspect-release'].map(name => `plugins/build/${name}`),
 ];
 
-const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
+const FOR_EVERYONE = ['src/log', 'package.json'];
 
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
@@ -215,7 +215,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
-    ...['src/lab/lab', 'src/lab/state/links', 'src/compare/crossings'],
+    ...['src/lab/lab', 'src/lab/state/devices', 'src/compare/crossings'],
   ],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
@@ -229,6 +229,9 @@ const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 // Tests of what holds for many files at once.
 const ABOUT_THE_TREE = [
   'test/unit/structure.test.ts',
+  'test/unit/plain-english.test.ts',
+  'test/unit/reference.test.ts',
+  'test/unit/reference-json.test.ts',
   'test/unit/threat-model.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
@@ -242,6 +245,14 @@ describe('imports', () => {
   test('every source folder has a row in the import table', () => {
     const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
     expect(strange).toEqual([]);
+  });
+
+  test('src/README.md shows the table', () => {
+    const rows = Object.entries(MAY_IMPORT).map(([folder, allowed]) => {
+      const names = allowed.map(name => `\`${name.replace(/^src\//, '')}\``);
+      return [`\`${folder.replace(/^src\//, '')}\``, names.join(', ') || 'nothing of ours'];
+    });
+    expectGenerated('src/README.md', 'imports', table(['files in', 'may import'], rows));
   });
 
   test('folders import only what the table names', () => {

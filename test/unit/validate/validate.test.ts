@@ -167,7 +167,7 @@ describe('a link', () => {
     [
       'bandwidth',
       { ingressRate: 'fast', ingressBurst: 1 },
-      '"ingressRate": "fast": expected a number of bits, or a text such as "10Mbit"',
+      '"ingressRate": "fast": expected a number of bits, or a string such as "10Mbit"',
     ],
     ['bandwidth', { ingressBurst: 100 }, 'if burst is set, rate must also be set'],
     ['tuning', { sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],
