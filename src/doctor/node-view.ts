@@ -4,7 +4,7 @@ import { namesIn } from '../files/names-in.ts';
 import { tryRead } from '../files/read-file.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
-import { listRoutes } from '../netlink/rtnl/route.ts';
+import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
@@ -31,16 +31,13 @@ export function viewNode(places: Places): NodeView {
       findStorageProblem,
       devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),
       routes: listRoutes(socket)
-        .filter(({ table = MAIN_TABLE }) => table === MAIN_TABLE)
+        .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
         .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' })),
     };
   } finally {
     socket.close();
   }
 }
-
-/** linux/rtnetlink.h: RT_TABLE_MAIN; routes to the node's own addresses are in another table. */
-const MAIN_TABLE = 254;
 
 function findStorageProblem(dir: string): string | undefined {
   try {

@@ -8,12 +8,9 @@ import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
 import { readLease, tryListLeases } from '../ipam/lease-files.ts';
 import { parseOwner, sameOwner } from '../ipam/owner.ts';
-import { findLink, listLinks } from '../netlink/rtnl/link.ts';
+import { ALIAS_MAX_BYTES, findLink, listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
-
-/** linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
-const ALIAS_MAX_BYTES = 254;
 
 /**
  * Asks the kernel, and reads the lease directories.
