@@ -26,6 +26,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
       'src/chain/config/find-plugin',
+      'src/chain/run/busy-executable',
       'src/chain/run/process-group',
       'src/chain/run/process-output',
       'src/chain/run/exec-plugin',
