@@ -56,7 +56,8 @@ interface Part {
 /**
  * Parses a rule as `nft list` prints it: `ip daddr . iifname @home4 drop`. Supports comparisons as `parseMatch` does (without
  * alternatives), lookups in sets and maps, labels, verdicts, `masquerade`, and `dnat` by a map. As in nft, `ip` and `ip6` imply a
- * match of the IP version, once per rule. All matches and lookups are evaluated before the first statement.
+ * match of the IP version, once per rule. All matches and lookups are evaluated before the first statement. The text must not
+ * contain names that others choose: names of interfaces may contain signs.
  * @throws MatchError saying what cannot be parsed
  */
 export function parseRule(family: NftFamily, text: string): Expression[] {
