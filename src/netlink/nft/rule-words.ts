@@ -10,7 +10,7 @@ import { loadLinkHeader } from './expr/payload.ts';
 import type { Expression } from './expr.ts';
 import { takeComparison, takeSubject } from './match/parse.ts';
 import type { Subject } from './match/subjects.ts';
-import { MatchError, splitWords } from './match/words.ts';
+import { MatchError } from './match/words.ts';
 import type { NftFamily } from './message.ts';
 import { matchFamily, matchLabel, REG, setLabel } from './statements.ts';
 
@@ -61,7 +61,7 @@ interface Part {
  * @throws MatchError saying what cannot be parsed
  */
 export function parseRule(family: NftFamily, text: string): Expression[] {
-  const rule: Reading = { text, family, words: splitWords(text), matches: [], statements: [] };
+  const rule: Reading = { text, family, words: text.split(' '), matches: [], statements: [] };
   while (rule.words.length) {
     if (!takeStatement(rule)) takeMatch(rule);
   }

@@ -33,7 +33,7 @@ describe('parseRule()', () => {
 
   test.each([
     ['ip saddr . ip daddr 10.0.0.1', 'a key lacks its set'],
-    ['ip saddr { 10.0.0.1, 10.0.0.2 } drop', '"ip saddr" has several values'],
+    ['ip saddr { 10.0.0.1 , 10.0.0.2 } drop', '"ip saddr" has several values'],
     ['ip saddr vmap pods', 'a set is missing before "pods"'],
     ['dnat ip to th dport @ports', '"map" is missing'],
     ['reject', '"reject" is not among'],
