@@ -4,7 +4,13 @@ import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
-import { findNumbered, findOwned, listOwned, placeOf } from '../../../src/netlink/nft/owned-table.ts';
+import {
+  findNumbered,
+  findOwned,
+  listOwned,
+  listOwners,
+  placeOf,
+} from '../../../src/netlink/nft/owned-table.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import type { Other } from '../config.ts';
@@ -66,8 +72,7 @@ export function findClaimsIn(socket: NetlinkSocket, other: Other, owners: readon
 
 /** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
 export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttachments): FilterOwner[] {
-  const dead = listOwned(socket, CLAIM_SETS, note => isStaleNote(note, network, kept));
-  return [...new Set(dead.flatMap(({ element }) => element.comment ?? []))].map(filterOwnerOfNote);
+  return listOwners(socket, CLAIM_SETS, note => isStaleNote(note, network, kept)).map(filterOwnerOfNote);
 }
 
 /** Removes the elements of the network's attachments that GC does not keep. Reads every element. */

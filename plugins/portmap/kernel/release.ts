@@ -2,7 +2,7 @@
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { findElements } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
-import { findNumbered, findOwned, listOwned, sweepOwned } from '../../../src/netlink/nft/owned-table.ts';
+import { findNumbered, findOwned, listOwners, sweepOwned } from '../../../src/netlink/nft/owned-table.ts';
 import { listSets, type NftSet } from '../../../src/netlink/nft/set.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
@@ -75,8 +75,7 @@ export function findClaims(socket: NetlinkSocket, owner: Owner): Claim[] {
 
 /** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
 export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttachments): Owner[] {
-  const dead = listOwned(socket, CLAIM_SETS, note => isStaleNote(note, network, kept));
-  return [...new Set(dead.flatMap(({ element }) => element.comment ?? []))].map(ownerOfNote);
+  return listOwners(socket, CLAIM_SETS, note => isStaleNote(note, network, kept)).map(ownerOfNote);
 }
 
 /** Removes remaining elements of the network's attachments that GC does not keep, even without a claim. Reads every element. */

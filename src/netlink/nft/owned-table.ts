@@ -58,6 +58,15 @@ export function listOwned(
   );
 }
 
+/** The owners of elements, each once. Reads every element of the sets. */
+export function listOwners(
+  socket: NetlinkSocket,
+  sets: readonly NftSet[],
+  isWanted: (owner: string) => boolean,
+): string[] {
+  return [...new Set(listOwned(socket, sets, isWanted).flatMap(({ element }) => element.comment ?? []))];
+}
+
 /** The places whose elements belong to the owner. The cost does not depend on the number of other elements. */
 export function findOwned(socket: NetlinkSocket, places: readonly Place[], owner: string): Place[] {
   const found = findElements(socket, places);
