@@ -5,7 +5,7 @@
 // nothing large is imported. Everything else is loaded once it is known to be needed.
 import type { AsPlugin } from '../src/cli/command.ts';
 import { DEFAULT_BIN_DIR, runDir } from '../src/cni/directories.ts';
-import type { LinkAbout, LinkCatalog } from '../src/cni/link-about.ts';
+import type { PluginAbout, PluginCatalog } from '../src/cni/plugin-about.ts';
 import { askDaemon, findDoor, mayListen } from '../src/daemon/client.ts';
 import { DAEMON_COMMANDS, DAEMON_VERBS, SERVED_VARIABLE } from '../src/daemon/protocol.ts';
 import type { PluginDefinition } from '../src/plugin/define.ts';
@@ -32,7 +32,7 @@ const PLUGINS: Readonly<Record<PluginName, () => Promise<PluginDefinition>>> = {
 };
 
 /** What the tool knows about each plugin; a call of a plugin never loads this. */
-const ABOUT: Readonly<Record<PluginName | typeof RUNNER_NAME, () => Promise<LinkAbout>>> = {
+const ABOUT: Readonly<Record<PluginName | typeof RUNNER_NAME, () => Promise<PluginAbout>>> = {
   bandwidth: async () => (await import('./bandwidth/about.ts')).about,
   bridge: async () => (await import('./bridge/about.ts')).about,
   catena: async () => (await import('./catena/about.ts')).about,
@@ -47,7 +47,7 @@ const ABOUT: Readonly<Record<PluginName | typeof RUNNER_NAME, () => Promise<Link
   tuning: async () => (await import('./tuning/about.ts')).about,
 };
 
-const LINKS: LinkCatalog = {
+const LINKS: PluginCatalog = {
   types: [...PLUGIN_NAMES, RUNNER_NAME].sort(),
   find: type => (Object.hasOwn(ABOUT, type) ? ABOUT[type as PluginName]() : undefined),
   schemas: async () => (await import('./published-schemas.ts')).SCHEMAS,
@@ -59,7 +59,7 @@ if (args[0] === WORKER_FLAG) {
   await runWorker(type => findPlugin(type) ?? (type === RUNNER_NAME ? loadRunner() : undefined));
 }
 let key: string | undefined;
-if (Object.hasOwn(PLUGINS, name)) await runAsLink(name as PluginName);
+if (Object.hasOwn(PLUGINS, name)) await runAsPlugin(name as PluginName);
 // The tool is also a plugin when a runtime calls it; under multus's name it is nothing else.
 const isRunner = name === 'multus' || (args.length === 0 && Boolean(process.env.CNI_COMMAND));
 if (isRunner) await runAsRunner();
@@ -68,7 +68,7 @@ if (runsChain && mayHaveDaemon()) await tryDaemon(async () => ({ args }));
 const workers = runsChain ? await startEarly() : undefined;
 const { runMain } = await import('../src/cli/main.ts');
 process.exit(
-  await runMain(args, { links: LINKS, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) }),
+  await runMain(args, { plugins: LINKS, asPlugin, request: requestKey(), ...(workers ? { workers } : {}) }),
 );
 
 /** `bun plugins/main.ts --as bridge` calls a plugin without compiling. */
@@ -93,7 +93,7 @@ function findPlugin(type: string): Promise<PluginDefinition> | undefined {
   return Object.hasOwn(PLUGINS, type) ? PLUGINS[type as PluginName]() : undefined;
 }
 
-async function runAsLink(link: PluginName): Promise<never> {
+async function runAsPlugin(link: PluginName): Promise<never> {
   const { CNI_COMMAND = '' } = process.env;
   const again = DAEMON_VERBS.includes(CNI_COMMAND) && (await tryDaemonAsPlugin(link));
   const { runPlugin } = await import('../src/plugin/run.ts');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { ConflistSchema } from '../src/cni/conflist-schema.ts';
 import { isObject, type JsonObject } from '../src/cni/json.ts';
-import type { LinkAbout } from '../src/cni/link-about.ts';
+import type { PluginAbout } from '../src/cni/plugin-about.ts';
 import { SPEC_VERSIONS } from '../src/cni/version.ts';
 import { about as bandwidth } from './bandwidth/about.ts';
 import { about as bridge } from './bridge/about.ts';
@@ -24,7 +24,7 @@ import { about as tuning } from './tuning/about.ts';
 type LinkName = PluginName | typeof RUNNER_NAME;
 
 /** What tools know about every plugin. */
-export const LINK_ABOUTS: Readonly<Record<LinkName, LinkAbout>> = {
+export const LINK_ABOUTS: Readonly<Record<LinkName, PluginAbout>> = {
   bandwidth,
   bridge,
   catena,
@@ -55,7 +55,7 @@ const SHARED_SOURCES = [
 export function renderSchemas(): Record<string, JsonObject> {
   const types = Object.keys(LINK_ABOUTS) as LinkName[];
   const ipam = types.filter(type => LINK_ABOUTS[type].kind === 'ipam');
-  const links = Object.fromEntries(types.map(type => [type, describeLink(type)]));
+  const links = Object.fromEntries(types.map(type => [type, describePlugin(type)]));
   return {
     conflist: {
       $schema: DIALECT,
@@ -99,7 +99,7 @@ function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): 
   };
 }
 
-function describeLink(type: LinkName): JsonObject {
+function describePlugin(type: LinkName): JsonObject {
   const { config, kind } = LINK_ABOUTS[type];
   const schema = render(config, readSources(`./${type}/config.ts`));
   const properties = schema.properties as Record<string, JsonObject>;

@@ -1,25 +1,9 @@
 // What does the library offer? The protocol and the runner, on Node and Bun; plugins are written with `./plugin`.
-export {
-  type AttachmentId,
-  type CachedAttachment,
-  parseRecord,
-  renderAttachment,
-} from './chain/cache-record.ts';
-export { collectGarbage } from './chain/collect-garbage.ts';
-export { type Conflist, parseNetwork, parsePlugin } from './chain/conflist.ts';
-export type { Exec, ExecCall, ExecReply } from './chain/exec.ts';
-export type {
-  ExecOutcome,
-  Invocation,
-  KernelTransaction,
-  PluginProcess,
-  StartPlugin,
-} from './chain/exec-plugin.ts';
-export { findPlugin, parsePluginDirs } from './chain/find-plugin.ts';
-export { findCachedResult, findFrozenNetwork } from './chain/frozen.ts';
-export { type Found, type GarbagePlan, type GcScope, planGarbage } from './chain/garbage.ts';
-export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/load.ts';
-export type { Diagnostic, OnDiagnostic } from './chain/network-file.ts';
+
+export { type Conflist, parseNetwork, parsePlugin } from './chain/config/conflist.ts';
+export { findPlugin, parsePluginDirs } from './chain/config/find-plugin.ts';
+export { type LoadedNetworks, listNetworks, loadFile, loadNetwork } from './chain/config/load.ts';
+export type { Diagnostic, OnDiagnostic } from './chain/config/network-file.ts';
 export {
   findHighestCommon,
   listPluginVersions,
@@ -27,46 +11,68 @@ export {
   pluginVersion,
   type ValidNetwork,
   validateNetwork,
-} from './chain/plugin-version.ts';
-export { type Recovery, type RecoveryScope, recover } from './chain/recover.ts';
+} from './chain/config/plugin-version.ts';
 export {
-  type Condition,
-  type LinkCondition,
+  type AttachmentId,
+  type CachedAttachment,
+  parseRecord,
+  renderAttachment,
+} from './chain/records/cache-record.ts';
+export { collectGarbage } from './chain/records/collect-garbage.ts';
+export { findCachedResult, findNetworkOfAdd } from './chain/records/config-of-add.ts';
+export {
+  type GarbageCandidate,
+  type GarbagePlan,
+  type GcScope,
+  planGarbage,
+} from './chain/records/garbage.ts';
+export type { HeldAttachment, NodeWitness, TracedNetwork } from './chain/records/held-attachment.ts';
+export { type Recovery, type RecoveryScope, recover } from './chain/records/recover.ts';
+export {
+  type AttachmentCondition,
+  type PluginCondition,
   type RepairReport,
   type RepairScope,
   repair,
-} from './chain/repair.ts';
-export { buildGcRequest, buildRequest, type RequestParts } from './chain/request.ts';
+} from './chain/records/repair.ts';
 export {
   type AttachmentFilter,
   type AttachmentList,
   DEFAULT_CACHE_DIR,
   listAttachments,
   readAttachment,
-} from './chain/result-cache.ts';
-export { addNetwork, checkNetwork, deleteNetwork, networkStatus } from './chain/run.ts';
+} from './chain/records/result-cache.ts';
+export type { Exec, ExecCall, ExecReply } from './chain/run/exec.ts';
+export type {
+  ExecOutcome,
+  Invocation,
+  KernelTransaction,
+  PluginProcess,
+  StartPlugin,
+} from './chain/run/exec-plugin.ts';
+export { startPlugin } from './chain/run/lazy-exec-plugin.ts';
+export { addPlugin, checkPlugin, deletePlugin } from './chain/run/one-plugin.ts';
+export { buildGcRequest, buildRequest, type RequestParts } from './chain/run/request.ts';
+export { addNetwork, checkNetwork, deleteNetwork, networkStatus } from './chain/run/run.ts';
 export {
   type Attachment,
   DEFAULT_DEADLINE_MS,
   type Deadlines,
   type FinishEvent,
-  type LinkEvent,
+  type PluginEvent,
   type Runtime,
-} from './chain/runtime.ts';
-export { addPlugin, checkPlugin, deletePlugin } from './chain/single.ts';
-export { startPlugin } from './chain/start.ts';
-export type { LinkSpan } from './chain/trace-context.ts';
-export type { NodeWitness, Traced, TracedList } from './chain/traced.ts';
+} from './chain/run/runtime.ts';
+export type { PluginSpan } from './chain/run/trace-context.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';
 export { type CniEnv, type Command, parseEnv } from './cni/env.ts';
 export {
+  type CalledPlugin,
   CniError,
   type CniErrorOptions,
   ErrorCode,
   type ErrorReply,
-  type LinkFailure,
   toCniError,
 } from './cni/errors.ts';
 export type { JsonObject } from './cni/json.ts';
@@ -85,5 +91,5 @@ export {
   renderResult,
 } from './cni/result.ts';
 export { atLeast, CURRENT_VERSION, isSpecVersion, SPEC_VERSIONS, type SpecVersion } from './cni/version.ts';
-export type { AttachmentRecord, LinkOutcome, RecordedError } from './journal/record.ts';
+export type { AttachmentRecord, PluginOutcomeLine, RecordedError } from './journal/record.ts';
 export { listRecords, type RecordList, readRecord } from './journal/store.ts';

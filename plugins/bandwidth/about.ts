@@ -1,6 +1,6 @@
 // What can tools know about bandwidth without running it?
 import * as z from 'zod/mini';
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { AMOUNT } from './amount.ts';
 import { BandwidthConf, isUnlimited, limitsOf } from './config.ts';
 import { findSubnets } from './subnets.ts';
@@ -19,7 +19,7 @@ const Limits = z.object({
 });
 
 /** The bandwidth plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'meta',
   capabilities: ['bandwidth'],
   config: z.extend(BandwidthConf, {

@@ -81,7 +81,7 @@ export function ensureIfb(
     if (made) trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
     return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
   }
-  throw new Error(`Cannot create link "${names.join('" or "')}": both names are taken by other attachments`);
+  throw new Error(`Cannot create device "${names.join('" or "')}": other attachments use both names`);
 }
 
 function settingsFor(mtu: number) {

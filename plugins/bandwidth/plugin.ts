@@ -25,7 +25,7 @@ export const bandwidth = definePlugin({
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
     if (ignoresRuntime(call.conf, call.request)) {
-      call.log.warn('the limits of the runtime are not used: the configuration has limits of its own');
+      call.log.warn('ignoring the limits from the runtime: the configuration has its own');
     }
     if (isUnlimited(limits)) return prevResult;
     const veth = getHostVeth(call, prevResult);
@@ -37,10 +37,10 @@ export const bandwidth = definePlugin({
       // The redirect is removed before its target, so that no packet is redirected to a missing device.
       const ifbs = findIfbs(call.host, attachment);
       removeShaping(call.host, [veth], ifbs);
-      await call.removeLinks(ifbs);
+      await call.removeDevices(ifbs);
     });
     const { ifb, unused } = applyShaping(call.host, veth, attachment, shaping);
-    await call.removeLinks(unused);
+    await call.removeDevices(unused);
     if (ifb === undefined) return prevResult;
     const { name, mac } = ifb;
     return {
@@ -69,7 +69,7 @@ export const bandwidth = definePlugin({
         unused = applyShaping(call.host, veth, attachment, shaping).unused;
       },
     );
-    await call.removeLinks(unused);
+    await call.removeDevices(unused);
   },
 
   async del(call) {
@@ -77,7 +77,7 @@ export const bandwidth = definePlugin({
     const { host } = call;
     const ifbs = findIfbs(host, attachmentOf(call));
     const veths = findHostVeths(call);
-    await call.removeLinks(ifbs, () => {
+    await call.removeDevices(ifbs, () => {
       // With a main plugin of ours, they have disappeared together with the IFB device.
       const present = findLinks(
         host,
@@ -91,7 +91,7 @@ export const bandwidth = definePlugin({
   async gc(call) {
     const { kept } = call;
     if (kept === undefined) return;
-    await call.removeLinks(await findGarbage(call.host, call.network, kept));
+    await call.removeDevices(await findGarbage(call.host, call.network, kept));
   },
 
   status(call) {
@@ -113,7 +113,7 @@ function requirePrevResult({ prevResult }: Call): Result {
   if (prevResult) return prevResult;
   throw new CniError(
     ErrorCode.invalidConfig,
-    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that makes a veth',
+    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates a veth pair',
   );
 }
 
@@ -124,10 +124,12 @@ function planFor(veth: Link, limits: Limits): Shaping {
 function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {
   const { raisedFromBits, unlimitedMs } = shaper?.bucket ?? {};
   if (raisedFromBits !== undefined) {
-    log.warn(`${direction}Burst is smaller than a frame and was raised`, { configured: raisedFromBits });
+    log.warn(`${direction}Burst is smaller than a frame and was raised to one`, {
+      configured: raisedFromBits,
+    });
   }
   if (unlimitedMs !== undefined) {
-    log.warn(`${direction}Burst lets everything pass for a while: it may be larger than meant`, {
+    log.warn(`${direction}Burst passes all traffic for a while: it may be larger than intended`, {
       milliseconds_at_10_gbit: unlimitedMs,
     });
   }

@@ -1,13 +1,13 @@
 // What can tools know about the delegate runner without running it?
 
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { makeNetwork, refuseRecursion } from '../../src/delegate/network.ts';
 import { listConfigured } from '../../src/delegate/wanted.ts';
 import { CatenaConf, optionsOf } from './config.ts';
 
 /** The delegate runner, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'main',
   // Its delegates may use any of them.
   capabilities: [

@@ -1,6 +1,6 @@
 // Where are the runner's own log lines written, and those of its trace file?
 import { appendFileSync, statSync, writeSync } from 'node:fs';
-import type { LinkEvent } from '../../src/chain/runtime.ts';
+import type { PluginEvent } from '../../src/chain/run/runtime.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { createLog, LOG_LEVELS, type Log, type LogLevel } from '../../src/log.ts';
@@ -41,7 +41,7 @@ export async function boundLogFile({ logFile, logOptions = {} }: CatenaConf, sta
   const { maxSize = MAX_SIZE, maxBackups = 5, maxAge = 5, compress = true } = logOptions;
   const limits = { maxBytes: (maxSize || MAX_SIZE) * MIB, maxBackups, maxAgeDays: maxAge };
   const tell = (cause: unknown) =>
-    writeStderr(`Cannot keep log "${logFile}" short: ${(cause as Error).message}\n`);
+    writeStderr(`Cannot rotate log "${logFile}": ${(cause as Error).message}\n`);
   try {
     const { size = 0 } = statSync(logFile, { throwIfNoEntry: false }) ?? {};
     const isFull = size >= limits.maxBytes;
@@ -63,7 +63,7 @@ const MIB = 1024 * 1024;
 const KNOWN = new Set<string>();
 
 /** A full disk loses the line, but must not fail the attachment. */
-export function writeTraceLine(file: string, event: LinkEvent, log: Log): void {
+export function writeTraceLine(file: string, event: PluginEvent, log: Log): void {
   try {
     appendFileSync(file, `${JSON.stringify(traceOf(event))}\n`, { mode: 0o600 });
   } catch (cause) {
@@ -88,12 +88,12 @@ function writeStderr(text: string): void {
 /** The fields of a log line about a plugin call. */
 export function fieldsOf({
   network,
-  link,
+  plugin: link,
   index,
   verb,
   durationMs,
   error,
-}: LinkEvent): Record<string, unknown> {
+}: PluginEvent): Record<string, unknown> {
   return {
     delegate: network,
     link,
@@ -110,6 +110,6 @@ export function fieldsOf({
   };
 }
 
-function traceOf({ span, executable, ...event }: LinkEvent): Record<string, unknown> {
+function traceOf({ span, executable, ...event }: PluginEvent): Record<string, unknown> {
   return { time: new Date().toISOString(), ...fieldsOf({ executable, ...event }), executable, ...span };
 }

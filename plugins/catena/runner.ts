@@ -1,7 +1,7 @@
 // What does a call of the runner provide to its verbs?
 
-import { parsePluginDirs } from '../../src/chain/find-plugin.ts';
-import type { Deadlines } from '../../src/chain/runtime.ts';
+import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
+import type { Deadlines } from '../../src/chain/run/runtime.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
@@ -114,7 +114,7 @@ function watchedRuntime(
   conf: CatenaConf,
   { cacheDir, stateDir, env: delegateEnv }: RunnerPlaces,
   log: Log,
-  { onLink, ...watch }: Watch,
+  { onPlugin, ...watch }: Watch,
 ): Runner['runtime'] {
   return {
     pluginDirs: [...binDirsOf(conf), ...parsePluginDirs(env.path)],
@@ -123,8 +123,8 @@ function watchedRuntime(
     owner: `${RUNNER} ${network}`,
     env: delegateEnv,
     ...watch,
-    onLink: event => {
-      onLink?.(event);
+    onPlugin: event => {
+      onPlugin?.(event);
       log.info(event.error ? 'link failed' : 'link done', fieldsOf(event));
       if (conf.traceFile) writeTraceLine(conf.traceFile, event, log);
     },

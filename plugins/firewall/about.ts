@@ -1,10 +1,10 @@
 // What can tools know about firewall without running it?
 import * as z from 'zod/mini';
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { BACKENDS, FirewallConf, INGRESS_POLICIES, parseFirewallConf } from './config.ts';
 
 /** The firewall plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'meta',
   capabilities: [],
   config: z.extend(FirewallConf, {

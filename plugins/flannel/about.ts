@@ -1,9 +1,9 @@
 // What can tools know about flannel without running it?
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { FlannelConf, validateFlannelConf } from './config.ts';
 
 /** The flannel plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'main',
   // Its delegate may use any of them.
   capabilities: ['mac', 'ips', 'ipRanges', 'portMappings', 'bandwidth', 'dns', 'aliases'],

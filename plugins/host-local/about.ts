@@ -1,12 +1,12 @@
 // What can tools know about host-local without running it?
-import { type AddressPool, aboutLink } from '../../src/cni/link-about.ts';
+import { type AddressPool, aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { HostLocalConf } from './config.ts';
 import { planSets } from './plan.ts';
 import { parseRange } from './range.ts';
 
 /** The host-local plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'ipam',
   capabilities: ['ips', 'ipRanges'],
   config: HostLocalConf,

@@ -1,11 +1,11 @@
 // What can tools know about portmap without running it?
 import * as z from 'zod/mini';
 import { PortMapping } from '../../src/cni/capabilities.ts';
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { PortmapConf, validatePortmapConf } from './config.ts';
 
 /** The portmap plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'meta',
   capabilities: ['portMappings'],
   config: z.extend(PortmapConf, {

@@ -1,9 +1,9 @@
 // What can tools know about ptp without running it?
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 
 /** The ptp plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'main',
   capabilities: [],
   config: PtpConf,

@@ -1,9 +1,9 @@
 // What can tools know about sbr without running it?
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { parseSbrConf, SbrConf } from './config.ts';
 
 /** The sbr plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'meta',
   capabilities: [],
   config: SbrConf,

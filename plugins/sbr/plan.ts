@@ -159,8 +159,8 @@ function routesFor(
     settled.some(one => one.protocol !== OWN_PROTOCOL && sameDestination(one, route));
   const subnet = subnetRoute(address, index, false).filter(route => isNew(route) && !isMoved(route));
   const way = defaultRoute(source, index).filter(route => isNew(route) && (isStatic || !isMoved(route)));
-  const onLink = copied.filter(route => !isGatewayed(route));
-  return [...onLink, ...subnet.map(asOwn), ...copied.filter(isGatewayed), ...way.map(asOwn)];
+  const onPlugin = copied.filter(route => !isGatewayed(route));
+  return [...onPlugin, ...subnet.map(asOwn), ...copied.filter(isGatewayed), ...way.map(asOwn)];
 }
 
 /**

@@ -1,11 +1,11 @@
 // What can tools know about static without running it?
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
 import { StaticConf } from './config.ts';
 import { planAddresses } from './plan.ts';
 
 /** The static plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'ipam',
   capabilities: ['ips'],
   config: StaticConf,

@@ -1,10 +1,10 @@
 // What can tools know about tuning without running it?
-import { aboutLink } from '../../src/cni/link-about.ts';
+import { aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { TuningConf } from './config.ts';
 import { planTuning } from './plan.ts';
 
 /** The tuning plugin, as `catena validate` and the published schemas see it. */
-export const about = aboutLink({
+export const about = aboutPlugin({
   kind: 'meta',
   capabilities: ['mac'],
   config: TuningConf,

@@ -13,7 +13,7 @@ import type { NetlinkSocket } from '../../src/netlink/socket.ts';
 import { inNetns, type Netns } from '../../src/sys/netns.ts';
 import { findSysctl, writeSysctl } from '../../src/sys/sysctl.ts';
 import type { Backup } from './backup.ts';
-import { findPath, type LinkTuning, type TuningPlan, type TuningState } from './plan.ts';
+import { type DeviceTuning, findPath, type TuningPlan, type TuningState } from './plan.ts';
 import type { Sysctl } from './sysctl-key.ts';
 
 /** What tuning works on: a socket in the container's namespace, and the namespace itself for sysctls. */
@@ -30,7 +30,7 @@ export interface Target {
 export function readState({ socket, netns, ifname }: Target, plan: TuningPlan): TuningState {
   // A main plugin without a kernel device leaves no interface, but sysctls of the namespace can still be set.
   const found = hasAttributes(plan.link) ? getLink(socket, ifname) : undefined;
-  const state = { index: found?.index, link: found ? readLink(found, plan.link) : {} };
+  const state = { index: found?.index, link: found ? readDevice(found, plan.link) : {} };
   const paths = plan.sysctls.flatMap(sysctl => sysctl.paths);
   if (paths.length === 0) return { ...state, sysctls: new Map() };
   const known = inNetns(netns, () =>
@@ -51,7 +51,7 @@ export function applySysctls({ netns }: Target, sysctls: readonly Sysctl[], stat
  * Sets the attributes, with one request each so that an error names the attribute, all sent at once.
  * Same as: `ip link set dev <ifname> address … promisc … mtu … allmulticast … txqueuelen …`
  */
-export function applyLink({ socket }: Target, link: LinkTuning, { index }: TuningState): void {
+export function applyDevice({ socket }: Target, link: DeviceTuning, { index }: TuningState): void {
   if (index === undefined) return;
   socket.requestAll(changesOf(link).map(change => setLinkRequest(index, change)));
 }
@@ -84,16 +84,16 @@ export function restore({ socket, netns, ifname }: Target, backup: Backup): stri
   ]);
 }
 
-/** {@link LinkTuning}, from a plan or from a backup. */
-type Attributes = { readonly [K in keyof LinkTuning]?: LinkTuning[K] | undefined };
+/** {@link DeviceTuning}, from a plan or from a backup. */
+type Attributes = { readonly [K in keyof DeviceTuning]?: DeviceTuning[K] | undefined };
 
-function hasAttributes(link: LinkTuning): boolean {
+function hasAttributes(link: DeviceTuning): boolean {
   return Object.keys(link).length > 0;
 }
 
 /** Only the attributes that the plan names. A bridge or a packet capture raises a counter, not the flag that is read here. */
-function readLink(link: Link, wanted: LinkTuning): LinkTuning {
-  const all: Required<LinkTuning> = {
+function readDevice(link: Link, wanted: DeviceTuning): DeviceTuning {
+  const all: Required<DeviceTuning> = {
     mac: link.mac ?? '',
     promisc: (link.flags & IFF_PROMISC) !== 0,
     mtu: link.mtu,

@@ -7,7 +7,7 @@ import type { TuningConf } from './config.ts';
 import { planSysctls, type Sysctl } from './sysctl-key.ts';
 
 /** Attributes of an interface; absent ones are left alone. */
-export interface LinkTuning {
+export interface DeviceTuning {
   /** Lower-case colon notation. */
   readonly mac?: string;
   readonly promisc?: boolean;
@@ -19,7 +19,7 @@ export interface LinkTuning {
 /** The desired state of the interface and its namespace. */
 export interface TuningPlan {
   readonly sysctls: readonly Sysctl[];
-  readonly link: LinkTuning;
+  readonly link: DeviceTuning;
 }
 
 /** The current state. */
@@ -29,7 +29,7 @@ export interface TuningState {
   /** By path, those that exist; without a value if they cannot be read. */
   readonly sysctls: ReadonlyMap<string, string | undefined>;
   /** The attributes that a plan names. */
-  readonly link: LinkTuning;
+  readonly link: DeviceTuning;
 }
 
 /** Attributes are transferred as 32-bit numbers; the kernel enforces the devices' own limits. */
@@ -63,7 +63,7 @@ export function planTuning(conf: TuningConf, args: CniArgs, ifname: string): Tun
  */
 export function planResult(
   prevResult: Result,
-  { mac, mtu }: LinkTuning,
+  { mac, mtu }: DeviceTuning,
   ifname: string,
   sandbox: string,
 ): Result {
@@ -85,7 +85,7 @@ export function findDifferences(plan: TuningPlan, state: TuningState): string[] 
     return [`sysctl "${path}" is "${current}" instead of "${sysctl.value}"`];
   });
   const attributes = Object.entries(plan.link).flatMap(([name, wanted]) => {
-    const current = state.link[name as keyof LinkTuning];
+    const current = state.link[name as keyof DeviceTuning];
     return current === wanted ? [] : [`${name} is ${current} instead of ${wanted}`];
   });
   return [...sysctls, ...attributes];

@@ -13,7 +13,7 @@ import {
   writeBackup,
 } from './backup.ts';
 import { TuningConf } from './config.ts';
-import { applyLink, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
+import { applyDevice, applySysctls, backupOf, readState, restore, type Target } from './kernel.ts';
 import { findDifferences, planResult, planTuning, type TuningPlan } from './plan.ts';
 import { findRepeatedKey } from './repeated-keys.ts';
 import { probeTuning } from './status.ts';
@@ -33,9 +33,9 @@ export const tuning = definePlugin({
     const state = readState(target, plan);
     const backup = backupOf(plan, state);
     if (Object.keys(backup).length > 0) keep(call, { ...backup, network: call.network });
-    call.onFailure('restore what was there before', () => restoreAll(target, backup));
+    call.onFailure('restore the original values', () => restoreAll(target, backup));
     applySysctls(target, plan.sysctls, state);
-    applyLink(target, plan.link, state);
+    applyDevice(target, plan.link, state);
     return planResult(prevResult, plan.link, ifname, netns);
   },
 
@@ -56,7 +56,7 @@ export const tuning = definePlugin({
     // The backup made by ADD is kept: it holds the values from before the attachment.
     if (findDifferences(plan, state).length === 0) return;
     applySysctls(target, plan.sysctls, state);
-    applyLink(target, plan.link, state);
+    applyDevice(target, plan.link, state);
   },
 
   del(call) {
@@ -97,7 +97,7 @@ function keep(call: Call<TuningConf>, backup: Backup): void {
   const path = fileOf(call);
   const older = findBackup(path);
   writeBackup(path, mergeBackups(older ?? {}, backup));
-  call.onFailure('put the backup back', () => (older ? writeBackup(path, older) : removeBackup(path)));
+  call.onFailure('restore the backup', () => (older ? writeBackup(path, older) : removeBackup(path)));
 }
 
 function restoreAll(target: Target, backup: Backup): void {
@@ -127,6 +127,6 @@ function refuseRepeatedSysctl(call: Call<TuningConf>): void {
   if (key === undefined) return;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" is there twice`,
+    `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" occurs twice`,
   );
 }

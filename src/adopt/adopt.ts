@@ -1,13 +1,14 @@
 // Which attachments of other runtimes exist, and how do they get into the journal?
-import { forgetDetached } from '../chain/adopted.ts';
-import type { AttachmentId, CachedAttachment } from '../chain/cache-record.ts';
-import { renderAttachment } from '../chain/cache-record.ts';
-import { findExecutable } from '../chain/call-plugins.ts';
-import { parseFrozen } from '../chain/conflist.ts';
-import { toKnown } from '../chain/known.ts';
-import { listAttachments, readAttachment } from '../chain/result-cache.ts';
-import { cacheDirOf, checkAttachment, type Runtime } from '../chain/runtime.ts';
-import { inTurn } from '../chain/turns.ts';
+
+import { parseFrozen } from '../chain/config/conflist.ts';
+import { forgetDetached } from '../chain/records/adopted-attachments.ts';
+import type { AttachmentId, CachedAttachment } from '../chain/records/cache-record.ts';
+import { renderAttachment } from '../chain/records/cache-record.ts';
+import { toRemembered } from '../chain/records/remembered-add.ts';
+import { listAttachments, readAttachment } from '../chain/records/result-cache.ts';
+import { findExecutable } from '../chain/run/call-plugins.ts';
+import { cacheDirOf, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
+import { inTurn } from '../chain/run/turns.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../journal/boot.ts';
@@ -76,7 +77,7 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
     for (const journal of [stateDir, ...alsoIn]) {
       const record = readRecord(journal, id);
       if (record === undefined) continue;
-      const isSame = renderAttachment(toKnown(record)) === renderAttachment(cached);
+      const isSame = renderAttachment(toRemembered(record)) === renderAttachment(cached);
       if (record.phase === 'attached' && isSame) return { ...id, state: 'known' };
       const holder = holderOf(record);
       if (holder) return { ...id, state: 'skipped', why: `process ${holder.pid} works on it` };

@@ -35,10 +35,10 @@ export function refuserFor(call: Call): RefuseLiving {
   return owners => {
     if (owners.length === 0) return;
     const use = findUse();
-    const links = listLinks(call.host);
+    const devices = listLinks(call.host);
     const own = call.findContainerNetns();
     for (const former of owners) {
-      const why = findLife(former, { use, links, own });
+      const why = findLife(former, { use, links: devices, own });
       if (why !== undefined) refuse(attachmentOf(call), former, why);
     }
   };
@@ -83,8 +83,8 @@ interface Witnesses {
 }
 
 /** A human-readable proof that the attachment is alive; undefined when it no longer exists. */
-function findLife({ ip, owner }: FormerOwner, { use, links, own }: Witnesses): string | undefined {
-  const aliases = links.flatMap(link => {
+function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witnesses): string | undefined {
+  const aliases = devices.flatMap(link => {
     const attachment = findOwner(link.attrs.alias);
     return attachment ? [{ link, attachment }] : [];
   });

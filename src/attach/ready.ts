@@ -42,9 +42,9 @@ export interface Stage {
  */
 export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<void> {
   const giveUpAt = performance.now() + READY_DEADLINE_MS;
-  const links = lookAtLinks(stages);
+  const links = lookAtDevices(stages);
   // Addresses last: the kernel's work for them continues while we check the interfaces.
-  for (const look of [lookAtLink, lookAtAddresses]) {
+  for (const look of [lookAtDevice, lookAtAddresses]) {
     for (const [i, stage] of stages.entries()) {
       let seen = look(stage, links[i]);
       for (let polls = 0; seen.problem && performance.now() < giveUpAt; polls++) {
@@ -74,7 +74,7 @@ interface Seen {
 }
 
 /** Queries all interfaces of one socket at once. */
-function lookAtLinks(stages: readonly Stage[]): readonly (Link | undefined)[] {
+function lookAtDevices(stages: readonly Stage[]): readonly (Link | undefined)[] {
   const bySocket = new Map<NetlinkSocket, Stage[]>();
   for (const stage of stages) bySocket.set(stage.socket, [...(bySocket.get(stage.socket) ?? []), stage]);
   const seen = new Map<Stage, Link | undefined>();
@@ -88,7 +88,7 @@ function lookAtLinks(stages: readonly Stage[]): readonly (Link | undefined)[] {
   return stages.map(stage => seen.get(stage));
 }
 
-function lookAtLink({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
+function lookAtDevice({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
   if (state !== 'up' && state !== 'unknown') return { problem: `it is "${state}"` };
   const portState = portStateOf(seen) ?? BR_STATE_FORWARDING;

@@ -82,13 +82,13 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
   if (inside?.kind === 'veth') {
     const outside = findOwnEnd(call, inside);
     return outside
-      ? call.removeLinks([outside], then)
+      ? call.removeDevices([outside], then)
       : tryAll([() => removeLink(call.container, inside.index), then]);
   }
   if (inside)
     call.log.warn(`Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth this link made`);
   const marked = listMarkedEnds(call);
-  await call.removeLinks(marked.length ? marked : findReportedEnds(call), then);
+  await call.removeDevices(marked.length ? marked : findReportedEnds(call), then);
 }
 
 /** Deletes the network's pairs whose attachments GC does not keep, then does what has to wait for that. */
@@ -97,7 +97,7 @@ export async function removeStalePairs(call: Call, kept: KeptAttachments, then: 
   for (const { link, owner } of stale) {
     call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
   }
-  await call.removeLinks(
+  await call.removeDevices(
     stale.map(({ link }) => link),
     then,
   );

@@ -1,6 +1,6 @@
 // What is a command of the tool, and what does it get to work with?
-import type { Deadlines } from '../chain/runtime.ts';
-import type { LinkCatalog } from '../cni/link-about.ts';
+import type { Deadlines } from '../chain/run/runtime.ts';
+import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { ClusterAccess } from '../delegate/api-server.ts';
 import type { Cluster } from '../delegate/kubernetes.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
@@ -49,9 +49,9 @@ export type AsPlugin = (
 ) => Promise<{ readonly exitCode: number; readonly stdout: string; readonly stderr: string }>;
 
 /** What the tool works with, apart from its command line. */
-export interface Surroundings {
+export interface CommandContext {
   /** The plugins that are part of this executable. */
-  readonly links: LinkCatalog;
+  readonly plugins: PluginCatalog;
   /** By default this process's environment. */
   readonly env?: CommandCall['env'];
   /** Directory against which a remote caller's relative paths are resolved; without it, paths are left as they are. */
@@ -85,7 +85,7 @@ export interface CommandCall {
   on(option: string): boolean;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The plugins that are part of this executable. */
-  readonly links: LinkCatalog;
+  readonly plugins: PluginCatalog;
   /** Directory against which relative paths are resolved; undefined if it was deleted or has no path for another reason. */
   readonly cwd: string | undefined;
   /** Workers that serve our own plugins; by default the command starts one of its own. */
@@ -97,7 +97,7 @@ export interface CommandCall {
   /** Milliseconds that the command was queued in the daemon. */
   readonly queueMs?: number | undefined;
   /** Runs another command line, for a process that serves others. @returns its exit code */
-  readonly runCommand: (args: readonly string[], surroundings: Surroundings) => Promise<number>;
+  readonly runCommand: (args: readonly string[], surroundings: CommandContext) => Promise<number>;
   /** Identifies the request, so that a repetition is recognised. */
   readonly request?: string | undefined;
   /** Calls this executable as a plugin; undefined if the plugins are not available. */

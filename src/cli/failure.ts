@@ -1,5 +1,5 @@
 // How is a failure reported so that a user can act on it?
-import { CniError, ErrorCode, type ErrorReply, type LinkFailure, toCniError } from '../cni/errors.ts';
+import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 
 /** How many lines of a plugin's standard error are shown. */
@@ -20,17 +20,24 @@ const HINTS: Readonly<Record<number, string>> = {
  */
 export function renderFailure(thrown: unknown): string {
   const error = toCniError(thrown);
-  const lines = [`catena: ${error.message}`, ...detailsOf(error), ...linkOf(error)];
+  const lines = [`catena: ${error.message}`, ...detailsOf(error), ...describePlugin(error)];
   const hint = HINTS[error.code] ?? hintFor(error);
   if (hint !== undefined) lines.push(`  hint: ${hint}`);
   return `${lines.join('\n')}\n`;
 }
 
+/** A plugin's failure in JSON output, where its type is called `link`. */
+type PluginFailureJson = Omit<CalledPlugin, 'type'> & {
+  readonly link: string;
+  readonly code: number;
+  readonly msg: string;
+};
+
 /** The error object of the specification, with one more key for what the specification has no place for. */
 export interface FailureJson extends ErrorReply {
   readonly catena?: {
     /** Every plugin that failed, in the order of the failures: the chain's own failure, then those of undoing it. */
-    readonly failures: readonly (LinkFailure & { readonly code: number; readonly msg: string })[];
+    readonly failures: readonly PluginFailureJson[];
   };
 }
 
@@ -40,17 +47,25 @@ export interface FailureJson extends ErrorReply {
  */
 export function toFailureJson(thrown: unknown): FailureJson {
   const error = toCniError(thrown);
-  const failures = [...findLinkErrors(thrown, error)].flatMap(({ link, code, message }) =>
-    link ? [{ ...link, code, msg: message }] : [],
+  const failures = [...findPluginErrors(thrown, error)].flatMap(({ plugin, code, message }) =>
+    plugin ? [toPluginJson(plugin, code, message)] : [],
   );
   return { ...error.toReply(CURRENT_VERSION), ...(failures.length ? { catena: { failures } } : {}) };
 }
 
+function toPluginJson(
+  { network, type, ...rest }: CalledPlugin,
+  code: number,
+  msg: string,
+): PluginFailureJson {
+  return { network, link: type, ...rest, code, msg };
+}
+
 /** The plugin errors behind an error, one per failure of a plugin: errors that only rephrase another one are left out. */
-function findLinkErrors(...thrown: readonly unknown[]): Set<CniError> {
-  const found = new Map<LinkFailure, CniError>();
+function findPluginErrors(...thrown: readonly unknown[]): Set<CniError> {
+  const found = new Map<CalledPlugin, CniError>();
   const visit = (one: unknown): void => {
-    if (one instanceof CniError && one.link && !found.has(one.link)) found.set(one.link, one);
+    if (one instanceof CniError && one.plugin && !found.has(one.plugin)) found.set(one.plugin, one);
     if (one instanceof AggregateError) one.errors.forEach(visit);
     if (one instanceof Error) visit(one.cause);
   };
@@ -63,16 +78,16 @@ function detailsOf(error: CniError): string[] {
   return error.details === undefined ? code : [`  details: ${error.details}`, ...code];
 }
 
-function linkOf({ link }: CniError): string[] {
-  if (link === undefined) return [];
-  const ending = link.signal === undefined ? `exit status ${link.exitCode}` : `ended by ${link.signal}`;
-  const ran = link.exitCode !== undefined || link.signal !== undefined;
-  const time = link.durationMs === undefined ? '' : ` after ${Math.round(link.durationMs)} ms`;
-  const where = `  link: ${link.link}, number ${link.index + 1} of network "${link.network}", ${link.verb}`;
-  const stderr = (link.stderr ?? '').trimEnd().split('\n').slice(-STDERR_LINES).filter(Boolean);
+function describePlugin({ plugin }: CniError): string[] {
+  if (plugin === undefined) return [];
+  const ending = plugin.signal === undefined ? `exit status ${plugin.exitCode}` : `ended by ${plugin.signal}`;
+  const ran = plugin.exitCode !== undefined || plugin.signal !== undefined;
+  const time = plugin.durationMs === undefined ? '' : ` after ${Math.round(plugin.durationMs)} ms`;
+  const where = `  link: ${plugin.type}, number ${plugin.index + 1} of network "${plugin.network}", ${plugin.verb}`;
+  const stderr = (plugin.stderr ?? '').trimEnd().split('\n').slice(-STDERR_LINES).filter(Boolean);
   return [
     ran ? `${where}, ${ending}${time}` : where,
-    ...(link.executable === undefined ? [] : [`  executable: ${link.executable}`]),
+    ...(plugin.executable === undefined ? [] : [`  executable: ${plugin.executable}`]),
     ...(stderr.length ? ['  it said:', ...stderr.map(line => `    ${line}`)] : []),
   ];
 }

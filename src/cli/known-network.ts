@@ -1,5 +1,5 @@
 // Does a network that the user names exist, for commands that work on records?
-import { listNetworks } from '../chain/load.ts';
+import { listNetworks } from '../chain/config/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { CommandCall } from './command.ts';
 import { confDirOf } from './target.ts';

@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
-import { type Command, type CommandCall, type Surroundings, UsageError } from './command.ts';
+import { type Command, type CommandCall, type CommandContext, UsageError } from './command.ts';
 import { COMMANDS, GLOBAL_OPTIONS } from './commands.ts';
 import { renderFailure, toFailureJson } from './failure.ts';
 import { showable } from './showable.ts';
@@ -21,7 +21,7 @@ const ExitCode = { success: 0, failure: 1, usage: 2 } as const;
  * @param args command line without the executable's name
  * @returns the exit code
  */
-export async function runMain(args: readonly string[], surroundings: Surroundings): Promise<number> {
+export async function runMain(args: readonly string[], surroundings: CommandContext): Promise<number> {
   try {
     return await dispatch(args, surroundings);
   } catch (thrown) {
@@ -46,7 +46,7 @@ function nameCommand(thrown: unknown, command = ''): unknown {
     : fileFailure('run', `catena ${command}`, thrown);
 }
 
-async function dispatch(args: readonly string[], surroundings: Surroundings): Promise<number> {
+async function dispatch(args: readonly string[], surroundings: CommandContext): Promise<number> {
   const [name, ...rest] = args;
   const show = (text: string): number => {
     writerOf(surroundings)(1, text);
@@ -106,9 +106,9 @@ function toCall(
   command: Command,
   values: Values,
   positionals: readonly string[],
-  surroundings: Surroundings,
+  surroundings: CommandContext,
 ): CommandCall {
-  const { env = process.env, links, cwd, workers, asPlugin, request } = surroundings;
+  const { env = process.env, plugins: links, cwd, workers, asPlugin, request } = surroundings;
   const write = writerOf(surroundings);
   const { watcher, queueMs, deadlines } = surroundings;
   let signal = surroundings.signal;
@@ -129,7 +129,7 @@ function toCall(
     },
     on: option => values[option] === true,
     env,
-    links,
+    plugins: links,
     cwd: cwd ?? workingDirectory(),
     runCommand: runMain,
     workers,
@@ -149,7 +149,7 @@ function toCall(
 }
 
 /** Much of the output comes from plugins and files, and must not be able to control the terminal. */
-function writerOf({ write = writeOut }: Surroundings): typeof writeOut {
+function writerOf({ write = writeOut }: CommandContext): typeof writeOut {
   return (fd, text) => write(fd, showable(text));
 }
 

@@ -1,10 +1,10 @@
 // Which network, which container and which directories does a command line mean?
 import { existsSync } from 'node:fs';
-import type { Conflist } from '../chain/conflist.ts';
-import { parsePluginDirs } from '../chain/find-plugin.ts';
-import { loadFile, loadNetwork } from '../chain/load.ts';
-import type { Diagnostic } from '../chain/network-file.ts';
-import type { Attachment, ChainRuntime, Deadlines } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { parsePluginDirs } from '../chain/config/find-plugin.ts';
+import { loadFile, loadNetwork } from '../chain/config/load.ts';
+import type { Diagnostic } from '../chain/config/network-file.ts';
+import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
 import { COMMANDS } from '../cni/env.ts';
@@ -53,7 +53,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
     openWitness: async () => (await import('../orphans/witness.ts')).NODE_WITNESS,
-    onLink({ stderr, error }) {
+    onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },
     onWarning: warning => warn(call, warning),

@@ -1,5 +1,5 @@
 // Does any plugin of a conflist receive what was given with --cap?
-import type { Conflist } from '../chain/conflist.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { didYouMean } from '../validate/suggest.ts';

@@ -1,5 +1,5 @@
 // Which observers are told of the chain that a command runs?
-import type { Attachment, ChainRuntime } from '../chain/runtime.ts';
+import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
 import { runDir } from '../cni/directories.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -39,9 +39,9 @@ export async function watched<T>(
       ...runtime,
       ...request.watch,
       env: request.env,
-      onLink(event) {
-        request.watch.onLink?.(event);
-        runtime.onLink?.(event);
+      onPlugin(event) {
+        request.watch.onPlugin?.(event);
+        runtime.onPlugin?.(event);
       },
     });
     request.end({ result: isObject(result) ? result : undefined });

@@ -37,9 +37,10 @@ export const ErrorCode = {
 export const ADDRESS_TAKEN = 101;
 
 /** Which plugin of which network failed, and how its process ended; added by the runner. */
-export interface LinkFailure {
+export interface CalledPlugin {
   readonly network: string;
-  readonly link: string;
+  /** Type of the plugin, as in the configuration. */
+  readonly type: string;
   readonly index: number;
   readonly executable?: string;
   readonly verb: string;
@@ -56,7 +57,7 @@ export interface LinkFailure {
 export interface CniErrorOptions {
   readonly details?: string;
   readonly cause?: unknown;
-  readonly link?: LinkFailure;
+  readonly plugin?: CalledPlugin;
 }
 
 /** A protocol failure. It renders itself as the JSON of the specification. */
@@ -64,13 +65,13 @@ export class CniError extends Error {
   override readonly name = 'CniError';
   readonly code: number;
   readonly details: string | undefined;
-  readonly link: LinkFailure | undefined;
+  readonly plugin: CalledPlugin | undefined;
 
   constructor(code: number, message: string, options: CniErrorOptions = {}) {
     super(clip(message), options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.details = options.details ? clip(options.details) : undefined;
-    this.link = options.link;
+    this.plugin = options.plugin;
   }
 
   /** The error object of the specification, section "Error"; `cniVersion` first when known. */
@@ -112,7 +113,7 @@ export function toCniError(thrown: unknown): CniError {
   return new CniError(inner.code, inner.message, {
     details: [inner.details, text].filter(Boolean).join('; '),
     cause: thrown,
-    ...(inner.link ? { link: inner.link } : {}),
+    ...(inner.plugin ? { plugin: inner.plugin } : {}),
   });
 }
 

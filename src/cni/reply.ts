@@ -1,5 +1,5 @@
 // What do a plugin's exit code, standard output and standard error mean?
-import { CniError, ErrorCode, type LinkFailure } from './errors.ts';
+import { type CalledPlugin, CniError, ErrorCode } from './errors.ts';
 import { isObject, type JsonObject, memberOf, parseObject } from './json.ts';
 
 /** How a plugin's process ended and what it printed. */
@@ -14,42 +14,44 @@ export interface Outcome {
  * The JSON object that a plugin printed on success; undefined when it printed nothing.
  * @throws CniError 6 when it printed anything else
  */
-export function parseReply(stdout: string, link: LinkFailure): JsonObject | undefined {
+export function parseReply(stdout: string, plugin: CalledPlugin): JsonObject | undefined {
   const trimmed = stdout.trim();
   if (trimmed === '') return undefined;
   // The reference's decoder reads null as an object without members.
   if (trimmed === 'null') return {};
   try {
-    return parseObject(stdout, `output of plugin "${link.link}"`);
+    return parseObject(stdout, `output of plugin "${plugin.type}"`);
   } catch (cause) {
     throw new CniError(ErrorCode.decodingFailure, (cause as Error).message, {
       cause,
-      link,
+      plugin,
       details: `printed ${quote(stdout)}`,
     });
   }
 }
 
 /** The error that a failed plugin reported, or the best available description of a failure that it did not report. */
-export function failureOf(outcome: Outcome, link: LinkFailure): CniError {
+export function failureOf(outcome: Outcome, plugin: CalledPlugin): CniError {
   const ending = outcome.signal ? `ended by ${outcome.signal}` : `exit status ${outcome.exitCode}`;
   const reported = findErrorReply(outcome.stdout);
   if (reported && (reported.msg !== '' || reported.code !== 0)) {
     const text =
       reported.msg.trim() === ''
-        ? `Plugin "${link.link}" failed with no error message: ${ending}`
+        ? `Plugin "${plugin.type}" failed with no error message: ${ending}`
         : reported.msg;
-    return new CniError(reported.code, text, { details: reported.details, link });
+    return new CniError(reported.code, text, { details: reported.details, plugin });
   }
   if (outcome.stdout.trim() !== '') {
     return new CniError(
       ErrorCode.unknown,
-      `Plugin "${link.link}" failed and its output is not a CNI error: ${quote(outcome.stdout)}`,
-      { details: ending, link },
+      `Plugin "${plugin.type}" failed and its output is not a CNI error: ${quote(outcome.stdout)}`,
+      { details: ending, plugin },
     );
   }
   const words = outcome.stderr.trim() === '' ? 'no error message' : quote(outcome.stderr);
-  return new CniError(ErrorCode.unknown, `Plugin "${link.link}" failed with ${words}: ${ending}`, { link });
+  return new CniError(ErrorCode.unknown, `Plugin "${plugin.type}" failed with ${words}: ${ending}`, {
+    plugin,
+  });
 }
 
 function findErrorReply(stdout: string): { code: number; msg: string; details: string } | undefined {

@@ -1,5 +1,5 @@
 // Can one set of executables check and delete what the other has made, and what does it leave behind?
-import type { Conflist } from '../chain/conflist.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { holdsAddress } from '../lab/leftovers.ts';
 import type { SceneRecord, Sight } from './record.ts';

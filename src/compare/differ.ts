@@ -72,9 +72,9 @@ function named(moments: readonly Moment[]): (readonly [string, Moment])[] {
   });
 }
 
-type Told = Pick<Difference, 'where' | 'what' | 'first' | 'second'>;
+type DifferenceFacts = Pick<Difference, 'where' | 'what' | 'first' | 'second'>;
 
-function diffAnswers(first: Answer, second: Answer): Told[] {
+function diffAnswers(first: Answer, second: Answer): DifferenceFacts[] {
   if (first.failed !== second.failed || first.code !== second.code) {
     const [one, other] = [describeAnswer(first), describeAnswer(second)];
     return [{ where: 'answer', what: '', first: one, second: other }];
@@ -131,7 +131,7 @@ function keyOf({ names, first, second }: Finding): string {
   return JSON.stringify([names, first, second]);
 }
 
-function describeFinding({ names, ...sides }: Finding): Told {
+function describeFinding({ names, ...sides }: Finding): DifferenceFacts {
   const [where = '', kind = '', name, field] = names;
   if (where === 'files') return { where, what: kind, ...renderSides(sides) };
   const subject = kind === 'sysctl' ? `sysctl net/${name}` : `${kind} ${name}`;

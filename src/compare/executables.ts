@@ -2,11 +2,11 @@
 import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ensureDirSync, ensureSymlinkSync } from 'fs-extra/esm';
-import type { Conflist } from '../chain/conflist.ts';
-import type { Exec } from '../chain/exec.ts';
-import { startProcess } from '../chain/exec-plugin.ts';
-import { findPlugin } from '../chain/find-plugin.ts';
-import { listUses } from '../chain/link-types.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { findPlugin } from '../chain/config/find-plugin.ts';
+import { listUses } from '../chain/config/plugin-uses.ts';
+import type { Exec } from '../chain/run/exec.ts';
+import { startProcess } from '../chain/run/exec-plugin.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath } from '../files/absolute-path.ts';
 import { toText } from './text.ts';

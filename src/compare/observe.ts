@@ -1,7 +1,7 @@
 // What can be observed in a namespace, under names that do not depend on any order?
 
 import type { Place } from '../lab/lab.ts';
-import { linkKey, readLinks } from '../lab/state/links.ts';
+import { deviceKey, readDevices } from '../lab/state/devices.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
 import { IFA_F_PERMANENT, IFA_F_TENTATIVE, listAddresses, RT_SCOPE_LINK } from '../netlink/rtnl/addr.ts';
@@ -20,10 +20,10 @@ const TABLE_MAIN = 254;
 
 /** Everything in a namespace except transient state: counters, dynamic neighbours, duplicate address detection. */
 export function observePlace({ netns, route, netfilter }: Place): Observation {
-  const { objects, nameOf } = readLinks(route);
+  const { objects, nameOf } = readDevices(route);
   const states = new Map(objects.map(({ key, state }) => [key, state ?? {}]));
   const links = listLinks(route).map(({ name, kind, attrs, mac }) => {
-    const { master = 'none', ...state } = states.get(linkKey(name)) ?? {};
+    const { master = 'none', ...state } = states.get(deviceKey(name)) ?? {};
     const alias = attrs.alias ? { alias: attrs.alias } : {};
     return [name, { kind: kind || 'device', ...state, ...(mac ? { mac } : {}), master, ...alias }] as const;
   });

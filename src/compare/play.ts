@@ -1,9 +1,9 @@
 // How does one twin play a scene?
 import { existsSync, fstatSync, readFileSync, rmSync } from 'node:fs';
-import { collectGarbage } from '../chain/collect-garbage.ts';
-import type { Conflist } from '../chain/conflist.ts';
-import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run.ts';
-import type { Attachment, LinkEvent, Runtime } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { collectGarbage } from '../chain/records/collect-garbage.ts';
+import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../chain/run/run.ts';
+import type { Attachment, PluginEvent, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
@@ -83,7 +83,7 @@ async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
   const moments: Moment[] = [];
   let lookedMs = 0;
   const started = performance.now();
-  const onLink = (event: LinkEvent) => {
+  const onPlugin = (event: PluginEvent) => {
     const looking = performance.now();
     const { index, durationMs, verb: own } = event;
     moments.push({ step: name, verb: own, index, answer: answerOf(event), durationMs, sight: stage.look() });
@@ -91,7 +91,7 @@ async function takeStep(step: Step, stage: Stage): Promise<Moment[]> {
   };
   let answer: Answer = { failed: false };
   try {
-    await perform(step, stage, { ...stage.twin.runtimes[step.by ?? stage.twin.side], onLink });
+    await perform(step, stage, { ...stage.twin.runtimes[step.by ?? stage.twin.side], onPlugin: onPlugin });
   } catch (thrown) {
     answer = refusal(thrown);
   }
@@ -160,7 +160,7 @@ async function removeNamespace(who: string, { containers, lab }: Stage): Promise
   for (let attempt = 0; attempt < GONE_WITHIN_MS / 20 && count() === before; attempt++) await Bun.sleep(20);
 }
 
-function answerOf({ result, error }: LinkEvent): Answer {
+function answerOf({ result, error }: PluginEvent): Answer {
   if (error) return refusal(error);
   return { failed: false, ...(result ? { result } : {}) };
 }

@@ -1,7 +1,7 @@
 // How is a comparison rendered as text?
 import { count, renderTime } from '../lab/words.ts';
 import type { Crossing } from './crossings.ts';
-import type { CompareReport, LinkReport, ReportedDifference } from './report.ts';
+import type { CompareReport, PluginReport, ReportedDifference } from './report.ts';
 
 const WIDEST = 100;
 /** Maximum number of objects left behind that one crossing lists. */
@@ -9,8 +9,8 @@ const MOST_LEFT = 5;
 
 /** The report as text: first plugins with differences, then those without, then the verdict. */
 export function renderReport(report: CompareReport, first: string, second: string): string {
-  const { network, scenes, links, same, failing } = report;
-  const total = links.reduce((sum, { differences }) => sum + differences.length, 0);
+  const { network, scenes, links: plugins, same, failing } = report;
+  const total = plugins.reduce((sum, { differences }) => sum + differences.length, 0);
   const unseen = failing.map(({ index, link, message }) => {
     return `NOT COMPARED: ADD of ${index} ${link} fails with both: ${shorten(message)}`;
   });
@@ -18,7 +18,7 @@ export function renderReport(report: CompareReport, first: string, second: strin
     `network ${network}: ${count(scenes.length, 'scene')}: ${scenes.join(', ')}`,
     `  A  ${first}`,
     `  B  ${second}`,
-    ...links.flatMap(renderLink),
+    ...plugins.flatMap(renderPlugin),
     '',
     ...report.crossings.flatMap(renderCrossing),
     ...(report.crossings.length ? [''] : []),
@@ -43,7 +43,7 @@ function renderCrossing({ maker, verb, by, handedOver, untried, fails, left }: C
   ];
 }
 
-function renderLink({ index, link, differences, times }: LinkReport): string[] {
+function renderPlugin({ index, link, differences, times }: PluginReport): string[] {
   const title = index < 0 ? link : `${index} ${link}`;
   if (index < 0 && !differences.length) return [];
   const verbs = Object.entries(times).map(([verb, { first, second }]) => {

@@ -1,5 +1,5 @@
 // What does the final report contain: each difference once, by plugin, with its other scenes, and the plugins' times?
-import type { Conflist } from '../chain/conflist.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
 import { type Crossing, isCrossing, reportCrossings } from './crossings.ts';
 import { type Difference, diffRecords } from './differ.ts';
 import type { SceneRecord } from './record.ts';
@@ -17,7 +17,7 @@ export interface ReportedDifference extends Difference {
 }
 
 /** What is known about one plugin, or with index -1 about whole steps. */
-export interface LinkReport {
+export interface PluginReport {
   readonly index: number;
   readonly link: string;
   readonly differences: readonly ReportedDifference[];
@@ -33,7 +33,7 @@ export interface CompareReport {
   /** Plugins whose ADD never succeeds on either side: a common failure cannot be compared. */
   readonly failing: readonly { readonly index: number; readonly link: string; readonly message: string }[];
   readonly scenes: readonly string[];
-  readonly links: readonly LinkReport[];
+  readonly links: readonly PluginReport[];
   /** How one set of executables finished what the other began. */
   readonly crossings: readonly Crossing[];
 }
@@ -52,7 +52,7 @@ export function reportOn(
   // In crossings, both sides run ADD with the same executables.
   const ordinary = scenes.filter(({ name }) => !isCrossing(name));
   const links = [...list.plugins.map(({ type }) => type), 'the chain as a whole'];
-  const reports = links.map((link, at): LinkReport => {
+  const reports = links.map((link, at): PluginReport => {
     const index = at < list.plugins.length ? at : -1;
     return {
       index,
@@ -111,7 +111,7 @@ function once(differences: readonly Difference[]): ReportedDifference[] {
   });
 }
 
-function timesOf(index: number, scenes: readonly PlayedScene[]): LinkReport['times'] {
+function timesOf(index: number, scenes: readonly PlayedScene[]): PluginReport['times'] {
   const collect = (record: SceneRecord, into: Map<string, number[]>) => {
     for (const moment of record.moments) {
       if (moment.index !== index || moment.answer.failed) continue;

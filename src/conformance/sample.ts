@@ -1,9 +1,9 @@
 // Where does the configuration for an examination come from?
 import { readFileSync } from 'node:fs';
-import { loadFile } from '../chain/load.ts';
+import { loadFile } from '../chain/config/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
-import { configureLinks, offerCapabilities } from '../lab/capabilities.ts';
+import { configurePlugins, offerCapabilities } from '../lab/capabilities.ts';
 
 /** A configuration, and whether the plugin comes after another one. */
 export interface Sample {
@@ -30,7 +30,7 @@ export function readObject(file: string): JsonObject {
 export function findSample(file: string, type: string, capabilities: JsonObject): Sample {
   const list = loadFile(file);
   const at = list.plugins.findIndex(entry => entry.type === type);
-  const link = configureLinks(list, offerCapabilities(list, capabilities))[at];
+  const link = configurePlugins(list, offerCapabilities(list, capabilities))[at];
   if (link === undefined) {
     const types = list.plugins.map(entry => `"${entry.type}"`).join(', ');
     throw new CniError(

@@ -4,7 +4,7 @@ import { describeIssue, type JsonObject } from '../cni/json.ts';
 import { DAEMON_COMMANDS, type RunReply, type RunRequest } from './protocol.ts';
 
 /** The command line that a request asks for, or why it asks for none. */
-export type Asked = { readonly args: readonly string[] } | { readonly problem: string };
+export type ParsedRequest = { readonly args: readonly string[] } | { readonly problem: string };
 
 const Network = {
   /** Name of the network. */
@@ -69,7 +69,7 @@ const VERBS = { add: Attachment, check: Attachment, del: Attachment, gc: Garbage
  * @param body body of the request, as text
  * @returns undefined for any other path
  */
-export function commandOf(method: string, path: string, body: string): Asked | undefined {
+export function commandOf(method: string, path: string, body: string): ParsedRequest | undefined {
   if (method === 'GET' && path === '/v1/attachments') return { args: ['list', '--json'] };
   const [, verb = ''] = /^\/v1\/([a-z]+)$/.exec(path) ?? [];
   if (method !== 'POST' || !Object.hasOwn(VERBS, verb)) return undefined;

@@ -1,7 +1,7 @@
 // How does the daemon run clients' requests?
 import { resolve } from 'node:path';
 import { noteUnserved, type WorkerSource } from '../worker/client.ts';
-import { declinedFor, type LinkRequest } from './link-calls.ts';
+import { declinedFor, type PluginRequest } from './link-calls.ts';
 import type { WatchedCall } from './plugin-calls.ts';
 import type { WorkerPool } from './pool.ts';
 import { type RunAnswer, type RunReply, type RunRequest, SERVED_VARIABLE } from './protocol.ts';
@@ -33,7 +33,10 @@ export interface Readings {
 export function makeBackend(
   pool: WorkerPool,
   runCommand: RunCommand,
-  { runAsPlugin, runLink }: { readonly runAsPlugin: WatchedCall; readonly runLink: WatchedCall<LinkRequest> },
+  {
+    runAsPlugin,
+    runLink,
+  }: { readonly runAsPlugin: WatchedCall; readonly runLink: WatchedCall<PluginRequest> },
   readings: Readings,
   facts: () => object,
 ): Backend {

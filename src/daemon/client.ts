@@ -24,7 +24,7 @@ import {
 export type Answer = RunReply | 'declined' | 'lost';
 
 /** The daemon's socket, and the place that this client asks from. */
-export interface Door {
+export interface DaemonEndpoint {
   readonly socket: string;
   readonly place: Place;
   /** File with the calls that the daemon of this socket has begun. */
@@ -52,7 +52,7 @@ export function mayListen(runDir: string): boolean {
  * The daemon's socket, if it exists and is trusted: the daemon gets our environment and answers for us, so the socket must belong
  * to root or to our own user.
  */
-export async function findDoor(runDir: string): Promise<Door | undefined> {
+export async function findDoor(runDir: string): Promise<DaemonEndpoint | undefined> {
   const socket = socketPathOf(runDir);
   try {
     const [found, place] = await Promise.all([Bun.file(socket).stat(), ownPlace()]);
@@ -72,7 +72,7 @@ export async function findDoor(runDir: string): Promise<Door | undefined> {
  * request.
  */
 export async function askDaemon(
-  { socket, place, callsFile }: Door,
+  { socket, place, callsFile }: DaemonEndpoint,
   call: Omit<RunRequest, 'cwd' | 'place'>,
 ): Promise<Answer> {
   const cwd = workingDirectory();

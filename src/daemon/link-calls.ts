@@ -1,9 +1,9 @@
 // How does the daemon serve one of our plugins that a third-party runtime calls directly?
 
-import { finishDeferred } from '../chain/call-plugins.ts';
-import type { ExecOutcome } from '../chain/exec-plugin.ts';
-import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/segment.ts';
-import { findTraceParent, startSpan, traceEnv } from '../chain/trace-context.ts';
+import { finishDeferred } from '../chain/run/call-plugins.ts';
+import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
+import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
+import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/reply.ts';
@@ -12,7 +12,7 @@ import { errorOf, type MakeCall, networkIn, objectIn, type PluginCall } from './
 import type { Declined, RunReply } from './protocol.ts';
 
 /** A plugin call, as a process of its own would get it. */
-export interface LinkRequest extends PluginCall {
+export interface PluginRequest extends PluginCall {
   readonly link: string;
   /** Directory against which relative paths are resolved. */
   readonly cwd: string;
@@ -26,9 +26,9 @@ const LINK_DEADLINE_MS = 10 * 60_000;
  * each plugin were a process of its own. If the caller disconnects during a call, the worker is ended, as the plugin's process
  * would be.
  */
-export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
+export function pluginCallsTo(workers: WorkerSource): MakeCall<PluginRequest> {
   return async ({ link, env, stdin, cwd }, signal, watch) => {
-    const { onLink, tracesKernel, envOf } = watch;
+    const { onPlugin, tracesKernel, envOf } = watch;
     const parent = findTraceParent(env);
     const span = parent && startSpan(parent);
     const { workers: watched, unserved } = noteUnserved(workers);
@@ -40,8 +40,8 @@ export function linkCallsTo(workers: WorkerSource): MakeCall<LinkRequest> {
     const reply = replyOf(link, outcome, late);
     const said = objectIn(reply.stdout);
     const { durationMs, transactions } = outcome;
-    onLink?.({
-      ...{ ...about, link, index: 0, executable: process.execPath, durationMs, stderr: reply.stderr },
+    onPlugin?.({
+      ...{ ...about, plugin: link, index: 0, executable: process.execPath, durationMs, stderr: reply.stderr },
       ...(reply.exitCode !== 0 ? { error: errorOf(said) } : said ? { result: said } : {}),
       ...(span ? { span } : {}),
       ...(transactions ? { transactions } : {}),

@@ -1,9 +1,9 @@
 // Which worker serves the next call?
-import type { Invocation } from '../chain/exec-plugin.ts';
+import type { Invocation } from '../chain/run/exec-plugin.ts';
 import type { WorkerSource } from '../worker/client.ts';
 import { type Limits, WorkerProcess } from '../worker/process.ts';
+import { DeviceRemover } from './device-remover.ts';
 import { residentBytes } from './process-memory.ts';
-import { Reaper } from './reaper.ts';
 import { type HealthEvents, WorkerHealth } from './worker-health.ts';
 
 /** How large a pool may grow, and when a worker is replaced. */
@@ -72,7 +72,7 @@ interface Waiter {
  */
 export class WorkerPool implements WorkerSource {
   readonly #env: Invocation['env'];
-  readonly #reaper: Reaper;
+  readonly #reaper: DeviceRemover;
   readonly #sweep: ReturnType<typeof setInterval>;
   readonly #health: WorkerHealth;
   #limits: PoolLimits;
@@ -89,7 +89,7 @@ export class WorkerPool implements WorkerSource {
     this.#env = env;
     this.#limits = limits;
     this.#health = new WorkerHealth(events);
-    this.#reaper = new Reaper(indexes => this.#removeNow(indexes));
+    this.#reaper = new DeviceRemover(indexes => this.#removeNow(indexes));
     this.#sweep = setInterval(() => this.#tidy(), SWEEP_EVERY_MS);
     this.#sweep.unref();
     this.#idle.push(this.#start());

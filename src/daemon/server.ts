@@ -5,7 +5,6 @@ import { ErrorCode } from '../cni/errors.ts';
 import { sweepGivenUp } from '../files/unfinished.ts';
 import { commandOf, parseRunRequest, toResponse } from './api.ts';
 import { BegunCalls } from './begun-calls.ts';
-import { Gate, SERVER_LIMITS, type ServerLimits, type ServerState } from './gate.ts';
 import { ownPlace } from './place.ts';
 import {
   type Declined,
@@ -18,6 +17,7 @@ import {
   type RunReply,
   type RunRequest,
 } from './protocol.ts';
+import { RequestLimiter, SERVER_LIMITS, type ServerLimits, type ServerState } from './request-limiter.ts';
 import { respond } from './responses.ts';
 import { type Seat, takeSeat, trySeat, whoListens } from './seat.ts';
 
@@ -79,7 +79,7 @@ export async function startServer(
   { limits = SERVER_LIMITS, replace = false }: ServerOptions = {},
 ): Promise<Server> {
   const place = await ownPlace();
-  const gate = new Gate(limits);
+  const gate = new RequestLimiter(limits);
   let seat: Seat | undefined = await takeSeat(socketPath, replace);
   const doors: OpenDoor[] = [];
   let current = openDoor();

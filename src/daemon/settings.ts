@@ -1,12 +1,12 @@
 // What can an operator change while the daemon runs?
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import * as z from 'zod/mini';
-import type { Deadlines } from '../chain/runtime.ts';
+import type { Deadlines } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue } from '../cni/json.ts';
 import { chooseObserver, type ObserveChoices, type ObserverChoice } from '../observe/choices.ts';
-import type { ServerLimits } from './gate.ts';
 import type { PoolLimits } from './pool.ts';
+import type { ServerLimits } from './request-limiter.ts';
 
 const Count = z.int().check(z.minimum(1));
 const CountOrNone = z.int().check(z.minimum(0));

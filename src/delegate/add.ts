@@ -1,7 +1,7 @@
 // How does a pod get either all of its networks, or none?
-import type { AddRecord } from '../chain/add-record.ts';
-import { readAttachment, writeAttachment } from '../chain/result-cache.ts';
-import { addNetwork, deleteNetwork } from '../chain/run.ts';
+import type { AddRecord } from '../chain/records/add-record.ts';
+import { readAttachment, writeAttachment } from '../chain/records/result-cache.ts';
+import { addNetwork, deleteNetwork } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { parseResult } from '../cni/result.ts';
@@ -9,7 +9,7 @@ import { findCidr } from '../net/cidr.ts';
 import { findIp, type Ip, sameIp } from '../net/ip.ts';
 import { type PodClaims, readClaims } from './claims.ts';
 import { DefaultRoutes, editRoutes, interfacesOf } from './default-route.ts';
-import { clearTheWay } from './earlier.ts';
+import { settleEarlierAdd } from './earlier.ts';
 import { type NetworkStatus, statusOf } from './network-status.ts';
 import type { Pod } from './options.ts';
 import { advertises, type PlannedNetwork, planNetworks } from './plan.ts';
@@ -36,7 +36,7 @@ export async function addPod(runner: Runner, pod: Pod): Promise<JsonObject> {
   await recoverPods(runner.podsDir, { network: options.network }, runner.runtime);
   let record: AddRecord | undefined;
   while (record === undefined) {
-    await clearTheWay(runner, key);
+    await settleEarlierAdd(runner, key);
     refuseTaken(runner, networks);
     // If another ADD won the race, wait for it; the pod is then already attached.
     record = beginPod(runner, key, networks);
@@ -95,14 +95,14 @@ async function attachAll(
       const result = await settleRoutes(runner, network, index, defaults, given);
       results.push(result);
       status.push(statusOf(network, result, index === 0));
-      record.link(index, { ...status[index] });
+      record.succeeded(index, { ...status[index] });
     }
     await claims.fill(networks, results);
     await runner.publish?.(pod, status);
     isPublished = true;
     record.done();
   } catch (error) {
-    record.linkFailed(reached, error);
+    record.failed(reached, error);
     const { label, attachment } = networks[reached] as PlannedNetwork;
     const fields = { delegate: label, delegate_ifname: attachment.ifname };
     runner.warn('ADD failed; what it attached is removed', fields);
@@ -182,8 +182,8 @@ async function takeBack(
   for (const { list, attachment } of standing.toReversed()) {
     await deleteNetwork(list, attachment, runtime).catch(error => errors.push(error));
   }
-  if (!errors.length) return record.drop();
-  record.fail(errors);
+  if (!errors.length) return record.undone();
+  record.undoFailed(errors);
   for (const error of errors) runner.warn('a network could not be removed again', { error: String(error) });
 }
 

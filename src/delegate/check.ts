@@ -1,6 +1,6 @@
 // Are all networks of a pod still attached, and could another pod be attached?
-import { joinErrors } from '../chain/link-errors.ts';
-import { checkNetwork, networkStatus } from '../chain/run.ts';
+import { joinErrors } from '../chain/run/plugin-errors.ts';
+import { checkNetwork, networkStatus } from '../chain/run/run.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { readRecord } from '../journal/store.ts';
@@ -59,10 +59,10 @@ export async function runnerStatus(runner: Runner): Promise<void> {
 /** Replaces ADD's code for "try again later" by the one that STATUS has for it. */
 function asStatus(error: unknown): unknown {
   if (!(error instanceof CniError && error.code === ErrorCode.tryAgainLater)) return error;
-  const { message, details, link } = error;
+  const { message, details, plugin } = error;
   return new CniError(ErrorCode.unavailable, message, {
     ...(details === undefined ? {} : { details }),
-    ...(link ? { link } : {}),
+    ...(plugin ? { plugin } : {}),
     cause: error,
   });
 }

@@ -1,13 +1,14 @@
 // How does a pod lose all networks that its record names, without leaks?
-import { toRecorded } from '../chain/add-record.ts';
-import type { AttachmentId, CachedAttachment } from '../chain/cache-record.ts';
-import { type Conflist, parseFrozen } from '../chain/conflist.ts';
-import { findKnown } from '../chain/known.ts';
-import { joinErrors } from '../chain/link-errors.ts';
-import { listAttachments } from '../chain/result-cache.ts';
-import { deleteNetwork } from '../chain/run.ts';
-import { type Attachment, checkAttachment, type Runtime } from '../chain/runtime.ts';
-import { winClaim } from '../chain/tear-down.ts';
+
+import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import { toRecorded } from '../chain/records/add-record.ts';
+import type { AttachmentId, CachedAttachment } from '../chain/records/cache-record.ts';
+import { acquireClaim } from '../chain/records/delete-attachment.ts';
+import { findRemembered } from '../chain/records/remembered-add.ts';
+import { listAttachments } from '../chain/records/result-cache.ts';
+import { joinErrors } from '../chain/run/plugin-errors.ts';
+import { deleteNetwork } from '../chain/run/run.ts';
+import { type Attachment, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import type { Claim } from '../journal/claim.ts';
@@ -36,11 +37,11 @@ export async function deletePod(
   const { podsDir, runtime } = runner;
   checkAttachment({ ...key, netns }, 'DEL', runtime);
   for (;;) {
-    const claim = await winClaim(key, { ...runtime, stateDir: podsDir }, wanted);
+    const claim = await acquireClaim(key, { ...runtime, stateDir: podsDir }, wanted);
     if (claim === undefined && wanted) return;
     const found = claim?.record ?? findRecord(podsDir, key);
     // With `wanted`, the caller is an ADD, which works on the pod itself.
-    if (claim && !wanted) await endLinksOf(claim.record, runner);
+    if (claim && !wanted) await endPluginsOf(claim.record, runner);
     const errors = await deleteAll(runner, key, claim, netns);
     if (errors.length) {
       claim?.fail(errors.map(toRecorded));
@@ -82,7 +83,7 @@ export async function deleteNetworks(
       const { list, attachment } = recall(pod.record, network, netns);
       const id = { network: list.name, containerId: attachment.containerId, ifname: attachment.ifname };
       // An earlier attempt called DEL of all of them, so those without a record are already deleted.
-      if (pod.record.attempts > 0 && findKnown(id, runtime) === undefined) continue;
+      if (pod.record.attempts > 0 && findRemembered(id, runtime) === undefined) continue;
       if (!(await spared(list, id))) await deleteNetwork(list, attachment, runtime);
     } catch (error) {
       errors.push(error);
@@ -92,7 +93,7 @@ export async function deleteNetworks(
 }
 
 /** Ends plugins that an interrupted ADD left running: their result is no longer needed. */
-async function endLinksOf(record: AttachmentRecord, runner: Runner): Promise<void> {
+async function endPluginsOf(record: AttachmentRecord, runner: Runner): Promise<void> {
   if (record.added || record.attempts > 0) return;
   const ifnames = findPod(runner, record)?.networks.map(({ ifname }) => ifname) ?? [];
   await endStrays(record, ifnames);

@@ -1,5 +1,5 @@
 // What does an ADD do about an earlier ADD for the same pod?
-import { isOfEarlierBoot } from '../chain/recover.ts';
+import { isOfEarlierBoot } from '../chain/records/recover.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { compareNetns } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
@@ -14,7 +14,10 @@ import type { Runner } from './runner.ts';
  * @throws CniError 7 when the pod is attached in this same namespace; of what cannot be taken down; 11 when it has
  *   waited long enough
  */
-export async function clearTheWay(runner: Runner, key: PodKey & { readonly netns: string }): Promise<void> {
+export async function settleEarlierAdd(
+  runner: Runner,
+  key: PodKey & { readonly netns: string },
+): Promise<void> {
   const { env } = runner.runtime;
   await deletePod(runner, key, key.netns, record => !stands(record, key.netns, env));
   const record = findRecord(runner, key);

@@ -1,8 +1,8 @@
 // Which network does a name or a path refer to?
 import { readFileSync, statSync } from 'node:fs';
-import { findPluginFiles, unreadable } from '../chain/conf-files.ts';
-import type { Conflist } from '../chain/conflist.ts';
-import { listNetworks, loadFile, loadNetwork } from '../chain/load.ts';
+import { findPluginFiles, unreadable } from '../chain/config/conf-files.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { listNetworks, loadFile, loadNetwork } from '../chain/config/load.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, parseObject } from '../cni/json.ts';
 import { findDefinition, type NetworkDefinition } from './definition-file.ts';

@@ -1,9 +1,9 @@
 // Which pods are gone without a DEL, and what have they leaked in each network?
 
-import { collectGarbage } from '../chain/collect-garbage.ts';
-import type { Conflist } from '../chain/conflist.ts';
-import { joinErrors } from '../chain/link-errors.ts';
-import { listAttachments } from '../chain/result-cache.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { collectGarbage } from '../chain/records/collect-garbage.ts';
+import { listAttachments } from '../chain/records/result-cache.ts';
+import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { holderOf } from '../journal/claim.ts';
 import type { Key } from '../journal/generation.ts';

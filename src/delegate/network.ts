@@ -1,5 +1,5 @@
 // Which network results from a configuration and a selection?
-import { type Conflist, parseNetwork } from '../chain/conflist.ts';
+import { type Conflist, parseNetwork } from '../chain/config/conflist.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
 

@@ -1,6 +1,6 @@
 // With which inputs is each network of a pod called?
-import type { Conflist } from '../chain/conflist.ts';
-import type { Attachment } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';

@@ -4,9 +4,9 @@
 // pod here, its result is the network's status, and the configuration is the list of networks, each byte for byte as in its
 // ADD. That is all that DEL needs. Each network is also in the delegates' own journal.
 import * as z from 'zod/mini';
-import { type AddRecord, beginRecord } from '../chain/add-record.ts';
-import { type Conflist, parseFrozen } from '../chain/conflist.ts';
-import type { Attachment } from '../chain/runtime.ts';
+import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
+import { type AddRecord, beginRecord } from '../chain/records/add-record.ts';
+import type { Attachment } from '../chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { describeIssue } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';

@@ -1,18 +1,19 @@
 // How are the networks of pods taken down whose runner has died?
-import { toRecorded } from '../chain/add-record.ts';
-import type { AttachmentId } from '../chain/cache-record.ts';
-import type { Conflist } from '../chain/conflist.ts';
-import { findRecord } from '../chain/known.ts';
-import { joinErrors } from '../chain/link-errors.ts';
+
+import type { Conflist } from '../chain/config/conflist.ts';
+import { toRecorded } from '../chain/records/add-record.ts';
+import type { AttachmentId } from '../chain/records/cache-record.ts';
 import {
   claimUnsettled,
   type Recovery,
   type RecoveryScope,
   recover,
   type TakeDown,
-} from '../chain/recover.ts';
-import type { ChainRuntime } from '../chain/runtime.ts';
-import { findSuccessor, yieldToSuccessor } from '../chain/successor.ts';
+} from '../chain/records/recover.ts';
+import { findRecord } from '../chain/records/remembered-add.ts';
+import { findSuccessor, yieldToSuccessor } from '../chain/records/successor.ts';
+import { joinErrors } from '../chain/run/plugin-errors.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';

@@ -1,7 +1,7 @@
 // What does every verb of the delegate runner work with?
 import { existsSync } from 'node:fs';
-import type { GcScope } from '../chain/garbage.ts';
-import type { ChainRuntime } from '../chain/runtime.ts';
+import type { GcScope } from '../chain/records/garbage.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
 import type { LogFields } from '../log.ts';
 import type { ContainerRoutes } from './default-route.ts';

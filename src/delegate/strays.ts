@@ -3,13 +3,14 @@
 // DEL of a pod ends them instead of waiting, because their result is no longer needed. They are recognised by their environment,
 // which names the dead runner as well as container and interface. Plugins that another runtime runs for the same container are
 // left alone.
+
+import { endOrphanProcesses, findPlugins } from '../journal/orphan-processes.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
-import { endStragglers, findPlugins } from '../journal/stragglers.ts';
 
 /** Ends plugins of an interrupted ADD for one of these interfaces of the pod, and waits until they are gone. */
 export async function endStrays(
   { containerId, runners }: Pick<AttachmentRecord, 'containerId' | 'runners'>,
   ifnames: readonly string[],
 ): Promise<void> {
-  await endStragglers(findPlugins({ containerId, ifnames, runners, verb: 'ADD' }), 0);
+  await endOrphanProcesses(findPlugins({ containerId, ifnames, runners, verb: 'ADD' }), 0);
 }

@@ -1,6 +1,6 @@
 // Which facts do several checks share, so that they are read only once?
-import { listNetworks } from '../chain/load.ts';
-import { listAttachments } from '../chain/result-cache.ts';
+import { listNetworks } from '../chain/config/load.ts';
+import { listAttachments } from '../chain/records/result-cache.ts';
 import { listRecords } from '../journal/store.ts';
 
 /** Configurations and records of a node, each read on first use. */

@@ -1,18 +1,23 @@
 // Which attachments on this node still have to be deleted?
 import { resolve } from 'node:path';
-import type { Conflist } from '../chain/conflist.ts';
-import { findFrozen } from '../chain/frozen.ts';
-import { chooseKnown, findCached, type Known, toKnown } from '../chain/known.ts';
-import { listUses } from '../chain/link-types.ts';
-import { listAttachments } from '../chain/result-cache.ts';
-import { cacheDirOf, type Runtime } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { listUses } from '../chain/config/plugin-uses.ts';
+import { findConfigOfAdd } from '../chain/records/config-of-add.ts';
+import {
+  chooseRemembered,
+  findCached,
+  type RememberedAdd,
+  toRemembered,
+} from '../chain/records/remembered-add.ts';
+import { listAttachments } from '../chain/records/result-cache.ts';
+import { cacheDirOf, type Runtime } from '../chain/run/runtime.ts';
 import { isObject, memberOf } from '../cni/json.ts';
 import { findNetnsIdentity } from '../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../journal/record.ts';
 import { listRecords } from '../journal/store.ts';
 
 /** An attachment as its ADD left it. */
-export interface Attached extends Known {
+export interface HandedAttachment extends RememberedAdd {
   /** Its configuration; undefined if the recorded one cannot be used. */
   readonly list: Conflist | undefined;
   /** Names of all executables that its plugins call. */
@@ -29,37 +34,41 @@ export interface Attached extends Known {
  * @param network every network by default
  * @throws CniError 5 if cache or journal cannot be listed
  */
-export function listAttached(network: string | undefined, runtime: Runtime): Attached[] {
+export function listAttached(network: string | undefined, runtime: Runtime): HandedAttachment[] {
   const filter = network === undefined ? {} : { network };
   const { attachments } = listAttachments(cacheDirOf(runtime), filter);
   const records = runtime.stateDir === undefined ? [] : listRecords(runtime.stateDir, network).records;
   const standing = records.filter(({ phase }) => phase === 'attached');
-  const found = new Map<string, { readonly known: Known; readonly record?: AttachmentRecord }>();
+  const found = new Map<string, { readonly known: RememberedAdd; readonly record?: AttachmentRecord }>();
   for (const cached of attachments) found.set(keyOf(cached), { known: cached });
   for (const record of standing) {
     const within = { ...runtime, cacheDir: record.cacheDir };
-    const known = chooseKnown(record, findCached(record, within)) ?? toKnown(record);
+    const known = chooseRemembered(record, findCached(record, within)) ?? toRemembered(record);
     found.set(keyOf(record), { known, record });
   }
   return [...found.values()].map(({ known, record }) => {
     const whole = { ...known, netns: known.netns || sandboxOf(known) };
-    const list = findFrozen(known, runtime);
+    const list = findConfigOfAdd(known, runtime);
     const types = list ? [...new Set(listUses(list).map(({ type }) => type))] : [];
     return { ...whole, list, types, isGone: isGone(whole), pluginDirs: record?.pluginDirs };
   });
 }
 
 /** Whether the executables in a directory may have made it; true if the directories were not recorded. */
-export function isMadeIn(dir: string, { pluginDirs }: Pick<Attached, 'pluginDirs'>): boolean {
+export function isMadeIn(dir: string, { pluginDirs }: Pick<HandedAttachment, 'pluginDirs'>): boolean {
   return pluginDirs === undefined || pluginDirs.some(one => resolve(one) === resolve(dir));
 }
 
-function keyOf({ network, containerId, ifname }: Pick<Known, 'network' | 'containerId' | 'ifname'>): string {
+function keyOf({
+  network,
+  containerId,
+  ifname,
+}: Pick<RememberedAdd, 'network' | 'containerId' | 'ifname'>): string {
   return [network, containerId, ifname].join('\n');
 }
 
 /** Runtimes built on libcni before 1.1 do not record the namespace, but the result names it. */
-function sandboxOf({ ifname, result }: Known): string {
+function sandboxOf({ ifname, result }: RememberedAdd): string {
   const interfaces = result && memberOf(result, 'interfaces');
   for (const one of Array.isArray(interfaces) ? interfaces : []) {
     const [name, sandbox] = isObject(one) ? [memberOf(one, 'name'), memberOf(one, 'sandbox')] : [];
@@ -68,6 +77,6 @@ function sandboxOf({ ifname, result }: Known): string {
   return '';
 }
 
-function isGone({ netns }: Known): boolean {
+function isGone({ netns }: RememberedAdd): boolean {
   return netns !== '' && findNetnsIdentity(netns) === undefined;
 }

@@ -1,10 +1,10 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
-import type { AttachmentId } from '../chain/cache-record.ts';
-import type { Runtime } from '../chain/runtime.ts';
+import type { AttachmentId } from '../chain/records/cache-record.ts';
+import type { Runtime } from '../chain/run/runtime.ts';
 import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { handOver, type LinkParts } from './ask.ts';
-import type { Attached } from './attachments.ts';
+import type { HandedAttachment } from './attachments.ts';
 
 /** Outcome of a handover. */
 export interface Handover extends AttachmentId {
@@ -23,7 +23,7 @@ export interface Handover extends AttachmentId {
  * the handover is refused.
  */
 export async function handOverOne(
-  attached: Attached,
+  attached: HandedAttachment,
   mode: 'look' | 'do',
   runtime: Runtime,
 ): Promise<Handover> {
@@ -52,7 +52,7 @@ export async function handOverOne(
 
 /** @returns why the work was not done */
 async function whileClaimed(
-  { network, containerId, ifname, file }: Attached,
+  { network, containerId, ifname, file }: HandedAttachment,
   { stateDir }: Runtime,
   work: () => Promise<void>,
 ): Promise<string | undefined> {

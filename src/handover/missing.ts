@@ -1,5 +1,5 @@
 // What does DEL of an attachment need that a set of executables does not have?
-import type { Attached } from './attachments.ts';
+import type { HandedAttachment } from './attachments.ts';
 
 /** Runners keep their attachments in records of their own, which no other executable reads. */
 const RUNNERS = ['catena', 'multus'];
@@ -10,7 +10,7 @@ const RUNNERS = ['catena', 'multus'];
  * @param place name of their location, for the message
  */
 export function findMissing(
-  { types }: Pick<Attached, 'types'>,
+  { types }: Pick<HandedAttachment, 'types'>,
   heirs: ReadonlyMap<string, string>,
   place: string,
 ): string | undefined {

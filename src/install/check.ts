@@ -1,5 +1,5 @@
 // Will container runtimes really use the configuration that was installed?
-import type { Runtime } from '../chain/runtime.ts';
+import type { Runtime } from '../chain/run/runtime.ts';
 import { type Candidate, candidateOf, readCandidates } from '../runtimes/candidate.ts';
 import type { Configured } from '../runtimes/configured.ts';
 import { choose, type RuntimeName } from '../runtimes/rules.ts';

@@ -3,7 +3,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { closeSync, lstatSync, openSync, readSync, type Stats } from 'node:fs';
 
 /** What is at a path, without following symbolic links. */
-export interface Found {
+export interface FoundFile {
   readonly kind: 'file' | 'directory' | 'other';
   /** For a file: equal for two names of the same file. */
   readonly inode?: string;
@@ -15,7 +15,7 @@ export class Inspector {
   readonly #digests = new Map<string, string>();
 
   /** What is at a path; undefined if it does not exist. */
-  find(path: string): Found | undefined {
+  find(path: string): FoundFile | undefined {
     const stat = statOf(path);
     if (stat === undefined) return undefined;
     if (stat.isDirectory()) return { kind: 'directory' };

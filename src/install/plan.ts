@@ -1,6 +1,6 @@
 // What must be done to install our files without losing any file of others?
 import { join } from 'node:path';
-import { digestOfText, type Found, Inspector } from './identity.ts';
+import { digestOfText, type FoundFile, Inspector } from './identity.ts';
 import { judgeKubeconfig, kubeconfigIn } from './kubeconfig.ts';
 import { findManifest, type Manifest } from './manifest.ts';
 import { REPLACED } from './names.ts';
@@ -80,7 +80,7 @@ function kubeconfigStep(confDir: string, text: string): Step {
 }
 
 function judge(
-  found: Found | undefined,
+  found: FoundFile | undefined,
   ours: readonly string[] | undefined,
   digest: string | undefined,
   force: boolean,

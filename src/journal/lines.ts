@@ -1,7 +1,7 @@
 // How are the lines of a record written, and what do they mean together?
 import type { JsonObject } from '../cni/json.ts';
 import { decodeIntent, decodeLine, RECORD_VERSION } from './decode.ts';
-import type { AttachmentRecord, Intent, Line, LinkOutcome, RecordedError } from './record.ts';
+import type { AttachmentRecord, Intent, Line, PluginOutcomeLine, RecordedError } from './record.ts';
 import type { Runner } from './runner.ts';
 
 /** The first line. */
@@ -71,7 +71,7 @@ function opOf(line: Line): string | undefined {
 }
 
 function fold(intent: Intent, lines: readonly Line[], file: string, unreadable: number): AttachmentRecord {
-  const outcomes: LinkOutcome[] = [];
+  const outcomes: PluginOutcomeLine[] = [];
   let result: JsonObject | undefined;
   let segment = -1;
   let runners: Runner[] = [intent.runner];

@@ -44,7 +44,7 @@ export interface RecordedError {
 }
 
 /** The outcome of a plugin on ADD. */
-export interface LinkOutcome {
+export interface PluginOutcomeLine {
   readonly index: number;
   /** Undefined when it failed. */
   readonly result: JsonObject | undefined;
@@ -88,7 +88,7 @@ export interface AttachmentRecord extends Intent {
   /** Whether the ADD succeeded, regardless of later operations. */
   readonly added: boolean;
   /** In order of the plugins. */
-  readonly outcomes: readonly LinkOutcome[];
+  readonly outcomes: readonly PluginOutcomeLine[];
   /** Index of the last plugin that may have been called without the outcome of the one before; -1 for none. */
   readonly segment: number;
   /** Of the last plugin that returned one. */

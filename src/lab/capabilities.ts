@@ -1,7 +1,7 @@
 // Which capability arguments does the lab offer in place of a runtime?
-import type { Conflist } from '../chain/conflist.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
 import type { JsonObject } from '../cni/json.ts';
-import type { ConfiguredLink } from './probes/probe.ts';
+import type { ConfiguredPlugin } from './probes/probe.ts';
 
 /** The lab's offer to plugins that declare the capability, unless the caller specifies otherwise. */
 const OFFERS: Readonly<Record<string, unknown>> = {
@@ -36,7 +36,7 @@ export function forNeighbour(capabilities: JsonObject): JsonObject {
 }
 
 /** Each plugin with the arguments that it receives. */
-export function configureLinks(list: Conflist, capabilities: JsonObject): ConfiguredLink[] {
+export function configurePlugins(list: Conflist, capabilities: JsonObject): ConfiguredPlugin[] {
   return list.plugins.map(({ type, conf, capabilities: declared }) => ({
     type,
     conf,

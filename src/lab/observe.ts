@@ -1,44 +1,44 @@
 // What did each plugin do, judging by the state before and after it ran?
 
-import type { LinkEvent } from '../chain/runtime.ts';
+import type { PluginEvent } from '../chain/run/runtime.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { parseResult, type Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import { diffStates, renderDifference } from './diff.ts';
-import type { Failure, LinkReport } from './report.ts';
+import type { Failure, PluginReport } from './report.ts';
 import { diffResults } from './result-diff.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** Observes the plugins of one conflist. */
 export interface Observer {
-  /** For {@link Runtime.onLink}. */
-  onLink(event: LinkEvent): void;
+  /** For {@link Runtime.onPlugin}. */
+  onPlugin(event: PluginEvent): void;
   /** What was observed since the last call, and how long the snapshots took. */
-  take(): { links: LinkReport[]; lookingMs: number };
+  take(): { links: PluginReport[]; lookingMs: number };
 }
 
 /** Compares the snapshot after each plugin with the previous one. */
-export function observeLinks(
+export function observePlugins(
   plugins: readonly PluginEntry[],
   version: SpecVersion,
   look: () => Snapshot,
 ): Observer {
   let last = look();
   let result: Result | undefined;
-  let links: LinkReport[] = [];
+  let links: PluginReport[] = [];
   let lookingMs = 0;
   return {
-    onLink(event) {
+    onPlugin(event) {
       const started = performance.now();
       const now = look();
       const { verb, durationMs, error } = event;
       const before = result;
       if (event.result) result = parseResult(event.result, version);
-      const name = nameOf(event.link, plugins[event.index]);
+      const name = nameOf(event.plugin, plugins[event.index]);
       links.push({
-        link: verb === 'DEL' && links.some(link => link.failure) ? `${name}, undone` : name,
+        link: verb === 'DEL' && links.some(plugin => plugin.failure) ? `${name}, undone` : name,
         durationMs,
         result: event.result && result ? diffResults(before, result) : [],
         host: renderDifference(diffStates(last.host, now.host)),
@@ -61,8 +61,8 @@ export function observeLinks(
 
 /** An error with all its details, human-readable. */
 export function toFailure(thrown: unknown): Failure {
-  const { message, code, details, link } = toCniError(thrown);
-  const stderr = link?.stderr?.trim();
+  const { message, code, details, plugin } = toCniError(thrown);
+  const stderr = plugin?.stderr?.trim();
   return {
     message,
     ...(thrown instanceof CniError ? { code } : {}),

@@ -1,5 +1,5 @@
 // How does a command run another command of ours in a process of its own?
-import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
+import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import { executableLine, RIGHTS_VARIABLE } from './reexec.ts';
 
 /** The outcome of the command and its output. */

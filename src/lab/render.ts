@@ -1,5 +1,5 @@
 // How is the report of a tried chain rendered, with and without colours?
-import type { Failure, LinkReport, Section } from './report.ts';
+import type { Failure, PluginReport, Section } from './report.ts';
 import { count, renderTime } from './words.ts';
 
 /** Whether to use colours. */
@@ -49,15 +49,18 @@ function renderLab({ network, version, links, rootless, durationMs }: Of<'lab'>,
   return [`${paint('bold', `network ${network}`)}: ${count(links, 'link')}, CNI ${version}; ${made}`];
 }
 
-function renderVerb({ verb, durationMs, links, failure, skipped }: Of<'verb'>, paint: Paint): string[] {
+function renderVerb(
+  { verb, durationMs, links: plugins, failure, skipped }: Of<'verb'>,
+  paint: Paint,
+): string[] {
   const heading = paint('bold', verb.padEnd(5));
   if (skipped !== undefined) return ['', `${heading} not done: ${skipped}`];
-  const quiet = links.every(
-    link => !link.failure && changesOf(link, paint).length + link.result.length === 0,
+  const quiet = plugins.every(
+    plugin => !plugin.failure && changesOf(plugin, paint).length + plugin.result.length === 0,
   );
   const time = paint('dim', renderTime(durationMs));
-  if (quiet && !failure) return ['', `${heading} ${count(links.length, 'link')} agreed, ${time}`];
-  const table = renderTable([HEADER, ...links.map(link => rowOf(link, paint))], paint);
+  if (quiet && !failure) return ['', `${heading} ${count(plugins.length, 'link')} agreed, ${time}`];
+  const table = renderTable([HEADER, ...plugins.map(plugin => rowOf(plugin, paint))], paint);
   return ['', `${heading} ${time}`, ...table, ...(failure ? renderFailure(failure, paint) : [])];
 }
 
@@ -105,17 +108,17 @@ type Cell = readonly string[];
 
 const HEADER: readonly Cell[] = [['link'], ['time'], ['result'], ['kernel and files']];
 
-function rowOf(link: LinkReport, paint: Paint): readonly Cell[] {
-  const name = link.failure ? paint('red', link.link) : link.link;
+function rowOf(plugin: PluginReport, paint: Paint): readonly Cell[] {
+  const name = plugin.failure ? paint('red', plugin.link) : plugin.link;
   return [
     [name],
-    [renderTime(link.durationMs)],
-    link.result.map(line => sign(line, paint)),
-    changesOf(link, paint),
+    [renderTime(plugin.durationMs)],
+    plugin.result.map(line => sign(line, paint)),
+    changesOf(plugin, paint),
   ];
 }
 
-function changesOf({ host, container, files }: LinkReport, paint: Paint): string[] {
+function changesOf({ host, container, files }: PluginReport, paint: Paint): string[] {
   return [
     ...host.map(line => sign(line, paint)),
     ...container.map(line => `${sign(line, paint)}${paint('dim', ' (container)')}`),

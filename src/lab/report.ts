@@ -10,7 +10,7 @@ export interface Failure {
 }
 
 /** One plugin's part in a command. */
-export interface LinkReport {
+export interface PluginReport {
   /** Type of the plugin, with the plugins that it delegates to: `bridge + host-local`. */
   readonly link: string;
   readonly durationMs: number;
@@ -38,7 +38,7 @@ export type Section =
       readonly kind: 'verb';
       readonly verb: string;
       readonly durationMs: number;
-      readonly links: readonly LinkReport[];
+      readonly links: readonly PluginReport[];
       readonly failure?: Failure;
       /** Why it did not run. */
       readonly skipped?: string;

@@ -2,8 +2,8 @@
 
 import type { Place } from './lab.ts';
 import { readAddresses } from './state/addresses.ts';
+import { readDevices } from './state/devices.ts';
 import { readFiles } from './state/files.ts';
-import { readLinks } from './state/links.ts';
 import { readNft } from './state/nft.ts';
 import { type State, stateOf } from './state/object.ts';
 import { readRoutes } from './state/routes.ts';
@@ -39,7 +39,7 @@ export function takeSnapshot({ host, container, sysctls, files }: Scope): Snapsh
 
 /** Everything in one namespace. */
 export function readPlace({ netns, route, netfilter }: Place, sysctls: readonly string[]): State {
-  const { objects, nameOf } = readLinks(route);
+  const { objects, nameOf } = readDevices(route);
   return stateOf([
     ...objects,
     ...readAddresses(route, nameOf),

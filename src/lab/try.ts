@@ -1,7 +1,7 @@
 // In which order are the steps of trying a chain run, and when does the trial succeed?
-import type { Conflist } from '../chain/conflist.ts';
-import { addNetwork, checkNetwork, deleteNetwork } from '../chain/run.ts';
-import type { Attachment, Runtime } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { addNetwork, checkNetwork, deleteNetwork } from '../chain/run/run.ts';
+import type { Attachment, Runtime } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { notesDirs, runDir } from '../cni/directories.ts';
 import { ADDRESS_TAKEN, describeError, toCniError } from '../cni/errors.ts';
@@ -10,11 +10,11 @@ import { parseResult } from '../cni/result.ts';
 import { atLeast, SINCE } from '../cni/version.ts';
 import { renderIp } from '../net/ip.ts';
 import { findSysctl } from '../sys/sysctl.ts';
-import { configureLinks, forNeighbour, offerCapabilities } from './capabilities.ts';
+import { configurePlugins, forNeighbour, offerCapabilities } from './capabilities.ts';
 import { FRESH_DIRS } from './ground.ts';
 import { createContainer, createLab, type Place } from './lab.ts';
 import { judge, judgeRound, shapesAdded } from './leftovers.ts';
-import { type Observer, observeLinks, toFailure } from './observe.ts';
+import { type Observer, observePlugins, toFailure } from './observe.ts';
 import { type Attached, type Probe, placeIps, type Scene } from './probes/probe.ts';
 import { sysctlsOf } from './probes/sysctl.ts';
 import { promisesOf } from './promises.ts';
@@ -66,7 +66,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   const lab = createLab();
   const container = createContainer('container');
   const capabilities = offerCapabilities(list, trial.capabilities);
-  const links = configureLinks(list, capabilities);
+  const links = configurePlugins(list, capabilities);
   const sysctls = links.flatMap(({ conf }) => [...sysctlsOf(conf, ifname).keys()]);
   const sysctlsBefore = new Map(sysctls.map(path => [path, findSysctl(path)]));
   const files = { dirs: FRESH_DIRS, skip: ['/run/netns', ...NOTES, ...trial.shown] };
@@ -75,7 +75,7 @@ async function rehearse(trial: Trial, tell: Tell, started: number): Promise<void
   tell({ kind: 'lab', network: list.name, version: list.version, links: links.length, rootless, durationMs });
 
   const before = look();
-  const observer = observeLinks(list.plugins, list.version, look);
+  const observer = observePlugins(list.plugins, list.version, look);
   const runtime = runtimeOf(trial, observer);
   const attachment = attachmentTo(container, trial, capabilities);
   const added = await runVerb('ADD', observer, tell, () => addNetwork(list, attachment, runtime));
@@ -106,8 +106,8 @@ async function runVerb<T>(
   const started = performance.now();
   const section = () => {
     const wallMs = performance.now() - started;
-    const { links, lookingMs } = observer.take();
-    return { kind: 'verb', verb, links, durationMs: wallMs - lookingMs } as const;
+    const { links: plugins, lookingMs } = observer.take();
+    return { kind: 'verb', verb, links: plugins, durationMs: wallMs - lookingMs } as const;
   };
   try {
     const value = await run();
@@ -207,5 +207,5 @@ function attachmentTo(
 }
 
 function runtimeOf({ pluginDirs, env }: Trial, observer?: Observer): Runtime {
-  return { pluginDirs, env, ...(observer ? { onLink: observer.onLink } : {}) };
+  return { pluginDirs, env, ...(observer ? { onPlugin: observer.onPlugin } : {}) };
 }

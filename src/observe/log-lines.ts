@@ -1,7 +1,7 @@
 // Which log lines does a request produce: one for itself, one for each plugin, and the plugins' own output?
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
-import type { LinkRecord, RequestRecord } from './record.ts';
+import type { PluginRecord, RequestRecord } from './record.ts';
 
 /** One line, before it gets a timestamp. */
 export interface LogLine {
@@ -44,10 +44,10 @@ export function levelOf({ level, links }: LogLevels, link?: string): LogLevel {
 /** The lines of a finished request: its plugins in the order in which they ended, then the request itself. */
 export function linesOf(record: RequestRecord, levels: LogLevels): LogLine[] {
   const common = commonFields(record);
-  const lines = record.links.flatMap(link => {
-    const fields = { ...common, network: link.network, link: link.link, link_index: link.index };
-    const own = [...saidBy(link, fields), endOf(link, fields)];
-    return own.filter(line => isWritten(line, levelOf(levels, link.link)));
+  const lines = record.links.flatMap(plugin => {
+    const fields = { ...common, network: plugin.network, link: plugin.link, link_index: plugin.index };
+    const own = [...saidBy(plugin, fields), endOf(plugin, fields)];
+    return own.filter(line => isWritten(line, levelOf(levels, plugin.link)));
   });
   const { result, code, message, details, durationMs, queueMs, lockMs, warm } = record;
   const line: LogLine = {
@@ -84,7 +84,7 @@ function commonFields(record: RequestRecord): LogFields {
 }
 
 /** Lines of our own plugins are JSON with a level; lines of other plugins are text, which is worth a warning. */
-function saidBy({ stderr = '' }: LinkRecord, fields: LogFields): LogLine[] {
+function saidBy({ stderr = '' }: PluginRecord, fields: LogFields): LogLine[] {
   const lines = stderr.split('\n').filter(line => line.trim() !== '');
   return lines.map(text => {
     const said = parseLine(text);
@@ -109,7 +109,7 @@ function parseLine(text: string): JsonObject | undefined {
 }
 
 function endOf(
-  { verb, code, message, details, durationMs, executable }: LinkRecord,
+  { verb, code, message, details, durationMs, executable }: PluginRecord,
   fields: LogFields,
 ): LogLine {
   return {

@@ -1,5 +1,5 @@
 // What happens with the facts about a request: log, metrics, traces on disk, spans for a collector?
-import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/trace-context.ts';
+import { findTraceParent, renderTraceParent, startSpan, startTrace } from '../chain/run/trace-context.ts';
 import { LOG_LEVELS, type LogFields, type LogLevel } from '../log.ts';
 import { type LogLevels, linesOf } from './log-lines.ts';
 import { type LogDestination, type LogOutput, openLogOutput } from './log-output.ts';

@@ -1,7 +1,7 @@
 // How is a request shown in OpenTelemetry: one span for itself, for each plugin, and for each kernel transaction?
-import type { KernelTransaction } from '../chain/exec-plugin.ts';
-import { newSpanId } from '../chain/trace-context.ts';
-import type { FinishRecord, LinkRecord, RequestRecord, RequestSpan } from './record.ts';
+import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
+import { newSpanId } from '../chain/run/trace-context.ts';
+import type { FinishRecord, PluginRecord, RequestRecord, RequestSpan } from './record.ts';
 
 /** A span in the JSON of OTLP/HTTP (opentelemetry/proto/trace/v1/trace.proto; ids in hexadecimal). */
 export interface OtlpSpan {
@@ -37,7 +37,7 @@ const STATUS_CODE_ERROR = 2;
 export function spansOf(record: RequestRecord): OtlpSpan[] {
   const { span } = record;
   if (!span?.sampled) return [];
-  const links = record.links.flatMap(link => linkSpan(record, link));
+  const links = record.links.flatMap(plugin => pluginSpan(record, plugin));
   const finishes = (record.finishes ?? []).map(finish => finishSpan(record, span, finish));
   // Kernel spans come last, since the last ones are dropped if there is no room for all.
   const kernel = [...links, ...finishes].flatMap(one => kernelSpans(one));
@@ -80,29 +80,29 @@ interface Parent {
   readonly transactions: readonly KernelTransaction[] | undefined;
 }
 
-function linkSpan({ startedAt, containerId }: RequestRecord, link: LinkRecord): Parent[] {
-  if (link.span === undefined) return [];
-  const { traceId, spanId, parentSpanId } = link.span;
-  const beganAt = startedAt + link.startMs;
+function pluginSpan({ startedAt, containerId }: RequestRecord, plugin: PluginRecord): Parent[] {
+  if (plugin.span === undefined) return [];
+  const { traceId, spanId, parentSpanId } = plugin.span;
+  const beganAt = startedAt + plugin.startMs;
   const span = {
     traceId,
     spanId,
     parentSpanId,
-    name: `${link.verb} ${link.link}`,
+    name: `${plugin.verb} ${plugin.link}`,
     kind: SPAN_KIND_INTERNAL,
-    ...timesOf(beganAt, link.durationMs),
+    ...timesOf(beganAt, plugin.durationMs),
     attributes: attributes({
-      'cni.command': link.verb,
-      'cni.network': link.network,
+      'cni.command': plugin.verb,
+      'cni.network': plugin.network,
       'cni.container_id': containerId,
-      'cni.link': link.link,
-      'cni.link_index': link.index,
-      'cni.code': link.code,
-      'process.executable.path': link.executable,
+      'cni.link': plugin.link,
+      'cni.link_index': plugin.index,
+      'cni.code': plugin.code,
+      'process.executable.path': plugin.executable,
     }),
-    status: statusOf(link),
+    status: statusOf(plugin),
   };
-  return [{ span, beganAt, transactions: link.transactions }];
+  return [{ span, beganAt, transactions: plugin.transactions }];
 }
 
 /** Deferred removals belong to no single plugin, so their span is a child of the request's. */
@@ -152,7 +152,7 @@ function timesOf(
   return { startTimeUnixNano: nanos(startMs), endTimeUnixNano: nanos(startMs + durationMs) };
 }
 
-function statusOf({ code, message }: Pick<LinkRecord, 'code' | 'message'>): OtlpSpan['status'] {
+function statusOf({ code, message }: Pick<PluginRecord, 'code' | 'message'>): OtlpSpan['status'] {
   if (code === 0) return { code: STATUS_CODE_OK };
   return { code: STATUS_CODE_ERROR, ...(message === undefined ? {} : { message }) };
 }

@@ -1,7 +1,7 @@
 // What is known about a finished request: what was requested, how long each plugin took, how it ended?
-import type { KernelTransaction } from '../chain/exec-plugin.ts';
-import type { FinishEvent, LinkEvent } from '../chain/runtime.ts';
-import type { LinkSpan } from '../chain/trace-context.ts';
+import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
+import type { FinishEvent, PluginEvent } from '../chain/run/runtime.ts';
+import type { PluginSpan } from '../chain/run/trace-context.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { maskSecrets, maskText } from './secrets.ts';
@@ -27,12 +27,12 @@ export interface RequestFacts {
 }
 
 /** The span of a request; the first one of a trace has no parent. */
-export interface RequestSpan extends Omit<LinkSpan, 'parentSpanId'> {
+export interface RequestSpan extends Omit<PluginSpan, 'parentSpanId'> {
   readonly parentSpanId?: string;
 }
 
 /** One call of a plugin. */
-export interface LinkRecord {
+export interface PluginRecord {
   readonly network: string;
   readonly link: string;
   /** Position of the plugin in its conflist, from 0. */
@@ -50,7 +50,7 @@ export interface LinkRecord {
   readonly stderr?: string;
   /** The result that ADD printed. */
   readonly result?: JsonObject;
-  readonly span?: LinkSpan;
+  readonly span?: PluginSpan;
   /** Its kernel transactions, as far as they are known. */
   readonly transactions?: readonly KernelTransaction[];
 }
@@ -88,7 +88,7 @@ export interface RequestRecord {
   readonly message?: string;
   readonly details?: string;
   readonly warm: boolean;
-  readonly links: readonly LinkRecord[];
+  readonly links: readonly PluginRecord[];
   readonly finishes?: readonly FinishRecord[];
   readonly result?: JsonObject;
   readonly span?: RequestSpan;
@@ -104,8 +104,8 @@ export interface RequestOutcome {
 /** A request in progress. */
 export interface OpenRequest {
   readonly id: string;
-  /** For {@link Runtime.onLink}. */
-  readonly onLink: (event: LinkEvent) => void;
+  /** For {@link Runtime.onPlugin}. */
+  readonly onPlugin: (event: PluginEvent) => void;
   /** For {@link Runtime.onFinish}. */
   readonly onFinish: (event: FinishEvent) => void;
   /** For {@link Runtime.onTurn}: how long the chain waited for its turn. */
@@ -125,14 +125,14 @@ export function startRequest(facts: RequestFacts): OpenRequest {
   const startedAt = Date.now();
   const begin = performance.now();
   const id = newId(startedAt);
-  const links: LinkRecord[] = [];
+  const plugins: PluginRecord[] = [];
   const finishes: FinishRecord[] = [];
   const startOf = (durationMs: number): number => Math.max(0, performance.now() - begin - durationMs);
   let lockMs: number | undefined;
   return {
     id,
-    onLink(event) {
-      links.push(toLinkRecord(event, startOf(event.durationMs)));
+    onPlugin(event) {
+      plugins.push(toPluginRecord(event, startOf(event.durationMs)));
     },
     onFinish(event) {
       const { durationMs } = event;
@@ -150,7 +150,7 @@ export function startRequest(facts: RequestFacts): OpenRequest {
       ...(lockMs === undefined ? {} : { lockMs: round(lockMs) }),
       ...(error === undefined ? { code: 0 } : describe(toCniError(error))),
       warm: facts.warm ?? false,
-      links,
+      links: plugins,
       ...(finishes.length ? { finishes } : {}),
       ...(result === undefined ? {} : { result: maskSecrets(result) }),
       ...(facts.span === undefined ? {} : { span: facts.span }),
@@ -158,9 +158,20 @@ export function startRequest(facts: RequestFacts): OpenRequest {
   };
 }
 
-function toLinkRecord(event: LinkEvent, startMs: number): LinkRecord {
-  const { network, link, index, executable, verb, durationMs, stderr, result, error, span, transactions } =
-    event;
+function toPluginRecord(event: PluginEvent, startMs: number): PluginRecord {
+  const {
+    network,
+    plugin: link,
+    index,
+    executable,
+    verb,
+    durationMs,
+    stderr,
+    result,
+    error,
+    span,
+    transactions,
+  } = event;
   return {
     network,
     link,

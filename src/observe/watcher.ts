@@ -1,6 +1,6 @@
 // What is told of requests, and how does a watcher work that only keeps traces?
-import type { ChainRuntime } from '../chain/runtime.ts';
-import { findTraceParent } from '../chain/trace-context.ts';
+import type { ChainRuntime } from '../chain/run/runtime.ts';
+import { findTraceParent } from '../chain/run/trace-context.ts';
 import {
   type OpenRequest,
   type RequestFacts,
@@ -14,7 +14,7 @@ import { TraceRing } from './trace-ring.ts';
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The hooks of a chain through which it is watched. */
-export type Watch = Pick<ChainRuntime, 'onLink' | 'onFinish' | 'onTurn' | 'tracesKernel' | 'envOf'>;
+export type Watch = Pick<ChainRuntime, 'onPlugin' | 'onFinish' | 'onTurn' | 'tracesKernel' | 'envOf'>;
 
 /** A request that is watched. */
 export interface WatchedRequest extends Pick<OpenRequest, 'id'> {

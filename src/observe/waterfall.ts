@@ -1,10 +1,10 @@
 // How is a stored request shown on a terminal: when did each plugin run, and what did it add to the result?
-import type { KernelTransaction } from '../chain/exec-plugin.ts';
+import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { parseResult, type Result, resultVersionOf } from '../cni/result.ts';
 import { diffResults } from '../lab/result-diff.ts';
 import { count, renderTime } from '../lab/words.ts';
-import type { FinishRecord, LinkRecord, RequestRecord } from './record.ts';
+import type { FinishRecord, PluginRecord, RequestRecord } from './record.ts';
 
 /** Length of the longest bar, in characters. */
 const WIDTH = 40;
@@ -18,7 +18,7 @@ const STDERR_LINES = 8;
  */
 export function renderWaterfall(record: RequestRecord, kernel = false): string {
   const rows = [
-    ...record.links.map((link, at) => rowsOf(record, link, linkWords(record, link, at), kernel)),
+    ...record.links.map((plugin, at) => rowsOf(record, plugin, pluginLabel(record, plugin, at), kernel)),
     ...(record.finishes ?? []).map(finish => rowsOf(record, finish, finishWords(record, finish), kernel)),
   ]
     .toSorted(([a], [b]) => (a?.startMs ?? 0) - (b?.startMs ?? 0))
@@ -97,7 +97,7 @@ type Words = Pick<Row, 'name' | 'notes'>;
 /** A row, followed by the rows of its kernel transactions if requested; else with a note of their number and time. */
 function rowsOf(
   record: RequestRecord,
-  part: LinkRecord | FinishRecord,
+  part: PluginRecord | FinishRecord,
   { name, notes }: Words,
   kernel: boolean,
 ): Row[] {
@@ -127,10 +127,10 @@ function rowOf(record: RequestRecord, { startMs, durationMs }: Timed, block: str
   };
 }
 
-function linkWords(record: RequestRecord, link: LinkRecord, at: number): Words {
+function pluginLabel(record: RequestRecord, plugin: PluginRecord, at: number): Words {
   return {
-    name: nameOf(record, link.link, link),
-    notes: [...outcomeOf(link), ...differenceOf(record.links, at), ...saidBy(link)],
+    name: nameOf(record, plugin.link, plugin),
+    notes: [...outcomeOf(plugin), ...differenceOf(record.links, at), ...saidBy(plugin)],
   };
 }
 
@@ -141,7 +141,7 @@ function finishWords(record: RequestRecord, finish: FinishRecord): Words {
 function nameOf(
   record: RequestRecord,
   what: string,
-  { verb, network }: Pick<LinkRecord, 'verb' | 'network'>,
+  { verb, network }: Pick<PluginRecord, 'verb' | 'network'>,
 ): string {
   return `${verb === record.verb ? '' : `${verb} `}${what}${network === record.network ? '' : ` of ${network}`}`;
 }
@@ -152,16 +152,18 @@ function folded(transactions: readonly KernelTransaction[]): string[] {
   return [`kernel: ${count(transactions.length, 'transaction')}, ${renderTime(ms)}`];
 }
 
-function outcomeOf({ code, message = '' }: LinkRecord): string[] {
+function outcomeOf({ code, message = '' }: PluginRecord): string[] {
   return code === 0 ? [] : [`FAILED with code ${code}: ${message}`];
 }
 
 /** The changes compared with the previous plugin of the same network. */
-function differenceOf(links: readonly LinkRecord[], at: number): string[] {
-  const link = links[at];
-  const after = read(link?.result);
-  if (link === undefined || after === undefined) return [];
-  const before = links.slice(0, at).findLast(one => one.network === link.network && one.result !== undefined);
+function differenceOf(plugins: readonly PluginRecord[], at: number): string[] {
+  const plugin = plugins[at];
+  const after = read(plugin?.result);
+  if (plugin === undefined || after === undefined) return [];
+  const before = plugins
+    .slice(0, at)
+    .findLast(one => one.network === plugin.network && one.result !== undefined);
   return diffResults(read(before?.result), after);
 }
 
@@ -175,7 +177,7 @@ function read(result: JsonObject | undefined): Result | undefined {
   }
 }
 
-function saidBy({ stderr = '' }: LinkRecord): string[] {
+function saidBy({ stderr = '' }: PluginRecord): string[] {
   const lines = stderr.split('\n').filter(line => line.trim() !== '');
   return lines.slice(-STDERR_LINES).map(line => `said: ${line}`);
 }

@@ -1,7 +1,7 @@
 // What on disk, other than records, carries the name of an attachment to a network?
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TracedList } from '../chain/traced.ts';
+import type { TracedNetwork } from '../chain/records/held-attachment.ts';
 import type { Attachment } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
 import type { Holder } from '../ipam/holders.ts';
@@ -23,7 +23,7 @@ const BACKUP_DIR = '/run/cni/tuning';
 
 /** Leases that name an attachment. Leases in the old format, which name only a container, are left to the plugin. */
 export function listHeldLeases(
-  list: TracedList,
+  list: TracedNetwork,
   holders: ReadonlyMap<string, readonly Holder[]> | undefined,
 ): HeldLease[] {
   const witnesses = { holders, findRecord: () => undefined };
@@ -42,7 +42,7 @@ export function listHeldLeases(
 }
 
 /** Backups that name the network; the file name says which interface they belong to. */
-export function listBackups(list: TracedList): Trace[] {
+export function listBackups(list: TracedNetwork): Trace[] {
   return backupDirsOf(list).flatMap(dir =>
     namesIn(dir, readdirSync).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
@@ -55,7 +55,7 @@ export function listBackups(list: TracedList): Trace[] {
 }
 
 /** Lease directories of a network. */
-export function leaseDirsOf({ name, plugins }: TracedList): string[] {
+export function leaseDirsOf({ name, plugins }: TracedNetwork): string[] {
   const dirs = plugins.flatMap(({ conf: { ipam } }) => {
     if (!isObject(ipam) || ipam.type !== 'host-local') return [];
     return join(typeof ipam.dataDir === 'string' && ipam.dataDir ? ipam.dataDir : DEFAULT_DATA_DIR, name);
@@ -63,7 +63,7 @@ export function leaseDirsOf({ name, plugins }: TracedList): string[] {
   return [...new Set(dirs)];
 }
 
-function backupDirsOf({ plugins }: TracedList): string[] {
+function backupDirsOf({ plugins }: TracedNetwork): string[] {
   const dirs = plugins.flatMap(({ conf: { type, dataDir } }) => {
     if (type !== 'tuning') return [];
     return typeof dataDir === 'string' && dataDir ? dataDir : BACKUP_DIR;

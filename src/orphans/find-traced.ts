@@ -3,7 +3,7 @@
 // Records get lost, and attachments of other runtimes are in their records, not in ours. So the owner of what is in the kernel
 // and on disk is read from its notes, and then whether it is in use: its namespace exists, or an interface has the address. An
 // attachment counts as leaked only if some evidence says that it is unused and none says that it is used.
-import type { Traced, TracedList } from '../chain/traced.ts';
+import type { HeldAttachment, TracedNetwork } from '../chain/records/held-attachment.ts';
 import { digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
@@ -15,7 +15,7 @@ import { type HeldLease, listBackups, listHeldLeases } from './disk.ts';
 import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
 
-type Look = (list: TracedList, known: readonly AttachmentKey[]) => Traced[];
+type Look = (list: TracedNetwork, known: readonly AttachmentKey[]) => HeldAttachment[];
 
 /** Like {@link findTraced}, but if the kernel refuses, it reports that and finds nothing. */
 export function lookOrTell(tell: (problem: CniError) => void, runDir: string): Look {
@@ -35,7 +35,7 @@ export function lookOrTell(tell: (problem: CniError) => void, runDir: string): L
  * @param runDir where plugins write notes of what they begin
  * @throws NetlinkError when the kernel refuses
  */
-function findTraced(list: TracedList, known: readonly AttachmentKey[], runDir: string): Traced[] {
+function findTraced(list: TracedNetwork, known: readonly AttachmentKey[], runDir: string): HeldAttachment[] {
   const found = listKernelTraces(list.name);
   const use = findUse();
   const leases = listHeldLeases(list, use?.holders);
@@ -50,7 +50,7 @@ function findTraced(list: TracedList, known: readonly AttachmentKey[], runDir: s
 }
 
 /** Attachments that have only the note of an ADD so far, for example while a plugin waits for a DHCP server. */
-function findBegun(network: string, traced: readonly Traced[], runDir: string): Traced[] {
+function findBegun(network: string, traced: readonly HeldAttachment[], runDir: string): HeldAttachment[] {
   const isTraced = ({ containerId, ifname }: Key) =>
     traced.some(one => one.ifname === ifname && isContainer(containerId, one.containerId));
   return listRecentlyBegun(runDir, network)
@@ -87,7 +87,7 @@ function group(
   traces: readonly Trace[],
   known: readonly AttachmentKey[],
   blindness: string | undefined,
-): Traced[] {
+): HeldAttachment[] {
   const ids = [
     ...known.map(({ containerID }) => containerID),
     ...traces.map(({ owner }) => owner.containerId),

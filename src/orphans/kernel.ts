@@ -18,7 +18,7 @@ export function listKernelTraces(network: string): FoundTrace[] {
   const route = new NetlinkSocket(NETLINK_ROUTE);
   const nft = new NetlinkSocket(NETLINK_NETFILTER);
   try {
-    return [...tracesOfLinks(route, network), ...tracesOfElements(nft, network)];
+    return [...tracesOfDevices(route, network), ...tracesOfElements(nft, network)];
   } finally {
     route.close();
     nft.close();
@@ -40,16 +40,19 @@ export function findRedirectTargets(): ReadonlySet<number> {
   }
 }
 
-function tracesOfLinks(socket: NetlinkSocket, network: string): FoundTrace[] {
+function tracesOfDevices(socket: NetlinkSocket, network: string): FoundTrace[] {
   return listLinks(socket).flatMap(link => {
     const owner = findOwner(link.attrs.alias);
     if (owner?.network !== network) return [];
     const what = `link "${link.name}" of kind "${link.kind}"`;
-    return { owner, what, judge: witnesses => judgeLink(link, witnesses) };
+    return { owner, what, judge: witnesses => judgeDevice(link, witnesses) };
   });
 }
 
-function judgeLink({ index, kind }: Link, { farEnds, isLedTo }: Witnesses): Pick<Trace, 'evidence' | 'why'> {
+function judgeDevice(
+  { index, kind }: Link,
+  { farEnds, isLedTo }: Witnesses,
+): Pick<Trace, 'evidence' | 'why'> {
   if (kind === 'ifb') {
     return isLedTo(index)
       ? { evidence: 'used', why: 'packets are led to it' }

@@ -1,6 +1,6 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
 import { join } from 'node:path';
-import type { NodeWitness, TracedList } from '../chain/traced.ts';
+import type { NodeWitness, TracedNetwork } from '../chain/records/held-attachment.ts';
 import { type Attachment, renderOwner } from '../cni/attachment.ts';
 import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
@@ -48,7 +48,7 @@ function findPair(id: Attachment): string | undefined {
 }
 
 /** A lease that names the attachment and was written since the machine was started. */
-function findLease(list: TracedList, { containerId, ifname }: Attachment): string | undefined {
+function findLease(list: TracedNetwork, { containerId, ifname }: Attachment): string | undefined {
   for (const dir of leaseDirsOf(list)) {
     for (const address of namesIn(dir, listLeases)) {
       const owner = parseOwner(readLease(dir, address) ?? '');

@@ -14,7 +14,7 @@ import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/sock
 import { closeNetns, findNetns, inNetns, type Netns, openNetns, ownNetns, sameNetns } from '../sys/netns.ts';
 import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
-import type { CallSibling, Workplace } from './invocation.ts';
+import type { CallPlugin, WorkerState } from './invocation.ts';
 import { type KeptAttachments, keptAttachments } from './kept.ts';
 import type { Visit } from './netns-owner.ts';
 
@@ -29,10 +29,10 @@ export interface CallFacts {
   readonly requestText: string;
   readonly prevResult: Result | undefined;
   readonly log: Log;
-  readonly callSibling: CallSibling;
+  readonly callSibling: CallPlugin;
   /** Name of the plugin. */
   readonly link: string;
-  readonly workplace: Workplace | undefined;
+  readonly workplace: WorkerState | undefined;
   /** The attachments that already existed when GC began; undefined for other verbs. */
   readonly snapshot: Snapshot | undefined;
 }
@@ -145,17 +145,17 @@ export class LiveCall implements Call<never> {
     this.#undo.push({ what, undo });
   }
 
-  async removeLinks(links: readonly Link[], then: () => Done = () => {}): Promise<void> {
+  async removeDevices(links: readonly Link[], then: () => Done = () => {}): Promise<void> {
     const { link: by, workplace } = this.#facts;
     if (workplace && MAY_WAIT.includes(this.env.command)) {
       this.#waits = true;
-      return workplace.removals.add({ links, then, by, close: () => this.#release() });
+      return workplace.removals.add({ devices: links, then, by, close: () => this.#release() });
     }
     if (links.length === 0) return then();
     // Most plugins have no device to delete.
     const { Removals } = await import('./removals.ts');
     const own = new Removals();
-    own.add({ links, then, by: '', close() {} });
+    own.add({ devices: links, then, by: '', close() {} });
     await own.settle(() => this.host);
   }
 

@@ -101,7 +101,7 @@ export interface Call<Conf = unknown> {
    * is still reported. If one process serves several plugins, the devices of all are deleted together after the
    * last plugin was called, so this must be the last thing that a verb does.
    */
-  removeLinks(links: readonly Link[], then?: () => Done): Promise<void>;
+  removeDevices(devices: readonly Link[], then?: () => Done): Promise<void>;
   /**
    * The plugin named `type` on `CNI_PATH`, to be called with this same request unless another one is given.
    * @throws CniError when not found

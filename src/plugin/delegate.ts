@@ -1,15 +1,16 @@
 // How does a plugin call another plugin, such as its IPAM plugin?
-import type { ExecOutcome } from '../chain/exec-plugin.ts';
-import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/find-plugin.ts';
+
+import { findPlugin, isOwnExecutable, parsePluginDirs } from '../chain/config/find-plugin.ts';
+import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
 import { type CniEnv, type Command, parseHandoverReply } from '../cni/env.ts';
-import { CniError, ErrorCode, type LinkFailure } from '../cni/errors.ts';
+import { type CalledPlugin, CniError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { failureOf, type Outcome, parseReply } from '../cni/reply.ts';
 import { parseResult } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
 import type { Delegate } from './define.ts';
 import { startForeign } from './foreign.ts';
-import type { CallSibling } from './invocation.ts';
+import type { CallPlugin } from './invocation.ts';
 
 /** Shorter than the runner's deadline for a plugin, so the calling plugin still has time to report what happened. */
 const DELEGATE_DEADLINE_MS = 50_000;
@@ -20,7 +21,7 @@ export interface Delegator {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly request: JsonObject;
   readonly version: SpecVersion;
-  readonly callSibling: CallSibling;
+  readonly callSibling: CallPlugin;
 }
 
 /**
@@ -32,8 +33,8 @@ export interface Delegator {
 export function findDelegate(type: string, delegator: Delegator): Delegate {
   const path = findPlugin(type, parsePluginDirs(delegator.env.path));
   const call = async (command: Command) => {
-    const { outcome, failure } = await callDelegate(type, path, command, delegator);
-    return command === 'ADD' ? parseReply(outcome.stdout, failure) : undefined;
+    const { outcome, plugin } = await callDelegate(type, path, command, delegator);
+    return command === 'ADD' ? parseReply(outcome.stdout, plugin) : undefined;
   };
   return {
     async add() {
@@ -63,7 +64,7 @@ async function callDelegate(
   path: string,
   command: Command,
   delegator: Delegator,
-): Promise<{ readonly outcome: Outcome; readonly failure: LinkFailure }> {
+): Promise<{ readonly outcome: Outcome; readonly plugin: CalledPlugin }> {
   const { environment, request, callSibling } = delegator;
   const env = { ...environment, CNI_COMMAND: command };
   const stdin = JSON.stringify(request);
@@ -71,9 +72,9 @@ async function callDelegate(
   const outcome: Outcome & Pick<ExecOutcome, 'ended'> = sibling
     ? withEmptyStderr(await sibling)
     : await execute(path, env, stdin);
-  const failure: LinkFailure = {
+  const plugin: CalledPlugin = {
     network: String(memberOf(request, 'name')),
-    link: type,
+    type,
     index: 0,
     executable: path,
     verb: command,
@@ -81,11 +82,12 @@ async function callDelegate(
   };
   const { ended } = outcome;
   if (ended !== undefined) {
-    const link = { ...failure, ended };
-    throw new CniError(ErrorCode.unknown, `Plugin "${type}" ${ENDED_FOR[ended]}`, { link });
+    throw new CniError(ErrorCode.unknown, `Plugin "${type}" ${ENDED_FOR[ended]}`, {
+      plugin: { ...plugin, ended },
+    });
   }
-  if (outcome.exitCode !== 0) throw failureOf(outcome, failure);
-  return { outcome, failure };
+  if (outcome.exitCode !== 0) throw failureOf(outcome, plugin);
+  return { outcome, plugin };
 }
 
 function withEmptyStderr({ exitCode, stdout }: { exitCode: number; stdout: string }): Outcome {

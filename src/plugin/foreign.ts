@@ -3,15 +3,15 @@
 // The command and the library start plugins with execa (chain/exec-plugin.ts), which takes as long to load as two plugins take to
 // start. A plugin of ours that calls a foreign one uses Bun's own spawn(), with the same care: a process group, a deadline,
 // limits on what is read. One test suite covers both.
-import type { ExecOutcome, Invocation, PluginProcess } from '../chain/exec-plugin.ts';
-import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
+import type { ExecOutcome, Invocation, PluginProcess } from '../chain/run/exec-plugin.ts';
+import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import {
   drain,
   MAX_STDERR_BYTES,
   MAX_STDOUT_BYTES,
   type Output,
   OutputBuffer,
-} from '../chain/process-output.ts';
+} from '../chain/run/process-output.ts';
 
 /** A file just written may still be open for writing, for a moment, in a process forked at the same time (ETXTBSY). */
 const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];

@@ -11,19 +11,19 @@ export interface Invocation {
   /** Called only if the command needs it: VERSION must reply without. */
   readonly readRequest: () => string;
   /** What a worker keeps between calls; undefined in a process that serves a single call. */
-  readonly workplace?: Workplace | undefined;
+  readonly worker?: WorkerState | undefined;
   /** Set if another plugin in this process makes the call as a part of its own. */
-  readonly within?: Within | undefined;
+  readonly outer?: OuterCall | undefined;
 }
 
 /** What a call inherits from the one that it is a part of. */
-export interface Within {
+export interface OuterCall {
   /** The snapshot that GC uses; undefined for other verbs. */
   readonly snapshot: Snapshot | undefined;
 }
 
 /** Kept from one call to the next by a worker. */
-export interface Workplace {
+export interface WorkerState {
   /** Sockets in the namespace of the process. */
   readonly sockets: HostSockets;
   /** Collects removals to be deferred until the caller has called every plugin; DEL and GC then do them together. */
@@ -46,7 +46,7 @@ export interface Reply {
 }
 
 /** Finds another plugin of this executable by name. */
-export type Siblings = (name: string) => Promise<PluginDefinition> | undefined;
+export type PluginLookup = (name: string) => Promise<PluginDefinition> | undefined;
 
 /** Calls another plugin of this executable in this process; undefined if there is none of that name. */
-export type CallSibling = (name: string, invocation: Invocation) => Promise<Reply> | undefined;
+export type CallPlugin = (name: string, invocation: Invocation) => Promise<Reply> | undefined;

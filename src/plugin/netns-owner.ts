@@ -37,15 +37,15 @@ export interface Visit {
  */
 export function findStranger(visit: Visit): string | undefined {
   const { owner } = visit;
-  const links = listLinks(visit.container);
-  const ends = findHostEnds(visit, links);
-  const noted = links.flatMap(link => {
+  const devices = listLinks(visit.container);
+  const ends = findHostEnds(visit, devices);
+  const noted = devices.flatMap(link => {
     const named = findOwner(ends.get(link.index)?.attrs.alias);
     return named ? [{ link, named }] : [];
   });
   const words = ({ link, named }: (typeof noted)[number]) =>
     `interface "${link.name}" in it belongs to container "${named.containerId}", interface "${named.ifname}" on network "${named.network}"`;
-  const link = links.find(({ name }) => name === owner.ifname);
+  const link = devices.find(({ name }) => name === owner.ifname);
   const end = link && ends.get(link.index);
   const proof = link && compareWithResult(visit, link, end);
   const at = noted.find(one => one.link === link);
@@ -65,8 +65,8 @@ export function findStranger(visit: Visit): string | undefined {
 }
 
 /** The host ends of veth devices, by the index of the container end; an index is only valid in its own namespace. */
-function findHostEnds({ host, netnsFd }: Visit, links: readonly Link[]): ReadonlyMap<number, Link> {
-  const pairs = links.filter(({ kind, peer }) => kind === 'veth' && peer > 0);
+function findHostEnds({ host, netnsFd }: Visit, devices: readonly Link[]): ReadonlyMap<number, Link> {
+  const pairs = devices.filter(({ kind, peer }) => kind === 'veth' && peer > 0);
   if (pairs.length === 0) return new Map();
   const questions: Question<Link | number>[] = [
     netnsIdQuestion(netnsFd),

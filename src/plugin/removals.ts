@@ -7,7 +7,7 @@ import { throwAll, tryAll } from './try-all.ts';
 
 /** A plugin's deferred removal: devices, and the work that must not be done before they are gone. */
 export interface Removal {
-  readonly links: readonly Link[];
+  readonly devices: readonly Link[];
   readonly then: () => Done;
   /** Name of the plugin, for errors; empty if that is obvious. */
   readonly by: string;
@@ -29,7 +29,7 @@ export class Removals {
 
   /** Indexes of the devices to delete. */
   get indexes(): number[] {
-    return this.#waiting.flatMap(({ links }) => links.map(({ index }) => index));
+    return this.#waiting.flatMap(({ devices: links }) => links.map(({ index }) => index));
   }
 
   add(removal: Removal): void {

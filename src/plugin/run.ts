@@ -1,7 +1,7 @@
 // How does a process serve one plugin call?
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import type { PluginDefinition } from './define.ts';
-import type { Siblings } from './invocation.ts';
+import type { PluginLookup } from './invocation.ts';
 import { serve, supportedVersions } from './serve.ts';
 import { readStdin, writeAll } from './stdio.ts';
 
@@ -14,7 +14,7 @@ import { readStdin, writeAll } from './stdio.ts';
  */
 export async function runPlugin(
   definition: PluginDefinition,
-  siblings?: Siblings,
+  siblings?: PluginLookup,
   { again = false, release }: { again?: boolean; release?: () => Promise<string> } = {},
 ): Promise<never> {
   if (!process.env.CNI_COMMAND) {

@@ -23,7 +23,7 @@ import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type { PluginDefinition } from './define.ts';
 import { forgetAfter, snapshotOf, sweepNotes, underNote } from './generation.ts';
-import type { Invocation, Reply, Siblings } from './invocation.ts';
+import type { Invocation, PluginLookup, Reply } from './invocation.ts';
 
 /**
  * Serves one invocation of a plugin: the same function in the executable, the daemon's workers and tests. It never
@@ -32,7 +32,7 @@ import type { Invocation, Reply, Siblings } from './invocation.ts';
 export async function serve(
   definition: PluginDefinition,
   invocation: Invocation,
-  siblings: Siblings = () => undefined,
+  siblings: PluginLookup = () => undefined,
 ): Promise<Reply> {
   const log = createLog(undefined, { link: definition.name });
   let version: string | undefined;
@@ -49,11 +49,11 @@ export async function serve(
     // Lists of versions without CHECK are handed over as well.
     const known = agreeOnVersion(definition, asSent, handover ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
-    const { environment, within } = { environment: invocation.env, within: invocation.within };
+    const { env: environment, outer } = invocation;
     const snapshot =
       env.command !== 'GC'
         ? undefined
-        : (within?.snapshot ?? snapshotOf({ environment, request, network }, definition.name));
+        : (outer?.snapshot ?? snapshotOf({ environment, request, network }, definition.name));
     const call = new LiveCall({
       env,
       environment: invocation.env,
@@ -69,10 +69,10 @@ export async function serve(
       prevResult: prevResultOf(request, known),
       log,
       link: definition.name,
-      workplace: invocation.workplace,
+      workplace: invocation.worker,
       callSibling: (name, own) =>
         siblings(name)?.then(sibling =>
-          serve(sibling, { ...own, workplace: invocation.workplace, within: { snapshot } }, siblings),
+          serve(sibling, { ...own, worker: invocation.worker, outer: { snapshot } }, siblings),
         ),
       snapshot,
     });
@@ -119,12 +119,12 @@ function withoutBrokenResult(request: JsonObject, version: SpecVersion, log: Log
 async function runVerb(
   definition: PluginDefinition,
   call: LiveCall,
-  { env, within }: Pick<Invocation, 'env' | 'within'>,
+  { env, outer }: Pick<Invocation, 'env' | 'outer'>,
 ): Promise<string> {
   const { network, request, log } = call;
   const { containerId, ifname } = call.env;
   // A call that is part of another plugin's call is noted by that one.
-  const noted = within
+  const noted = outer
     ? undefined
     : { attachment: { network, containerId, ifname }, environment: env, request, log };
   switch (call.env.command) {
@@ -141,7 +141,7 @@ async function runVerb(
       return '';
     case 'GC':
       await definition.gc(call);
-      if (call.kept && !within) sweepNotes({ environment: env, log, network }, call.kept);
+      if (call.kept && !outer) sweepNotes({ environment: env, log, network }, call.kept);
       return '';
     default:
       await definition.status(call);

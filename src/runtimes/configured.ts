@@ -58,9 +58,9 @@ export function findMismatches(
   ]);
 }
 
-type Told = Omit<Configured, 'runtime' | 'file'>;
+type NamedDirectories = Omit<Configured, 'runtime' | 'file'>;
 
-const READERS: Readonly<Record<RuntimeName, (toml: JsonObject) => Told>> = {
+const READERS: Readonly<Record<RuntimeName, (toml: JsonObject) => NamedDirectories>> = {
   containerd(toml) {
     const plugins = tableAt(toml, 'plugins');
     const cni = CONTAINERD_PLUGINS.map(name => tableAt(tableAt(plugins, name), 'cni'));

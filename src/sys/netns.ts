@@ -64,7 +64,7 @@ export function openOwnNetns(): Netns {
 
 /** Identifies the namespace that the calling thread is in. */
 export function ownNetns(): NetnsId {
-  return whereabouts();
+  return currentNetns();
 }
 
 /** Closes the descriptor. */
@@ -83,13 +83,13 @@ export function sameNetns(a: NetnsId, b: NetnsId): boolean {
  * Same as: `ip netns exec …` / `nsenter --net=…`
  */
 export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise<T> {
-  const before = whereabouts();
+  const before = currentNetns();
   move(netns);
   here = netns;
   try {
     return visit();
   } finally {
-    comeBack(before);
+    returnTo(before);
   }
 }
 
@@ -99,7 +99,7 @@ export function inNetns<T>(netns: Netns, visit: () => NotPromise<T>): NotPromise
  */
 export function createNetnsAt(path: string): void {
   closeSync(openSync(path, 'wx', 0o600));
-  const before = whereabouts();
+  const before = currentNetns();
   checked(libc().unshare(CLONE_NEWNET), () => 'create a network namespace');
   try {
     const [from, to, none] = [cString(OWN_NETNS), cString(path), cString('none')];
@@ -108,7 +108,7 @@ export function createNetnsAt(path: string): void {
       () => `mount network namespace on "${path}"`,
     );
   } finally {
-    comeBack(before);
+    returnTo(before);
   }
 }
 
@@ -133,7 +133,7 @@ let home: Netns | undefined;
 /** The namespace that the thread is currently in; differs from `home` during a visit. */
 let here: Netns | undefined;
 
-function whereabouts(): Netns {
+function currentNetns(): Netns {
   home ??= openOwnNetns();
   here ??= home;
   return here;
@@ -144,7 +144,7 @@ function move(netns: Netns): void {
 }
 
 /** Abort on failure: a thread stuck in the wrong namespace would reconfigure the wrong host. */
-function comeBack(before: Netns): void {
+function returnTo(before: Netns): void {
   if (libc().setns(before.fd, CLONE_NEWNET) !== 0) process.abort();
   here = before;
 }

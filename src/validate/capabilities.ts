@@ -2,7 +2,7 @@
 import { decode, isObject } from '../cni/json.ts';
 import { atKey, atValue } from './document.ts';
 import type { Finding } from './finding.ts';
-import type { NamedPlugin, PlacedLink } from './network.ts';
+import type { NamedPlugin, PlacedPlugin } from './network.ts';
 import { didYouMean, findNearest } from './suggest.ts';
 
 /** CONVENTIONS.md "Dynamic Plugin specific fields": the capabilities that runtimes are known to offer. */
@@ -12,12 +12,12 @@ const WELL_KNOWN = [
 ];
 
 /** Finds capabilities that no plugin reads, and plugins that do nothing without an undeclared one. */
-export function judgeCapabilities(link: PlacedLink): Finding[] {
-  const declared = declaredBy(link);
-  return [...judgeDeclared(link, declared), ...judgeIdle(link, declared)];
+export function judgeCapabilities(plugin: PlacedPlugin): Finding[] {
+  const declared = declaredBy(plugin);
+  return [...judgeDeclared(plugin, declared), ...judgeIdle(plugin, declared)];
 }
 
-function judgeDeclared({ document, path, plugin, ipam }: PlacedLink, declared: Declared): Finding[] {
+function judgeDeclared({ document, path, plugin, ipam }: PlacedPlugin, declared: Declared): Finding[] {
   const say = (name: string, message: string) =>
     atKey(document, [...path, 'capabilities', name], ['warning', 'capability', message]);
   const names = Object.keys(declared).filter(name => declared[name] === true);
@@ -40,8 +40,8 @@ function judgeDeclared({ document, path, plugin, ipam }: PlacedLink, declared: D
     });
 }
 
-function judgeIdle(link: PlacedLink, declared: Declared): Finding[] {
-  const { document, path, conf } = link;
+function judgeIdle(plugin: PlacedPlugin, declared: Declared): Finding[] {
+  const { document, path, conf } = plugin;
   const judge = (one: NamedPlugin | undefined, where: string): Finding[] => {
     if (one?.about?.idleWithout === undefined) return [];
     const { about, type } = one;
@@ -56,12 +56,12 @@ function judgeIdle(link: PlacedLink, declared: Declared): Finding[] {
     const message = `"${type}" has nothing to do: declare "capabilities": {"${needed}": true}, or configure it here`;
     return [atValue(document, [...path, where], ['warning', 'capability', message])];
   };
-  return [...judge(link.plugin, 'type'), ...judge(link.ipam, 'ipam')];
+  return [...judge(plugin.plugin, 'type'), ...judge(plugin.ipam, 'ipam')];
 }
 
 type Declared = Readonly<Record<string, unknown>>;
 
-function declaredBy({ conf }: PlacedLink): Declared {
+function declaredBy({ conf }: PlacedPlugin): Declared {
   const key = Object.keys(conf).find(one => one.toLowerCase() === 'capabilities');
   const declared = key === undefined ? undefined : conf[key];
   return isObject(declared) ? declared : {};

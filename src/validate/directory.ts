@@ -1,12 +1,12 @@
 // Are the networks of a directory compatible with each other?
 import { basename } from 'node:path';
-import type { AddressPool } from '../cni/link-about.ts';
+import type { AddressPool } from '../cni/plugin-about.ts';
 import { cidrsOverlap, renderCidr } from '../net/cidr.ts';
 import { sameIp } from '../net/ip.ts';
 import { atValue } from './document.ts';
 import type { Finding } from './finding.ts';
-import { poolsOf } from './link.ts';
-import type { PlacedLink, PlacedNetwork } from './network.ts';
+import type { PlacedNetwork, PlacedPlugin } from './network.ts';
+import { poolsOf } from './plugin.ts';
 
 /**
  * Finds names that several files use, and subnets that several networks lease from.
@@ -34,13 +34,13 @@ function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
 
 interface PlacedPool {
   readonly network: PlacedNetwork;
-  readonly link: PlacedLink;
+  readonly link: PlacedPlugin;
   readonly pool: AddressPool;
 }
 
 function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
   const pools = networks.flatMap(network => {
-    return network.links.flatMap(link => poolsOf(link).map(pool => ({ network, link, pool })));
+    return network.plugins.flatMap(plugin => poolsOf(plugin).map(pool => ({ network, link: plugin, pool })));
   });
   return pools.flatMap((one, i) => {
     const earlier = pools

@@ -1,14 +1,14 @@
 // Which executables do the plugins need, do they exist, and which versions do they support?
 import { statSync } from 'node:fs';
-import type { Conflist } from '../chain/conflist.ts';
-import { findPlugin, isOwnExecutable } from '../chain/find-plugin.ts';
-import { findHighestCommon, type PluginVersions, pluginVersion } from '../chain/plugin-version.ts';
-import type { Runtime } from '../chain/runtime.ts';
+import type { Conflist } from '../chain/config/conflist.ts';
+import { findPlugin, isOwnExecutable } from '../chain/config/find-plugin.ts';
+import { findHighestCommon, type PluginVersions, pluginVersion } from '../chain/config/plugin-version.ts';
+import type { Runtime } from '../chain/run/runtime.ts';
 import { CniError, describeError } from '../cni/errors.ts';
 import { SPEC_VERSIONS } from '../cni/version.ts';
 import { atValue, type Path } from './document.ts';
 import type { Finding } from './finding.ts';
-import type { PlacedLink, PlacedNetwork } from './network.ts';
+import type { PlacedNetwork, PlacedPlugin } from './network.ts';
 
 /** The executables of a host, each looked up and asked for its versions once. */
 export interface Executables {
@@ -38,11 +38,11 @@ export function openExecutables(runtime: Runtime): Executables {
       return typeof path === 'string' && !isOurs(path);
     },
     async judge(network) {
-      const named = network.links.flatMap(namedBy);
-      const missing = named.flatMap(({ type, link, path }) => {
+      const named = network.plugins.flatMap(namedBy);
+      const missing = named.flatMap(({ type, link: plugin, path }) => {
         const found = find(type);
         if (typeof found === 'string') return [];
-        return [atValue(link.document, [...link.path, ...path], ['error', 'executable', found.message])];
+        return [atValue(plugin.document, [...plugin.path, ...path], ['error', 'executable', found.message])];
       });
       if (network.list === undefined) return missing;
       const there = named.filter(({ type }) => typeof find(type) === 'string');
@@ -56,15 +56,15 @@ export const NO_EXECUTABLES: Executables = { isForeign: () => false, judge: asyn
 
 interface Named {
   readonly type: string;
-  readonly link: PlacedLink;
+  readonly link: PlacedPlugin;
   /** Where the name is in the plugin's configuration. */
   readonly path: Path;
 }
 
-function namedBy(link: PlacedLink): Named[] {
+function namedBy(plugin: PlacedPlugin): Named[] {
   return [
-    ...(link.plugin ? [{ type: link.plugin.type, link, path: ['type'] }] : []),
-    ...(link.ipam ? [{ type: link.ipam.type, link, path: ['ipam', 'type'] }] : []),
+    ...(plugin.plugin ? [{ type: plugin.plugin.type, link: plugin, path: ['type'] }] : []),
+    ...(plugin.ipam ? [{ type: plugin.ipam.type, link: plugin, path: ['ipam', 'type'] }] : []),
   ];
 }
 
@@ -76,12 +76,12 @@ async function judgeVersions(
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
   const matrix = new Map<string, PluginVersions>();
-  for (const { type, link, path } of named) {
+  for (const { type, link: plugin, path } of named) {
     try {
       matrix.set(type, await ask(type));
     } catch (error) {
       const message = `Cannot ask "${type}" which versions it speaks: ${describeError(error)}`;
-      findings.push(atValue(link.document, [...link.path, ...path], ['error', 'executable', message]));
+      findings.push(atValue(plugin.document, [...plugin.path, ...path], ['error', 'executable', message]));
     }
   }
   const plugins = [...matrix.values()];

@@ -1,13 +1,13 @@
 // Which network is in a file, and where are its parts?
 import * as z from 'zod/mini';
-import { findPluginFiles } from '../chain/conf-files.ts';
-import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/conflist.ts';
-import { findMismatch } from '../chain/file-kind.ts';
+import { findPluginFiles } from '../chain/config/conf-files.ts';
+import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/config/conflist.ts';
+import { findMismatch } from '../chain/config/file-kind.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../cni/conflist.ts';
 import { ConflistSchema } from '../cni/conflist-schema.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import { foldKeys, isObject, type JsonObject } from '../cni/json.ts';
-import type { LinkAbout, LinkCatalog } from '../cni/link-about.ts';
+import type { PluginAbout, PluginCatalog } from '../cni/plugin-about.ts';
 import { PluginConfig } from '../cni/plugin-config.ts';
 import { atKey, atValue, type Document, type Path, readDocument } from './document.ts';
 import type { Finding } from './finding.ts';
@@ -16,11 +16,11 @@ import { findShapeProblems, findUnknownKeys } from './shape.ts';
 /** A plugin that a configuration names, with its description if it is one of ours. */
 export interface NamedPlugin {
   readonly type: string;
-  readonly about: LinkAbout | undefined;
+  readonly about: PluginAbout | undefined;
 }
 
 /** One plugin of a network, and its position. */
-export interface PlacedLink {
+export interface PlacedPlugin {
   readonly document: Document;
   readonly path: Path;
   /** The configuration as written. */
@@ -35,7 +35,7 @@ export interface PlacedLink {
 export interface PlacedNetwork {
   readonly document: Document;
   readonly name: string | undefined;
-  readonly links: readonly PlacedLink[];
+  readonly plugins: readonly PlacedPlugin[];
   /** The network as the runtime loads it; undefined if it refuses it. */
   readonly list: Conflist | undefined;
 }
@@ -55,7 +55,7 @@ const ListKeys = z.extend(ConflistSchema, {
 });
 
 /** Reads the network in a file, including plugins in separate files. */
-export async function readNetwork(file: string, catalog: LinkCatalog): Promise<ReadNetwork> {
+export async function readNetwork(file: string, catalog: PluginCatalog): Promise<ReadNetwork> {
   const { document, findings } = readDocument(file);
   if (document === undefined) return { findings };
   const { value } = document;
@@ -69,15 +69,15 @@ export async function readNetwork(file: string, catalog: LinkCatalog): Promise<R
     ...(single ? [[document, []] as const] : inlinedIn(value).map(path => [document, path] as const)),
     ...documents.map(one => [one, []] as const),
   ];
-  const links: PlacedLink[] = [];
+  const links: PlacedPlugin[] = [];
   for (const [from, path] of places) {
     const conf = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], from.value);
-    if (isObject(conf)) links.push(await placeLink({ document: from, path, conf }, catalog));
+    if (isObject(conf)) links.push(await placePlugin({ document: from, path, conf }, catalog));
     else findings.push(atValue(from, path, ['error', 'shape', 'a link is a JSON object']));
   }
   const { list, refusal } = complete(document, single, documents);
   const name = typeof value.name === 'string' ? value.name : undefined;
-  return { network: { document, name, links, list }, findings, ...(refusal ? { refusal } : {}) };
+  return { network: { document, name, plugins: links, list }, findings, ...(refusal ? { refusal } : {}) };
 }
 
 /** Commands accept a file given by `--file` whatever its extension; a runtime that finds it in its directory does not. */
@@ -118,10 +118,10 @@ function besideOf({ file, value }: Document): string[] {
   }
 }
 
-async function placeLink(
-  placed: Pick<PlacedLink, 'document' | 'path' | 'conf'>,
-  catalog: LinkCatalog,
-): Promise<PlacedLink> {
+async function placePlugin(
+  placed: Pick<PlacedPlugin, 'document' | 'path' | 'conf'>,
+  catalog: PluginCatalog,
+): Promise<PlacedPlugin> {
   const { type, ipam } = foldKeys(PluginConfig, placed.conf) as { type?: unknown; ipam?: unknown };
   const named = async (name: unknown): Promise<NamedPlugin | undefined> => {
     return typeof name === 'string' && name !== ''

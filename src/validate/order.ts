@@ -1,17 +1,21 @@
 // Are the plugins in an order that can work?
 import { atValue } from './document.ts';
 import type { Finding } from './finding.ts';
-import type { PlacedLink, PlacedNetwork } from './network.ts';
+import type { PlacedNetwork, PlacedPlugin } from './network.ts';
 
 /** Finds plugins in the wrong position; the right position of a third-party plugin is unknown. */
-export function judgeOrder({ links }: PlacedNetwork): Finding[] {
-  return links.flatMap((link, index) => {
-    const finding = judgePlace(link, index, links);
+export function judgeOrder({ plugins: links }: PlacedNetwork): Finding[] {
+  return links.flatMap((plugin, index) => {
+    const finding = judgePlace(plugin, index, links);
     return finding === undefined ? [] : [finding];
   });
 }
 
-function judgePlace(link: PlacedLink, index: number, links: readonly PlacedLink[]): Finding | undefined {
+function judgePlace(
+  link: PlacedPlugin,
+  index: number,
+  plugins: readonly PlacedPlugin[],
+): Finding | undefined {
   const { document, path, plugin } = link;
   if (plugin?.about === undefined) return undefined;
   const { type, about } = plugin;
@@ -24,7 +28,7 @@ function judgePlace(link: PlacedLink, index: number, links: readonly PlacedLink[
     );
   }
   if (about.kind === 'meta' && index === 0) {
-    const main = links.find(other => other.plugin?.about?.kind === 'main');
+    const main = plugins.find(other => other.plugin?.about?.kind === 'main');
     const where = main === undefined ? 'a link that makes the interface' : `"${main.plugin?.type}"`;
     return say(
       'error',
@@ -32,8 +36,8 @@ function judgePlace(link: PlacedLink, index: number, links: readonly PlacedLink[
     );
   }
   // After meta plugins only, it is those that are in the wrong position.
-  if (about.kind === 'main' && links.slice(0, index).some(other => other.plugin?.about?.kind !== 'meta')) {
-    const earlier = links[index - 1]?.plugin?.type ?? 'another link';
+  if (about.kind === 'main' && plugins.slice(0, index).some(other => other.plugin?.about?.kind !== 'meta')) {
+    const earlier = plugins[index - 1]?.plugin?.type ?? 'another link';
     return say(
       'warning',
       `"${type}" makes an interface of its own: it should stand first, not after "${earlier}"`,

@@ -1,16 +1,16 @@
 // What is wrong with a conflist, or with the conflists of a directory?
 import { statSync } from 'node:fs';
-import { findConfFiles, type OnSkipped } from '../chain/conf-files.ts';
+import { findConfFiles, type OnSkipped } from '../chain/config/conf-files.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import type { LinkCatalog } from '../cni/link-about.ts';
+import type { PluginCatalog } from '../cni/plugin-about.ts';
 import { judgeCapabilities } from './capabilities.ts';
 import { judgeDirectory } from './directory.ts';
 import { atValue } from './document.ts';
 import type { Executables } from './executables.ts';
 import type { Finding, Report } from './finding.ts';
-import { judgeLink } from './link.ts';
 import { type PlacedNetwork, type ReadNetwork, readNetwork } from './network.ts';
 import { judgeOrder } from './order.ts';
+import { judgePlugin } from './plugin.ts';
 
 /**
  * Checks one file, or every file of a directory that a runtime would read, and whether they are compatible.
@@ -18,7 +18,7 @@ import { judgeOrder } from './order.ts';
  */
 export async function validatePath(
   path: string,
-  catalog: LinkCatalog,
+  catalog: PluginCatalog,
   executables: Executables,
 ): Promise<Report> {
   const findings: Finding[] = [];
@@ -49,9 +49,9 @@ async function judgeFile(
   executables: Executables,
 ): Promise<Finding[]> {
   if (network === undefined) return findings;
-  const inside = network.links.flatMap(link => [
-    ...judgeLink(link, executables.isForeign),
-    ...judgeCapabilities(link),
+  const inside = network.plugins.flatMap(plugin => [
+    ...judgePlugin(plugin, executables.isForeign),
+    ...judgeCapabilities(plugin),
   ]);
   const all = [...findings, ...inside, ...judgeOrder(network), ...judgeMissingVersion(network)];
   // The runtime's own error is reported only if no finding explains it.

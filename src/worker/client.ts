@@ -1,10 +1,10 @@
 // How does a runner have its own plugins run by workers?
 import { basename } from 'node:path';
-import type { ExecOutcome, KernelTransaction, StartPlugin } from '../chain/exec-plugin.ts';
-import { isOwnExecutable } from '../chain/find-plugin.ts';
-import { processSegments } from '../chain/process-segments.ts';
-import type { PluginCall, Segment, SegmentRunner } from '../chain/segment.ts';
-import { startPlugin } from '../chain/start.ts';
+import { isOwnExecutable } from '../chain/config/find-plugin.ts';
+import type { ExecOutcome, KernelTransaction, StartPlugin } from '../chain/run/exec-plugin.ts';
+import { startPlugin } from '../chain/run/lazy-exec-plugin.ts';
+import { processSegments } from '../chain/run/process-segments.ts';
+import type { PluginCall, Segment, SegmentRunner } from '../chain/run/segment.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import type { Outcome } from '../cni/reply.ts';
 import { type Limits, type WorkerOutcome, WorkerProcess } from './process.ts';

@@ -1,7 +1,7 @@
 // How is a worker started, sent requests and ended?
-import type { ExecOutcome, Invocation } from '../chain/exec-plugin.ts';
-import { GRACE_MS, signalGroup } from '../chain/process-group.ts';
-import { MAX_STDERR_BYTES } from '../chain/process-output.ts';
+import type { ExecOutcome, Invocation } from '../chain/run/exec-plugin.ts';
+import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
+import { MAX_STDERR_BYTES } from '../chain/run/process-output.ts';
 import { processOf, WORKER_VARIABLE } from '../journal/runner.ts';
 import {
   LineSplitter,
@@ -210,8 +210,8 @@ export class WorkerProcess {
     if (this.#over) return false;
     try {
       // A request longer than the pipe is written in pieces. Only the reply tells whether all of it was read.
-      heedless(child.stdin.write(toLine(request)));
-      heedless(child.stdin.flush());
+      ignoreFailure(child.stdin.write(toLine(request)));
+      ignoreFailure(child.stdin.flush());
       return true;
     } catch {
       this.#over = true;
@@ -271,7 +271,7 @@ export class WorkerProcess {
   /** Closes its input: it ends after it has replied to its requests. */
   close(): void {
     this.#over = true;
-    heedless(this.#child?.stdin.end());
+    ignoreFailure(this.#child?.stdin.end());
   }
 
   /** Ends the process group: SIGTERM now, SIGKILL a little later. */
@@ -294,6 +294,6 @@ export class WorkerProcess {
 const NEW = { begun: false, read() {}, release() {} };
 
 /** Ignores a rejection: it only says that the worker has ended, which is noticed elsewhere. */
-function heedless(done: unknown): void {
+function ignoreFailure(done: unknown): void {
   Promise.resolve(done).catch(() => {});
 }

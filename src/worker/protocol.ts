@@ -1,6 +1,6 @@
 // Which messages do a runner and a worker exchange?
-import type { KernelTransaction } from '../chain/exec-plugin.ts';
-import type { PluginCall, Segment } from '../chain/segment.ts';
+import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
+import type { PluginCall, Segment } from '../chain/run/segment.ts';
 
 /**
  * Argument that makes our executable a worker: a process that serves the calls of any of its plugins one after

@@ -1,5 +1,5 @@
 // What did a call do in the kernel?
-import type { KernelTransaction } from '../chain/exec-plugin.ts';
+import type { KernelTransaction } from '../chain/run/exec-plugin.ts';
 import { type Exchange, listenToExchanges } from '../netlink/exchanges.ts';
 import type { WorkerReply } from './protocol.ts';
 

@@ -1,11 +1,11 @@
 // How does a process serve one plugin call after the other?
-import { withPrevResult } from '../chain/segment.ts';
+import { withPrevResult } from '../chain/run/segment.ts';
 import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import type { Done } from '../plugin/define.ts';
-import type { HostSockets, Siblings, Workplace } from '../plugin/invocation.ts';
+import type { HostSockets, PluginLookup, WorkerState } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
@@ -26,16 +26,16 @@ import { noting } from './transactions.ts';
 /**
  * Serves calls until standard input ends, one at a time. Each plugin has the process, its environment and its namespaces to
  * itself, as in a separate process.
- * @param links the plugins of this executable
+ * @param plugins the plugins of this executable
  */
-export async function runWorker(links: Siblings): Promise<never> {
+export async function runWorker(plugins: PluginLookup): Promise<never> {
   if (process.argv.includes(STAY_FLAG)) {
     compileEagerly();
     endWithParent();
   }
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
-  const desk: Desk = { sockets: openWhenAsked(), chains: new Map() };
+  const desk: WorkerContext = { sockets: openWhenAsked(), chains: new Map() };
   const lines = new LineSplitter();
   const chunk = new Uint8Array(1 << 16);
   for (let length = readChunk(chunk); length > 0; length = readChunk(chunk)) {
@@ -43,7 +43,7 @@ export async function runWorker(links: Siblings): Promise<never> {
       const request = JSON.parse(line) as WorkerRequest;
       writeAll(1, BEGUN);
       if ('segment' in request)
-        await runSegment(request.segment, links, desk, reply => writeAll(1, toLine(reply)));
+        await runSegment(request.segment, plugins, desk, reply => writeAll(1, toLine(reply)));
       else writeAll(1, toLine(await answer(request, desk)));
     }
   }
@@ -53,7 +53,7 @@ export async function runWorker(links: Siblings): Promise<never> {
 }
 
 /** Kept from one call to the next. */
-interface Desk {
+interface WorkerContext {
   readonly sockets: HostSockets;
   /** What the plugins of each chain have deferred. */
   readonly chains: Map<string, Removals>;
@@ -62,8 +62,8 @@ interface Desk {
 /** Calls the plugins of a segment. Writes each reply before the next call begins, so the replies show how far a crash got. */
 async function runSegment(
   { calls, chain, cwd, threadsResult, stopsAtFailure, tracesKernel }: SegmentRequest,
-  links: Siblings,
-  { sockets, chains }: Desk,
+  plugins: PluginLookup,
+  { sockets, chains }: WorkerContext,
   write: (reply: WorkerReply) => void,
 ): Promise<void> {
   const removals = chains.get(chain) ?? new Removals();
@@ -71,7 +71,7 @@ async function runSegment(
   for (const [position, one] of calls.entries()) {
     const request = result === undefined ? one.request : withPrevResult(one.request, result);
     const reply = await noting(tracesKernel, () =>
-      call({ ...one, request }, cwd, links, { sockets, removals }),
+      call({ ...one, request }, cwd, plugins, { sockets, removals }),
     );
     if (removals.waiting) chains.set(chain, removals);
     const isLast = position === calls.length - 1 || (reply.exitCode !== 0 && stopsAtFailure);
@@ -87,7 +87,7 @@ async function runSegment(
 
 async function answer(
   request: Exclude<WorkerRequest, { segment: unknown }>,
-  { sockets, chains }: Desk,
+  { sockets, chains }: WorkerContext,
 ): Promise<WorkerReply> {
   if ('rest' in request) return reporting(() => Bun.gc(true));
   if ('remove' in request) return reporting(() => removeLinks(sockets.route, request.remove));
@@ -100,18 +100,18 @@ async function answer(
 async function call(
   { plugin, env, request }: WorkerCall,
   cwd: string | undefined,
-  links: Siblings,
-  workplace: Workplace,
+  plugins: PluginLookup,
+  workplace: WorkerState,
 ): Promise<WorkerReply> {
   takeEnvironment(env);
   takeDirectory(cwd);
-  const definition = await links(plugin);
+  const definition = await plugins(plugin);
   if (definition === undefined) {
     const reason = 'this executable has none of that name; call it by a name it was installed with';
     return failed(new CniError(ErrorCode.internal, `Cannot call plugin "${plugin}": ${reason}`));
   }
   const invocation = { env, readRequest: () => request, workplace };
-  const { exitCode, stdout, log } = await serve(definition, invocation, links);
+  const { exitCode, stdout, log } = await serve(definition, invocation, plugins);
   let stderr = '';
   await log.flush(text => {
     stderr += text;

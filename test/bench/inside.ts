@@ -1,5 +1,5 @@
 // How is the time of a chain spent, and what would the ratio to the reference be if some parts took no time?
-import type { LinkRecord, RequestRecord } from '../../src/observe/record.ts';
+import type { PluginRecord, RequestRecord } from '../../src/observe/record.ts';
 import { listTraces } from '../../src/observe/trace-ring.ts';
 import { directories, type Lab } from '../helpers/netns.ts';
 import { REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
@@ -109,12 +109,12 @@ function profileOf(
   const around = differences(traced, records.map(msOf));
   const start = how === 'cold' ? quantile(around) - tracingMs(samples) : whole('answered');
   const way = how === 'cold' ? {} : { way: quantile(differences(around, samples.get(`answered ${verb}`))) };
-  const linkNames = [...new Set(records.flatMap(({ links }) => links.map(({ link }) => link)))];
+  const linkNames = [...new Set(records.flatMap(({ links: plugins }) => plugins.map(({ link }) => link)))];
   const parts: [string, number][] = [
     ['runner', median(record => record.durationMs - sum(callsIn(record), msOf))],
     ...linkNames.map((name): [string, number] => [
       name,
-      median(({ links }) => sum(links.filter(isOf(name)), outsideKernel)),
+      median(({ links: plugins }) => sum(plugins.filter(isOf(name)), outsideKernel)),
     ]),
     ['deletion of devices, put off', median(({ finishes = [] }) => sum(finishes, outsideKernel))],
   ];
@@ -134,13 +134,13 @@ function tracingMs(samples: Samples): number {
 }
 
 /** A plugin call, or what plugins had deferred. */
-type Call = Pick<LinkRecord, 'durationMs' | 'transactions'>;
+type Call = Pick<PluginRecord, 'durationMs' | 'transactions'>;
 
-function callsIn({ links, finishes = [] }: RequestRecord): Call[] {
-  return [...links, ...finishes];
+function callsIn({ links: plugins, finishes = [] }: RequestRecord): Call[] {
+  return [...plugins, ...finishes];
 }
 
-function isOf(name: string): (link: LinkRecord) => boolean {
+function isOf(name: string): (plugin: PluginRecord) => boolean {
   return ({ link }) => link === name;
 }
 

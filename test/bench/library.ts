@@ -3,10 +3,10 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { parseNetwork } from '../../src/chain/conflist.ts';
-import type { Exec } from '../../src/chain/exec.ts';
-import { addNetwork, checkNetwork } from '../../src/chain/run.ts';
-import type { Runtime } from '../../src/chain/runtime.ts';
+import { parseNetwork } from '../../src/chain/config/conflist.ts';
+import type { Exec } from '../../src/chain/run/exec.ts';
+import { addNetwork, checkNetwork } from '../../src/chain/run/run.ts';
+import type { Runtime } from '../../src/chain/run/runtime.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
 
@@ -66,7 +66,7 @@ export async function measureLoading(rounds: number): Promise<Samples> {
       writeFileSync(join(dir, `${i}.conflist`), JSON.stringify({ ...list, name: `net${i}` }, null, 2));
     const program = join(dir, 'program.ts');
     const source = [
-      `import { listNetworks } from '${join(ROOT, 'src/chain/load.ts')}';`,
+      `import { listNetworks } from '${join(ROOT, 'src/chain/config/load.ts')}';`,
       'const start = performance.now();',
       `const { networks } = listNetworks('${dir}');`,
       `if (networks.length !== ${LISTS}) throw new Error('not all were read');`,

@@ -3,9 +3,9 @@ import { expect, test } from 'bun:test';
 import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { catena } from '../helpers/catena.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { bridgeOf, stateOf } from '../helpers/link-calls.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { bridgeOf, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot } from '../helpers/skip.ts';
 
 describeRoot('calls that a daemon declines', () => {

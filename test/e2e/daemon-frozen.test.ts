@@ -6,9 +6,9 @@ import { CATENA } from '../helpers/catena.ts';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
 import { holdLeases, holdLock } from '../helpers/held-leases.ts';
-import { bridgeOf, childrenOf, leasesIn, startLink, stateOf } from '../helpers/link-calls.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { bridgeOf, childrenOf, leasesIn, startPlugin, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot, type Need, testNeeding } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
@@ -69,7 +69,7 @@ describeRoot('a daemon that is stopped', () => {
     const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
     const daemon = await startDaemon(lab);
     const container = await lab.container();
-    const adding = startLink(lab, 'bridge', { command: 'ADD', conf, container });
+    const adding = startPlugin(lab, 'bridge', { command: 'ADD', conf, container });
     const worker = await waiter('--worker');
     process.kill(daemon.pid, 'SIGSTOP');
     await until(async () => !existsSync(`/proc/${worker}`));
@@ -106,7 +106,7 @@ describeRoot('a daemon that is stopped', () => {
       const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
       const daemon = await startDaemon(lab);
       const container = await lab.container();
-      const adding = startLink(lab, 'bridge', { command: 'ADD', conf, container });
+      const adding = startPlugin(lab, 'bridge', { command: 'ADD', conf, container });
       await waiter('--worker');
       const group = `${FREEZER}/catena-test-${process.pid}`;
       mkdirSync(group);
@@ -145,7 +145,7 @@ describeRoot('a daemon that is stopped', () => {
     const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
     const daemon = await startDaemon(lab);
     const container = await lab.container();
-    const adding = startLink(lab, 'bridge', { command: 'ADD', conf, container });
+    const adding = startPlugin(lab, 'bridge', { command: 'ADD', conf, container });
     const worker = await waiter('--worker');
     // Longer than a client waits for a sign of life.
     await Bun.sleep(2_500);

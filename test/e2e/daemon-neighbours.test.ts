@@ -3,9 +3,9 @@ import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';
-import { bridgeOf, leasesIn, startLink } from '../helpers/link-calls.ts';
 import { type Container, type Lab, useLabs } from '../helpers/netns.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
+import { bridgeOf, leasesIn, startPlugin } from '../helpers/plugin-calls.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 
@@ -33,7 +33,7 @@ describeRoot('a DEL beside calls that hang in a foreign IPAM plugin', () => {
       const deleting = lab.plugin('bridge', { command: 'DEL', conf, container, timeoutMs });
       // It comes while the kernel still frees the device of the other.
       await until(async () => (await lab.ip(container, 'link', 'show', 'type', 'veth')).length === 0);
-      const adding = startLink(lab, 'bridge', { command: 'ADD', conf: hang, container: other, cniPath });
+      const adding = startPlugin(lab, 'bridge', { command: 'ADD', conf: hang, container: other, cniPath });
       hanging.push(adding);
       // Every other client gives up in the middle: the worker that serves it ends.
       if (i % 2 === 0) {
@@ -59,7 +59,7 @@ describeRoot('a DEL beside calls that hang in a foreign IPAM plugin', () => {
       await chain.add(container);
       const deleting = chain.run('del', container);
       await until(async () => (await lab.ip(container, 'link', 'show', 'type', 'veth')).length === 0);
-      hanging.push(startLink(lab, 'bridge', { command: 'ADD', conf: hang, container: other, cniPath }));
+      hanging.push(startPlugin(lab, 'bridge', { command: 'ADD', conf: hang, container: other, cniPath }));
       await until(() => begun() > i, { withinMs: timeoutMs });
       expect(await deleting).toMatchObject({ exitCode: 0, stderr: '' });
     }

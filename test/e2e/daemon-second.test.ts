@@ -4,8 +4,8 @@ import { existsSync, rmSync, statSync } from 'node:fs';
 import { CATENA } from '../helpers/catena.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
-import { bridgeOf, stateOf } from '../helpers/link-calls.ts';
 import { directories, type Lab, useLabs } from '../helpers/netns.ts';
+import { bridgeOf, stateOf } from '../helpers/plugin-calls.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { until } from '../helpers/until.ts';
 

@@ -2,9 +2,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { collectGarbage } from '../../src/chain/collect-garbage.ts';
-import { recover } from '../../src/chain/recover.ts';
-import { addNetwork } from '../../src/chain/run.ts';
+import { collectGarbage } from '../../src/chain/records/collect-garbage.ts';
+import { recover } from '../../src/chain/records/recover.ts';
+import { addNetwork } from '../../src/chain/run/run.ts';
 import { unfinishedName } from '../../src/files/unfinished.ts';
 import { filesBelow } from '../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';

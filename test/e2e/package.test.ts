@@ -148,7 +148,7 @@ export async function attach(file: string): Promise<string[]> {
     const any = (parseResult(result, '1.1.0').ips ?? []).map(({ address }) => address);
     return [first ?? '', String(current), ...any, ...gateways.map(String)];
   } catch (error) {
-    if (error instanceof CniError) return [error.message, String(error.link?.durationMs)];
+    if (error instanceof CniError) return [error.message, String(error.plugin?.durationMs)];
     throw error;
   }
 }

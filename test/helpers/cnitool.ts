@@ -67,7 +67,7 @@ export interface Call {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-async function callLink(
+async function callPlugin(
   lab: Lab,
   network: Network,
   container: Container,
@@ -93,7 +93,7 @@ async function callLink(
 export async function addByHand(lab: Lab, network: Network, container: Container, call: Call): Promise<Row> {
   let result: Row | undefined;
   for (const plugin of network.list.plugins)
-    result = await callLink(lab, network, container, 'ADD', plugin, { ...call, prevResult: result });
+    result = await callPlugin(lab, network, container, 'ADD', plugin, { ...call, prevResult: result });
   fs.mkdirSync(`${lab.tmp}/cni/results`, { recursive: true, mode: 0o700 });
   fs.writeFileSync(
     `${network.cache}${idOf(container)}-eth0`,
@@ -114,7 +114,7 @@ export async function deleteByHand(
   const list: Row = JSON.parse(Buffer.from(record.config, 'base64').toString());
   for (const plugin of list.plugins.toReversed()) {
     const call = { binDir, capabilityArgs: record.capabilityArgs ?? {}, prevResult: record.result };
-    await callLink(lab, { ...network, list }, container, 'DEL', plugin, call);
+    await callPlugin(lab, { ...network, list }, container, 'DEL', plugin, call);
   }
   fs.rmSync(file);
 }

@@ -3,8 +3,8 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { type Conflist, parseNetwork } from '../../src/chain/conflist.ts';
-import type { Attachment, Runtime } from '../../src/chain/runtime.ts';
+import { type Conflist, parseNetwork } from '../../src/chain/config/conflist.ts';
+import type { Attachment, Runtime } from '../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { ROOT } from './source-tree.ts';
 

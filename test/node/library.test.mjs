@@ -109,7 +109,7 @@ describe('the library under Node', () => {
     const traced = {
       ...runtime,
       env: { ...process.env, TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01` },
-      onLink: ({ span }) => spans.push(span),
+      onPlugin: ({ span }) => spans.push(span),
     };
     await Promise.all([addNetwork(list, attachment, traced), deleteNetwork(list, attachment, traced)]);
     assert.deepEqual(order(), ['ADD one', 'DEL one']);

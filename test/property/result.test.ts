@@ -2,15 +2,15 @@
 
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { acceptResult } from '../../src/chain/accept-result.ts';
-import { parseRecord, renderAttachment } from '../../src/chain/cache-record.ts';
+import { parseRecord, renderAttachment } from '../../src/chain/records/cache-record.ts';
+import { acceptResult } from '../../src/chain/run/accept-result.ts';
 import { CniError } from '../../src/cni/errors.ts';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 import { convertResult, parseResult } from '../../src/cni/result.ts';
 import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
 import { anyCapabilityArgs, anyResult, anyVersion, RUNS } from './arbitrary.ts';
 
-const link = { network: 'n', link: 'l', index: 0, verb: 'ADD' };
+const link = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
 const isOld = (version: SpecVersion) => SPEC_VERSIONS.indexOf(version) < SPEC_VERSIONS.indexOf('0.3.0');
 
 /** The result in another version, or undefined when that one needs an address and there is none. */

@@ -1,8 +1,8 @@
 // Which container ids, names, interfaces and arguments does the runtime take? (reference notes "Validators")
 
 import { describe, expect, test } from 'bun:test';
-import { parseNetwork } from '../../src/chain/conflist.ts';
-import { type Attachment, checkAttachment, linkEnv } from '../../src/chain/runtime.ts';
+import { parseNetwork } from '../../src/chain/config/conflist.ts';
+import { type Attachment, checkAttachment, pluginEnv } from '../../src/chain/run/runtime.ts';
 import { ATTACHMENT } from '../helpers/noop-chain.ts';
 
 const check = (more: Partial<Attachment>, verb: 'ADD' | 'CHECK' | 'DEL' = 'ADD') =>
@@ -81,7 +81,7 @@ describe('CNI_ARGS', () => {
       ['A', 'b=c'],
     ] as const;
     expect(() => check({ args })).not.toThrow();
-    expect(linkEnv('ADD', { pluginDirs: [] }, { ...ATTACHMENT, args }).CNI_ARGS).toBe(
+    expect(pluginEnv('ADD', { pluginDirs: [] }, { ...ATTACHMENT, args }).CNI_ARGS).toBe(
       'IgnoreUnknown=1;K=;A=b=c',
     );
   });

@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { addNetwork, deleteNetwork, networkStatus } from '../../src/chain/run.ts';
-import type { Runtime } from '../../src/chain/runtime.ts';
+import { addNetwork, deleteNetwork, networkStatus } from '../../src/chain/run/run.ts';
+import type { Runtime } from '../../src/chain/run/runtime.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';
 
@@ -44,8 +44,8 @@ describe('exit status 0', () => {
 
   test('is success of ADD with a result, and passes standard error on', async () => {
     const said: string[] = [];
-    const runtime = { ...runtimeFor({ SAYS: RESULT, SAYS_ERR: 'a warning' }), onLink };
-    function onLink({ stderr }: { stderr: string }): void {
+    const runtime = { ...runtimeFor({ SAYS: RESULT, SAYS_ERR: 'a warning' }), onPlugin };
+    function onPlugin({ stderr }: { stderr: string }): void {
       said.push(stderr);
     }
     expect(await addNetwork(LIST, ATTACHMENT, runtime)).toEqual({ cniVersion: '1.1.0' });
@@ -120,9 +120,9 @@ describe('another exit status', () => {
     const error = await failureOf(networkStatus(LIST, runtimeFor({ SAYS_EXIT: '3', ...ending })));
     expect(error).toMatchObject(expected);
     expect(error.details).toBe(expected.details as never);
-    expect(error.link).toEqual({
+    expect(error.plugin).toEqual({
       network: 'testnet',
-      link: 'says',
+      type: 'says',
       index: 0,
       verb: 'STATUS',
       executable: path.join(chain.runtime.pluginDirs[0] ?? '', 'says'),
@@ -158,14 +158,14 @@ describe('no process at all', () => {
     const runtime = { ...chain.runtime, pluginDirs: [dir] };
     const error = await failureOf(networkStatus(listOf('1.1.0', [{ type: 'link' }]), runtime));
     expect(error).toMatchObject({ code, message: expect.stringContaining(message) });
-    expect(error.link).toMatchObject({ network: 'testnet', link: 'link', index: 0, verb: 'STATUS' });
-    expect(error.link?.exitCode).toBeUndefined();
+    expect(error.plugin).toMatchObject({ network: 'testnet', type: 'link', index: 0, verb: 'STATUS' });
+    expect(error.plugin?.exitCode).toBeUndefined();
   });
 
   test('because its time was over before it began', async () => {
     const runtime = { ...chain.runtime, signal: AbortSignal.abort() };
     const error = await failureOf(networkStatus(LIST, runtime));
     expect(error.message).toBe('Cannot finish STATUS of plugin "says": it was interrupted');
-    expect(error.link?.ended).toBe('interrupt');
+    expect(error.plugin?.ended).toBe('interrupt');
   });
 });

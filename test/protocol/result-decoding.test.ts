@@ -1,8 +1,8 @@
 // How is what a link prints on ADD read? (reference notes "Result decoding" and "Layouts")
 
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { addNetwork, deleteNetwork } from '../../src/chain/run.ts';
-import type { Runtime } from '../../src/chain/runtime.ts';
+import { addNetwork, deleteNetwork } from '../../src/chain/run/run.ts';
+import type { Runtime } from '../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { parseResult } from '../../src/cni/result.ts';
 import { SPEC_VERSIONS, type SpecVersion } from '../../src/cni/version.ts';
@@ -46,7 +46,7 @@ describe('standard output', () => {
     await expect(add(stdout, '1.1.0')).rejects.toMatchObject({
       code: 6,
       message: expect.stringContaining(message),
-      link: { link: 'noop', index: 0, exitCode: 0 },
+      plugin: { type: 'noop', index: 0, exitCode: 0 },
     });
   });
 

@@ -2,10 +2,10 @@
 // (reference notes "Versions", "Version selection", "Per config version")
 
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { collectGarbage } from '../../src/chain/collect-garbage.ts';
-import { parseNetwork } from '../../src/chain/conflist.ts';
-import { listPluginVersions } from '../../src/chain/plugin-version.ts';
-import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../src/chain/run.ts';
+import { parseNetwork } from '../../src/chain/config/conflist.ts';
+import { listPluginVersions } from '../../src/chain/config/plugin-version.ts';
+import { collectGarbage } from '../../src/chain/records/collect-garbage.ts';
+import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../src/chain/run/run.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';
 
@@ -126,7 +126,7 @@ describe('a VERSION reply', () => {
     '[]',
     'words',
   ])('%j is refused', async stdout => {
-    await expect(ask(stdout)).rejects.toMatchObject({ code: 6, link: { link: 'noop', verb: 'VERSION' } });
+    await expect(ask(stdout)).rejects.toMatchObject({ code: 6, plugin: { type: 'noop', verb: 'VERSION' } });
   });
 
   test('of a plugin that does not know the verb means 0.1.0, in these very words only', async () => {

@@ -4,12 +4,13 @@ import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, parseSource, ROOT, readSources, type SourceFile } from '../helpers/source-tree.ts';
 
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
 
-// A folder may import only itself and what its row names; everyone may import src/log.ts and src/version.ts.
+// A folder may import only itself and what its row names; everyone may import src/log.ts. src/README.md shows this table.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
@@ -24,10 +25,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // What tells one ADD of an attachment from the next.
     ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
-      'src/chain/find-plugin',
-      'src/chain/process-group',
-      'src/chain/process-output',
-      'src/chain/exec-plugin',
+      'src/chain/config/find-plugin',
+      'src/chain/run/process-group',
+      'src/chain/run/process-output',
+      'src/chain/run/exec-plugin',
     ],
   ],
   // The runner's side knows how links start, the process's side how they are served.
@@ -126,7 +127,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The library: protocol and runner, no kernel.
   'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/log': [],
-  'src/version': [],
   'plugins/names': [],
   'plugins/release': ['plugins/names'],
   'plugins/build': [
@@ -148,18 +148,23 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 
 /** Where processes start; each names the program and its arguments one by one. */
 const MAY_START_PROCESSES = [
-  ...['src/chain/exec-plugin', 'src/plugin/foreign', 'src/worker/process', 'src/netlink/iptables/program'],
+  ...[
+    'src/chain/run/exec-plugin',
+    'src/plugin/foreign',
+    'src/worker/process',
+    'src/netlink/iptables/program',
+  ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
   ...['plugins/package', 'plugins/build-library', 'plugins/targets', 'plugins/inspect-release'],
 ];
 
-const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
+const FOR_EVERYONE = ['src/log', 'package.json'];
 
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   'bun:ffi': ['src/sys'],
-  execa: ['src/chain/exec-plugin'],
+  execa: ['src/chain/run/exec-plugin'],
   winston: ['src/log'],
   'dbus-native': ['plugins/firewall/firewalld/bus'],
   yaml: ['src/delegate/definition-file'],
@@ -172,7 +177,13 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
 };
 
 const MAY_LOAD_LAZILY = [
-  ...['plugins/main', 'src/cli/commands', 'src/log', 'src/chain/start', 'src/delegate/definition-file'],
+  ...[
+    'plugins/main',
+    'src/cli/commands',
+    'src/log',
+    'src/chain/run/lazy-exec-plugin',
+    'src/delegate/definition-file',
+  ],
   // Nobody pays for D-Bus who has no firewalld.
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
@@ -189,7 +200,7 @@ const MAY_LOAD_LAZILY = [
   // Asks the node, which only records of an earlier boot need.
   'src/cli/target',
   // semver, for lists that offer several versions.
-  'src/chain/select-version',
+  'src/chain/config/select-version',
   // Nor for gRPC, but who asked for its socket.
   'src/cli/commands/daemon',
   // Nor for a cluster, but whose configuration names one.
@@ -204,6 +215,9 @@ const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 // Tests of what holds for many files at once.
 const ABOUT_THE_TREE = [
   'test/unit/structure.test.ts',
+  'test/unit/plain-english.test.ts',
+  'test/unit/reference.test.ts',
+  'test/unit/reference-json.test.ts',
   'test/unit/threat-model.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
@@ -217,6 +231,14 @@ describe('imports', () => {
   test('every source folder has a row in the import table', () => {
     const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
     expect(strange).toEqual([]);
+  });
+
+  test('src/README.md shows the table', () => {
+    const rows = Object.entries(MAY_IMPORT).map(([folder, allowed]) => {
+      const names = allowed.map(name => `\`${name.replace(/^src\//, '')}\``);
+      return [`\`${folder.replace(/^src\//, '')}\``, names.join(', ') || 'nothing of ours'];
+    });
+    expectGenerated('src/README.md', 'imports', table(['files in', 'may import'], rows));
   });
 
   test('folders import only what the table names', () => {

@@ -42,7 +42,7 @@ export async function requireUnclaimed(zone: string, pods: readonly Ip[]): Promi
       const found = await firewalld.findZone(sourceOf(pod));
       if (found === undefined || found === zone) continue;
       throw new Error(
-        `Cannot add source ${sourceOf(pod)} to zone "${zone}" of firewalld: zone "${found}" has it`,
+        `Cannot add source ${sourceOf(pod)} to zone "${zone}" of firewalld: it is in zone "${found}"`,
       );
     }
   }, refuse);
@@ -112,5 +112,5 @@ function sourceOf(pod: Ip): string {
 }
 
 function refuse(): never {
-  throw new Error('Cannot ask firewalld: it does not run, or is not on the system bus');
+  throw new Error('Cannot query firewalld: it is not running, or not on the system bus');
 }

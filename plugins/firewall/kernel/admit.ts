@@ -24,7 +24,7 @@ import { countClosed } from './tally.ts';
  * never deleted.
  * @throws CniError 101 when that attachment is alive
  */
-export function admit(call: Call, plan: AccessPlan, owner: FilterOwner, adminChain: string): void {
+export function allow(call: Call, plan: AccessPlan, owner: FilterOwner, adminChain: string): void {
   const { hostNft: socket, host } = call;
   const entries = planElements(plan, owner);
   const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');

@@ -136,7 +136,7 @@ export function requireIptables(socket: NetlinkSocket, pods: readonly Ip[]): voi
   for (const family of familiesOf(pods)) {
     if (places.some(place => place.family === family)) continue;
     throw new Error(
-      `Cannot use iptables for IPv${family}: the kernel lacks what it needs in nf_tables, or the table "filter" is somebody else's`,
+      `Cannot use iptables for IPv${family}: the kernel lacks features of nf_tables, or the table "filter" is foreign`,
     );
   }
 }

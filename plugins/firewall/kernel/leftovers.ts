@@ -14,16 +14,16 @@ import { isKnown } from './release.ts';
 /** Removes ownerless rules from iptables, whichever network they were for. */
 export function sweepLeftovers({ host, hostNft }: Call): void {
   sweepIptables(hostNft, () => {
-    const links = listLinks(host);
-    const masters = new Set(links.map(({ master }) => master));
-    const deserted = links.filter(({ kind, index }) => kind === 'bridge' && !masters.has(index));
-    const inhabited = new Set(links.filter(link => !deserted.includes(link)).map(({ name }) => name));
+    const devices = listLinks(host);
+    const masters = new Set(devices.map(({ master }) => master));
+    const deserted = devices.filter(({ kind, index }) => kind === 'bridge' && !masters.has(index));
+    const inhabited = new Set(devices.filter(link => !deserted.includes(link)).map(({ name }) => name));
     const isDeserted = (index: number) => deserted.some(link => link.index === index);
-    const onLink = listRoutes(host).filter(({ dst, gateway, ways, oif }) => {
+    const onPlugin = listRoutes(host).filter(({ dst, gateway, ways, oif }) => {
       return dst.prefix > 0 && gateway === undefined && ways === undefined && !isDeserted(oif);
     });
     return {
-      hasPod: ip => isKnown(hostNft, [ip]) || onLink.some(({ dst }) => cidrContains(dst, ip)),
+      hasPod: ip => isKnown(hostNft, [ip]) || onPlugin.some(({ dst }) => cidrContains(dst, ip)),
       hasPods: name => inhabited.has(name) || findElement(hostNft, TALLY, [name]) !== undefined,
     };
   });

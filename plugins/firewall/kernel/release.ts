@@ -30,7 +30,7 @@ export interface Removal {
  * Removes an attachment in one transaction; a missing one is ignored. The cost does not depend on the number of other
  * attachments.
  */
-export function shutOut(socket: NetlinkSocket, owner: FilterOwner): void {
+export function revoke(socket: NetlinkSocket, owner: FilterOwner): void {
   commitAfterReading(socket, () => {
     const { changes, claims } = removalOf(socket, owner);
     return [...changes, ...countClosed(socket, [], claims)];

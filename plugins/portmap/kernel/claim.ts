@@ -163,7 +163,7 @@ function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknow
   throwTaken(
     claim,
     { holder: `"${comment}"`, protocol, port, ...(ip ? { ip } : {}) },
-    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, and catena gc where it is gone',
+    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, or "catena gc" if it no longer exists',
   );
 }
 

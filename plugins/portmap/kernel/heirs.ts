@@ -48,7 +48,7 @@ export function planHeirs(
  * The changes that transfer the freed places of an attachment to other networks of its container. Call within
  * `commitAfterReading`. Reads all heirs, since few containers have any.
  */
-export function handOn(socket: NetlinkSocket, owner: Owner, freed: readonly Place[]): Request[] {
+export function transferOwnership(socket: NetlinkSocket, owner: Owner, freed: readonly Place[]): Request[] {
   const left = new Map(freed.map(place => [placeName(place), place]));
   return ([4, 6] as const).flatMap(family => {
     const { heirs, means } = SETS[family];

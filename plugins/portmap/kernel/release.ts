@@ -17,7 +17,7 @@ import {
 } from '../elements.ts';
 import { chainKey, soleOwner } from '../reference-names.ts';
 import { CHAINS, findConditionalSet, SETS, TABLE } from '../sets.ts';
-import { handOn } from './heirs.ts';
+import { transferOwnership } from './heirs.ts';
 import { countTaken } from './tallies.ts';
 
 const FAMILIES = [4, 6] as const;
@@ -41,7 +41,7 @@ export function releasePorts(socket: NetlinkSocket, owner: Owner): readonly Clai
   commitAfterReading(socket, () => {
     const removal = removalOf(socket, owner);
     claims = removal.claims;
-    const heirs = claims.length ? handOn(socket, owner, removal.freed) : [];
+    const heirs = claims.length ? transferOwnership(socket, owner, removal.freed) : [];
     return [...removal.changes, ...heirs, ...countTaken(socket, [], claims)];
   });
   return claims;

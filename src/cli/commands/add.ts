@@ -1,5 +1,5 @@
 // What does `catena add` do?
-import { addNetwork } from '../../chain/run.ts';
+import { addNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
 import { attachmentOf, loadTarget, warn } from '../target.ts';
 import { findUnread } from '../unread-capabilities.ts';

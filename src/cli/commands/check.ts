@@ -1,5 +1,5 @@
 // What does `catena check` do?
-import { checkNetwork } from '../../chain/run.ts';
+import { checkNetwork } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
 import { attachmentOf, loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';

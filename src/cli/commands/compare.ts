@@ -1,6 +1,6 @@
 // What does `catena compare` do?
 import { dirname } from 'node:path';
-import { loadFile } from '../../chain/load.ts';
+import { loadFile } from '../../chain/config/load.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { homesOf, laySwap, readSwap } from '../../compare/executables.ts';

@@ -2,7 +2,7 @@
 import { realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { isatty } from 'node:tty';
-import { findPlugin, parsePluginDirs } from '../../chain/find-plugin.ts';
+import { findPlugin, parsePluginDirs } from '../../chain/config/find-plugin.ts';
 import { notesDirs, runDir } from '../../cni/directories.ts';
 import { parseObject } from '../../cni/json.ts';
 import { examine } from '../../conformance/examine.ts';

@@ -3,12 +3,12 @@
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
-import { SERVER_LIMITS } from '../../daemon/gate.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
-import { linkCallsTo } from '../../daemon/link-calls.ts';
+import { pluginCallsTo } from '../../daemon/link-calls.ts';
 import { watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
+import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
 import { SeatTaken } from '../../daemon/seat.ts';
 import { type Server, type ServerEvents, startServer } from '../../daemon/server.ts';
 import {
@@ -83,10 +83,10 @@ export async function run(call: CommandCall): Promise<number> {
     pool,
     ({ args, key, ...its }, write, abort) =>
       call.runCommand(args, {
-        ...{ ...its, write, asPlugin, watcher, links: call.links, signal: abort, request: key },
+        ...{ ...its, write, asPlugin, watcher, plugins: call.plugins, signal: abort, request: key },
         deadlines: settings.deadlines,
       }),
-    { runAsPlugin: callPlugin, runLink: watchedCalls(watcher, linkCallsTo(pool)) },
+    { runAsPlugin: callPlugin, runLink: watchedCalls(watcher, pluginCallsTo(pool)) },
     readingsOf(watcher),
     () => ({ version: TOOL_VERSION, place: server?.place, problem: pool.problem, declined: declined.counts }),
   );

@@ -1,8 +1,8 @@
 // What does `catena del` do?
-import type { Conflist } from '../../chain/conflist.ts';
-import { findFrozenNetwork } from '../../chain/frozen.ts';
-import { deleteNetwork } from '../../chain/run.ts';
-import type { Attachment, Runtime } from '../../chain/runtime.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { findNetworkOfAdd } from '../../chain/records/config-of-add.ts';
+import { deleteNetwork } from '../../chain/run/run.ts';
+import type { Attachment, Runtime } from '../../chain/run/runtime.ts';
 import type { CommandCall } from '../command.ts';
 import { attachmentOf, loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';
@@ -22,7 +22,7 @@ function loadOrRecall(call: CommandCall, attachment: Attachment, runtime: Runtim
     return loadTarget(call);
   } catch (error) {
     const [network = ''] = call.positionals;
-    const frozen = findFrozenNetwork({ ...attachment, network }, runtime);
+    const frozen = findNetworkOfAdd({ ...attachment, network }, runtime);
     if (frozen === undefined) throw error;
     return frozen;
   }

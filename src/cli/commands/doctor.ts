@@ -1,6 +1,6 @@
 // What does `catena doctor` do?
 
-import { cacheDirOf } from '../../chain/runtime.ts';
+import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { examineAttachments } from '../../doctor/checks/attachments.ts';

@@ -1,7 +1,8 @@
 // What does `catena gc` do?
-import { collectGarbage } from '../../chain/collect-garbage.ts';
-import type { Conflist } from '../../chain/conflist.ts';
-import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/garbage.ts';
+
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { collectGarbage } from '../../chain/records/collect-garbage.ts';
+import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
 import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';

@@ -1,6 +1,6 @@
 // What does `catena install` do?
 import { basename, dirname } from 'node:path';
-import { loadFile } from '../../chain/load.ts';
+import { loadFile } from '../../chain/config/load.ts';
 import { DEFAULT_BIN_DIR } from '../../cni/directories.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { checkPick, type Pick } from '../../install/check.ts';
@@ -46,7 +46,7 @@ export function placesOf(call: CommandCall) {
   if (!(process.argv[1] ?? '').startsWith('/$bunfs/')) {
     throw new Error('Cannot install: this is not the compiled executable; npm run build makes it');
   }
-  const names = [...new Set(['catena', ...call.links.types])];
+  const names = [...new Set(['catena', ...call.plugins.types])];
   return { binDir, pluginDirs, confDir: absolutePath(confDirOf(call)), source: process.execPath, names };
 }
 

@@ -5,7 +5,7 @@ import { listLeases } from '../../ipam/lease-files.ts';
 import { withStore } from '../../ipam/lease-store.ts';
 import { findIp, parseIp, renderIp } from '../../net/ip.ts';
 import { type CommandCall, UsageError } from '../command.ts';
-import { type LeasePlace, listPlaces, placeOf, summonWitnesses } from '../ipam/place.ts';
+import { findWitnesses, type LeasePlace, listPlaces, placeOf } from '../ipam/place.ts';
 import { renderLeases, renderReason, toJson } from '../ipam/render.ts';
 
 type Operands = readonly string[];
@@ -79,7 +79,7 @@ function find(
   const ip = findIp(text);
   if (ip === undefined) throw new UsageError(`Cannot look for "${text}": it is no address`);
   const place = placeOf(call, network);
-  const lease = inspectLease(place.dir, renderIp(ip), summonWitnesses(call, network));
+  const lease = inspectLease(place.dir, renderIp(ip), findWitnesses(call, network));
   if (lease) return { place, lease };
   throw new CniError(
     ErrorCode.invalidConfig,
@@ -88,7 +88,7 @@ function find(
 }
 
 function inspectAll(call: CommandCall, place: LeasePlace): (InspectedLease & LeasePlace)[] {
-  const witnesses = summonWitnesses(call, place.network);
+  const witnesses = findWitnesses(call, place.network);
   return listLeases(place.dir)
     .map(parseIp)
     .sort((a, b) => a.family - b.family || (a.value < b.value ? -1 : 1))

@@ -1,8 +1,8 @@
 // What does `catena list` do?
-import { listNetworks } from '../../chain/load.ts';
-import { findReason } from '../../chain/recover.ts';
-import { listAttachments } from '../../chain/result-cache.ts';
-import { cacheDirOf } from '../../chain/runtime.ts';
+import { listNetworks } from '../../chain/config/load.ts';
+import { findReason } from '../../chain/records/recover.ts';
+import { listAttachments } from '../../chain/records/result-cache.ts';
+import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { listRecords } from '../../journal/store.ts';
 import type { CommandCall } from '../command.ts';

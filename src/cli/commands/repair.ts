@@ -1,12 +1,12 @@
 // What does `catena repair` do?
 import {
-  type Condition,
+  type AttachmentCondition,
   findRecovery,
   type RepairReport,
   type RepairScope,
   repair,
-} from '../../chain/repair.ts';
-import type { Runtime } from '../../chain/runtime.ts';
+} from '../../chain/records/repair.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 import { listRecords } from '../../journal/store.ts';
@@ -67,7 +67,8 @@ function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean)
         '  hint: what no link puts back needs DEL and ADD; chained links of others may help: --foreign',
       );
   }
-  const count = (state: Condition['state']) => attachments.filter(one => one.state === state).length;
+  const count = (state: AttachmentCondition['state']) =>
+    attachments.filter(one => one.state === state).length;
   const states = (['sound', 'mended', 'broken', 'skipped'] as const).map(state => `${count(state)} ${state}`);
   return `${[...lines, `attachments: ${states.join(', ')}`].join('\n')}\n`;
 }
@@ -76,7 +77,7 @@ function nameOf({
   network,
   containerId,
   ifname,
-}: Pick<Condition, 'network' | 'containerId' | 'ifname'>): string {
+}: Pick<AttachmentCondition, 'network' | 'containerId' | 'ifname'>): string {
   return `${network} ${containerId} ${ifname}`;
 }
 
@@ -87,10 +88,10 @@ function toJson({ recovered, attachments, damaged }: RepairReport): object {
       containerID: containerId,
       ...(error ? { error: error.toReply() } : {}),
     })),
-    attachments: attachments.map(({ containerId, links, ...one }) => ({
+    attachments: attachments.map(({ containerId, links: plugins, ...one }) => ({
       ...one,
       containerID: containerId,
-      links: links.map(({ error, ...link }) => ({ ...link, ...(error ? { error: error.toReply() } : {}) })),
+      links: plugins.map(({ error, ...link }) => ({ ...link, ...(error ? { error: error.toReply() } : {}) })),
     })),
     damaged: damaged.map(({ message }) => message),
   };

@@ -4,7 +4,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 /** Prints the schema of conflists or of a plugin's configuration. */
 export async function run(call: CommandCall): Promise<number> {
   const [name = 'conflist'] = call.positionals;
-  const schemas = await call.links.schemas();
+  const schemas = await call.plugins.schemas();
   const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
   if (schema === undefined) {
     const known = Object.keys(schemas).join(', ');

@@ -1,5 +1,5 @@
 // What does `catena status` do?
-import { networkStatus } from '../../chain/run.ts';
+import { networkStatus } from '../../chain/run/run.ts';
 import type { CommandCall } from '../command.ts';
 import { loadTarget } from '../target.ts';
 import { watched } from '../watched.ts';

@@ -1,10 +1,10 @@
 // What does `catena swap` do?
 import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Standing } from '../../chain/check-standing.ts';
-import type { Conflist } from '../../chain/conflist.ts';
-import { listUses } from '../../chain/link-types.ts';
-import type { Runtime } from '../../chain/runtime.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { listUses } from '../../chain/config/plugin-uses.ts';
+import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
 import { findType, readSwap } from '../../compare/executables.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest, nextKept, planUndo, putSwap, undoSwap, type WantedSwap } from '../../install/swap.ts';
@@ -151,7 +151,7 @@ async function examine(examined: Examined, call: CommandCall): Promise<Seen> {
   return { conformance, comparison };
 }
 
-function renderPlan(target: string, before: readonly Standing[]): string {
+function renderPlan(target: string, before: readonly AttachmentCheck[]): string {
   const sound = before.filter(({ state }) => state === 'sound').length;
   return [
     `plan: 1 ${target} stays as ${nextKept(target)}`,
@@ -177,10 +177,10 @@ function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle
 /** Attachments whose CHECK is worse than before; `why` is a summary in one line. */
 async function verify(
   type: string,
-  before: readonly Standing[],
+  before: readonly AttachmentCheck[],
   runtime: Runtime,
   call: CommandCall,
-): Promise<{ worse: Standing[]; why?: string }> {
+): Promise<{ worse: AttachmentCheck[]; why?: string }> {
   // Warnings about unusable files were already printed the first time.
   const { onWarning: _, ...quiet } = runtime;
   const after = await checkAll(type, quiet);

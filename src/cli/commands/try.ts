@@ -1,7 +1,7 @@
 // What does `catena try` do?
 import { dirname } from 'node:path';
 import { isatty } from 'node:tty';
-import { loadFile } from '../../chain/load.ts';
+import { loadFile } from '../../chain/config/load.ts';
 import { parseCniArgs } from '../../cni/cni-args.ts';
 import { type JsonObject, parseObject } from '../../cni/json.ts';
 import { absolutePath } from '../../files/absolute-path.ts';

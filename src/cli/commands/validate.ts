@@ -9,9 +9,9 @@ import { runtimeOf } from '../target.ts';
 export async function run(call: CommandCall): Promise<number> {
   const [path = ''] = call.positionals;
   // The standard error of plugins that are asked for their versions is not shown.
-  const { onLink: _, ...runtime } = runtimeOf(call);
+  const { onPlugin: _, ...runtime } = runtimeOf(call);
   const executables = call.on('files-only') ? NO_EXECUTABLES : openExecutables(runtime);
-  const report = await validatePath(path, call.links, executables);
+  const report = await validatePath(path, call.plugins, executables);
   const { error, warning } = countFindings(report);
   const valid = error + (call.on('strict') ? warning : 0) === 0;
   if (call.on('json')) {

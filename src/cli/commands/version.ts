@@ -1,5 +1,5 @@
 // What does `catena version` do?
-import { findHighestCommon, listPluginVersions } from '../../chain/plugin-version.ts';
+import { findHighestCommon, listPluginVersions } from '../../chain/config/plugin-version.ts';
 import { SPEC_VERSIONS } from '../../cni/version.ts';
 import type { CommandCall } from '../command.ts';
 import { loadTarget, runtimeOf } from '../target.ts';

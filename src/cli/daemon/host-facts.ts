@@ -1,7 +1,7 @@
 // Which attachments, leaks and addresses does this host have, for the daemon's metrics?
 import { existsSync } from 'node:fs';
-import { parseNetwork } from '../../chain/conflist.ts';
-import { listAttachments } from '../../chain/result-cache.ts';
+import { parseNetwork } from '../../chain/config/conflist.ts';
+import { listAttachments } from '../../chain/records/result-cache.ts';
 import { rangesOf } from '../../ipam/range-use.ts';
 import type { RangeUse } from '../../observe/metrics.ts';
 

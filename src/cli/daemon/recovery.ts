@@ -1,6 +1,6 @@
 // How are unsettled attachments undone while a daemon runs?
-import { recover } from '../../chain/recover.ts';
-import type { Runtime } from '../../chain/runtime.ts';
+import { recover } from '../../chain/records/recover.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
 import { runnerJournals } from '../../cni/directories.ts';
 import { recoverPods } from '../../delegate/recover.ts';
 

@@ -1,6 +1,6 @@
 // How are many attachments handed over, with a trial for each kind of them?
-import type { Runtime } from '../../chain/runtime.ts';
-import type { Attached } from '../../handover/attachments.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
+import type { HandedAttachment } from '../../handover/attachments.ts';
 import { type Handover, handOverOne } from '../../handover/hand-over.ts';
 import { findMissing } from '../../handover/missing.ts';
 import type { CommandCall } from '../command.ts';
@@ -22,14 +22,14 @@ export interface HandoverPlan {
 
 /** Hands over one attachment after the other; a refused one does not stop the rest. */
 export async function handOverAll(
-  attached: readonly Attached[],
+  attached: readonly HandedAttachment[],
   plan: HandoverPlan,
   call: CommandCall,
   runtime: Runtime,
 ): Promise<Handover[]> {
   return await withHeirs(plan.heirs, async dir => {
     const problems = new Map<string, string | undefined>();
-    const findProblem = async (one: Attached): Promise<string | undefined> => {
+    const findProblem = async (one: HandedAttachment): Promise<string | undefined> => {
       const { list } = one;
       const missing = findMissing(one, plan.heirs, plan.place);
       if (missing !== undefined || list === undefined || one.isGone || plan.force) return missing;
@@ -48,6 +48,6 @@ export async function handOverAll(
   });
 }
 
-function refusal({ network, containerId, ifname }: Attached, why: string): Handover {
+function refusal({ network, containerId, ifname }: HandedAttachment, why: string): Handover {
   return { network, containerId, ifname, state: 'refused', links: [], why };
 }

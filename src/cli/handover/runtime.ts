@@ -1,6 +1,6 @@
 // How are our plugins asked to hand over, whatever executables the node has now?
 import { basename, dirname, join } from 'node:path';
-import type { ChainRuntime } from '../../chain/runtime.ts';
+import type { ChainRuntime } from '../../chain/run/runtime.ts';
 import { ownSegments, ownWorker, type WorkerSource } from '../../worker/client.ts';
 import type { CommandCall } from '../command.ts';
 import { runtimeOf } from '../target.ts';
@@ -15,7 +15,7 @@ export function handoverRuntime(call: CommandCall): ChainRuntime {
     ...runtimeOf(call),
     segments: ownSegments(throughThisFile(call.workers ?? ownWorker()), call.cwd),
     find: type => join(dirname(process.execPath), type),
-    isOwn: path => call.links.types.includes(basename(path)),
+    isOwn: path => call.plugins.types.includes(basename(path)),
   };
 }
 

@@ -1,22 +1,22 @@
 // Can other executables delete what ours created and handed over? (tried in namespaces of its own, with the same conflist)
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Conflist } from '../../chain/conflist.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
 import { renderCniArgs } from '../../cni/cni-args.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_AFTER_HANDOVER } from '../../compare/scene.ts';
-import type { Attached } from '../../handover/attachments.ts';
+import type { HandedAttachment } from '../../handover/attachments.ts';
 import { runOwnCommand } from '../../lab/own-command.ts';
 import type { CommandCall } from '../command.ts';
 
 /** The attachments of one conflist with the same kinds of capability arguments: what holds for one of them holds for all. */
 export interface Kind {
   readonly list: Conflist;
-  readonly example: Attached;
+  readonly example: HandedAttachment;
 }
 
 /** A key that is equal for attachments of the same kind. */
-export function kindOf({ list, capabilityArgs }: Attached): string {
+export function kindOf({ list, capabilityArgs }: HandedAttachment): string {
   return JSON.stringify([list?.source, Object.keys(capabilityArgs).sort()]);
 }
 

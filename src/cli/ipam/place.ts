@@ -1,9 +1,9 @@
 // Where are the leases of a network, and what is the evidence that they are in use?
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Conflist } from '../../chain/conflist.ts';
-import { loadFile, loadNetwork } from '../../chain/load.ts';
-import { listAttachments } from '../../chain/result-cache.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { loadFile, loadNetwork } from '../../chain/config/load.ts';
+import { listAttachments } from '../../chain/records/result-cache.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
@@ -44,7 +44,7 @@ export function listPlaces(call: CommandCall): LeasePlace[] {
 }
 
 /** Lists of attachments and interfaces, read once for all leases. */
-export function summonWitnesses(call: CommandCall, network: string): Witnesses {
+export function findWitnesses(call: CommandCall, network: string): Witnesses {
   const cacheDir = call.text('cni-cache-dir') || cniCacheDir(call.env);
   const { attachments } = listAttachments(cacheDir, { network });
   return {

@@ -1,6 +1,6 @@
 // Could the new executable of a plugin delete the existing attachments?
 import { dirname } from 'node:path';
-import type { Standing } from '../../chain/check-standing.ts';
+import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';
 import { listAttached } from '../../handover/attachments.ts';
@@ -23,7 +23,7 @@ export async function findUndeletable(
   { type, target, digest }: Changing,
   candidate: string,
   { crossings }: Pick<CompareReport, 'crossings'>,
-  before: readonly Standing[],
+  before: readonly AttachmentCheck[],
   call: CommandCall,
 ): Promise<string | undefined> {
   const crossing = crossings.find(({ scene }) => scene === DELETED_BY_B);

@@ -1,5 +1,5 @@
 // Does a candidate keep the rules of the protocol, and does it behave like the executable that it replaces?
-import type { Conflist } from '../../chain/conflist.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
 import { renderReport } from '../../compare/render.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import { DELETED_BY_B } from '../../compare/scene.ts';

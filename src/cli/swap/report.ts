@@ -1,5 +1,5 @@
 // How is a swap reported, to people as it proceeds and to programs at the end?
-import type { Standing } from '../../chain/check-standing.ts';
+import type { AttachmentCheck } from '../../chain/records/check-attachments.ts';
 import type { CompareReport } from '../../compare/report.ts';
 import type { CommandCall } from '../command.ts';
 import type { ConformanceJson } from './examine.ts';
@@ -18,9 +18,9 @@ export interface SwapReport extends Survey {
   readonly conformance?: ConformanceJson;
   readonly comparison?: CompareReport;
   /** CHECK before the swap. */
-  readonly before?: readonly Standing[];
+  readonly before?: readonly AttachmentCheck[];
   /** Attachments that passed before the swap and fail after it. */
-  readonly worse?: readonly Standing[];
+  readonly worse?: readonly AttachmentCheck[];
 }
 
 /** Prints text for people, unless the command prints JSON. */
@@ -45,6 +45,6 @@ export function conclude(call: CommandCall, { why, ...report }: SwapReport): num
   return ['refused', 'declined', 'put back'].includes(outcome) || worse?.length ? 1 : 0;
 }
 
-function toJson({ containerId, ...standing }: Standing): object {
+function toJson({ containerId, ...standing }: AttachmentCheck): object {
   return { ...standing, containerID: containerId };
 }

@@ -1,10 +1,10 @@
 // What is known about an executable before it is replaced?
 import { lstatSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import type { Conflist } from '../../chain/conflist.ts';
-import { findPlugin } from '../../chain/find-plugin.ts';
-import { type LinkUse, listUses } from '../../chain/link-types.ts';
-import { listNetworks } from '../../chain/load.ts';
+import type { Conflist } from '../../chain/config/conflist.ts';
+import { findPlugin } from '../../chain/config/find-plugin.ts';
+import { listNetworks } from '../../chain/config/load.ts';
+import { listUses, type PluginUse } from '../../chain/config/plugin-uses.ts';
 import { absolutePath } from '../../files/absolute-path.ts';
 import { findDigest } from '../../install/swap.ts';
 import { listSwaps, type Swap } from '../../install/swap-note.ts';
@@ -12,7 +12,7 @@ import { type CommandCall, UsageError } from '../command.ts';
 import { confDirOf } from '../target.ts';
 
 /** An entry of a network that calls the executable. */
-export interface NetworkUse extends Pick<LinkUse, 'index' | 'as'> {
+export interface NetworkUse extends Pick<PluginUse, 'index' | 'as'> {
   readonly network: string;
 }
 

@@ -1,6 +1,6 @@
 // Do the attached containers still have what their ADD gave them?
-import { checkStanding, type Standing } from '../../chain/check-standing.ts';
-import type { Runtime } from '../../chain/runtime.ts';
+import { type AttachmentCheck, checkAttachments } from '../../chain/records/check-attachments.ts';
+import type { Runtime } from '../../chain/run/runtime.ts';
 import { type Finding, fine, type NodeView } from '../finding.ts';
 
 const ID = 'attachments';
@@ -21,9 +21,9 @@ export async function examineAttachments(
   if (process.getuid?.() !== 0)
     return [{ id: ID, severity: 'info', found: 'to look into containers takes root' }];
   const signal = AbortSignal.timeout(BUDGET_MS);
-  const { onWarning: _, onLink: __, ...quiet } = runtime;
+  const { onWarning: _, onPlugin: __, ...quiet } = runtime;
   const within = { ...quiet, deadlineMs: LINK_DEADLINE_MS, signal };
-  const standing = await checkStanding(undefined, journals, within);
+  const standing = await checkAttachments(undefined, journals, within);
   const known = new Set(facts.records().records.map(nameOf));
   const findings = standing.flatMap((one): Finding[] => {
     if (one.state !== 'broken' || signal.aborted) return [];
@@ -55,6 +55,6 @@ function nameOf({
   network,
   containerId,
   ifname,
-}: Pick<Standing, 'network' | 'containerId' | 'ifname'>): string {
+}: Pick<AttachmentCheck, 'network' | 'containerId' | 'ifname'>): string {
   return `${network}/${containerId}/${ifname}`;
 }

@@ -1,7 +1,7 @@
 // Will the configuration do what its author intends?
 import { statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { findPlugin } from '../../chain/find-plugin.ts';
+import { findPlugin } from '../../chain/config/find-plugin.ts';
 import { CniError } from '../../cni/errors.ts';
 import { isObject } from '../../cni/json.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';

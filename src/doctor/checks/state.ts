@@ -1,7 +1,7 @@
 // Is the stored state readable and complete, and is there room for more?
 import { statSync } from 'node:fs';
-import { findReason } from '../../chain/recover.ts';
-import { cacheFileOf } from '../../chain/result-cache.ts';
+import { findReason } from '../../chain/records/recover.ts';
+import { cacheFileOf } from '../../chain/records/result-cache.ts';
 import { rangesOf } from '../../ipam/range-use.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';

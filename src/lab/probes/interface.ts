@@ -3,7 +3,7 @@ import { findCidr, renderCidr } from '../../net/cidr.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { findLink } from '../../netlink/rtnl/link.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from '../../netlink/rtnl/link-header.ts';
-import { type ConfiguredLink, type Finding, finding, type Probe, type Scene } from './probe.ts';
+import { type ConfiguredPlugin, type Finding, finding, type Probe, type Scene } from './probe.ts';
 
 /** Promised by: each interface of the result that is in a sandbox, and the keys that configure the container's interface. */
 export function interfaceProbes(scene: Scene): Probe[] {
@@ -23,7 +23,7 @@ interface Setting {
 }
 
 /** Keys by which plugins configure the container's interface; the last plugin that sets a key wins. */
-function settingsOf(links: readonly ConfiguredLink[]): Setting[] {
+function settingsOf(links: readonly ConfiguredPlugin[]): Setting[] {
   const wanted = new Map<string, Setting>();
   for (const { conf } of links) {
     const { mtu, mac, promisc, allmulti, txQLen } = conf;

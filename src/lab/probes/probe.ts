@@ -7,7 +7,7 @@ import { listAddresses, RT_SCOPE_UNIVERSE } from '../../netlink/rtnl/addr.ts';
 import type { Lab, Place } from '../lab.ts';
 
 /** A configured plugin: its entry of the conflist, and its capability arguments. */
-export interface ConfiguredLink {
+export interface ConfiguredPlugin {
   readonly type: string;
   readonly conf: JsonObject;
   readonly runtimeConfig: JsonObject;
@@ -22,7 +22,7 @@ export interface Attached {
 /** Everything that promises can be derived from. */
 export interface Scene {
   readonly lab: Lab;
-  readonly links: readonly ConfiguredLink[];
+  readonly links: readonly ConfiguredPlugin[];
   readonly ifname: string;
   readonly container: Attached;
   /** A second container on the same network; undefined when it could not be attached. */

@@ -5,7 +5,14 @@ import { type Ip, renderIp } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { measureRate } from '../traffic.ts';
 import { renderRate } from '../words.ts';
-import { type ConfiguredLink, containerIps, type Finding, finding, type Probe, type Scene } from './probe.ts';
+import {
+  type ConfiguredPlugin,
+  containerIps,
+  type Finding,
+  finding,
+  type Probe,
+  type Scene,
+} from './probe.ts';
 
 const PORT = 5201;
 const SETTLE_MS = 300;
@@ -28,7 +35,7 @@ export function rateProbes(scene: Scene): Probe[] {
   ]);
 }
 
-function probe(scene: Scene, link: ConfiguredLink, side: 'ingress' | 'egress', words: string): Probe[] {
+function probe(scene: Scene, link: ConfiguredPlugin, side: 'ingress' | 'egress', words: string): Probe[] {
   const rateBits = rateOf(link, `${side}Rate`);
   if (rateBits === 0) return [];
   const burstBytes = rateOf(link, `${side}Burst`) / 8;
@@ -42,7 +49,7 @@ function probe(scene: Scene, link: ConfiguredLink, side: 'ingress' | 'egress', w
 
 function measure(
   scene: Scene,
-  link: ConfiguredLink,
+  link: ConfiguredPlugin,
   side: 'ingress' | 'egress',
   { rateBits, burstBytes }: { rateBits: number; burstBytes: number },
 ): Finding {
@@ -90,14 +97,14 @@ function addressPair({ lab, container }: Scene): { host: Ip; container: Ip } | u
 }
 
 /** The capability argument replaces the configuration as a whole. */
-function rateOf({ conf, runtimeConfig }: ConfiguredLink, key: string): number {
+function rateOf({ conf, runtimeConfig }: ConfiguredPlugin, key: string): number {
   const source = (runtimeConfig.bandwidth ?? conf) as Record<string, unknown>;
   const value = source[key];
   return typeof value === 'number' && value > 0 ? value : 0;
 }
 
 /** True unless lists of subnets, if any, exempt traffic with the address from the limit. */
-function isLimited({ conf, runtimeConfig }: ConfiguredLink, ip: Ip): boolean {
+function isLimited({ conf, runtimeConfig }: ConfiguredPlugin, ip: Ip): boolean {
   const lists = [conf, runtimeConfig.bandwidth].find(
     source => isObject(source) && (source.shapedSubnets || source.unshapedSubnets),
   );

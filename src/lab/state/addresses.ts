@@ -2,7 +2,7 @@
 import { renderCidr } from '../../net/cidr.ts';
 import { type Address, listAddresses, RT_SCOPE_LINK } from '../../netlink/rtnl/addr.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
-import { linkKey } from './links.ts';
+import { deviceKey } from './devices.ts';
 import type { StateObject } from './object.ts';
 
 /** Assigned addresses, without IPv6 link-local ones, which the kernel adds and removes with their device. */
@@ -14,7 +14,7 @@ export function readAddresses(socket: NetlinkSocket, nameOf: (index: number) => 
       return {
         key: `address ${words}`,
         words,
-        parent: linkKey(nameOf(index)),
+        parent: deviceKey(nameOf(index)),
         // A loopback device that has been up keeps 127.0.0.1, which the kernel assigned.
         ...(nameOf(index) === 'lo' ? {} : { shape: `IPv${cidr.ip.family} address` }),
       };

@@ -4,7 +4,7 @@ import { renderIp } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
 import { listRoutes, type Route } from '../../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
-import { linkKey } from './links.ts';
+import { deviceKey } from './devices.ts';
 import type { StateObject } from './object.ts';
 
 const MAIN_TABLE = 254;
@@ -22,7 +22,7 @@ export function readRoutes(socket: NetlinkSocket, nameOf: (index: number) => str
       return {
         key: words,
         words,
-        parent: linkKey(nameOf(route.oif)),
+        parent: deviceKey(nameOf(route.oif)),
         shape: `IPv${route.dst.ip.family} route`,
       };
     });

@@ -3,7 +3,7 @@ import { type Filter, listIngressFilters } from '../../netlink/rtnl/filter.ts';
 import { listQdiscs, type Qdisc } from '../../netlink/rtnl/qdisc.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import { renderRate } from '../words.ts';
-import { linkKey } from './links.ts';
+import { deviceKey } from './devices.ts';
 import type { StateObject } from './object.ts';
 
 /** Configured qdiscs, and the filters of those for incoming packets. */
@@ -17,13 +17,13 @@ export function readTrafficControl(socket: NetlinkSocket, nameOf: (index: number
       {
         key: `qdisc ${device} ${qdisc.parent}`,
         words: `${describeQdisc(qdisc)} on ${device}`,
-        parent: linkKey(device),
+        parent: deviceKey(device),
         shape: `qdisc of kind ${qdisc.kind}`,
       },
       ...filters.map((filter, i) => ({
         key: `filter ${device} ${filter.preference} ${i}`,
         words: `${describeFilter(filter, nameOf)} on ${device}`,
-        parent: linkKey(device),
+        parent: deviceKey(device),
         shape: `filter of kind ${filter.kind}`,
       })),
     ];

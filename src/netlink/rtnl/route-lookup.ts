@@ -11,7 +11,7 @@ const RTN_LOCAL = 2;
 const UNREACHABLE = [3, 101, 113, 13, 22];
 
 /** The result of a route lookup for an address. */
-export interface Way {
+export interface RouteLookup {
   /** True when it is an address of this host. */
   readonly local: boolean;
   /** Index of the outgoing interface. */
@@ -19,7 +19,7 @@ export interface Way {
 }
 
 /** The route to an address, or undefined when there is none. Same as: `ip route get <address>` */
-export function findWay(socket: NetlinkSocket, address: Ip): Way | undefined {
+export function findWay(socket: NetlinkSocket, address: Ip): RouteLookup | undefined {
   const op = `find the route to ${renderIp(address)}`;
   const body = routeMessage.encode(
     { family: addressFamily(address), dstLength: IP_BITS[address.family] },

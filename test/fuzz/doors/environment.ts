@@ -1,7 +1,7 @@
 // Is the environment of a plugin or runner validated: CNI_* variables, CNI_ARGS, CNI_PATH, TRACEPARENT?
 import fc from 'fast-check';
-import { findPlugin, parsePluginDirs } from '../../../src/chain/find-plugin.ts';
-import { parseTraceParent } from '../../../src/chain/trace-context.ts';
+import { findPlugin, parsePluginDirs } from '../../../src/chain/config/find-plugin.ts';
+import { parseTraceParent } from '../../../src/chain/run/trace-context.ts';
 import { parseCniArgs, pickCniArgs, renderCniArgs } from '../../../src/cni/cni-args.ts';
 import { parseEnv } from '../../../src/cni/env.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';

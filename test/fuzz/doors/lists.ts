@@ -2,9 +2,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
-import { parseNetwork, parsePlugin } from '../../../src/chain/conflist.ts';
-import { listNetworks, loadFile } from '../../../src/chain/load.ts';
-import { buildRequest } from '../../../src/chain/request.ts';
+import { parseNetwork, parsePlugin } from '../../../src/chain/config/conflist.ts';
+import { listNetworks, loadFile } from '../../../src/chain/config/load.ts';
+import { buildRequest } from '../../../src/chain/run/request.ts';
 import { ErrorCode } from '../../../src/cni/errors.ts';
 import { findSyntaxProblem } from '../../../src/cni/json-place.ts';
 import { definitionsOf, findDefinition } from '../../../src/delegate/definition-file.ts';

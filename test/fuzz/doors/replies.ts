@@ -1,6 +1,6 @@
 // Is any output of plugins handled: results, errors, anything else?
 import fc from 'fast-check';
-import { acceptResult } from '../../../src/chain/accept-result.ts';
+import { acceptResult } from '../../../src/chain/run/accept-result.ts';
 import { type CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { failureOf, parseReply } from '../../../src/cni/reply.ts';
 import { convertResult, prevResultOf } from '../../../src/cni/result.ts';
@@ -10,7 +10,7 @@ import { damagedJson, damagedJsonText, strangeText } from '../mutate.ts';
 import { answersOrRefuses, checkErrorReply } from '../promise.ts';
 import { RESULTS } from '../samples.ts';
 
-const link = { network: 'n', link: 'l', index: 0, verb: 'ADD' };
+const link = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
 const { incompatibleVersion, decodingFailure, invalidConfig } = ErrorCode;
 
 /** The output of ADD. */

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'bun:test';
-import { joinErrors, withDetails } from '../../../src/chain/link-errors.ts';
+import { joinErrors, withDetails } from '../../../src/chain/run/plugin-errors.ts';
 import { renderFailure, toFailureJson } from '../../../src/cli/failure.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 
 const link = {
   network: 'podnet',
-  link: 'bridge',
+  type: 'bridge',
   index: 1,
   verb: 'ADD',
   executable: '/opt/cni/bin/bridge',
@@ -16,7 +16,7 @@ const link = {
 
 describe('renderFailure()', () => {
   test('tells what failed, where, how it ended, and what it said', () => {
-    expect(renderFailure(new CniError(100, 'no route', { details: 'to host', link }))).toBe(
+    expect(renderFailure(new CniError(100, 'no route', { details: 'to host', plugin: link }))).toBe(
       [
         'catena: no route',
         '  details: to host',
@@ -34,7 +34,7 @@ describe('renderFailure()', () => {
   test('names the signal, and only the last lines of a long standard error', () => {
     const { exitCode: _, ...killed } = link;
     const stderr = Array.from({ length: 40 }, (_, i) => `line ${i}`).join('\n');
-    const text = renderFailure(new CniError(0, 'gone', { link: { ...killed, signal: 'SIGKILL', stderr } }));
+    const text = renderFailure(new CniError(0, 'gone', { plugin: { ...killed, signal: 'SIGKILL', stderr } }));
     expect(text).toContain('ADD, ended by SIGKILL after 13 ms');
     expect(text).not.toContain('line 27\n');
     expect(text).toContain('line 28\n');
@@ -59,19 +59,22 @@ describe('renderFailure()', () => {
 });
 
 describe('toFailureJson()', () => {
+  const { type, ...rest } = link;
+  const shown = { link: type, ...rest };
+
   test('is the error object of the specification, and the failed link under one key more', () => {
-    expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', link }))).toEqual({
+    expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', plugin: link }))).toEqual({
       cniVersion: '1.1.0',
       code: 100,
       msg: 'no route',
       details: 'to host',
-      catena: { failures: [{ ...link, code: 100, msg: 'no route' }] },
+      catena: { failures: [{ ...shown, code: 100, msg: 'no route' }] },
     });
   });
 
   test('names every failed link of a joined error, and each once', () => {
-    const one = new CniError(7, 'first', { link });
-    const other = new CniError(8, 'second', { link: { ...link, index: 0 } });
+    const one = new CniError(7, 'first', { plugin: link });
+    const other = new CniError(8, 'second', { plugin: { ...link, index: 0 } });
     const wrapped = new Error('Cannot delete stale attachment', { cause: withDetails(one, 'more', [other]) });
     const { catena, ...reply } = toFailureJson(joinErrors('Cannot collect', [wrapped, other]));
     expect(reply).toMatchObject({ code: 7, msg: 'Cannot collect: 2 steps failed' });

@@ -17,7 +17,7 @@ function call(
     texts: name => (Array.isArray(options[name]) ? options[name] : []),
     on: name => name in options,
     env,
-    links: { types: [], find: () => undefined, schemas: async () => ({}) },
+    plugins: { types: [], find: () => undefined, schemas: async () => ({}) },
     signal: new AbortController().signal,
     out() {},
     err: text => said.push(text),
@@ -107,14 +107,14 @@ describe('runtimeOf()', () => {
     const asked = call();
     const event = {
       network: 'n',
-      link: 'l',
+      plugin: 'l',
       index: 0,
       executable: '/l',
       verb: 'ADD',
       durationMs: 1,
     } as const;
-    runtimeOf(asked).onLink?.({ ...event, stderr: 'a warning' });
-    runtimeOf(asked).onLink?.({ ...event, stderr: '' });
+    runtimeOf(asked).onPlugin?.({ ...event, stderr: 'a warning' });
+    runtimeOf(asked).onPlugin?.({ ...event, stderr: '' });
     runtimeOf(asked).onWarning?.(new CniError(6, 'Cannot read it'));
     expect(asked.said).toEqual(['a warning\n', 'catena: warning: Cannot read it\n']);
   });

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { parseNetwork } from '../../../src/chain/conflist.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import { findUnread } from '../../../src/cli/unread-capabilities.ts';
 
 const capabilities = { portMappings: true, bandwidth: false };

@@ -31,13 +31,13 @@ describe('toCniError()', () => {
   });
 
   test('keeps the code of one that is wrapped, and tells what was around it', () => {
-    const link = { network: 'n', link: 'l', index: 0, verb: 'ADD' };
-    const inner = new CniError(11, 'later', { details: 'busy', link });
+    const plugin = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
+    const inner = new CniError(11, 'later', { details: 'busy', plugin: plugin });
     expect(toCniError(new Error('Cannot add', { cause: inner }))).toMatchObject({
       code: 11,
       message: 'later',
       details: 'busy; Cannot add: later',
-      link,
+      plugin,
     });
   });
 

@@ -1,20 +1,20 @@
 import { describe, expect, test } from 'bun:test';
 import { failureOf, parseReply } from '../../../src/cni/reply.ts';
 
-const link = { network: 'n', link: 'bridge', index: 0, verb: 'ADD' };
+const plugin = { network: 'n', type: 'bridge', index: 0, verb: 'ADD' };
 
 describe('parseReply()', () => {
   test('reads the object, or nothing', () => {
-    expect(parseReply(' {"a":1}\n', link)).toEqual({ a: 1 });
-    expect(parseReply('\n', link)).toBeUndefined();
-    expect(parseReply('null', link)).toEqual({});
+    expect(parseReply(' {"a":1}\n', plugin)).toEqual({ a: 1 });
+    expect(parseReply('\n', plugin)).toBeUndefined();
+    expect(parseReply('null', plugin)).toEqual({});
   });
 
   test.each(['up', '[]', '{"a":1}{"b":2}'])('refuses %j, quoting it', stdout => {
-    expect(() => parseReply(stdout, link)).toThrow(
+    expect(() => parseReply(stdout, plugin)).toThrow(
       expect.objectContaining({
         code: 6,
-        link,
+        plugin,
         message: expect.stringContaining('Cannot decode output of plugin "bridge": '),
         details: `printed ${JSON.stringify(stdout)}`,
       }),
@@ -23,7 +23,7 @@ describe('parseReply()', () => {
 
   test('quotes only the beginning of much', () => {
     try {
-      parseReply('x'.repeat(5000), link);
+      parseReply('x'.repeat(5000), plugin);
     } catch (error) {
       expect((error as { details: string }).details).toHaveLength('printed ""'.length + 1001);
     }
@@ -76,16 +76,16 @@ describe('failureOf()', () => {
     ],
     ['nothing', '', ' \n', 0, 'Plugin "bridge" failed with no error message: exit status 1', undefined],
   ])('makes an error of %s', (_, stdout, stderr, code, message, details) => {
-    expect(failureOf({ exitCode: 1, stdout, stderr }, link)).toMatchObject({
+    expect(failureOf({ exitCode: 1, stdout, stderr }, plugin)).toMatchObject({
       code,
       message,
       details,
-      link,
+      plugin,
     } as never);
   });
 
   test('names the signal', () => {
-    expect(failureOf({ signal: 'SIGSEGV', stdout: '', stderr: '' }, link).message).toBe(
+    expect(failureOf({ signal: 'SIGSEGV', stdout: '', stderr: '' }, plugin).message).toBe(
       'Plugin "bridge" failed with no error message: ended by SIGSEGV',
     );
   });

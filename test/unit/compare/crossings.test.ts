@@ -1,6 +1,6 @@
 // What is told of one set of executables that finishes what the other has begun?
 import { describe, expect, test } from 'bun:test';
-import type { Conflist } from '../../../src/chain/conflist.ts';
+import type { Conflist } from '../../../src/chain/config/conflist.ts';
 import { isCrossing, reportCrossings } from '../../../src/compare/crossings.ts';
 import type { Answer, Moment, SceneRecord, Sight } from '../../../src/compare/record.ts';
 import { DELETED_BY_B } from '../../../src/compare/scene.ts';

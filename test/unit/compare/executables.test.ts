@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseNetwork } from '../../../src/chain/conflist.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import { homesOf, readSwap } from '../../../src/compare/executables.ts';
 
 const dir = fs.mkdtempSync(join(tmpdir(), 'cat-swap-'));

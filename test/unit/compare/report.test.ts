@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { parseNetwork } from '../../../src/chain/conflist.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import type { SceneRecord } from '../../../src/compare/record.ts';
 import { renderReport } from '../../../src/compare/render.ts';
 import { reportOn } from '../../../src/compare/report.ts';
@@ -21,19 +21,19 @@ const played = (second: string) =>
 
 describe('reportOn()', () => {
   test('tells a difference once, with the scenes in which it came up, and the times', () => {
-    const { same, links } = reportOn(LIST, played('1400'), []);
+    const { same, links: plugins } = reportOn(LIST, played('1400'), []);
     expect(same).toBe(false);
-    expect(links.map(({ link, differences }) => [link, differences.length])).toEqual([
+    expect(plugins.map(({ link, differences }) => [link, differences.length])).toEqual([
       ['bridge', 1],
       ['tuning', 0],
       ['the chain as a whole', 0],
     ]);
-    expect(links[0]?.differences[0]).toMatchObject({
+    expect(plugins[0]?.differences[0]).toMatchObject({
       what: 'link br0, mtu',
       scene: 'life',
       alsoIn: ['twice'],
     });
-    expect(links[0]?.times).toEqual({ ADD: { first: 4, second: 8 } });
+    expect(plugins[0]?.times).toEqual({ ADD: { first: 4, second: 8 } });
   });
 
   test('leaves out what is intended', () => {

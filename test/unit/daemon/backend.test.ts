@@ -1,6 +1,6 @@
 // Does a client learn that its request found no worker?
 import { expect, test } from 'bun:test';
-import type { Segment } from '../../../src/chain/segment.ts';
+import type { Segment } from '../../../src/chain/run/segment.ts';
 import { withWorkers } from '../../../src/daemon/backend.ts';
 import { ownSegments, type WorkerSource } from '../../../src/worker/client.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';

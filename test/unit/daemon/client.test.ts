@@ -4,13 +4,13 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { BegunCalls } from '../../../src/daemon/begun-calls.ts';
-import { askDaemon, type Door, findDoor, mayListen } from '../../../src/daemon/client.ts';
+import { askDaemon, type DaemonEndpoint, findDoor, mayListen } from '../../../src/daemon/client.ts';
 import { socketPathOf } from '../../../src/daemon/protocol.ts';
 
 const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(runDir, { recursive: true }));
 
-const door = async (): Promise<Door> => (await findDoor(runDir)) as Door;
+const door = async (): Promise<DaemonEndpoint> => (await findDoor(runDir)) as DaemonEndpoint;
 
 const reply = { exitCode: 0, stdout: '{}', stderr: '' };
 

@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { SERVER_LIMITS } from '../../../src/daemon/gate.ts';
 import { POOL_LIMITS } from '../../../src/daemon/pool.ts';
+import { SERVER_LIMITS } from '../../../src/daemon/request-limiter.ts';
 import {
   type CheckedSettings,
   type DaemonSettings,

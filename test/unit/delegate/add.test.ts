@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { readAttachment } from '../../../src/chain/result-cache.ts';
-import type { LinkEvent } from '../../../src/chain/runtime.ts';
+import { readAttachment } from '../../../src/chain/records/result-cache.ts';
+import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { deletePod } from '../../../src/delegate/delete.ts';
@@ -30,7 +30,7 @@ function network(name: string, script: JsonObject = {}, more: JsonObject = {}): 
 /** A runtime in which links do otherwise once one has failed. */
 const failing = (name: string, then: JsonObject, others: readonly string[] = []) => ({
   ...runtimeOf(chain),
-  onLink({ network: failed, error }: LinkEvent) {
+  onPlugin({ network: failed, error }: PluginEvent) {
     if (failed !== name || error === undefined) return;
     chain.rescript(name, then);
     for (const other of others) chain.rescript(other, { ReportError: 'busy' });
@@ -70,7 +70,7 @@ describe('addPod()', () => {
 
   test('the record is there before the first link is called', async () => {
     const seen: string[][] = [];
-    const runtime = { ...runtimeOf(chain), onLink: () => void seen.push(recordFiles()) };
+    const runtime = { ...runtimeOf(chain), onPlugin: () => void seen.push(recordFiles()) };
     const runner = makeRunner(chain, { delegates: [network('one')] }, { runtime });
     await addPod(runner, makePod());
     expect(seen).toEqual([['c1:eth0']]);

@@ -82,14 +82,14 @@ describe('deletePod()', () => {
 
   test('waits for an ADD that is still at work', async () => {
     let begun: Promise<void> | undefined;
-    const onLink = () => {
+    const onPlugin = () => {
       begun ??= deletePod(runner, KEY, NETNS);
     };
     await deletePod(runner, KEY, NETNS);
     const adding = makeRunner(
       chain,
       { delegates: [network('one'), network('two')] },
-      { runtime: { ...runtimeOf(chain), onLink } },
+      { runtime: { ...runtimeOf(chain), onPlugin: onPlugin } },
     );
     await addPod(adding, makePod());
     await begun;

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/chain/result-cache.ts';
+import { writeAttachment } from '../../../src/chain/records/result-cache.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { collectPods } from '../../../src/delegate/garbage.ts';

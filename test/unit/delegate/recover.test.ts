@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import type { ChainRuntime } from '../../../src/chain/runtime.ts';
+import type { ChainRuntime } from '../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../src/cni/json.ts';
 import { addPod } from '../../../src/delegate/add.ts';
 import { recoverPods } from '../../../src/delegate/recover.ts';

@@ -1,10 +1,11 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
 import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
+import { describeNeeding } from '../../helpers/skip.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -46,155 +47,169 @@ const problemsOf = (view: NodeView): Finding[] =>
   examine(view).filter(({ severity }) => severity === 'error' || severity === 'warning');
 const idsOf = (view: NodeView): string[] => problemsOf(view).map(({ id }) => id);
 
-describe('examine()', () => {
-  test('finds nothing wrong with a node that is well', () => {
-    writeList('podnet');
-    expect(problemsOf(node())).toEqual([]);
-    expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
-  });
+/** What root runs must belong to root, and the files of these tests belong to the user who runs them. */
+const NEEDS_ROOT = process.getuid?.() === 0 ? undefined : 'needs root to make files of root';
 
-  test('finds directories in which nothing can be written', () => {
-    writeList('podnet');
-    const full = node(
-      {},
-      { findStorageProblem: place => (place.includes('leases') ? 'it is full' : undefined) },
-    );
-    expect(problemsOf(full)).toMatchObject([
-      { id: 'state.storage', severity: 'error', found: `Cannot write to "${dir}/leases/podnet": it is full` },
-    ]);
-  });
+describeNeeding(
+  'examine()',
+  () => {
+    test('finds nothing wrong with a node that is well', () => {
+      writeList('podnet');
+      expect(problemsOf(node())).toEqual([]);
+      expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
+    });
 
-  test('finds no network, and one that is broken', () => {
-    expect(idsOf(node())).toEqual(['configuration.shadowed']);
-    fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
-    writeList('podnet');
-    const [worst] = problemsOf(node());
-    expect(worst).toMatchObject({ id: 'configuration.broken', severity: 'error' });
-    expect(worst?.found).toContain('10-bad.conflist');
-    expect(worst?.mend).toContain('catena validate');
-  });
-
-  test('finds links that are not there', () => {
-    writeList('podnet', { type: 'macvtap' });
-    expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
-  });
-
-  test('finds a range whose addresses are all held, the gateway aside', () => {
-    writeList('podnet');
-    fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
-    const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
-    // 10.1.0.1 is the gateway, which nobody gets: five addresses are all there are.
-    for (let i = 2; i <= 5; i++) lease(i);
-    expect(problemsOf(node())).toEqual([]);
-    lease(6);
-    expect(problemsOf(node())).toMatchObject([
-      { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
-    ]);
-  });
-
-  test('finds records that nobody can read', () => {
-    writeList('podnet');
-    fs.mkdirSync(`${dir}/cni/results`);
-    fs.writeFileSync(`${dir}/cni/results/podnet-c1-eth0`, '{');
-    expect(idsOf(node())).toEqual(['state.damaged']);
-  });
-
-  test('finds subnets that overlap with routes of the node, and packets that are too large for it', () => {
-    writeList('podnet', { bridge: 'br0' });
-    const routes = [
-      { destination: '0.0.0.0/0', device: 'eth0' },
-      { destination: '10.1.0.0/16', device: 'vpn0' },
-      { destination: '10.1.0.0/29', device: 'br0' },
-    ];
-    const devices = [{ name: 'eth0', kind: '', mtu: 1400 }];
-    const found = problemsOf(node({}, { routes, devices }));
-    expect(found.map(({ id }) => id)).toEqual(['network.subnet-overlap', 'network.mtu']);
-    expect(found[0]?.found).toContain('vpn0');
-  });
-
-  test.each([
-    [
-      'families of bridged packets that are filtered differently',
-      'kernel.bridge-nf',
-      {
-        '/proc/sys/net/bridge/bridge-nf-call-iptables': '1\n',
-        '/proc/sys/net/bridge/bridge-nf-call-ip6tables': '0\n',
-      },
-    ],
-    ['a second packet filter', 'kernel.packet-filters', { '/proc/net/ip_tables_names': 'filter\nnat\n' }],
-    ['ufw', 'kernel.firewall-managers', { '/etc/ufw/ufw.conf': 'ENABLED=yes\n' }],
-    [
-      'hardware addresses by name',
-      'udev.mac-policy',
-      {
-        '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
-      },
-    ],
-  ])('finds %s', (_what, id, files) => {
-    writeList('podnet');
-    expect(idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
-  });
-
-  test('takes an empty file as the end of the policy for hardware addresses', () => {
-    writeList('podnet');
-    const files = {
-      '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
-      '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
-    };
-    expect(idsOf(node(files))).toEqual([]);
-  });
-
-  test('tells a check that cannot be made, and makes the others', () => {
-    writeList('podnet');
-    const read = () => {
-      throw new Error('no reading today');
-    };
-    const found = problemsOf(node({}, { read }));
-    expect(found.length).toBeGreaterThan(2);
-    expect(found[0]?.found).toContain('no reading today');
-  });
-
-  test('finds a directory of sockets and locks that others may write to', () => {
-    writeList('podnet');
-    fs.chmodSync(`${dir}/run`, 0o777);
-    expect(problemsOf(node())).toMatchObject([
-      {
-        ...{
-          id: 'permissions',
+    test('finds directories in which nothing can be written', () => {
+      writeList('podnet');
+      const full = node(
+        {},
+        { findStorageProblem: place => (place.includes('leases') ? 'it is full' : undefined) },
+      );
+      expect(problemsOf(full)).toMatchObject([
+        {
+          id: 'state.storage',
           severity: 'error',
-          mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
+          found: `Cannot write to "${dir}/leases/podnet": it is full`,
         },
-        found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
-      },
-    ]);
-  });
+      ]);
+    });
 
-  test('tells nothing of owners that a user namespace does not know, and of rights that another user has not', () => {
-    writeList('podnet');
-    const uid = fs.statSync(`${dir}/run`).uid;
-    const strange = { facts: node().facts, user: { id: 7, unknown: undefined } };
-    if (uid !== 0) return;
-    fs.chownSync(`${dir}/run`, 65_534, 65_534);
-    expect(idsOf(node({}, strange))).toEqual(['permissions']);
-    expect(idsOf(node({}, { user: { id: 0, unknown: 65_534 } }))).toEqual([]);
-    const refused = {
-      findStorageProblem: () => 'EACCES: permission denied',
-      user: { id: 7, unknown: 65_534 },
-    };
-    expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
-  });
+    test('finds no network, and one that is broken', () => {
+      expect(idsOf(node())).toEqual(['configuration.shadowed']);
+      fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
+      writeList('podnet');
+      const [worst] = problemsOf(node());
+      expect(worst).toMatchObject({ id: 'configuration.broken', severity: 'error' });
+      expect(worst?.found).toContain('10-bad.conflist');
+      expect(worst?.mend).toContain('catena validate');
+    });
 
-  test('finds what others than root may write to, and directories that are not always the same', () => {
-    writeList('podnet');
-    fs.chmodSync(`${dir}/bin`, 0o777);
-    fs.chmodSync(`${dir}/conf/podnet.conflist`, 0o664);
-    const problems = problemsOf(node({}, { pluginDirs: [`${dir}/bin`, 'bin'] })).filter(
-      ({ id }) => id === 'permissions',
-    );
-    expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
-      ['error', expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/)],
-      ['error', expect.stringContaining('podnet.conflist')],
-      ['warning', expect.stringContaining('plugin directory "bin" is relative')],
-    ]);
-  });
-});
+    test('finds links that are not there', () => {
+      writeList('podnet', { type: 'macvtap' });
+      expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
+    });
+
+    test('finds a range whose addresses are all held, the gateway aside', () => {
+      writeList('podnet');
+      fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
+      const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
+      // 10.1.0.1 is the gateway, which nobody gets: five addresses are all there are.
+      for (let i = 2; i <= 5; i++) lease(i);
+      expect(problemsOf(node())).toEqual([]);
+      lease(6);
+      expect(problemsOf(node())).toMatchObject([
+        { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
+      ]);
+    });
+
+    test('finds records that nobody can read', () => {
+      writeList('podnet');
+      fs.mkdirSync(`${dir}/cni/results`);
+      fs.writeFileSync(`${dir}/cni/results/podnet-c1-eth0`, '{');
+      expect(idsOf(node())).toEqual(['state.damaged']);
+    });
+
+    test('finds subnets that overlap with routes of the node, and packets that are too large for it', () => {
+      writeList('podnet', { bridge: 'br0' });
+      const routes = [
+        { destination: '0.0.0.0/0', device: 'eth0' },
+        { destination: '10.1.0.0/16', device: 'vpn0' },
+        { destination: '10.1.0.0/29', device: 'br0' },
+      ];
+      const devices = [{ name: 'eth0', kind: '', mtu: 1400 }];
+      const found = problemsOf(node({}, { routes, devices }));
+      expect(found.map(({ id }) => id)).toEqual(['network.subnet-overlap', 'network.mtu']);
+      expect(found[0]?.found).toContain('vpn0');
+    });
+
+    test.each([
+      [
+        'families of bridged packets that are filtered differently',
+        'kernel.bridge-nf',
+        {
+          '/proc/sys/net/bridge/bridge-nf-call-iptables': '1\n',
+          '/proc/sys/net/bridge/bridge-nf-call-ip6tables': '0\n',
+        },
+      ],
+      ['a second packet filter', 'kernel.packet-filters', { '/proc/net/ip_tables_names': 'filter\nnat\n' }],
+      ['ufw', 'kernel.firewall-managers', { '/etc/ufw/ufw.conf': 'ENABLED=yes\n' }],
+      [
+        'hardware addresses by name',
+        'udev.mac-policy',
+        {
+          '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
+        },
+      ],
+    ])('finds %s', (_what, id, files) => {
+      writeList('podnet');
+      expect(idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
+    });
+
+    test('takes an empty file as the end of the policy for hardware addresses', () => {
+      writeList('podnet');
+      const files = {
+        '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
+        '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
+      };
+      expect(idsOf(node(files))).toEqual([]);
+    });
+
+    test('tells a check that cannot be made, and makes the others', () => {
+      writeList('podnet');
+      const read = () => {
+        throw new Error('no reading today');
+      };
+      const found = problemsOf(node({}, { read }));
+      expect(found.length).toBeGreaterThan(2);
+      expect(found[0]?.found).toContain('no reading today');
+    });
+
+    test('finds a directory of sockets and locks that others may write to', () => {
+      writeList('podnet');
+      fs.chmodSync(`${dir}/run`, 0o777);
+      expect(problemsOf(node())).toMatchObject([
+        {
+          ...{
+            id: 'permissions',
+            severity: 'error',
+            mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
+          },
+          found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
+        },
+      ]);
+    });
+
+    test('tells nothing of owners that a user namespace does not know, and of rights that another user has not', () => {
+      writeList('podnet');
+      const uid = fs.statSync(`${dir}/run`).uid;
+      const strange = { facts: node().facts, user: { id: 7, unknown: undefined } };
+      if (uid !== 0) return;
+      fs.chownSync(`${dir}/run`, 65_534, 65_534);
+      expect(idsOf(node({}, strange))).toEqual(['permissions']);
+      expect(idsOf(node({}, { user: { id: 0, unknown: 65_534 } }))).toEqual([]);
+      const refused = {
+        findStorageProblem: () => 'EACCES: permission denied',
+        user: { id: 7, unknown: 65_534 },
+      };
+      expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
+    });
+
+    test('finds what others than root may write to, and directories that are not always the same', () => {
+      writeList('podnet');
+      fs.chmodSync(`${dir}/bin`, 0o777);
+      fs.chmodSync(`${dir}/conf/podnet.conflist`, 0o664);
+      const problems = problemsOf(node({}, { pluginDirs: [`${dir}/bin`, 'bin'] })).filter(
+        ({ id }) => id === 'permissions',
+      );
+      expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
+        [
+          'error',
+          expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/),
+        ],
+        ['error', expect.stringContaining('podnet.conflist')],
+        ['warning', expect.stringContaining('plugin directory "bin" is relative')],
+      ]);
+    });
+  },
+  NEEDS_ROOT,
+);

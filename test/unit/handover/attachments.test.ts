@@ -3,8 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { writeAttachment } from '../../../src/chain/result-cache.ts';
-import type { Runtime } from '../../../src/chain/runtime.ts';
+import { writeAttachment } from '../../../src/chain/records/result-cache.ts';
+import type { Runtime } from '../../../src/chain/run/runtime.ts';
 import { isMadeIn, listAttached } from '../../../src/handover/attachments.ts';
 import { findMissing } from '../../../src/handover/missing.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
-import { parseNetwork } from '../../../src/chain/conflist.ts';
-import { configureLinks, forNeighbour, offerCapabilities } from '../../../src/lab/capabilities.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
+import { configurePlugins, forNeighbour, offerCapabilities } from '../../../src/lab/capabilities.ts';
 
 const network = (...plugins: object[]) =>
   parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name: 'n', plugins }));
@@ -42,7 +42,7 @@ describe('forNeighbour()', () => {
 describe('configureLinks()', () => {
   test('gives each link the arguments that it declares', () => {
     const list = network({ type: 'a', capabilities: { mac: true } }, { type: 'b' });
-    const links = configureLinks(list, { mac: 'x', ips: ['y'] });
+    const links = configurePlugins(list, { mac: 'x', ips: ['y'] });
     expect(links.map(({ type, runtimeConfig }) => [type, runtimeConfig])).toEqual([
       ['a', { mac: 'x' }],
       ['b', {}],

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test';
 import { renderSection } from '../../../src/lab/render.ts';
-import type { LinkReport, Section } from '../../../src/lab/report.ts';
+import type { PluginReport, Section } from '../../../src/lab/report.ts';
 
-const link = (report: Partial<LinkReport>): LinkReport => ({
+const plugin = (report: Partial<PluginReport>): PluginReport => ({
   link: 'x',
   durationMs: 1,
   result: [],
@@ -19,7 +19,7 @@ const SECTIONS: readonly Section[] = [
     verb: 'ADD',
     durationMs: 31.7,
     links: [
-      link({
+      plugin({
         link: 'bridge + host-local',
         durationMs: 21.25,
         result: ['+ cni0', '+ 10.1.0.2/24 gateway 10.1.0.1'],
@@ -27,10 +27,10 @@ const SECTIONS: readonly Section[] = [
         container: ['+ veth eth0', 'eth0: up'],
         files: ['+ file /var/lib/cni/networks/podnet/10.1.0.2'],
       }),
-      link({ link: 'portmap', durationMs: 7, host: ['+ 2 elements in table inet t'] }),
+      plugin({ link: 'portmap', durationMs: 7, host: ['+ 2 elements in table inet t'] }),
     ],
   },
-  { kind: 'verb', verb: 'CHECK', durationMs: 9, links: [link({}), link({})] },
+  { kind: 'verb', verb: 'CHECK', durationMs: 9, links: [plugin({}), plugin({})] },
   { kind: 'probing' },
   { kind: 'probe', what: 'gateway 10.1.0.1 answers the container', outcome: 'ok', seen: '0.2 ms' },
   { kind: 'probe', what: 'at most 10 Mbit out of the container', outcome: 'failed', seen: '912 Mbit' },
@@ -40,7 +40,7 @@ const SECTIONS: readonly Section[] = [
     outcome: 'skipped',
     seen: 'not of this host',
   },
-  { kind: 'verb', verb: 'DEL', durationMs: 20, links: [link({ link: 'bridge', host: ['- bridge cni0'] })] },
+  { kind: 'verb', verb: 'DEL', durationMs: 20, links: [plugin({ link: 'bridge', host: ['- bridge cni0'] })] },
   { kind: 'left', left: ['veth veth1 in cni0'], kept: ['table inet t: 2 chains'] },
   { kind: 'verdict', ok: false, failures: 2, durationMs: 1234 },
 ];
@@ -91,8 +91,8 @@ describe('renderSection()', () => {
 
   test('shows how a link failed', () => {
     const failure = { message: 'Cannot do it: no', code: 7, details: 'more', stderr: 'line 1\nline 2' };
-    const links = [link({ link: 'tuning', failure })];
-    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links, failure }], false)).toBe(`
+    const plugins = [plugin({ link: 'tuning', failure })];
+    expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: plugins, failure }], false)).toBe(`
 ADD   5.0 ms
   link    time
   tuning  1.0 ms

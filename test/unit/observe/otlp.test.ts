@@ -70,9 +70,9 @@ describe('spansOf()', () => {
     const transactions = [
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 0.5, durationMs: 0.25, error: 'ENODEV' },
     ];
-    const [link] = RECORD.links;
+    const [plugin] = RECORD.links;
     const finishes = [{ network: 'podnet', verb: 'DEL', startMs: 3, durationMs: 2, transactions }];
-    const spans = spansOf({ ...RECORD, links: link ? [{ ...link, transactions }] : [], finishes });
+    const spans = spansOf({ ...RECORD, links: plugin ? [{ ...plugin, transactions }] : [], finishes });
     expect(spans.map(({ name }) => name)).toEqual([
       ...['ADD podnet', 'ADD bridge', 'DEL removals', 'find link "br0"', 'find link "br0"'],
     ]);

@@ -1,6 +1,6 @@
 // Is everything that is to be known of a request kept, and nothing that is secret?
 import { describe, expect, test } from 'bun:test';
-import type { LinkEvent } from '../../../src/chain/runtime.ts';
+import type { PluginEvent } from '../../../src/chain/run/runtime.ts';
 import { CniError } from '../../../src/cni/errors.ts';
 import { startRequest } from '../../../src/observe/record.ts';
 
@@ -13,8 +13,8 @@ const FACTS = {
   ],
 } as const;
 
-const EVENT: LinkEvent = {
-  ...{ network: 'podnet', link: 'bridge', index: 0, executable: '/opt/cni/bin/bridge', verb: 'ADD' },
+const EVENT: PluginEvent = {
+  ...{ network: 'podnet', plugin: 'bridge', index: 0, executable: '/opt/cni/bin/bridge', verb: 'ADD' },
   ...{ durationMs: 2, stderr: 'token=abc\n', result: { cniVersion: '1.1.0', apiKey: 'abc' } },
 };
 
@@ -23,7 +23,7 @@ describe('startRequest()', () => {
     const request = startRequest({ ...FACTS, warm: true, queueMs: 1.5, traceId: 'a'.repeat(32) });
     request.onTurn(2);
     request.onTurn(3);
-    request.onLink(EVENT);
+    request.onPlugin(EVENT);
     const record = request.end({ result: { cniVersion: '1.1.0' } });
     expect(record).toMatchObject({
       ...{ id: request.id, verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
@@ -38,19 +38,19 @@ describe('startRequest()', () => {
   test('keeps what was done in the kernel, by links and after them', () => {
     const transactions = [{ family: 'rtnetlink', what: 'list links', startMs: 0.1, durationMs: 0.2 }];
     const request = startRequest(FACTS);
-    request.onLink({ ...EVENT, transactions });
-    request.onLink(EVENT);
+    request.onPlugin({ ...EVENT, transactions });
+    request.onPlugin(EVENT);
     request.onFinish({ network: 'podnet', verb: 'DEL', durationMs: 1.23456, transactions });
-    const { links, finishes } = request.end({});
-    expect(links.map(link => link.transactions)).toEqual([transactions, undefined]);
+    const { links: plugins, finishes } = request.end({});
+    expect(plugins.map(plugin => plugin.transactions)).toEqual([transactions, undefined]);
     expect(finishes).toMatchObject([{ verb: 'DEL', durationMs: 1.235, transactions }]);
     expect(startRequest(FACTS).end({})).not.toHaveProperty('finishes');
   });
 
   test('masks secrets in arguments, results, messages and what links said', () => {
     const request = startRequest(FACTS);
-    request.onLink(EVENT);
-    request.onLink({
+    request.onPlugin(EVENT);
+    request.onPlugin({
       ...EVENT,
       error: new CniError(7, 'Cannot log in: password=abc', { details: 'key: abc' }),
     });

@@ -1,6 +1,6 @@
 // Can a person see from a drawing when each link ran, what it added and what failed?
 import { describe, expect, test } from 'bun:test';
-import type { LinkRecord, RequestRecord } from '../../../src/observe/record.ts';
+import type { PluginRecord, RequestRecord } from '../../../src/observe/record.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';
 
 const IPS = [{ address: '10.88.0.2/24', gateway: '10.88.0.1' }];
@@ -10,7 +10,7 @@ const BRIDGE_RESULT = {
   ips: IPS,
 };
 
-function link(name: string, index: number, startMs: number, durationMs: number, more = {}): LinkRecord {
+function link(name: string, index: number, startMs: number, durationMs: number, more = {}): PluginRecord {
   const call = { network: 'podnet', link: name, index, executable: `/opt/cni/bin/${name}`, verb: 'ADD' };
   return { ...call, startMs, durationMs, code: 0, ...more };
 }
@@ -55,9 +55,9 @@ describe('renderWaterfall()', () => {
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 1, durationMs: 1, error: 'ENODEV' },
       { family: 'netfilter', what: 'list tables', startMs: 5, durationMs: 0.25 },
     ];
-    const links = [link('tuning', 0, 0, 2), link('bridge', 1, 2, 8, { transactions })];
+    const plugins = [link('tuning', 0, 0, 2), link('bridge', 1, 2, 8, { transactions })];
     const finishes = [{ network: 'podnet', verb: 'ADD', startMs: 10, durationMs: 10, transactions: [] }];
-    const record = { ...RECORD, links, finishes };
+    const record = { ...RECORD, links: plugins, finishes };
     const rows = (kernel: boolean) => renderWaterfall(record, kernel).split('\n').slice(7, -1);
     expect(rows(false)).toEqual([
       '  tuning    ████                                       2.0 ms',
@@ -74,12 +74,18 @@ describe('renderWaterfall()', () => {
   });
 
   test('shows what failed, and what was undone after it', () => {
-    const links = [
+    const plugins = [
       link('bridge', 0, 0, 10),
       link('tuning', 1, 10, 2, { code: 7, message: 'Cannot set x' }),
       link('bridge', 0, 12, 8, { verb: 'DEL' }),
     ];
-    const drawn = renderWaterfall({ ...RECORD, code: 7, message: 'Cannot set x', details: 'because', links });
+    const drawn = renderWaterfall({
+      ...RECORD,
+      code: 7,
+      message: 'Cannot set x',
+      details: 'because',
+      links: plugins,
+    });
     expect(drawn).toContain('FAILED with code 7: Cannot set x\n');
     expect(drawn).toMatch(/^ {2}DEL bridge {2}/m);
     expect(drawn).toEndWith('\n\n  FAILED with code 7: Cannot set x\n  because\n');

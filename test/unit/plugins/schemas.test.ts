@@ -21,7 +21,7 @@ const read = (file: string): JsonObject =>
   JSON.parse(fs.readFileSync(path.join(ROOT, 'conflists', file), 'utf8'));
 
 describe('the schema of lists', () => {
-  test.each(conflists)('takes %s', file => {
+  test.each(conflists)('accepts %s', file => {
     expect(validate('conflist', read(file))).toEqual([]);
   });
 
@@ -41,7 +41,7 @@ describe('the schema of lists', () => {
     ['all keys', FULL],
     ['links in files beside it', { name: 'a' }],
     ['a newer version among others', list({ cniVersion: '2.0.0', cniVersions: ['1.0.0'] }, { type: 'x' })],
-  ])('takes %s', (_, value) => {
+  ])('accepts %s', (_, value) => {
     expect(validate('conflist', value)).toEqual([]);
   });
 
@@ -82,7 +82,7 @@ describe('the schema of lists', () => {
 describe.each([...PLUGIN_NAMES, RUNNER_NAME] as const)('the schema of %s', type => {
   const schema = SCHEMAS[type] as { properties: Record<string, JsonObject> };
 
-  test('takes its entries in the examples', () => {
+  test('accepts its entries in the examples', () => {
     for (const { plugins } of conflists.map(read)) {
       for (const entry of plugins as JsonObject[]) {
         const uses = LINK_ABOUTS[type].kind === 'ipam' ? (entry.ipam as JsonObject)?.type : entry.type;
@@ -97,17 +97,17 @@ describe.each([...PLUGIN_NAMES, RUNNER_NAME] as const)('the schema of %s', type 
     expect(validate(type, other).join()).toContain('const');
   });
 
-  test('has words for every option', () => {
+  test('describes every option', () => {
     expect(withoutWords(schema)).toEqual([]);
   });
 
-  test('stands on its own', () => {
+  test('is self-contained', () => {
     const refs = [...JSON.stringify(schema).matchAll(/"\$ref":"([^"]*)"/g)].map(match => match[1] ?? '');
     expect(refs.filter(ref => !ref.startsWith('#/$defs/'))).toEqual([]);
   });
 });
 
-/** Keys of a link, and of what it calls, that nobody has described; the protocol's own need no words. */
+/** Keys of a plugin, and of what it calls, without a description; those of the protocol need none. */
 function withoutWords({ properties = {} }: { properties?: Record<string, JsonObject> }): string[] {
   const own = ['type', 'cni', 'cni.dev/valid-attachments', 'args', 'runtimeConfig', 'dns', 'routes'];
   return Object.entries(properties).flatMap(([key, property]) => {

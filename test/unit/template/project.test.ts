@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { parseNetwork } from '../../../src/chain/conflist.ts';
+import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import { findNameProblem, renderProject } from '../../../src/template/project.ts';
 
 describe('findNameProblem()', () => {

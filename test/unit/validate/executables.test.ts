@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { LinkCatalog } from '../../../src/cni/link-about.ts';
+import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
 import { openExecutables } from '../../../src/validate/executables.ts';
 import { validatePath } from '../../../src/validate/validate.ts';
 
-const NOBODYS: LinkCatalog = { types: [], find: () => undefined, schemas: async () => ({}) };
+const NOBODYS: PluginCatalog = { types: [], find: () => undefined, schemas: async () => ({}) };
 
 let dir: string;
 beforeEach(() => {

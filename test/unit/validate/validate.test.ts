@@ -4,12 +4,12 @@ import os from 'node:os';
 import path from 'node:path';
 import type { PluginName } from '../../../plugins/names.ts';
 import { LINK_ABOUTS } from '../../../plugins/schemas.ts';
-import type { LinkCatalog } from '../../../src/cni/link-about.ts';
+import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
 import { type Executables, NO_EXECUTABLES } from '../../../src/validate/executables.ts';
 import type { Finding } from '../../../src/validate/finding.ts';
 import { validatePath } from '../../../src/validate/validate.ts';
 
-const CATALOG: LinkCatalog = {
+const CATALOG: PluginCatalog = {
   types: Object.keys(LINK_ABOUTS),
   find: type => (type in LINK_ABOUTS ? Promise.resolve(LINK_ABOUTS[type as PluginName]) : undefined),
   schemas: async () => ({}),
@@ -168,7 +168,7 @@ describe('a link', () => {
     [
       'bandwidth',
       { ingressRate: 'fast', ingressBurst: 1 },
-      '"ingressRate": "fast": expected a number of bits, or a text such as "10Mbit"',
+      '"ingressRate": "fast": expected a number of bits, or a string such as "10Mbit"',
     ],
     ['bandwidth', { ingressBurst: 100 }, 'if burst is set, rate must also be set'],
     ['tuning', { sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],

@@ -3,8 +3,8 @@ import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { ExecOutcome } from '../../../src/chain/exec-plugin.ts';
-import type { Segment } from '../../../src/chain/segment.ts';
+import type { ExecOutcome } from '../../../src/chain/run/exec-plugin.ts';
+import type { Segment } from '../../../src/chain/run/segment.ts';
 import { ownSegments, ownWorker } from '../../../src/worker/client.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';
 

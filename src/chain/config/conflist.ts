@@ -1,0 +1,92 @@
+// What is a network that can be run, with its version chosen and its plugins complete?
+import {
+  ConflistError,
+  type ConflistParts,
+  type PluginEntry,
+  parseConflist,
+  upgradeToConflist,
+} from '../../cni/conflist.ts';
+import { isObject, type JsonObject, memberOf, parseObject } from '../../cni/json.ts';
+import type { SpecVersion } from '../../cni/version.ts';
+import { selectVersion } from './select-version.ts';
+
+/** A network, ready to run. */
+export interface Conflist {
+  readonly name: string;
+  /** The version every plugin is called with. */
+  readonly version: SpecVersion;
+  readonly disableCheck: boolean;
+  readonly disableGC: boolean;
+  /** In order of ADD; never empty. */
+  readonly plugins: readonly PluginEntry[];
+  /**
+   * The configuration as text, which {@link parseNetwork} parses to this same network. It is the file's text
+   * unless some plugins came from files beside it. The result cache stores it.
+   */
+  readonly source: string;
+}
+
+/**
+ * A network from the text of a list, or of a single plugin configuration, which becomes a list of one.
+ * @throws CniError 6 (not JSON), 7 (not a list), 1 (no version we speak)
+ */
+export function parseNetwork(text: string, what = 'network configuration'): Conflist {
+  const object = parseObject(text, what);
+  if (!isSinglePlugin(object)) return completeNetwork(parseConflist(object), text, []);
+  const list = upgradeToConflist(object);
+  return completeNetwork(parseConflist(list), JSON.stringify(list), []);
+}
+
+/**
+ * A network from the parts of a list and the plugins found beside it, which follow the inlined ones.
+ * @throws ConflistError 7 without any plugin, 1 for a version we do not speak
+ */
+export function completeNetwork(
+  parts: ConflistParts,
+  text: string,
+  beside: readonly PluginEntry[],
+): Conflist {
+  const plugins = [...(parts.plugins ?? []), ...beside];
+  if (!plugins.length) throw new ConflistError([], 'Cannot use the list: it has no "plugins"');
+  return {
+    name: parts.name,
+    version: selectVersion(parts),
+    disableCheck: parts.disableCheck,
+    disableGC: parts.disableGC,
+    plugins,
+    source: beside.length ? inlineAll(text, plugins) : text,
+  };
+}
+
+/**
+ * A network of one plugin that stays a plugin configuration, for libcni's single-plugin calls, which ignore the keys of
+ * a list (`cniVersions`, `disableCheck`, `disableGC`) and record the configuration as it is.
+ * @throws CniError 6 (not JSON), 7 (no plugin configuration, or without a name), 1 (no version we speak)
+ */
+export function parsePlugin(text: string, what = 'plugin configuration'): Conflist {
+  const { name, cniVersion, plugins } = upgradeToConflist(parseObject(text, what));
+  return completeNetwork(parseConflist({ name, cniVersion, plugins }), text, []);
+}
+
+/** A network from the text that {@link Conflist.source} had when its ADD was recorded. */
+export function parseFrozen(text: string): Conflist {
+  return isSinglePlugin(parseObject(text, 'configuration')) ? parsePlugin(text) : parseNetwork(text);
+}
+
+/** True for a plugin configuration rather than a list: only lists have `plugins`, only plugins have `type`. */
+export function isSinglePlugin(object: JsonObject): boolean {
+  return object.plugins === undefined && memberOf(object, 'type') !== undefined;
+}
+
+/**
+ * The reference caches the list without the plugins found beside it, so its DEL from the cache omits them. Every implementation
+ * understands text that contains them all.
+ */
+function inlineAll(text: string, plugins: readonly PluginEntry[]): string {
+  const list: unknown = JSON.parse(text);
+  return JSON.stringify({
+    ...(isObject(list) ? list : {}),
+    loadOnlyInlinedPlugins: true,
+    plugins: plugins.map(({ conf }) => conf),
+  });
+}

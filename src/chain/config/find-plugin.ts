@@ -1,0 +1,56 @@
+// Which executable does a plugin's type name?
+import { statSync } from 'node:fs';
+import { isAbsolute, resolve } from 'node:path';
+import { workingDirectory } from '../../cni/directories.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+
+/**
+ * The first regular file of that name in the directories, following symbolic links. Whether it is executable is left to the
+ * kernel. An empty directory is the current one, as in `CNI_PATH=a::b`.
+ * @throws CniError 7 for an invalid name, 0 when there is no such file
+ */
+export function findPlugin(type: string, dirs: readonly string[]): string {
+  if (type === '' || type.includes('/') || type.includes('\0')) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot find plugin ${JSON.stringify(type)}: a plugin type is the name of a file, without "/"`,
+    );
+  }
+  if (!dirs.length) {
+    throw new CniError(
+      ErrorCode.unknown,
+      `Cannot find plugin "${type}": no directories to look in; set CNI_PATH`,
+    );
+  }
+  // In a deleted working directory, relative entries cannot be resolved.
+  const reachable = workingDirectory() === undefined ? dirs.filter(isAbsolute) : dirs;
+  for (const dir of reachable) {
+    const path = resolve(dir, type);
+    if (isFile(path)) return path;
+  }
+  const list = dirs.map(dir => JSON.stringify(dir)).join(', ');
+  throw new CniError(ErrorCode.unknown, `Cannot find plugin "${type}": no such file in ${list}`);
+}
+
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** The directories of a `CNI_PATH`. */
+export function parsePluginDirs(path: string): string[] {
+  return path === '' ? [] : path.split(':');
+}
+
+/**
+ * True when the file is the executable this process runs: one of our own plugins, whatever its name. Compared by device and
+ * inode.
+ */
+export function isOwnExecutable(path: string): boolean {
+  const own = statSync('/proc/self/exe', { bigint: true, throwIfNoEntry: false });
+  const other = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return own !== undefined && other !== undefined && own.dev === other.dev && own.ino === other.ino;
+}

@@ -1,0 +1,175 @@
+// How does an ADD keep its record while it runs?
+import { CniError, toCniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { bootId } from '../../journal/boot.ts';
+import { createRecord } from '../../journal/create-record.ts';
+import { settle } from '../../journal/marks.ts';
+import { identifyNetns } from '../../journal/netns-identity.ts';
+import type { Intent, Line, RecordedError } from '../../journal/record.ts';
+import { endRunner, startRunner } from '../../journal/runner.ts';
+import { dropRecord, type OpenRecord, replaceRecord } from '../../journal/store.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { idOf } from './config-of-add.ts';
+
+/** The record of a running ADD. Without a journal its methods do nothing. */
+export interface AddRecord {
+  /** The plugins up to this one are about to be called, and may run before the runner has read all replies. @throws CniError 5 */
+  segment(last: number): void;
+  /** A plugin succeeded. @throws CniError 5 */
+  succeeded(index: number, result: JsonObject): void;
+  /** A plugin failed; the undo follows. */
+  failed(index: number, error: unknown): void;
+  /** All plugins succeeded. @throws CniError 5 */
+  done(): void;
+  /** Everything was undone: deletes the record. */
+  undone(): void;
+  /** Undoing failed: the record is kept, and the undo is retried later. */
+  undoFailed(errors: readonly unknown[]): void;
+  /** An ADD over an existing attachment failed: the record stays that of the earlier ADD. */
+  leave(): void;
+}
+
+/**
+ * Writes the record before anything is done.
+ * @returns undefined when another process has just begun the same attachment
+ * @param standing the record on disk is that of an earlier ADD whose attachment exists: it is replaced only when this ADD
+ *   has succeeded
+ * @throws CniError 5: nothing may be done then, because no record would tell how to undo it
+ */
+export function beginRecord(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  { executables, standing }: { readonly executables: readonly string[]; readonly standing: boolean },
+): AddRecord | undefined {
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return NONE;
+  const intent = intentOf(list, attachment, runtime, executables);
+  let record: AddRecord | undefined;
+  try {
+    record = standing ? recordAtEnd(stateDir, intent) : recordNow(stateDir, intent);
+    return record;
+  } finally {
+    if (record === undefined) endRunner(intent.runner);
+  }
+}
+
+/** What the record keeps of a failure. */
+export function toRecorded(thrown: unknown): RecordedError {
+  const { code, message, details, plugin } = toCniError(thrown);
+  const place = plugin ? { link: plugin.type, index: plugin.index } : {};
+  return { code, msg: message, ...(details === undefined ? {} : { details }), ...place };
+}
+
+const NONE: AddRecord = {
+  segment() {},
+  succeeded() {},
+  failed() {},
+  done() {},
+  undone() {},
+  undoFailed() {},
+  leave() {},
+};
+
+function intentOf(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  executables: readonly string[],
+): Intent {
+  const { netns, args = [], capabilityArgs = {} } = attachment;
+  const { env, owner = '', pluginDirs, request } = runtime;
+  return {
+    ...idOf(list, attachment),
+    netns,
+    ...identifyNetns(netns),
+    boot: bootId(env),
+    owner,
+    args,
+    capabilityArgs,
+    source: list.source,
+    pluginDirs,
+    executables,
+    ...(request === undefined ? {} : { request }),
+    cacheDir: cacheDirOf(runtime),
+    runner: startRunner(deadlineOf(runtime, 'ADD')),
+  };
+}
+
+function recordNow(stateDir: string, intent: Intent): AddRecord | undefined {
+  const open = createRecord(stateDir, intent);
+  if (open === undefined) return undefined;
+  const lines = linesOf(line => open.append(line));
+  return {
+    ...lines,
+    segment: last => open.append({ event: 'segment', verb: 'ADD', last }),
+    done() {
+      open.append({ event: 'done', op: intent.runner.op });
+      settle(stateDir, intent);
+      end(open, intent);
+    },
+    undone() {
+      end(open, intent);
+      unlessUnwritable(() => dropRecord(stateDir, intent));
+    },
+    undoFailed(errors) {
+      const failed = { event: 'failed', verb: 'DEL', attempts: 1 } as const;
+      const time = new Date().toISOString();
+      unlessUnwritable(() =>
+        open.append({ ...failed, op: intent.runner.op, time, errors: errors.map(toRecorded) }),
+      );
+      end(open, intent);
+    },
+    leave: () => end(open, intent),
+  };
+}
+
+function recordAtEnd(stateDir: string, intent: Intent): AddRecord {
+  const written: Line[] = [];
+  const leave = () => endRunner(intent.runner);
+  return {
+    ...linesOf(line => written.push(line)),
+    // Nothing of this ADD is undone: the attachment is the earlier ADD's.
+    segment() {},
+    done() {
+      replaceRecord(stateDir, intent, [...written, { event: 'done', op: intent.runner.op }]);
+      leave();
+    },
+    undone: leave,
+    undoFailed: leave,
+    leave,
+  };
+}
+
+function linesOf(write: (line: Line) => void): Pick<AddRecord, 'succeeded' | 'failed'> {
+  let last: string | undefined;
+  return {
+    succeeded(index, result) {
+      const text = JSON.stringify(result);
+      const place = { event: 'link', verb: 'ADD', index } as const;
+      write(text === last ? { ...place, same: true } : { ...place, result });
+      last = text;
+    },
+    failed(index, error) {
+      unlessUnwritable(() => write({ event: 'link', verb: 'ADD', index, error: toRecorded(error) }));
+    },
+  };
+}
+
+/**
+ * A write error must not hide the failure that is being handled. The record then still says that the ADD did not end, and
+ * recovery undoes the same plugins once more.
+ */
+function unlessUnwritable(write: () => void): void {
+  try {
+    write();
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+  }
+}
+
+function end(open: OpenRecord, { runner }: Intent): void {
+  open.close();
+  endRunner(runner);
+}

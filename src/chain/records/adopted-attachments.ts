@@ -1,0 +1,52 @@
+// Which adopted attachments has their own runtime deleted since?
+//
+// Their runtime does not know our records: its DEL deletes the interface and its cached result, and leaves the record.
+import { claimRecord, holderOf } from '../../journal/claim.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { listRecords } from '../../journal/store.ts';
+import type { ChainRuntime } from '../run/runtime.ts';
+import type { AttachmentId } from './cache-record.ts';
+import { readAttachment } from './result-cache.ts';
+
+/**
+ * Drops the records of adopted attachments whose cached result and interface are both gone. One of them is not enough: a
+ * cache may be cleared, and a namespace may end without a DEL. No plugin is called.
+ * @returns the attachments whose records were dropped
+ * @throws CniError 5
+ */
+export async function forgetDetached(
+  stateDir: string,
+  network: string | undefined,
+  runtime: ChainRuntime,
+): Promise<AttachmentId[]> {
+  const forgotten: AttachmentId[] = [];
+  for (const record of listRecords(stateDir, network).records) {
+    if (!isDetached(record) || (await hasInterface(record, runtime))) continue;
+    const { containerId, ifname } = record;
+    const id = { network: record.network, containerId, ifname };
+    const claim = claimRecord(stateDir, id, isDetached);
+    if (claim === undefined || 'holder' in claim) continue;
+    claim.drop();
+    forgotten.push(id);
+  }
+  return forgotten;
+}
+
+function isDetached(record: AttachmentRecord): boolean {
+  const { adopted, phase, cacheDir } = record;
+  if (adopted !== true || phase !== 'attached' || holderOf(record)) return false;
+  try {
+    return readAttachment(cacheDir, record) === undefined;
+  } catch {
+    // An unreadable file still exists: the runtime has not deleted it.
+    return false;
+  }
+}
+
+/** Without a witness to ask the node, assume the interface exists as long as its namespace does. */
+async function hasInterface(record: AttachmentRecord, { openWitness }: ChainRuntime): Promise<boolean> {
+  const { netns, ifname } = record;
+  if (compareNetns(netns, record) !== 'same') return false;
+  return (await openWitness?.())?.hasInterface(netns, ifname) ?? true;
+}

@@ -1,0 +1,137 @@
+// What does a cached result look like on disk, in libcni's format?
+import type { CniArgs } from '../../cni/cni-args.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+
+/** The identity of an attachment: one ADD on one network for one interface of one container. */
+export interface AttachmentId {
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+}
+
+/** A cached result, with the configuration and arguments of its ADD. */
+export interface CachedAttachment extends AttachmentId {
+  /** Empty when neither the file nor its result names it. */
+  readonly netns: string;
+  readonly args: CniArgs;
+  readonly capabilityArgs: JsonObject;
+  /** The list as it was at ADD; undefined in files of libcni 0.7, which hold the bare result. */
+  readonly source: string | undefined;
+  /** Result of the last plugin, in the version it names; undefined when the file holds none. */
+  readonly result: JsonObject | undefined;
+}
+
+/** Kind of the current layout; a file of another kind is a bare result of libcni 0.7. */
+const KIND = 'cniCacheV1';
+
+/** The bytes that libcni would write: its order of fields, empty ones left out. */
+export function renderAttachment(attachment: CachedAttachment): string {
+  const { netns, args, capabilityArgs, source, result } = attachment;
+  return renderLikeGo({
+    kind: KIND,
+    containerId: attachment.containerId,
+    config: Buffer.from(source ?? '').toString('base64'),
+    ifName: attachment.ifname,
+    networkName: attachment.network,
+    ...(netns === '' ? {} : { netns }),
+    ...(args.length ? { cniArgs: args } : {}),
+    ...(Object.keys(capabilityArgs).length ? { capabilityArgs: sortKeys(capabilityArgs) } : {}),
+    ...(result === undefined ? {} : { result: sortKeys(result) }),
+  });
+}
+
+/**
+ * The attachment that a cached result describes.
+ * @param file its path, for the error
+ * @param id what the file's name says, which is all that the layout of libcni 0.7 has; undefined when the name is ambiguous
+ * @throws CniError 6 when it is damaged or of another kind
+ */
+export function parseRecord(text: string, file: string, id: AttachmentId | undefined): CachedAttachment {
+  const object = parseJson(text);
+  if (!isObject(object)) throw damagedRecord(file, 'it is not a JSON object');
+  if (object.kind === KIND) {
+    const attachment = attachmentOf(object);
+    if (attachment === undefined) throw damagedRecord(file, 'it does not name an attachment');
+    return attachment;
+  }
+  if (object.kind !== undefined) {
+    throw damagedRecord(file, `it is of kind ${JSON.stringify(object.kind)}, not "${KIND}"`);
+  }
+  if (id?.network && id.containerId && id.ifname) return legacyAttachment(id, object);
+  throw damagedRecord(file, 'its name does not tell which attachment it is of');
+}
+
+function damagedRecord(file: string, problem: string): CniError {
+  return new CniError(ErrorCode.decodingFailure, `Cannot read cached result "${file}": ${problem}`);
+}
+
+function attachmentOf(object: JsonObject): CachedAttachment | undefined {
+  const field = (key: string) => memberOf(object, key);
+  const [network, containerId, ifname] = [field('networkName'), field('containerId'), field('ifName')];
+  if (!isName(network) || !isName(containerId) || !isName(ifname)) return undefined;
+  const [netns, args, capabilityArgs] = [field('netns'), field('cniArgs'), field('capabilityArgs')];
+  const [config, result] = [field('config'), field('result')];
+  return {
+    network,
+    containerId,
+    ifname,
+    netns: isName(netns) ? netns : findSandbox(result, ifname),
+    args: Array.isArray(args) ? args.filter(isPair) : [],
+    capabilityArgs: isObject(capabilityArgs) ? capabilityArgs : {},
+    source: isName(config) ? Buffer.from(config, 'base64').toString() : undefined,
+    result: isObject(result) ? result : undefined,
+  };
+}
+
+function legacyAttachment(id: AttachmentId, result: JsonObject): CachedAttachment {
+  const netns = findSandbox(result, id.ifname);
+  return { ...id, netns, args: [], capabilityArgs: {}, source: undefined, result };
+}
+
+/**
+ * The namespace in which the result has the interface. The libcni of Podman 4.3 and containerd 1.6 does not store the path
+ * itself.
+ */
+function findSandbox(result: unknown, ifname: string): string {
+  const interfaces = isObject(result) ? memberOf(result, 'interfaces') : undefined;
+  if (!Array.isArray(interfaces)) return '';
+  for (const one of interfaces) {
+    if (!isObject(one) || memberOf(one, 'name') !== ifname) continue;
+    const sandbox = memberOf(one, 'sandbox');
+    if (isName(sandbox)) return sandbox;
+  }
+  return '';
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+function isPair(value: unknown): value is [string, string] {
+  return Array.isArray(value) && value.length === 2 && value.every(part => typeof part === 'string');
+}
+
+/** encoding/json writes these five characters escaped. */
+function renderLikeGo(value: JsonObject): string {
+  return JSON.stringify(value).replace(
+    /[<>&\u2028\u2029]/g,
+    char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+/** encoding/json writes the keys of a map in order of their bytes. */
+function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys);
+  if (!isObject(value)) return value;
+  const sorted = Object.entries(value).sort(([a], [b]) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+  return Object.fromEntries(sorted.map(([key, member]) => [key, sortKeys(member)]));
+}

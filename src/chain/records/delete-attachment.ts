@@ -1,0 +1,264 @@
+// How is an attachment taken down, by DEL or after its runner has died?
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
+import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { lastBegun } from '../../journal/lines.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import type { Runner } from '../../journal/runner.ts';
+import { dropUnclaimed } from '../../journal/store.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { joinErrors } from '../run/plugin-errors.ts';
+import { GRACE_MS } from '../run/process-group.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { undoPlugins } from '../run/undo.ts';
+import { toRecorded } from './add-record.ts';
+import type { AttachmentId } from './cache-record.ts';
+import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
+import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
+import { removeAttachment, sweepCache } from './result-cache.ts';
+import { yieldToSuccessor } from './successor.ts';
+
+/** Longest wait for another process that works on the attachment. */
+const WAIT_MS = 30_000;
+const LOOK_AGAIN_MS = 50;
+/** Longest wait for plugins whose runner has died. */
+const ORPHAN_PROCESSES_MS = 5_000;
+
+/**
+ * Calls DEL of every plugin, last first, with the configuration, arguments and result of the ADD if they are known. Record and
+ * cached result are deleted when all have succeeded. Otherwise the failures are kept in the record for the next attempt.
+ * @param isStill whether the attachment found is the one meant; nothing is done if it returns false
+ * @throws CniError of the plugin that failed, or one error that joins several; 11 while another process works on it
+ */
+export async function deleteAttachment(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill?: IsStill,
+): Promise<void> {
+  const id = idOf(list, attachment);
+  // A record that cannot be written, as on a full disk, can still be read. If not, claiming has already warned.
+  const { onWarning: _, ...quiet } = runtime;
+  for (;;) {
+    const claim = await acquireClaim(id, runtime, isStill, 'read');
+    const before = claim?.record ?? findRecord(id, quiet);
+    if (claim === undefined && isStill?.(before) === false) return;
+    await tearDownOnce(list, attachment, runtime, { id, claim, found: before });
+    // Without a record, nothing keeps an ADD from beginning during this DEL. What that ADD had made so far is deleted, so the
+    // rest has to be deleted too: no record may say that the attachment exists.
+    const isBegun = claim === undefined && before === undefined && findRecord(id, quiet) !== undefined;
+    if (!isBegun || isStill) return;
+  }
+}
+
+async function tearDownOnce(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  { id, claim, found }: { id: AttachmentId; claim: Claim | undefined; found: AttachmentRecord | undefined },
+): Promise<void> {
+  await underClaim(id, { claim, found }, runtime, async () => {
+    if (found) await waitForOrphanProcesses(found, runtime);
+    const known = chooseRemembered(found, findCached(id, runtime));
+    const frozen = findConfigOfAdd(known, runtime) ?? list;
+    // If another runtime has made the attachment again, our record's namespace is not the attachment's.
+    const record = known?.file === undefined ? undefined : found;
+    const asAdded = withCachedArgs(withOwnNetns(attachment, record, runtime), known);
+    return undoPlugins(frozen, frozen.plugins.length - 1, asAdded, runtime, known?.result);
+  });
+}
+
+/**
+ * Takes an attachment down using only its claimed record: DEL of the plugins that may have begun. If the attachment has been
+ * made again since, nothing is taken down and the record is dropped.
+ * @returns whether the attachment was taken down
+ * @throws CniError as tearDown(), 6 when the record's configuration cannot be used
+ */
+export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = claim;
+  const { network, containerId, ifname } = record;
+  const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+  const id = { network, containerId, ifname };
+  try {
+    await waitForOrphanProcesses(record, reaching);
+    if (await yieldToSuccessor(claim, reaching)) return false;
+  } catch (error) {
+    await underClaim(id, { claim, found: record }, reaching, () => Promise.reject(error));
+  }
+  await underClaim(id, { claim, found: record }, reaching, async () => {
+    const known = toRemembered(record);
+    const frozen = findConfigOfAdd(known, reaching);
+    if (frozen === undefined) {
+      throw new CniError(
+        ErrorCode.decodingFailure,
+        `Cannot take down interface "${ifname}" of container "${containerId}": the configuration in "${record.file}" cannot be used; DEL with the network's own configuration`,
+      );
+    }
+    const { netns, args, capabilityArgs } = record;
+    const attachment = withOwnNetns({ containerId, ifname, netns, args, capabilityArgs }, record, reaching);
+    return undoPlugins(frozen, lastBegun(record, frozen.plugins.length), attachment, reaching, known.result);
+  });
+  return true;
+}
+
+/**
+ * Claims the attachment in order to take it down, waiting while another process works on it. Undefined when there is no record
+ * or no usable one, which must not prevent DEL, or when the attachment is no longer `wanted`.
+ * @param unwritable how to treat a record that can only be read. `refuse` throws, because a caller that does only part of a DEL
+ *   must not conclude that there is no record; `read` leaves it to the caller
+ * @throws CniError 11 when it has waited long enough; 5 when the record cannot be written to
+ */
+export async function acquireClaim(
+  id: AttachmentId,
+  runtime: ChainRuntime,
+  wanted?: Wanted,
+  unwritable: Unwritable = wanted ? 'refuse' : 'read',
+): Promise<Claim | undefined> {
+  const wait = waitLimit(id, runtime);
+  for (;;) {
+    const claim = tryClaim(id, runtime, wanted, unwritable);
+    if (claim === undefined || !('holder' in claim)) return claim;
+    await wait(claim.holder);
+  }
+}
+
+/**
+ * Waits for the process that works on an attachment: a moment per call, up to a limit for all calls together.
+ * @returns the function to call, which throws CniError 11 when the limit is reached
+ */
+export function waitLimit(id: AttachmentId, { signal }: ChainRuntime): (holder: Runner) => Promise<void> {
+  const until = performance.now() + WAIT_MS;
+  return async ({ pid, time }) => {
+    if (performance.now() > until || signal?.aborted) {
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
+      );
+    }
+    await pause();
+  };
+}
+
+/**
+ * Drops the namespace if its path already belongs to another one: plugins would delete interfaces of another container. No
+ * namespace outlives a boot, but inode numbers and cookies start again in each boot and may match by chance.
+ */
+function withOwnNetns(
+  attachment: Attachment,
+  record: AttachmentRecord | undefined,
+  { onWarning, env }: Pick<ChainRuntime, 'onWarning' | 'env'>,
+): Attachment {
+  const { netns, containerId } = attachment;
+  if (netns === '' || record === undefined) return attachment;
+  if (isOfEarlierBoot(record, env)) return { ...attachment, netns: '' };
+  if (compareNetns(netns, record) !== 'other') return attachment;
+  onWarning?.(
+    new CniError(
+      ErrorCode.invalidNetns,
+      `Cannot use "${netns}" as namespace of container "${containerId}": it is not the one of its ADD any more; it counts as gone`,
+    ),
+  );
+  return { ...attachment, netns: '' };
+}
+
+/** Adds the directories in which the ADD found its plugins, after the caller's. */
+export function withRecordedDirs(runtime: ChainRuntime, { pluginDirs }: AttachmentRecord): ChainRuntime {
+  const more = pluginDirs.filter(dir => !runtime.pluginDirs.includes(dir));
+  return more.length ? { ...runtime, pluginDirs: [...runtime.pluginDirs, ...more] } : runtime;
+}
+
+/**
+ * Waits for plugins of a dead runner, and ends those that are past the deadline which the runner had set: what a plugin makes
+ * after its DEL would leak. Also deletes the runner's temporary files.
+ */
+async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRuntime): Promise<void> {
+  const { containerId, ifname } = record;
+  const until = performance.now() + ORPHAN_PROCESSES_MS;
+  for (;;) {
+    const stragglers = findOrphanProcesses(record);
+    const [first] = stragglers;
+    if (first === undefined) break;
+    const overdue = stragglers.filter(({ isOverdue }) => isOverdue);
+    if (performance.now() > until) {
+      const end = overdue.length
+        ? 'it does not end by SIGKILL'
+        : 'it is ended at its deadline; try again then';
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot take down interface "${ifname}" of container "${containerId}": process ${first.pid}, a plugin whose runner died, still works on it; ${end}`,
+      );
+    }
+    if (overdue.length) {
+      const pids = overdue.map(({ pid }) => pid).join(', ');
+      runtime.onWarning?.(
+        new CniError(
+          ErrorCode.unknown,
+          `Ending process ${pids}, which works on interface "${ifname}" of container "${containerId}": its runner died, and its deadline is over`,
+        ),
+      );
+      await endOrphanProcesses(overdue, GRACE_MS);
+    } else await pause();
+  }
+  if (wasCutOff(record)) sweepCache(cacheDirOf(runtime));
+}
+
+/** node:timers/promises would be one more module to load for every chain. */
+function pause(): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
+}
+
+/** @param work returns the errors */
+async function underClaim(
+  id: AttachmentId,
+  { claim, found }: { readonly claim: Claim | undefined; readonly found: AttachmentRecord | undefined },
+  runtime: ChainRuntime,
+  work: () => Promise<unknown[]>,
+): Promise<void> {
+  let errors: readonly unknown[];
+  try {
+    errors = await work();
+    if (!errors.length) removeAttachment(cacheDirOf(runtime), id);
+  } catch (error) {
+    errors = [error];
+  }
+  if (!errors.length) {
+    if (claim) claim.drop();
+    else if (runtime.stateDir !== undefined) dropUnclaimed(runtime.stateDir, id, found);
+    return;
+  }
+  try {
+    claim?.fail(errors.map(toRecorded));
+  } catch (error) {
+    errors = [...errors, error];
+  }
+  throw joinErrors(
+    `Cannot delete interface "${id.ifname}" of container "${id.containerId}" from network "${id.network}"`,
+    errors,
+  );
+}
+
+type Wanted = (record: AttachmentRecord) => boolean;
+type Unwritable = 'refuse' | 'read';
+
+/** Whether the record found for an attachment, or none, is the expected one. */
+export type IsStill = (record: AttachmentRecord | undefined) => boolean;
+
+function tryClaim(
+  id: AttachmentId,
+  runtime: ChainRuntime,
+  wanted: Wanted | undefined,
+  unwritable: Unwritable,
+): ReturnType<typeof claimRecord> {
+  const { stateDir, onWarning } = runtime;
+  if (stateDir === undefined) return undefined;
+  try {
+    return claimRecord(stateDir, id, wanted, 'DEL', deadlineOf(runtime, 'DEL'));
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    if (unwritable === 'refuse' && error.code === ErrorCode.ioFailure) throw error;
+    onWarning?.(error);
+    return undefined;
+  }
+}

@@ -1,0 +1,59 @@
+// What does an ADD do about an earlier ADD of the same attachment?
+
+import { ErrorCode } from '../../cni/errors.ts';
+import { holderOf } from '../../journal/claim.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import type { AttachmentId, CachedAttachment } from './cache-record.ts';
+import { acquireClaim, deleteClaimed, waitLimit } from './delete-attachment.ts';
+import { isOfEarlierBoot } from './recover.ts';
+import { findCached, findRecord } from './remembered-add.ts';
+import { cacheFileOf } from './result-cache.ts';
+
+/**
+ * Takes down what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone.
+ * Waits while another process works on it.
+ * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
+ * @throws CniError of what cannot be taken down, 11 while another process works on the attachment
+ */
+export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime): Promise<string | undefined> {
+  const wait = waitLimit(id, runtime);
+  for (;;) {
+    const record = findRecord(id, runtime);
+    if (record === undefined) break;
+    if (isAttached(record, runtime)) return record.file;
+    const holder = holderOf(record);
+    if (holder) await wait(holder);
+    else {
+      const claim = await acquireClaim(id, runtime, again => !isAttached(again, runtime));
+      if (claim) await deleteClaimed(claim, runtime);
+    }
+  }
+  // If the cache cannot be read, do not begin: the same disk is to hold the new record.
+  const cached = findCached(id, runtime, [ErrorCode.decodingFailure]);
+  if (cached === undefined || (await hasLostInterface(cached, runtime))) return undefined;
+  return cacheFileOf(cacheDirOf(runtime), id);
+}
+
+/**
+ * A cached result outlives a DEL that was killed, or that another tool ran. Without its interface there is no attachment, and
+ * this ADD must be undone if it fails.
+ */
+async function hasLostInterface(
+  { netns, ifname }: CachedAttachment,
+  { openWitness }: ChainRuntime,
+): Promise<boolean> {
+  if (netns === '') return false;
+  try {
+    return (await openWitness?.())?.hasInterface(netns, ifname) === false;
+  } catch {
+    // If that cannot be determined, it counts as attached.
+    return false;
+  }
+}
+
+function isAttached(record: AttachmentRecord, { env }: ChainRuntime): boolean {
+  const { phase, netns } = record;
+  return phase === 'attached' && !isOfEarlierBoot(record, env) && compareNetns(netns, record) === 'same';
+}

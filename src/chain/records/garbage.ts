@@ -1,0 +1,242 @@
+// Which attachments of a network are garbage?
+
+import { findContainerIdProblem } from '../../cni/env.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import { atLeast, SINCE } from '../../cni/version.ts';
+import { holderOf } from '../../journal/claim.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { listRecords } from '../../journal/store.ts';
+import { findIfnameProblem } from '../../net/ifname.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { isOwnExecutable } from '../config/find-plugin.ts';
+import { listUses } from '../config/plugin-uses.ts';
+import { findExecutable } from '../run/call-plugins.ts';
+import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
+import type { HeldAttachment } from './held-attachment.ts';
+import { findReason } from './recover.ts';
+import { chooseRemembered, type RememberedAdd, toRemembered } from './remembered-add.ts';
+import { listAttachments } from './result-cache.ts';
+import { isOfLaterAdd } from './successor.ts';
+
+type ValidKeys = readonly AttachmentKey[];
+
+/**
+ * Which attachments GC keeps: those listed, or none. It is required, so it cannot be left out by accident. With an owner,
+ * attachments that the journal says another runner made are kept too. A function is called for the list after the records were
+ * read. A caller with higher-level records, written before these, then has an entry for every record.
+ */
+export type GcScope = ({ readonly valid: ValidKeys | (() => ValidKeys) } | { readonly all: true }) & {
+  readonly owner?: string;
+  /**
+   * When GC was requested, in milliseconds since the epoch; the moment of the call unless given (a command needs some time to
+   * start). Attachments begun since are kept, because the caller's list cannot name them.
+   */
+  readonly since?: number;
+  /**
+   * Finds what the node holds of attachments to the network, whichever runtime recorded them. Without it, only the plugins look
+   * for leaks, and they treat everything that is not recorded here as leaked.
+   */
+  readonly look?: (list: Conflist, known: readonly AttachmentKey[]) => readonly HeldAttachment[];
+  /** Also collect attachments without a record here, even if they look in use. */
+  readonly unrecorded?: boolean;
+};
+
+/** An attachment found by GC. */
+export interface GarbageCandidate extends RememberedAdd {
+  /** Why it is deleted or kept, regardless of the scope; undefined when the scope decides. */
+  readonly why?: string;
+  /** What the node holds of it, human-readable; empty if GC did not look. */
+  readonly traces?: readonly string[];
+  /** Distinguishes this attachment from a later one of the same name; undefined without a record. */
+  readonly life?: string;
+}
+
+/** What GC does to a network. */
+export interface GarbagePlan {
+  readonly network: string;
+  /** Why nothing at all is done: the list says `disableGC`. */
+  readonly disabled: boolean;
+  /** Attachments that get DEL: not in the scope, begun and never completed, or neither recorded anywhere nor in use. */
+  readonly stale: readonly GarbageCandidate[];
+  /** Attachments that are kept: named by the scope, being worked on, or another runner's. */
+  readonly kept: readonly GarbageCandidate[];
+  /** Leaks that name no container that DEL could be called for. The plugins' GC decides about them. */
+  readonly unnamed: readonly HeldAttachment[];
+  /**
+   * Plugins that get GC with the list of valid attachments, in order. In a list before 1.1.0 these are only our own executables,
+   * which support GC anyway: they find the leaks that another implementation's DEL missed.
+   */
+  readonly links: readonly string[];
+  /** The valid attachments that GC names to the plugins: those in the scope, and the others that are kept. */
+  readonly valid: readonly AttachmentKey[];
+  /** Records of this network that cannot be read. They may not be garbage, so they are kept. */
+  readonly damaged: readonly CniError[];
+}
+
+/** Where attachments are recorded, and where plugins are found. */
+export type GarbagePlace = Pick<ChainRuntime, 'cacheDir' | 'stateDir' | 'env'> &
+  Partial<Pick<ChainRuntime, 'pluginDirs' | 'find' | 'isOwn'>>;
+
+/**
+ * What {@link collectGarbage} would do now. Nothing is changed and no plugin is called.
+ * @throws CniError 7 without a scope, 5 when cache or journal cannot be listed
+ */
+export function planGarbage(list: Conflist, scope: GcScope, place: GarbagePlace): GarbagePlan {
+  if (list.disableGC) {
+    const nothing = { stale: [], kept: [], unnamed: [], links: [], damaged: [] };
+    return { network: list.name, disabled: true, valid: validOf(scope), ...nothing };
+  }
+  const recorded = findAll(list.name, scope, place);
+  const valid = validOf(scope);
+  const named = new Set(valid.map(keyOf));
+  const { found, unnamed } = withTraces(list, recorded.found, valid, scope);
+  const stays = ({ stays, containerId, ifname }: JudgedCandidate) =>
+    stays ?? named.has(keyOf({ containerID: containerId, ifname }));
+  const collectors = mayCallPlugins(unnamed) ? collectorsOf(list, place) : [];
+  const kept = found.filter(stays);
+  const more = kept.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  return {
+    network: list.name,
+    disabled: false,
+    stale: found.filter(one => !stays(one)),
+    kept,
+    unnamed,
+    links: collectors.map(index => list.plugins[index]?.type ?? ''),
+    valid: [...valid, ...more.filter(key => !named.has(keyOf(key)))],
+    damaged: recorded.damaged,
+  };
+}
+
+/** Whether plugins may get GC. They would delete resources in use that the list of valid attachments cannot name. */
+export function mayCallPlugins(unnamed: readonly HeldAttachment[]): boolean {
+  return !unnamed.some(({ inUse }) => inUse);
+}
+
+/** Indexes of the plugins that get GC; in an older list only ours, if everything that they delegate to is ours too. */
+export function collectorsOf(
+  list: Conflist,
+  { pluginDirs = [], find, isOwn = isOwnExecutable }: GarbagePlace,
+): number[] {
+  const all = [...list.plugins.keys()];
+  if (atLeast(list.version, SINCE.gc)) return all;
+  const uses = listUses(list);
+  const isOurs = (type: string) => {
+    try {
+      return isOwn(findExecutable(type, { pluginDirs, ...(find ? { find } : {}) }));
+    } catch {
+      // A missing plugin gets no GC.
+      return false;
+    }
+  };
+  return all.filter(index => uses.every(use => use.index !== index || isOurs(use.type)));
+}
+
+/** An attachment, and whether it is kept regardless of the scope. */
+interface JudgedCandidate extends GarbageCandidate {
+  readonly stays?: boolean;
+}
+
+/** All attachments in journal and cache, each once. */
+function findAll(
+  network: string,
+  scope: GcScope,
+  place: GarbagePlace,
+): { found: readonly JudgedCandidate[]; damaged: readonly CniError[] } {
+  const { stateDir, env } = place;
+  const cached = listAttachments(cacheDirOf(place), { network });
+  const journal = stateDir === undefined ? { records: [], damaged: [] } : listRecords(stateDir, network);
+  const inCache = new Map(cached.attachments.map(one => [idText(one), one]));
+  const found = new Map<string, JudgedCandidate>();
+  for (const [id, one] of inCache) found.set(id, { ...one, life: lifeOf(undefined, one) });
+  for (const record of journal.records) {
+    const id = idText(record);
+    const cachedNow = inCache.get(id);
+    const known = chooseRemembered(record, cachedNow) ?? toRemembered(record);
+    const judged = judge(record, scope, env);
+    // The record says nothing about an attachment that another runtime has made again since: the scope decides.
+    if (cachedNow && judged.stays !== true && isOfLaterAdd(cachedNow, record)) continue;
+    found.set(id, { ...known, ...judged, life: lifeOf(record, cachedNow) });
+  }
+  const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
+  return { found: sorted, damaged: [...cached.damaged, ...journal.damaged] };
+}
+
+/** Adds what the node holds of recorded attachments, and of unrecorded ones. */
+function withTraces(
+  list: Conflist,
+  recorded: readonly JudgedCandidate[],
+  valid: readonly AttachmentKey[],
+  { look, unrecorded = false }: GcScope,
+): { found: readonly JudgedCandidate[]; unnamed: readonly HeldAttachment[] } {
+  if (look === undefined) return { found: recorded, unnamed: [] };
+  const named = new Set(valid.map(keyOf));
+  const onRecord = new Set(recorded.map(idText));
+  const known = recorded.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+  const traced = look(list, [...valid, ...known]);
+  const tracesOf = new Map(traced.map(one => [idText({ ...one, network: list.name }), one.traces]));
+  const orphans = traced.flatMap((one): JudgedCandidate[] => {
+    const { containerId, ifname, isNamed, traces, inUse } = one;
+    const key = idText({ network: list.name, containerId, ifname });
+    if (!isNamed || onRecord.has(key) || named.has(key)) return [];
+    const id = { network: list.name, containerId, ifname, netns: '', args: [], capabilityArgs: {} };
+    const stays = inUse !== undefined && !unrecorded;
+    const why = `it is on no record here, and ${stays ? `somebody may use it (${inUse})` : inUse === undefined ? 'nobody uses it' : 'all of these are to go'}`;
+    return [{ ...id, source: undefined, result: undefined, stays, why, traces }];
+  });
+  const withOwn = recorded.map(one => ({ ...one, traces: tracesOf.get(idText(one)) ?? [] }));
+  return { found: [...withOwn, ...orphans], unnamed: traced.filter(({ isNamed }) => !isNamed) };
+}
+
+function judge(
+  record: AttachmentRecord,
+  { owner, since }: GcScope,
+  env: ChainRuntime['env'],
+): Pick<JudgedCandidate, 'stays' | 'why'> {
+  const holder = holderOf(record);
+  if (holder) return { stays: true, why: `process ${holder.pid} works on it` };
+  if (owner !== undefined && record.owner !== owner)
+    return { stays: true, why: `it belongs to "${record.owner}"` };
+  const why = findReason(record, env);
+  if (why !== undefined) return { stays: false, why };
+  if (since !== undefined && Date.parse(record.runner.time) >= since)
+    return { stays: true, why: 'it was added after GC began' };
+  return {};
+}
+
+/** Text that differs between an attachment and a later one of the same name: the ADD of its record, and its cached result. */
+export function lifeOf(record: AttachmentRecord | undefined, cached: CachedAttachment | undefined): string {
+  return `${record?.runner.op ?? ''} ${cached ? renderAttachment(cached) : ''}`;
+}
+
+function idText({ containerId, ifname }: AttachmentId): string {
+  return keyOf({ containerID: containerId, ifname });
+}
+
+export function keyOf({ containerID, ifname }: AttachmentKey): string {
+  return `${containerID}/${ifname}`;
+}
+
+/** The valid attachments of a scope, checked: a misspelt key would name none, and GC would delete what it was meant to keep. */
+function validOf(scope: GcScope): readonly AttachmentKey[] {
+  if ('all' in scope && scope.all === true && !('valid' in scope)) return [];
+  const given: unknown = 'valid' in scope ? scope.valid : undefined;
+  const valid: unknown = typeof given === 'function' ? given() : given;
+  if (!Array.isArray(valid)) {
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      'Cannot collect garbage: neither the valid attachments are given nor that all are to go',
+    );
+  }
+  for (const key of valid as readonly Partial<AttachmentKey>[]) {
+    const { containerID = '', ifname = '' } = key ?? {};
+    const problem = findContainerIdProblem(containerID) ?? findIfnameProblem(ifname);
+    if (problem === undefined) continue;
+    throw new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot use valid attachment ${JSON.stringify(key)}: ${problem}`,
+    );
+  }
+  return valid;
+}

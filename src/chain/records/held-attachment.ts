@@ -1,0 +1,35 @@
+// What does a node hold of an attachment, whichever runtime recorded it?
+import type { Attachment } from '../../cni/attachment.ts';
+import type { JsonObject } from '../../cni/json.ts';
+
+/** An attachment that has resources on the node. */
+export interface HeldAttachment {
+  /** `~` and a digest if the whole id cannot be found. */
+  readonly containerId: string;
+  readonly ifname: string;
+  /** False if only a digest of the container's id is known: DEL cannot be called for it. */
+  readonly isNamed: boolean;
+  /** Its resources, human-readable. */
+  readonly traces: readonly string[];
+  /** Why it must be kept unless the caller says otherwise; undefined if it is not in use. */
+  readonly inUse: string | undefined;
+}
+
+/** Asks the node itself about one attachment, whatever the records say. */
+export interface NodeWitness {
+  /**
+   * What was made of the attachment in this boot, human-readable: a pair under its name whose other end is in a namespace in
+   * use, or a lease. Undefined if there is neither.
+   * @param list says where its plugins keep leases
+   * @throws CniError, NetlinkError when the node cannot be queried
+   */
+  findLife(list: TracedNetwork, id: Attachment): string | undefined;
+  /** Whether the namespace at the path has an interface of that name. @throws Error when that cannot be determined */
+  hasInterface(netns: string, ifname: string): boolean;
+}
+
+/** The part of a list that tells where plugins keep files. */
+export interface TracedNetwork {
+  readonly name: string;
+  readonly plugins: readonly { readonly conf: JsonObject }[];
+}

@@ -1,0 +1,206 @@
+// How and when is an attachment taken down whose runner has died?
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { runDir } from '../../cni/directories.ts';
+import { CniError, toCniError } from '../../cni/errors.ts';
+import { putFile } from '../../files/put-file.ts';
+import { sweepUnfinished } from '../../files/unfinished.ts';
+import { bootId, isOfEarlierBoot } from '../../journal/boot.ts';
+import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
+import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { sweepSnapshots } from '../../journal/snapshot.ts';
+import { listRecords, readFile, unmark } from '../../journal/store.ts';
+import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
+import { forgetDetached } from './adopted-attachments.ts';
+import type { AttachmentId } from './cache-record.ts';
+import { deleteClaimed } from './delete-attachment.ts';
+import { sweepCache } from './result-cache.ts';
+
+export { isOfEarlierBoot };
+
+/** The outcome for one unsettled attachment. */
+export interface Recovery extends AttachmentId {
+  /** Why it had to be taken down. */
+  readonly why: string;
+  /** Why that failed; it is retried later. */
+  readonly error?: CniError;
+}
+
+/** How much one recovery does. */
+export interface RecoveryScope {
+  readonly network?: string;
+  /** Recover everything now. Otherwise only a few, because a verb that recovers first must not be delayed for long. */
+  readonly all?: boolean;
+}
+
+/** Limits of a recovery before a verb: how many, when to begin no more, and how long each plugin may take. */
+const LIMIT = 4;
+const BUDGET_MS = 5_000;
+const LINK_DEADLINE_MS = 10_000;
+/** Pause between attempts: starts at the first value and doubles each time up to the second. */
+const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
+
+/**
+ * Takes one attachment down.
+ * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
+ */
+export type TakeDown = (id: AttachmentId, runtime: ChainRuntime) => Promise<boolean>;
+
+/**
+ * Takes attachments down: those with an operation that began and never ended because its runner died, those whose DEL failed
+ * when their retry is due, and those of an earlier boot. Each uses the configuration of its own ADD. Never throws: the record
+ * of an attachment that could not be taken down is kept for the next attempt.
+ * @param how for journals whose records describe something other than the plugins of a list
+ */
+export async function recover(
+  scope: RecoveryScope,
+  runtime: ChainRuntime,
+  how: TakeDown = takeDown,
+): Promise<Recovery[]> {
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return [];
+  const { onPlugin: _, onFinish: __, ...quiet } = runtime;
+  const onTheWay: ChainRuntime = { ...quiet, deadlineMs: LINK_DEADLINE_MS };
+  const until = performance.now() + BUDGET_MS;
+  const done: Recovery[] = [];
+  try {
+    markEarlierBoots(stateDir, runtime, scope.all === true);
+    sweepSnapshots(runDir(runtime.env));
+    // A verb for one network has no time to look through what all networks share.
+    if (scope.all || scope.network === undefined) {
+      sweepUnfinished(stateDir);
+      sweepCache(cacheDirOf(runtime));
+      if (scope.all || isAdoptedDue(stateDir)) await forgetDetached(stateDir, scope.network, runtime);
+    }
+    for (const marked of listMarked(stateDir, scope.network)) {
+      if (!scope.all && (done.length >= LIMIT || performance.now() > until)) break;
+      if (runtime.signal?.aborted) break;
+      const recovery = await recoverOne(stateDir, marked, how, scope.all ? runtime : onTheWay, scope.all);
+      if (recovery) done.push(recovery);
+    }
+  } catch (error) {
+    runtime.onWarning?.(toCniError(error));
+  }
+  return done;
+}
+
+/** Why an attachment has to be taken down; undefined if it is settled or a process is at work on it. */
+export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
+  if (holderOf(record)) return undefined;
+  if (isOfEarlierBoot(record, env)) return 'it is of an earlier boot of the machine';
+  const { phase, attempts, lastErrors } = record;
+  if (phase === 'adding') return 'its ADD was cut off';
+  if (phase === 'deleting') return 'its DEL was cut off';
+  if (phase === 'attached') return undefined;
+  return `its DEL failed ${attempts === 1 ? 'once' : `${attempts} times`}: ${lastErrors.map(({ msg }) => msg).join('; ')}`;
+}
+
+/**
+ * Takes an unsettled attachment down, using only its record.
+ * @returns whether it did: there was a reason, no other process was at work on it, and no later ADD had made it again
+ * @throws CniError of what failed
+ */
+export async function takeDown(id: AttachmentId, runtime: ChainRuntime): Promise<boolean> {
+  const claim = claimUnsettled(id, runtime);
+  return claim === undefined ? false : deleteClaimed(claim, runtime);
+}
+
+/** The right to take an unsettled attachment down; undefined when there is no reason to, or another process is at work on it. */
+export function claimUnsettled(id: AttachmentId, runtime: ChainRuntime): Claim | undefined {
+  const { stateDir, env } = runtime;
+  if (stateDir === undefined) return undefined;
+  const isWanted = (record: AttachmentRecord) => findReason(record, env) !== undefined;
+  const claim = claimRecord(stateDir, id, isWanted, 'DEL', deadlineOf(runtime, 'DEL'));
+  return claim === undefined || 'holder' in claim ? undefined : claim;
+}
+
+async function recoverOne(
+  stateDir: string,
+  marked: Marked,
+  how: TakeDown,
+  runtime: ChainRuntime,
+  now = false,
+): Promise<Recovery | undefined> {
+  let found: AttachmentRecord | undefined;
+  try {
+    found = readFile(marked.file);
+  } catch (error) {
+    runtime.onWarning?.(toCniError(error));
+    return undefined;
+  }
+  const why = found && findReason(found, runtime.env);
+  if (found === undefined || why === undefined) {
+    unmark(stateDir, marked);
+    return undefined;
+  }
+  if (!now && !isDue(found)) return undefined;
+  const { network, containerId, ifname } = found;
+  const outcome = { network, containerId, ifname, why };
+  // The process that died may have left a temporary file.
+  sweepCache(found.cacheDir);
+  try {
+    return (await how(found, runtime)) ? outcome : undefined;
+  } catch (thrown) {
+    const error = toCniError(thrown);
+    const text = `Cannot take down interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
+    runtime.onWarning?.(new CniError(error.code, text, { cause: thrown }));
+    return { ...outcome, error };
+  }
+}
+
+/** Crashed attempts count too; otherwise every verb on this network would repeat the crash. */
+function isDue({ attempts, lastAttempt, runners }: AttachmentRecord): boolean {
+  const tries = attempts + runners.length - (attempts > 0 ? 0 : 1);
+  const last = [lastAttempt, runners.at(-1)?.time].flatMap(time =>
+    time === undefined ? [] : Date.parse(time),
+  );
+  if (tries < 1 || last.length === 0) return true;
+  const pause = Math.min(BACKOFF_MS.first * 2 ** (tries - 1), BACKOFF_MS.last);
+  // After the clock was set back, an attempt must not wait for years.
+  return !(Math.abs(Date.now() - Math.max(...last)) < pause);
+}
+
+/** Nothing marks an attachment that another runtime has taken down, so all records have to be read. */
+const ADOPTED_INTERVAL_MS = 300_000;
+const adoptedSince = new Map<string, number>();
+
+function isAdoptedDue(stateDir: string): boolean {
+  const now = performance.now();
+  if (now - (adoptedSince.get(stateDir) ?? 0) < ADOPTED_INTERVAL_MS) return false;
+  adoptedSince.set(stateDir, now);
+  return true;
+}
+
+/** Once per boot: marks the records of an earlier boot. They are then recovered like any other marked record. */
+function markEarlierBoots(stateDir: string, { env, onWarning }: ChainRuntime, onlyLooking: boolean): void {
+  const boot = bootId(env);
+  if (boot === '' || seen.get(stateDir) === boot) return;
+  const stamp = join(stateDir, 'boot');
+  if (readIfThere(stamp) !== boot) {
+    const { records, damaged } = listRecords(stateDir);
+    for (const problem of damaged) onWarning?.(problem);
+    for (const record of records) if (isOfEarlierBoot(record, env)) setMark(stateDir, record);
+    // A verb writes the stamp even if the journal is empty, so the second verb does not read the records again.
+    const isThere = records.length || damaged.length || readIfThere(stamp) !== undefined;
+    if (isThere || !onlyLooking) writeStamp(stamp, boot);
+  }
+  seen.set(stateDir, boot);
+}
+
+/** State directories that this process has already searched, and in which boot. */
+const seen = new Map<string, string>();
+
+/** Happens only once per boot, so this also sweeps the temporary files of processes that died here. */
+function writeStamp(stamp: string, boot: string): void {
+  sweepUnfinished(dirname(stamp));
+  putFile(stamp, boot, { what: 'note of the boot' });
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

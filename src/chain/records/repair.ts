@@ -1,0 +1,225 @@
+// What have attachments lost behind their plugins' backs, and what of it can be put back?
+import { REPAIR_VARIABLE } from '../../cni/env.ts';
+import { type CniError, toCniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult } from '../../cni/result.ts';
+import { atLeast, SINCE } from '../../cni/version.ts';
+import { type Claim, claimRecord } from '../../journal/claim.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import { listRecords } from '../../journal/store.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { acceptResult } from '../run/accept-result.ts';
+import { callAll } from '../run/call-plugins.ts';
+import { IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
+import { buildRequest } from '../run/request.ts';
+import { type Attachment, type ChainRuntime, deadlineOf } from '../run/runtime.ts';
+import type { AttachmentId } from './cache-record.ts';
+import { findConfigOfAdd } from './config-of-add.ts';
+import { withRecordedDirs } from './delete-attachment.ts';
+import { findReason, type Recovery, recover } from './recover.ts';
+import { findCached, toRemembered } from './remembered-add.ts';
+import { writeAttachment } from './result-cache.ts';
+import { isOfLaterAdd } from './successor.ts';
+
+/** What to repair, and by which means. */
+export interface RepairScope {
+  /** Every network unless given. */
+  readonly network?: string;
+  /** Change nothing: plugins get CHECK only. */
+  readonly dryRun?: boolean;
+  /**
+   * Run ADD again for chained plugins that do not support repair. Most of them only add rules, but only the person who chose
+   * a plugin knows what it does.
+   */
+  readonly foreign?: boolean;
+}
+
+/** The condition of one plugin's part of an attachment. */
+export interface PluginCondition {
+  readonly link: string;
+  readonly index: number;
+  /** `sound`: CHECK passes. `mended`: CHECK passes after something was put back. `broken`: CHECK fails. */
+  readonly state: 'sound' | 'mended' | 'broken';
+  /** What CHECK reported first. */
+  readonly problem?: string;
+  /** What CHECK still reports. */
+  readonly error?: CniError;
+}
+
+/** The condition of an attachment. */
+export interface AttachmentCondition extends AttachmentId {
+  /** `skipped`: its plugins were not called. */
+  readonly state: PluginCondition['state'] | 'skipped';
+  /** Why it was skipped, or why none of its plugins could be called. */
+  readonly why?: string;
+  readonly links: readonly PluginCondition[];
+  /** libcni's cached result was missing and has been written again. */
+  readonly cacheWritten?: boolean;
+}
+
+/** What a repair found and did. */
+export interface RepairReport {
+  /** Attachments that had to be taken down: crashed operations and failed DELs. */
+  readonly recovered: readonly Recovery[];
+  readonly attachments: readonly AttachmentCondition[];
+  /** Records that cannot be read. */
+  readonly damaged: readonly CniError[];
+}
+
+/**
+ * Takes down unsettled attachments. Then, for every recorded attachment, every plugin checks its part and, if that fails, puts
+ * back what is missing: rules, elements, host addresses, traffic control, sysctls, leases. The container's interface stays, and
+ * so do its connections. If the first plugin stays broken, nothing is put back for the others.
+ * @throws CniError 5 when the journal cannot be listed
+ */
+export async function repair(scope: RepairScope, runtime: ChainRuntime): Promise<RepairReport> {
+  const { network, dryRun = false } = scope;
+  const { stateDir } = runtime;
+  if (stateDir === undefined) return { recovered: [], attachments: [], damaged: [] };
+  const recovered = dryRun
+    ? listRecords(stateDir, network).records.flatMap(record => findRecovery(record, runtime))
+    : await recover({ ...(network === undefined ? {} : { network }), all: true }, runtime);
+  const { records, damaged } = listRecords(stateDir, network);
+  const attachments: AttachmentCondition[] = [];
+  for (const record of records.filter(({ phase }) => phase === 'attached')) {
+    if (runtime.signal?.aborted) break;
+    if (findReason(record, runtime.env) === undefined)
+      attachments.push(await repairOne(stateDir, record, scope, runtime));
+  }
+  return { recovered, attachments, damaged };
+}
+
+/** What a repair would take down: the attachment of the record, or nothing. */
+export function findRecovery(record: AttachmentRecord, { env }: Pick<ChainRuntime, 'env'>): Recovery[] {
+  const { network, containerId, ifname } = record;
+  const why = findReason(record, env);
+  return why === undefined ? [] : [{ network, containerId, ifname, why }];
+}
+
+async function repairOne(
+  stateDir: string,
+  record: AttachmentRecord,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+): Promise<AttachmentCondition> {
+  const { network, containerId, ifname } = record;
+  const id = { network, containerId, ifname };
+  const skipped = (why: string): AttachmentCondition => ({ ...id, state: 'skipped', why, links: [] });
+  const list = findConfigOfAdd(toRemembered(record), runtime);
+  const obstacle = findObstacle(record, list, runtime);
+  if (list === undefined || obstacle !== undefined)
+    return skipped(obstacle ?? 'its configuration cannot be used');
+  let claim: Claim | undefined;
+  try {
+    // The claim keeps a repair and a teardown of the same attachment from running at the same time.
+    const won = scope.dryRun
+      ? undefined
+      : claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
+    if (won && 'holder' in won) return skipped(`process ${won.holder.pid} works on it`);
+    if (!won && !scope.dryRun) return skipped('it has just been taken down');
+    claim = won;
+    const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
+    const plugins = await repairPlugins(list, record, scope, reaching);
+    const states = ['broken', 'mended'] as const;
+    const state = states.find(one => plugins.some(plugin => plugin.state === one)) ?? 'sound';
+    // Without the claim (dry run), another process may have taken the attachment down.
+    const cacheWritten = !scope.dryRun && state !== 'broken' && ensureCached(record, reaching);
+    return { ...id, state, links: plugins, ...(cacheWritten ? { cacheWritten } : {}) };
+  } catch (error) {
+    return { ...id, state: 'broken', why: toCniError(error).message, links: [] };
+  } finally {
+    claim?.leave();
+  }
+}
+
+function isAttached({ phase }: AttachmentRecord): boolean {
+  return phase === 'attached';
+}
+
+/** Why the plugins of an attachment cannot be called. */
+function findObstacle(
+  record: AttachmentRecord,
+  list: Conflist | undefined,
+  { onWarning: _, ...quiet }: ChainRuntime,
+): string | undefined {
+  const { netns, cacheDir } = record;
+  if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
+    return 'another runtime has attached it again since: catena adopt takes that over';
+  const place = compareNetns(netns, record);
+  if (place === 'gone') return `its namespace "${netns}" is gone: DEL takes it down`;
+  if (place === 'other') return `"${netns}" is not the namespace of its ADD any more: DEL takes it down`;
+  if (list?.disableCheck) return 'its list says "disableCheck"';
+  if (list && !atLeast(list.version, SINCE.check))
+    return `its list is of version ${list.version}, which has no CHECK: DEL and ADD make it anew`;
+  return undefined;
+}
+
+async function repairPlugins(
+  list: Conflist,
+  record: AttachmentRecord,
+  scope: RepairScope,
+  runtime: ChainRuntime,
+): Promise<PluginCondition[]> {
+  const { result, containerId, netns, ifname, args, capabilityArgs, outcomes } = record;
+  const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
+  const prevResult = result && convertResult(result, list.version, 'recorded result');
+  const repairing = { ...runtime, env: { ...(runtime.env ?? process.env), [REPAIR_VARIABLE]: '1' } };
+  const plugins: PluginCondition[] = [];
+  for (const [index, entry] of list.plugins.entries()) {
+    const call = (how: ChainRuntime) => () =>
+      callOne(list, 'CHECK', index, prevResult, attachment, how, IGNORED);
+    const addAgain = async () => {
+      const before = outcomes.find(one => one.index === index - 1)?.result;
+      const read: ReadReply<JsonObject> = (stdout, plugin) => acceptResult(stdout, list.version, plugin);
+      await callOne(list, 'ADD', index, before, attachment, runtime, read);
+      await call(runtime)();
+    };
+    const link = { link: entry.type, index };
+    const problem = await failureOf(call(runtime));
+    if (problem === undefined) {
+      plugins.push({ ...link, state: 'sound' });
+      continue;
+    }
+    let error: CniError | undefined = problem;
+    // The other plugins would put back rules for an interface that does not exist.
+    const isLost = scope.dryRun || plugins[0]?.state === 'broken';
+    if (!isLost) error = await failureOf(call(repairing));
+    // The ADD of a first plugin would create a second interface.
+    if (error && scope.foreign && !isLost && index > 0) error = await failureOf(addAgain);
+    const found = { problem: problem.message, ...(error ? { error } : {}) };
+    plugins.push({ ...link, state: error ? 'broken' : 'mended', ...found });
+  }
+  return plugins;
+}
+
+async function callOne(
+  list: Conflist,
+  verb: 'CHECK' | 'ADD',
+  index: number,
+  prevResult: JsonObject | undefined,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  read: ReadReply<unknown>,
+): Promise<void> {
+  const entry = list.plugins[index];
+  if (entry === undefined) return;
+  const request = buildRequest(list, entry, { prevResult, capabilityArgs: attachment.capabilityArgs });
+  await callAll({ list, verb, order: [index], read, attachment, requestFor: () => request }, runtime);
+}
+
+async function failureOf(work: () => Promise<void>): Promise<CniError | undefined> {
+  try {
+    await work();
+    return undefined;
+  } catch (error) {
+    return toCniError(error);
+  }
+}
+
+/** cnitool and others read the cached result. */
+function ensureCached(record: AttachmentRecord, runtime: ChainRuntime): boolean {
+  if (findCached(record, runtime) !== undefined) return false;
+  writeAttachment(record.cacheDir, toRemembered(record));
+  return true;
+}

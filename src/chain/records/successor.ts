@@ -1,0 +1,64 @@
+// Has an attachment been made again since its record was written, so that nothing may be taken down?
+//
+// Another runtime that attaches a container again, after a reboot or a failed DEL, uses the same names: container id, interface
+// and network. Plugins find what they delete by these names, and would delete what that runtime has made.
+
+import { runDir } from '../../cni/directories.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
+import type { Claim } from '../../journal/claim.ts';
+import { findGeneration } from '../../journal/generation.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import type { ChainRuntime } from '../run/runtime.ts';
+import { type CachedAttachment, renderAttachment } from './cache-record.ts';
+import { findConfigOfAdd } from './config-of-add.ts';
+import { findCached, toRemembered } from './remembered-add.ts';
+import { cacheFileOf } from './result-cache.ts';
+
+/** Whether the cached result is of a different ADD than the record: each ADD writes both with the same content. */
+export function isOfLaterAdd(cached: CachedAttachment | undefined, record: AttachmentRecord): boolean {
+  return cached !== undefined && renderAttachment(cached) !== renderAttachment(toRemembered(record));
+}
+
+/**
+ * Human-readable evidence that the attachment was made again since: its cached result or, if the record is of an earlier boot,
+ * what the node has of it from this boot.
+ * @throws CniError, NetlinkError when the node cannot be queried
+ */
+export async function findSuccessor(
+  record: AttachmentRecord,
+  runtime: ChainRuntime,
+): Promise<string | undefined> {
+  const { onWarning: _, ...quiet } = runtime;
+  const within = { ...quiet, cacheDir: record.cacheDir };
+  if (isOfLaterAdd(findCached(record, within), record)) {
+    return `cached result "${cacheFileOf(record.cacheDir, record)}" is of a later ADD`;
+  }
+  if (!isOfEarlierBoot(record, runtime.env)) return undefined;
+  // The first plugin of an ADD writes its generation before it makes anything.
+  const note = findGeneration(runDir(runtime.env), record);
+  if (note && !isOfEarlierBoot(note, runtime.env)) return 'a plugin has begun an ADD of it in this boot';
+  const list = findConfigOfAdd(toRemembered(record), within) ?? { name: record.network, plugins: [] };
+  const witness = await runtime.openWitness?.();
+  return witness?.findLife(list, record);
+}
+
+/**
+ * Drops the claimed record, without calling plugins, if the attachment has been made again since.
+ * @returns whether it has
+ * @throws CniError, NetlinkError when that cannot be determined; the claim stays
+ */
+export async function yieldToSuccessor(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+  const { record } = claim;
+  const successor = await findSuccessor(record, runtime);
+  if (successor === undefined) return false;
+  const { network, containerId, ifname, file } = record;
+  runtime.onWarning?.(
+    new CniError(
+      ErrorCode.invalidConfig,
+      `Cannot take down interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has been attached again since (${successor}); the record is dropped, and the attachment stays`,
+    ),
+  );
+  claim.drop();
+  return true;
+}

@@ -1,0 +1,108 @@
+// How are the records of an attachment prepared before its ADD, committed after it, and rolled back if it fails?
+//
+// Everything that the next command needs to know about an ADD is written before the ADD does it: `prepare` writes the intent,
+// the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
+// finds the intent and undoes what it names.
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult, type ResultOf } from '../../cni/result.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { explainConflict } from '../config/plugin-version.ts';
+import { withDetails } from '../run/plugin-errors.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { unwind } from '../run/undo.ts';
+import { type AddRecord, beginRecord } from './add-record.ts';
+import type { AttachmentId } from './cache-record.ts';
+import { idOf, toCached } from './config-of-add.ts';
+import { settleEarlierAdd } from './earlier-add.ts';
+import { recover } from './recover.ts';
+import { findRecord } from './remembered-add.ts';
+import { removeAttachment, writeAttachment } from './result-cache.ts';
+
+/** An ADD whose record is written and whose plugins may be called. */
+export interface PreparedAdd {
+  readonly list: Conflist;
+  readonly attachment: Attachment;
+  readonly runtime: ChainRuntime;
+  readonly record: AddRecord;
+  /** The file that records an earlier ADD whose attachment exists; undefined if there is none. */
+  readonly earlier: string | undefined;
+}
+
+/** How far the plugins of an ADD came before one failed. */
+export interface FailedAdd {
+  readonly error: unknown;
+  /** Index of the plugin that failed. */
+  readonly index: number;
+  /** Index of the last plugin that may have begun. */
+  readonly lastBegun: number;
+  /** The result of the last plugin that succeeded. */
+  readonly result: JsonObject | undefined;
+}
+
+/**
+ * Recovers what earlier commands left, deletes what remains of an earlier ADD of the attachment, and writes the intent. Waits
+ * while another process works on the attachment.
+ * @returns the recorded result instead, for a caller that lost the reply and asks again with the same request key
+ * @throws CniError 5 when the record cannot be written, 11 while another process works on the attachment
+ */
+export async function prepare(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  executables: readonly string[],
+): Promise<PreparedAdd | { readonly answer: ResultOf }> {
+  const id = idOf(list, attachment);
+  // Recovery comes first: attachments that it deletes release their addresses.
+  await recover({ network: list.name }, runtime);
+  for (;;) {
+    const earlier = await settleEarlierAdd(id, runtime);
+    const again = earlier === undefined ? undefined : findAnswer(id, runtime);
+    if (again) return { answer: convertResult(again, list.version, 'recorded result') as ResultOf };
+    const record = beginRecord(list, attachment, runtime, { executables, standing: earlier !== undefined });
+    if (record) return { list, attachment, runtime, record, earlier };
+    // Another ADD won the race. Look again, and wait for it like for any process that works on the attachment.
+  }
+}
+
+/** Writes libcni's cached result and marks the record as complete. @throws CniError 5: the ADD is rolled back then */
+export function commit(
+  { list, attachment, runtime, record }: PreparedAdd,
+  result: JsonObject | undefined,
+): void {
+  writeAttachment(cacheDirOf(runtime), { ...toCached(list, attachment), result });
+  record.done();
+}
+
+/**
+ * Undoes the plugins that began, in reverse order, and deletes the record; if the undo fails, the record stays and the undo is
+ * retried later. Over an earlier ADD nothing is undone: deleting its attachment would cut a working container off its network.
+ * @returns the error to throw: the plugin's, with the failures of the undo in its details
+ */
+export async function rollback(
+  { list, attachment, runtime, record, earlier }: PreparedAdd,
+  { error, index, lastBegun, result }: FailedAdd,
+): Promise<unknown> {
+  record.failed(index, error);
+  if (earlier !== undefined) {
+    record.leave();
+    return withDetails(
+      error,
+      `an earlier ADD is on record in "${earlier}": nothing was undone, run DEL first`,
+    );
+  }
+  const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);
+  if (failures.length) record.undoFailed(failures);
+  else {
+    removeAttachment(cacheDirOf(runtime), idOf(list, attachment));
+    record.undone();
+  }
+  return explainConflict(final, list, runtime);
+}
+
+/** The result of an earlier ADD with the same request key. */
+function findAnswer(id: AttachmentId, runtime: ChainRuntime): JsonObject | undefined {
+  const { request } = runtime;
+  if (request === undefined) return undefined;
+  const record = findRecord(id, runtime);
+  return record?.request === request ? record.result : undefined;
+}

@@ -1,0 +1,252 @@
+// How are the plugins of a list called for one verb?
+import { basename } from 'node:path';
+import type { PluginEntry } from '../../cni/conflist.ts';
+import type { Command } from '../../cni/env.ts';
+import { type CalledPlugin, CniError } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { failureOf } from '../../cni/reply.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { findPlugin } from '../config/find-plugin.ts';
+import { execSegments } from './exec.ts';
+import { startPlugin } from './lazy-exec-plugin.ts';
+import { withDetails } from './plugin-errors.ts';
+import { conclude, interrupted, type MadeCall, type ReadReply } from './plugin-outcome.ts';
+import { processSegments } from './process-segments.ts';
+import { type Attachment, type ChainRuntime, deadlineOf, pluginEnv, type Runtime } from './runtime.ts';
+import type { SegmentRunner } from './segment.ts';
+import { findTraceParent, startSpan, traceEnv } from './trace-context.ts';
+
+/** Which plugins are called, and with what. */
+export interface ChainCall<Reply> {
+  readonly list: Conflist;
+  readonly verb: Command;
+  /** Indexes in the order of the calls. */
+  readonly order: readonly number[];
+  /** Builds the request of a plugin; on ADD with the result of the plugin before it. */
+  requestFor(index: number, prevResult: JsonObject | undefined): JsonObject;
+  readonly read: ReadReply<Reply>;
+  readonly attachment?: Attachment | undefined;
+  /**
+   * Called with the index of the last plugin of a segment, before any of the segment is called. The plugins up to that index
+   * may run before the runner has read the previous reply. If it throws, no plugin of the segment is called.
+   */
+  beforeSegment?(last: number): void;
+}
+
+/** The outcome of one plugin's call. */
+export type PluginReply<Reply> =
+  | { readonly index: number; readonly value: Reply }
+  /** A CniError with the plugin's name, its index and how its process ended. */
+  | { readonly index: number; readonly error: unknown };
+
+/**
+ * The replies of the plugins in the order of the calls. The calls are made as the replies are read. A failure of ADD, CHECK or
+ * STATUS is the last reply; other verbs continue. Leaving the iteration early waits until no plugin is running.
+ */
+export interface PluginReplies<Reply> extends AsyncIterable<PluginReply<Reply>> {
+  /** Index of the plugin that was called last; -1 before the first. Plugins that could not be started do not count. */
+  readonly lastBegun: number;
+}
+
+/** Verbs that stop at the first failure. */
+const STOPPING: readonly Command[] = ['ADD', 'CHECK', 'STATUS'];
+
+/** Calls plugins by segments (segment.ts). Nothing runs until the replies are read. */
+export function callPlugins<Reply>(call: ChainCall<Reply>, runtime: ChainRuntime): PluginReplies<Reply> {
+  const progress = { lastBegun: -1 };
+  const runner = runnerOf(runtime);
+  return {
+    get lastBegun() {
+      return progress.lastBegun;
+    },
+    [Symbol.asyncIterator]: () =>
+      withFinish(callSegments(call, runtime, runner, progress), call, runtime, runner),
+  };
+}
+
+/** Calls plugins up to the first failure. @throws CniError of the plugin that failed */
+export async function callAll(call: ChainCall<unknown>, runtime: ChainRuntime): Promise<void> {
+  for await (const reply of callPlugins(call, runtime)) if ('error' in reply) throw reply.error;
+}
+
+/** Calls every plugin, even after one failed. @returns the errors of those that failed */
+export async function callEach(call: ChainCall<unknown>, runtime: ChainRuntime): Promise<unknown[]> {
+  const errors: unknown[] = [];
+  for await (const reply of callPlugins(call, runtime)) if ('error' in reply) errors.push(reply.error);
+  return errors;
+}
+
+/** The executable of a plugin, found by the caller's `find` if there is one. @throws CniError 7 and 0 */
+export function findExecutable(
+  type: string,
+  { find = findPlugin, pluginDirs }: Pick<Runtime, 'find' | 'pluginDirs'>,
+): string {
+  return find(type, pluginDirs);
+}
+
+/**
+ * Runs the work that plugins have deferred to the end of their chain, and reports how long it took.
+ * @returns undefined if they deferred nothing
+ */
+export async function finishDeferred(
+  runner: SegmentRunner,
+  network: string,
+  verb: Command,
+  { onFinish }: Pick<ChainRuntime, 'onFinish'>,
+): ReturnType<NonNullable<SegmentRunner['finish']>> {
+  const begin = performance.now();
+  const outcome = await runner.finish?.();
+  if (outcome === undefined) return undefined;
+  const { transactions } = outcome;
+  onFinish?.({
+    network,
+    verb,
+    durationMs: performance.now() - begin,
+    ...(transactions === undefined ? {} : { transactions }),
+  });
+  return outcome;
+}
+
+function runnerOf({ segments, exec, isOwn }: ChainRuntime): SegmentRunner {
+  return segments ?? (exec ? execSegments(exec) : processSegments(startPlugin, isOwn));
+}
+
+async function* callSegments<Reply>(
+  call: ChainCall<Reply>,
+  runtime: ChainRuntime,
+  runner: SegmentRunner,
+  progress: { lastBegun: number },
+): AsyncGenerator<PluginReply<Reply>> {
+  const { verb, order, requestFor, read, beforeSegment } = call;
+  const { signal, tracesKernel } = runtime;
+  const stopsAtFailure = STOPPING.includes(verb);
+  const prepare = preparing(call, runtime);
+  let prevResult = call.attachment?.prevResult;
+  for (let next = 0; next < order.length; ) {
+    const indexes = order.slice(next);
+    const made = segmentOf(indexes, prepare, runner);
+    if ('error' in made) {
+      yield { index: indexes[0] as number, error: made.error };
+      if (stopsAtFailure) return;
+      next += 1;
+      continue;
+    }
+    const { calls } = made;
+    beforeSegment?.(indexes[calls.length - 1] as number);
+    const outcomes = runner.run({
+      calls: calls.map(({ path, env, plugin: { index } }, position) => ({
+        path,
+        env,
+        request: JSON.stringify(requestFor(index, position === 0 ? prevResult : undefined)),
+      })),
+      threadsResult: verb === 'ADD',
+      stopsAtFailure,
+      deadlineMs: deadlineOf(runtime, verb),
+      signal,
+      tracesKernel,
+      onBegin(position) {
+        progress.lastBegun = indexes[position] as number;
+      },
+    });
+    let done = 0;
+    for await (const outcome of outcomes) {
+      const made = calls[done] as PreparedCall;
+      const { index } = made.plugin;
+      if (outcome.spawnError !== undefined) progress.lastBegun = order[next + done - 1] ?? -1;
+      done += 1;
+      const reply = replyOf(index, () => conclude(outcome, made, runtime, read));
+      yield reply;
+      if ('error' in reply) {
+        if (stopsAtFailure) return;
+      } else prevResult = reply.value as JsonObject | undefined;
+    }
+    next += done;
+  }
+}
+
+interface PreparedCall extends MadeCall {
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** @returns a function that finds a plugin's executable and builds its environment, or throws CniError */
+function preparing<Reply>(
+  { list, verb, attachment }: ChainCall<Reply>,
+  runtime: ChainRuntime,
+): (index: number) => PreparedCall {
+  const { signal, envOf } = runtime;
+  const env = pluginEnv(verb, runtime, attachment);
+  const parent = findTraceParent(env);
+  return index => {
+    const { type } = list.plugins[index] as PluginEntry;
+    const plugin: CalledPlugin = { network: list.name, type, index, verb };
+    if (signal?.aborted) throw interrupted(plugin);
+    const path = findFor(plugin, runtime);
+    const span = parent && startSpan(parent);
+    return { plugin, path, span, env: { ...env, ...envOf?.(basename(path)), ...traceEnv(parent, span) } };
+  };
+}
+
+/** The leading plugins that one host can run together. */
+function segmentOf(
+  indexes: readonly number[],
+  prepare: (index: number) => PreparedCall,
+  { joins }: SegmentRunner,
+): { readonly calls: readonly PreparedCall[] } | { readonly error: unknown } {
+  const calls: PreparedCall[] = [];
+  for (const index of indexes) {
+    let call: PreparedCall;
+    try {
+      call = prepare(index);
+    } catch (error) {
+      // If plugins come before this one, the error is reported in its turn.
+      if (calls.length === 0) return { error };
+      break;
+    }
+    if (calls.length > 0 && !joins(call.path)) break;
+    calls.push(call);
+    if (!joins(call.path)) break;
+  }
+  return { calls };
+}
+
+function findFor(plugin: CalledPlugin, runtime: Runtime): string {
+  try {
+    return findExecutable(plugin.type, runtime);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    throw new CniError(error.code, error.message, { cause: error, plugin });
+  }
+}
+
+function replyOf<Reply>(index: number, work: () => Reply): PluginReply<Reply> {
+  try {
+    return { index, value: work() };
+  } catch (error) {
+    return { index, error };
+  }
+}
+
+/** Yields the same replies, but holds the last one until the deferred work is done, and fails it if that fails. */
+async function* withFinish<Reply>(
+  replies: AsyncIterable<PluginReply<Reply>>,
+  { list, verb, order }: ChainCall<Reply>,
+  runtime: ChainRuntime,
+  runner: SegmentRunner,
+): AsyncGenerator<PluginReply<Reply>> {
+  const last = order.at(-1);
+  let held: PluginReply<Reply> | undefined;
+  for await (const reply of replies) {
+    if (runner.finish && reply.index === last) held = reply;
+    else yield reply;
+  }
+  // Only now has the last segment returned its worker.
+  if (held === undefined) return;
+  const { index } = held;
+  const outcome = await finishDeferred(runner, list.name, verb, runtime);
+  const { type } = list.plugins[index] as PluginEntry;
+  const failure =
+    outcome && outcome.exitCode !== 0 && failureOf(outcome, { network: list.name, type, index, verb });
+  if (!failure) yield held;
+  else if ('error' in held) yield { index, error: withDetails(held.error, failure.message) };
+  else yield { index, error: failure };
+}

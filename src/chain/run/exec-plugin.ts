@@ -1,0 +1,236 @@
+// How does one plugin process start, get its request, and end?
+//
+// The command and the library use this one, under Node as well: execa starts each plugin. A plugin executable, which a runtime
+// starts for every verb, cannot afford to load execa (5 ms, as long as two of the reference's plugins take); it uses
+// plugin/foreign.ts. Both share reading, waiting and ending, and one test suite.
+import { ChildProcess } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { execa, type ResultPromise } from 'execa';
+import { workingDirectory } from '../../cni/directories.ts';
+import type { Outcome } from '../../cni/reply.ts';
+import { GRACE_MS, signalGroup } from './process-group.ts';
+import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
+
+/** What to start. */
+export interface Invocation {
+  readonly path: string;
+  /** The complete environment. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Time from {@link PluginProcess.send} until the process group is ended. */
+  readonly deadlineMs: number;
+  /** Ends the process group when it fires. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One exchange of a plugin with the kernel. */
+export interface KernelTransaction {
+  /** `rtnetlink`, `netfilter`; `iptables` for its programs. */
+  readonly family: string;
+  /** What was requested, human-readable. */
+  readonly what: string;
+  /** Milliseconds after the call's start. */
+  readonly startMs: number;
+  readonly durationMs: number;
+  /** Why the kernel refused: `ENODEV`. The plugin may have expected it. */
+  readonly error?: string;
+}
+
+/** How an invocation went. One of `exitCode`, `signal` and `spawnError` is set. */
+export interface ExecOutcome extends Outcome {
+  readonly durationMs: number;
+  /** The process did not start: the kernel's reason, for example `EACCES: permission denied`. */
+  readonly spawnError?: string;
+  /** Why we ended the process. */
+  readonly ended?: 'deadline' | 'output' | 'interrupt';
+  /** The process that serves plugins failed, not the plugin: a retry may succeed. */
+  readonly again?: boolean;
+  /** What the plugin did in the kernel, if that was asked for and is known. */
+  readonly transactions?: readonly KernelTransaction[];
+}
+
+/** A started plugin that has not been sent a request yet. */
+export interface PluginProcess {
+  /** Sends the request and waits for the process to end; never rejects. Call it once. */
+  send(request: string): Promise<ExecOutcome>;
+  /** Kills the process, which has read nothing. */
+  discard(): void;
+}
+
+/** Starts a plugin. Tests and other ways of running a plugin replace it. */
+export type StartPlugin = (invocation: Invocation) => PluginProcess;
+
+/** A file just written may still be open for writing, for a moment, in a process forked at the same time (ETXTBSY). */
+const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
+
+/**
+ * Starts an executable as leader of its own process group, so that its children can be ended with it. More than 16 MiB of
+ * standard output ends the plugin. Of standard error, the last 1 MiB is kept.
+ */
+export function startProcess({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
+  let child = spawn(path, env);
+  return {
+    async send(request) {
+      const started = performance.now();
+      const elapsed = () => performance.now() - started;
+      for (const pause of [...BUSY_RETRY_MS, undefined]) {
+        const outcome = await converse(child, request, deadlineMs - elapsed(), signal);
+        const busy = outcome.spawnError?.startsWith('ETXTBSY') ?? false;
+        if (!busy || pause === undefined || elapsed() + pause > deadlineMs) {
+          return { ...outcome, durationMs: elapsed() };
+        }
+        await sleep(pause);
+        child = spawn(path, env);
+      }
+      throw new Error('unreachable');
+    },
+    discard: () => signalGroup(child.running.pid, 'SIGKILL'),
+  };
+}
+
+type Running = ResultPromise<typeof EXECA_OPTIONS & { cwd: string }>;
+
+const EXECA_OPTIONS = {
+  detached: true,
+  // A runtime that exits must not kill half a chain.
+  cleanup: false,
+  extendEnv: false,
+  reject: false,
+  buffer: false,
+  stdin: 'pipe',
+  stdout: 'pipe',
+  stderr: 'pipe',
+} as const;
+
+/** A process whose output is read from the start: Node discards unread output when a process ends. */
+interface Child {
+  readonly running: Running;
+  readonly stdout: Output;
+  readonly stderr: Output;
+  readonly ended: ExecOutcome['ended'];
+  /** Ends the process group: SIGTERM now, SIGKILL a little later. */
+  end(reason: NonNullable<ExecOutcome['ended']>): void;
+}
+
+function spawn(path: string, env: Invocation['env']): Child {
+  letExecaReportSpawnErrors();
+  const options = { ...EXECA_OPTIONS, cwd: directoryToInherit(), env: env as Record<string, string> };
+  const running = execa(path, [], options) as Running;
+  // A plugin need not read its request, so a broken pipe is not an error.
+  running.stdin.on('error', () => {});
+  let ended: ExecOutcome['ended'];
+  const end: Child['end'] = reason => {
+    if (ended !== undefined) return;
+    ended = reason;
+    signalGroup(running.pid, 'SIGTERM');
+    const kill = setTimeout(() => signalGroup(running.pid, 'SIGKILL'), GRACE_MS);
+    running.once('exit', () => clearTimeout(kill));
+  };
+  return {
+    running,
+    stdout: collect(running.stdout, MAX_STDOUT_BYTES, () => end('output')),
+    stderr: collect(running.stderr, MAX_STDERR_BYTES),
+    get ended() {
+      return ended;
+    },
+    end,
+  };
+}
+
+/**
+ * A name of the working directory that the child can enter. execa always passes a directory by name, and fails as if the
+ * executable were missing if that name no longer names a usable directory: it was deleted, or mounted over as in the lab.
+ */
+function directoryToInherit(): string {
+  const names = ['/proc/self/cwd', workingDirectory()];
+  return names.find(name => name !== undefined && isSearchable(name)) ?? '/';
+}
+
+function isSearchable(dir: string): boolean {
+  try {
+    accessSync(dir, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function converse(
+  child: Child,
+  request: string,
+  deadlineMs: number,
+  abort: AbortSignal | undefined,
+): Promise<Omit<ExecOutcome, 'durationMs'>> {
+  const { running, stdout, stderr } = child;
+  if (running.pid === undefined) return { stdout: '', stderr: '', spawnError: await spawnErrorOf(running) };
+  const deadline = setTimeout(() => child.end('deadline'), Math.max(deadlineMs, 0));
+  const interrupt = () => child.end('interrupt');
+  abort?.addEventListener('abort', interrupt);
+  running.stdin.end(request);
+
+  const [exitCode, signal] = await exitOf(running);
+  clearTimeout(deadline);
+  abort?.removeEventListener('abort', interrupt);
+  const { ended } = child;
+  // Kill children that ignored SIGTERM: they must not outlive the plugin.
+  if (ended !== undefined) signalGroup(running.pid, 'SIGKILL');
+  await drain([stdout, stderr]);
+  for (const stream of [running.stdin, running.stdout, running.stderr]) stream.destroy();
+  return {
+    ...(exitCode === null ? {} : { exitCode }),
+    ...(signal === null ? {} : { signal }),
+    ...(ended === undefined ? {} : { ended }),
+    stdout: stdout.text(),
+    stderr: stderr.text(),
+  };
+}
+
+function collect(stream: NodeJS.ReadableStream, limit: number, onOverflow?: () => void): Output {
+  const buffer = new OutputBuffer(limit, onOverflow);
+  stream.on('data', (chunk: Buffer) => buffer.push(chunk));
+  const closed = new Promise<void>(resolve => {
+    stream.on('end', resolve);
+    stream.on('close', resolve);
+    stream.on('error', () => resolve());
+  });
+  return {
+    closed,
+    get received() {
+      return buffer.received;
+    },
+    text: () => buffer.text(),
+  };
+}
+
+function exitOf(running: Running): Promise<[exitCode: number | null, signal: NodeJS.Signals | null]> {
+  return new Promise(resolve => {
+    if (running.exitCode !== null || running.signalCode !== null) {
+      return resolve([running.exitCode, running.signalCode]);
+    }
+    running.once('exit', (exitCode, signal) => resolve([exitCode, signal]));
+  });
+}
+
+async function spawnErrorOf(running: Running): Promise<string> {
+  const result = await running;
+  const cause = result.cause instanceof Error ? result.cause.message : String(result.shortMessage);
+  const code = result.code ?? '';
+  return cause.startsWith(code) ? cause : `${code}: ${cause}`;
+}
+
+/**
+ * When spawn() throws, execa assigns placeholder streams to the failed process. On Bun those members are getters
+ * without a setter, and the TypeError of the assignment would hide the kernel's reason.
+ */
+function letExecaReportSpawnErrors(): void {
+  for (const name of ['stdin', 'stdout', 'stderr', 'stdio']) {
+    const member = Object.getOwnPropertyDescriptor(ChildProcess.prototype, name);
+    if (member?.get === undefined || member.set !== undefined) continue;
+    Object.defineProperty(ChildProcess.prototype, name, {
+      ...member,
+      set(value) {
+        Object.defineProperty(this, name, { value, writable: true, configurable: true });
+      },
+    });
+  }
+}

@@ -1,0 +1,99 @@
+// How does a verb interpret the outcome of a plugin's call?
+import type { Command } from '../../cni/env.ts';
+import { type CalledPlugin, CniError, ErrorCode } from '../../cni/errors.ts';
+import { isObject } from '../../cni/json.ts';
+import { failureOf } from '../../cni/reply.ts';
+import type { ExecOutcome } from './exec-plugin.ts';
+import { type ChainRuntime, deadlineOf } from './runtime.ts';
+import type { PluginSpan } from './trace-context.ts';
+
+/** Reads a successful plugin's standard output for a verb; throws if it is not what the verb prints. */
+export type ReadReply<Reply> = (stdout: string, plugin: CalledPlugin) => Reply;
+
+/** CHECK, DEL, GC and STATUS print nothing; anything they do print is ignored (SPEC "CNI operations"). */
+export const IGNORED: ReadReply<undefined> = () => undefined;
+
+/** Bytes of standard error that go into an error. */
+const STDERR_TAIL = 4096;
+
+/** The call that an outcome belongs to. */
+export interface MadeCall {
+  readonly plugin: CalledPlugin;
+  readonly path: string;
+  readonly span: PluginSpan | undefined;
+}
+
+/**
+ * Reports the outcome to the caller's listeners.
+ * @returns the plugin's output as read by `read`
+ * @throws CniError with the plugin's name, index and how its process ended
+ */
+export function conclude<Reply>(
+  outcome: ExecOutcome,
+  { plugin: called, path, span }: MadeCall,
+  runtime: ChainRuntime,
+  read: ReadReply<Reply>,
+): Reply {
+  const { exitCode, signal, durationMs, stderr, ended, transactions } = outcome;
+  const verb = called.verb as Command;
+  const plugin: CalledPlugin = {
+    ...called,
+    executable: path,
+    durationMs,
+    ...(exitCode === undefined ? {} : { exitCode }),
+    ...(signal === undefined ? {} : { signal }),
+    ...(ended === undefined ? {} : { ended }),
+    ...(stderr === '' ? {} : { stderr: stderr.slice(-STDERR_TAIL) }),
+  };
+  const { network, index } = called;
+  const place = { network, plugin: called.type, index, executable: path, verb, ...(span ? { span } : {}) };
+  const event = { ...place, durationMs, stderr, ...(transactions ? { transactions } : {}) };
+  let reply: Reply;
+  try {
+    const error = findFailure(outcome, plugin, deadlineOf(runtime, verb));
+    if (error) throw outcome.again ? tryAgain(error) : error;
+    reply = read(outcome.stdout, plugin);
+  } catch (error) {
+    if (error instanceof CniError) runtime.onPlugin?.({ ...event, error });
+    throw error;
+  }
+  runtime.onPlugin?.({ ...event, ...(verb === 'ADD' && isObject(reply) ? { result: reply } : {}) });
+  return reply;
+}
+
+function findFailure(outcome: ExecOutcome, plugin: CalledPlugin, deadlineMs: number): CniError | undefined {
+  const type = JSON.stringify(plugin.type);
+  if (outcome.spawnError !== undefined) {
+    return new CniError(ErrorCode.unknown, `Cannot start plugin ${type}: ${outcome.spawnError}`, {
+      details: plugin.executable ?? '',
+      plugin,
+    });
+  }
+  if (outcome.ended === 'deadline') {
+    const text = `Plugin ${type} did not finish within ${deadlineMs / 1000} s: it was ended with its process group`;
+    return new CniError(ErrorCode.unknown, text, { plugin });
+  }
+  if (outcome.ended === 'output') {
+    return new CniError(ErrorCode.unknown, `Plugin ${type} printed more than 16 MiB: it was ended`, {
+      plugin,
+    });
+  }
+  if (outcome.ended === 'interrupt') return interrupted(plugin);
+  return outcome.exitCode === 0 ? undefined : failureOf(outcome, plugin);
+}
+
+/** The same text with the code that makes a runtime try again. */
+function tryAgain({ message, details, plugin }: CniError): CniError {
+  return new CniError(ErrorCode.tryAgainLater, message, {
+    ...(details === undefined ? {} : { details }),
+    ...(plugin === undefined ? {} : { plugin }),
+  });
+}
+
+/** The error of a plugin that was not called, or was ended, because the caller interrupted the verb. */
+export function interrupted(plugin: CalledPlugin): CniError {
+  const { verb, type, ended = 'interrupt' } = plugin;
+  return new CniError(ErrorCode.unknown, `Cannot finish ${verb} of plugin "${type}": it was interrupted`, {
+    plugin: { ...plugin, ended },
+  });
+}

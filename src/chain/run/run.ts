@@ -1,0 +1,175 @@
+// How do ADD, CHECK, DEL and STATUS run over the plugins of a list?
+import type { PluginEntry } from '../../cni/conflist.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { convertResult, type ResultOf } from '../../cni/result.ts';
+import { atLeast, SINCE } from '../../cni/version.ts';
+import { compareNetns } from '../../journal/netns-identity.ts';
+import type { AttachmentRecord } from '../../journal/record.ts';
+import type { Conflist } from '../config/conflist.ts';
+import { findConfigOfAdd, idOf, withCachedArgs } from '../records/config-of-add.ts';
+import { deleteAttachment, type IsStill } from '../records/delete-attachment.ts';
+import { isOfEarlierBoot, recover } from '../records/recover.ts';
+import { chooseRemembered, findCached, findRecord } from '../records/remembered-add.ts';
+import { cacheFileOf, readAttachment } from '../records/result-cache.ts';
+import { commit, prepare, rollback } from '../records/transaction.ts';
+import { acceptResult } from './accept-result.ts';
+import { callAll, callPlugins, findExecutable } from './call-plugins.ts';
+import { IGNORED } from './plugin-outcome.ts';
+import { buildRequest } from './request.ts';
+import { type Attachment, type ChainRuntime, cacheDirOf, checkAttachment } from './runtime.ts';
+import { inTurn } from './turns.ts';
+
+/**
+ * Attaches a container to a network. Calls every plugin in order, each with the result of the one before. If a plugin fails,
+ * the plugins that ran, including the failed one, are undone in reverse order, and its error is thrown.
+ * @returns the last plugin's result, in the list's version
+ * @throws CniError of the plugin that failed; failures of the undo are in its details
+ */
+export function addNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
+  return inTurn(attachment.containerId, runtime, () => add(list, attachment, runtime));
+}
+
+async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
+  checkAttachment(attachment, 'ADD', runtime);
+  const executables = list.plugins.map(({ type }) => findExecutable(type, runtime));
+  const prepared = await prepare(list, attachment, runtime, executables);
+  if ('answer' in prepared) return prepared.answer;
+
+  const { capabilityArgs } = attachment;
+  const replies = callPlugins(
+    {
+      list,
+      verb: 'ADD',
+      order: [...list.plugins.keys()],
+      read: (stdout, plugin) => acceptResult(stdout, list.version, plugin),
+      attachment,
+      requestFor: (index, prevResult) =>
+        buildRequest(list, list.plugins[index] as PluginEntry, { prevResult, capabilityArgs }),
+      beforeSegment: last => prepared.record.segment(last),
+    },
+    runtime,
+  );
+  let result = attachment.prevResult;
+  let index = 0;
+  try {
+    for await (const reply of replies) {
+      index = reply.index;
+      if ('error' in reply) throw reply.error;
+      result = reply.value;
+      prepared.record.succeeded(index, result);
+    }
+    commit(prepared, result);
+  } catch (error) {
+    throw await rollback(prepared, { error, index, lastBegun: replies.lastBegun, result });
+  }
+  return result as ResultOf;
+}
+
+/**
+ * Calls CHECK of every plugin, in order, with the configuration, arguments and result of the ADD.
+ * @throws CniError of the first plugin that reports a problem, or when no ADD is on record
+ */
+export function checkNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
+  return inTurn(attachment.containerId, runtime, () => check(list, attachment, runtime));
+}
+
+async function check(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
+  checkAttachment(attachment, 'CHECK', runtime);
+  if (list.disableCheck) return;
+  const id = idOf(list, attachment);
+  const record = findRecord(id, runtime);
+  refuseOtherNetns(attachment, record, runtime);
+  const cached = chooseRemembered(
+    record,
+    record ? findCached(id, runtime) : readAttachment(cacheDirOf(runtime), id),
+  );
+  const frozen = findConfigOfAdd(cached, runtime) ?? list;
+  if (!atLeast(frozen.version, SINCE.check)) {
+    throw new CniError(
+      ErrorCode.incompatibleVersion,
+      `Cannot check network "${list.name}": configuration version "${frozen.version}" does not support the CHECK command`,
+    );
+  }
+  if (cached?.result === undefined) {
+    throw new CniError(
+      ErrorCode.unknownContainer,
+      `Cannot check interface "${id.ifname}" of container "${id.containerId}" on network "${id.network}": no ADD is on record in "${cacheFileOf(cacheDirOf(runtime), id)}"`,
+    );
+  }
+  const prevResult = convertResult(cached.result, frozen.version, 'cached result');
+  const asAdded = withCachedArgs(attachment, cached);
+  await callInOrder(frozen, 'CHECK', runtime, asAdded, entry =>
+    buildRequest(frozen, entry, { prevResult, capabilityArgs: asAdded.capabilityArgs }),
+  );
+}
+
+/**
+ * Detaches a container. Calls every plugin in reverse order, even after one failed, with the configuration, arguments and
+ * result of the ADD if they are on record. The record is deleted when all have succeeded.
+ * @param isStill called once no other process can change the record; nothing is done if it returns false
+ * @throws CniError of the plugin that failed, or one error that joins several
+ */
+export function deleteNetwork(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill?: IsStill,
+): Promise<void> {
+  return inTurn(attachment.containerId, runtime, () => del(list, attachment, runtime, isStill));
+}
+
+async function del(
+  list: Conflist,
+  attachment: Attachment,
+  runtime: ChainRuntime,
+  isStill: IsStill | undefined,
+): Promise<void> {
+  checkAttachment(attachment, 'DEL', runtime);
+  await deleteAttachment(list, attachment, runtime, isStill);
+  await recover({ network: list.name }, runtime);
+}
+
+/**
+ * Asks every plugin whether it could serve an ADD. STATUS exists from 1.1.0 on; for older lists nothing is called.
+ * @throws CniError of the first plugin that could not, with its own code (50, 51)
+ */
+export async function networkStatus(list: Conflist, runtime: ChainRuntime): Promise<void> {
+  if (!atLeast(list.version, SINCE.status)) return;
+  await callInOrder(list, 'STATUS', runtime, undefined, entry => buildRequest(list, entry));
+}
+
+/** The path may already belong to another container, whose network we must not check. */
+function refuseOtherNetns(
+  { netns, containerId }: Attachment,
+  record: AttachmentRecord | undefined,
+  { env }: ChainRuntime,
+): void {
+  if (record === undefined) return;
+  const boot = isOfEarlierBoot(record, env);
+  if (!boot && compareNetns(netns, record) !== 'other') return;
+  throw new CniError(
+    ErrorCode.invalidNetns,
+    `Cannot check container "${containerId}": ${boot ? 'its ADD was in an earlier boot of the machine' : `"${netns}" is not the namespace of its ADD any more`}`,
+  );
+}
+
+async function callInOrder(
+  list: Conflist,
+  verb: 'CHECK' | 'STATUS',
+  runtime: ChainRuntime,
+  attachment: Attachment | undefined,
+  requestFor: (entry: PluginEntry) => JsonObject,
+): Promise<void> {
+  await callAll(
+    {
+      list,
+      verb,
+      order: [...list.plugins.keys()],
+      read: IGNORED,
+      attachment,
+      requestFor: index => requestFor(list.plugins[index] as PluginEntry),
+    },
+    runtime,
+  );
+}

@@ -1,0 +1,189 @@
+// What does the caller of a chain decide, such as plugin directories, deadlines and the container?
+import { type CniArgs, findPairProblem, renderCniArgs } from '../../cni/cni-args.ts';
+import { cniCacheDir } from '../../cni/directories.ts';
+import { type Command, findContainerIdProblem } from '../../cni/env.ts';
+import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { JsonObject } from '../../cni/json.ts';
+import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE } from '../../journal/runner.ts';
+import { findIfnameProblem } from '../../net/ifname.ts';
+import type { NodeWitness } from '../records/held-attachment.ts';
+import type { Exec } from './exec.ts';
+import type { KernelTransaction } from './exec-plugin.ts';
+import type { SegmentRunner } from './segment.ts';
+import type { PluginSpan } from './trace-context.ts';
+
+/** The interface of a container that a network is attached to. */
+export interface Attachment {
+  readonly containerId: string;
+  /** Path of the network namespace; may be empty on DEL, when it is gone. */
+  readonly netns: string;
+  readonly ifname: string;
+  /** `CNI_ARGS`. */
+  readonly args?: CniArgs;
+  /** What the runtime offers by capability (`{"portMappings": […]}`). Each plugin gets those its entry declares. */
+  readonly capabilityArgs?: JsonObject;
+  /** `prevResult` of an ADD's first plugin; none unless given. */
+  readonly prevResult?: JsonObject;
+}
+
+/** How the call of one plugin went. */
+export interface PluginEvent {
+  readonly network: string;
+  /** The plugin's type, and its index in the list, from 0. */
+  readonly plugin: string;
+  readonly index: number;
+  readonly executable: string;
+  readonly verb: Command;
+  readonly durationMs: number;
+  readonly stderr: string;
+  /** What ADD printed, in the version of the list. */
+  readonly result?: JsonObject;
+  readonly error?: CniError;
+  /** Its span in the caller's trace, when `TRACEPARENT` of {@link Runtime.env} names one. */
+  readonly span?: PluginSpan;
+  /** What it did in the kernel, if {@link RunHooks.tracesKernel} is set and the runner can tell. */
+  readonly transactions?: readonly KernelTransaction[];
+}
+
+/** How the work went that the plugins of a verb had deferred to its end: removing devices together, and what waited for that. */
+export interface FinishEvent {
+  readonly network: string;
+  readonly verb: Command;
+  readonly durationMs: number;
+  readonly transactions?: readonly KernelTransaction[];
+}
+
+/** Milliseconds that a plugin may take, by verb; a verb that is left out has {@link DEFAULT_DEADLINE_MS}. */
+export type Deadlines = Readonly<Partial<Record<Command, number>>>;
+
+/** Time for a plugin to run, unless the caller sets another. */
+export const DEFAULT_DEADLINE_MS = PLUGIN_DEADLINE_MS;
+
+/** Where and how plugins run. */
+export interface Runtime {
+  /** Directories of `CNI_PATH`, in order. */
+  readonly pluginDirs: readonly string[];
+  /** Directory of the result cache: `CATENA_CNI_CACHE_DIR`, else `/var/lib/cni`. */
+  readonly cacheDir?: string;
+  /**
+   * Directory of the journal, which records what every ADD is about to do and how far it came, so that an ADD that was cut off
+   * can be undone. Without one there is no journal, and attachments are remembered by the result cache alone. `catena` uses
+   * `CATENA_STATE_DIR`, else `/var/lib/catena`.
+   */
+  readonly stateDir?: string | undefined;
+  /** The runner's name in its records. */
+  readonly owner?: string;
+  /**
+   * Environment that plugins inherit; this process's unless given. A `TRACEPARENT` in it (W3C Trace Context) is passed
+   * on with a separate span for every plugin, `TRACESTATE` and `BAGGAGE` unchanged.
+   */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Milliseconds each plugin may take, for all verbs or by verb; 60,000 unless given. */
+  readonly deadlineMs?: number | Deadlines;
+  /** When it fires, the running plugin is ended and no other is called; a failed ADD is still undone. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called after each plugin. */
+  readonly onPlugin?: (event: PluginEvent) => void;
+  /** Called with problems that did not stop the verb, such as a record that cannot be read on DEL. */
+  readonly onWarning?: (warning: CniError) => void;
+  /** Runs plugins instead of subprocesses: for tests, or for plugins that run elsewhere. */
+  readonly exec?: Exec;
+  /** Finds the executable of a type instead of {@link findPlugin}; throws when there is none. */
+  readonly find?: (type: string, dirs: readonly string[]) => string;
+  /**
+   * Identifies an ADD, for callers that lost the reply and ask again: if the attachment was made by an ADD with this request key,
+   * its result is returned and nothing is done. Needs a journal.
+   */
+  readonly request?: string;
+}
+
+/** Further options of the command, the daemon and the delegate runner; not part of the library. */
+export interface RunHooks {
+  /**
+   * Opens a witness that asks the node itself about an attachment, before it acts on a record of an earlier boot. Without
+   * it, only the result cache tells whether another runtime has made the attachment again.
+   */
+  readonly openWitness?: () => Promise<NodeWitness>;
+  /** Runs the plugins; without it each is a separate process, or is passed to {@link Runtime.exec}. */
+  readonly segments?: SegmentRunner;
+  /** Which executables do nothing before they have read their request; this build's unless given. */
+  readonly isOwn?: (path: string) => boolean;
+  /** Called after deferred work was done, if plugins had deferred any to the end of their chain. */
+  readonly onFinish?: (event: FinishEvent) => void;
+  /** Called when this operation's turn has come, with the milliseconds that it waited for GC or others of its container. */
+  readonly onTurn?: (waitedMs: number) => void;
+  /** Events include what plugins did in the kernel, as far as known: for our plugins, if a worker serves them. */
+  readonly tracesKernel?: boolean;
+  /** Variables that a plugin, given by the name of its executable, gets in addition to {@link Runtime.env}. */
+  readonly envOf?: (plugin: string) => Readonly<Record<string, string>>;
+}
+
+/** {@link Runtime} plus the options that only this project's own programs set. */
+export type ChainRuntime = Runtime & RunHooks;
+
+/** Directory of the result cache. */
+export function cacheDirOf({ cacheDir, env }: Pick<Runtime, 'cacheDir' | 'env'>): string {
+  return cacheDir || cniCacheDir(env);
+}
+
+/** Milliseconds that a plugin may take for this verb. */
+export function deadlineOf({ deadlineMs = DEFAULT_DEADLINE_MS }: Runtime, verb: Command): number {
+  return typeof deadlineMs === 'number' ? deadlineMs : (deadlineMs[verb] ?? DEFAULT_DEADLINE_MS);
+}
+
+/**
+ * The environment of a plugin: the caller's, with the six variables of the protocol always set (SPEC "Parameters"); with a
+ * journal also the variables that name the runner.
+ */
+export function pluginEnv(
+  verb: Command,
+  runtime: Runtime,
+  attachment?: Attachment,
+): Record<string, string | undefined> {
+  return {
+    ...(runtime.env ?? process.env),
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: attachment?.containerId ?? '',
+    CNI_NETNS: attachment?.netns ?? '',
+    CNI_IFNAME: attachment?.ifname ?? '',
+    CNI_ARGS: renderCniArgs(attachment?.args ?? []),
+    CNI_PATH: runtime.pluginDirs.join(':'),
+    ...(runtime.stateDir === undefined ? {} : { [RUNNER_VARIABLE]: processOf() }),
+  };
+}
+
+/**
+ * Checks the values that become part of paths and of the environment.
+ * @throws CniError 3 (no container id), 4 (invalid id, interface name, argument or missing namespace)
+ */
+export function checkAttachment(
+  attachment: Attachment,
+  verb: Command,
+  { onWarning }: Pick<Runtime, 'onWarning'> = {},
+): void {
+  const { containerId, ifname, netns, args = [] } = attachment;
+  if (containerId === '') throw new CniError(ErrorCode.unknownContainer, 'missing containerID');
+  const problem = findContainerIdProblem(containerId);
+  if (problem !== undefined) throw invalid('container id', containerId, problem);
+  const ifnameProblem = findIfnameProblem(ifname);
+  if (ifnameProblem !== undefined) throw invalid('interface name', ifname, ifnameProblem);
+  if (netns === '' && verb !== 'DEL') throw invalid('network namespace', netns, `${verb} needs its path`);
+  for (const [key, value] of args) {
+    const pairProblem = findPairProblem(key, value);
+    if (pairProblem !== undefined) throw invalid('CNI_ARGS pair', `${key}=${value}`, pairProblem);
+    if (value.includes('='))
+      onWarning?.(
+        invalid('CNI_ARGS pair', `${key}=${value}`, 'most plugins cannot read a value that holds "="'),
+      );
+  }
+}
+
+function invalid(what: string, value: string, problem: string): CniError {
+  return new CniError(
+    ErrorCode.invalidEnvironment,
+    `Cannot use ${what} ${JSON.stringify(value)}: ${problem}`,
+    {
+      details: value,
+    },
+  );
+}

@@ -1,0 +1,56 @@
+// What is known about a plugin without running it?
+import type * as z from 'zod/mini';
+import type { Cidr } from '../net/cidr.ts';
+import type { Ip } from '../net/ip.ts';
+import type { JsonObject } from './json.ts';
+
+/** `main` creates the interface, `meta` works on what earlier plugins created, `ipam` is called by another plugin. */
+export type PluginKind = 'main' | 'ipam' | 'meta';
+
+/** A range of addresses that a plugin hands out, `start` to `end`, all in `subnet`. */
+export interface AddressPool {
+  /** Path of the subnet in the plugin's configuration (`["ipam", "subnet"]`). */
+  readonly path: readonly (string | number)[];
+  readonly subnet: Cidr;
+  readonly start: Ip;
+  readonly end: Ip;
+}
+
+/** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
+export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
+  readonly kind: PluginKind;
+  /** Keys of `runtimeConfig` that it reads. */
+  readonly capabilities: readonly string[];
+  /**
+   * Configuration schema for authors. It may be stricter than the one used at run time, because DEL must still work with a
+   * configuration that has become invalid.
+   */
+  readonly config: S;
+  /** The capability without which this configuration has no effect. */
+  idleWithout?(conf: z.output<S>): string | undefined;
+  /** True when it adds to its IPAM plugin's configuration, which is incomplete as written. */
+  readonly completesIpam?: boolean;
+  /**
+   * Refuses what ADD would refuse because of the configuration alone, without side effects.
+   * @param entry the configuration as written
+   * @throws Error
+   */
+  validate?(conf: z.output<S>, entry: JsonObject): void;
+  /** The ranges that it hands out; called with a configuration that {@link validate} accepts. */
+  pools?(conf: z.output<S>): AddressPool[];
+}
+
+/** Declares what is known about a plugin: returns its argument with the types tied together. */
+export function aboutPlugin<S extends z.core.$ZodType>(about: PluginAbout<S>): PluginAbout<S> {
+  return about;
+}
+
+/** The plugins built into an executable, as tools see them. */
+export interface PluginCatalog {
+  /** Types of all plugins, sorted. */
+  readonly types: readonly string[];
+  /** What is known about a plugin; undefined for a type that is not ours. */
+  find(type: string): Promise<PluginAbout> | undefined;
+  /** Published JSON Schemas by name: one for each type, and `conflist`. */
+  schemas(): Promise<Readonly<Record<string, JsonObject>>>;
+}

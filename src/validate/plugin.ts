@@ -1,0 +1,105 @@
+// What is wrong with the configuration of one plugin?
+import { findOddKeys } from '../chain/config/odd-keys.ts';
+import { decode, type JsonObject } from '../cni/json.ts';
+import type { AddressPool } from '../cni/plugin-about.ts';
+import { ListedPlugin } from '../cni/plugin-config.ts';
+import { atKey, atValue, type Path } from './document.ts';
+import type { Finding, Severity } from './finding.ts';
+import type { NamedPlugin, PlacedPlugin } from './network.ts';
+import { findShapeProblems, findUnknownKeys, type Problem } from './shape.ts';
+
+/**
+ * Finds what a plugin's schema and rules refuse, and keys that are never read.
+ * @param isForeign whether a third-party executable of that name exists, which may be less strict: what only ours refuses is a
+ *   warning then
+ */
+export function judgePlugin(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const shape = judgeShape(plugin, isForeign);
+  const options = shape.some(({ severity }) => severity === 'error') ? [] : judgeOptions(plugin, isForeign);
+  return [...shape, ...options, ...judgeUnknownKeys(plugin), ...judgeReservedKeys(plugin)];
+}
+
+/** The addresses that a plugin and its IPAM plugin lease; none if their configuration is invalid. */
+export function poolsOf({ plugin, ipam, conf }: PlacedPlugin): AddressPool[] {
+  return [plugin, ipam].flatMap(one => {
+    if (one?.about?.pools === undefined) return [];
+    const { about } = one;
+    try {
+      return about.pools?.(decode(about.config, conf, one.type)) ?? [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function judgeShape(link: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { document, path, conf, plugin, ipam } = link;
+  const general = findShapeProblems(ListedPlugin, conf);
+  const own = [plugin, ipam].flatMap(one => {
+    if (one?.about === undefined) return [];
+    const severity: Severity = isForeign(one.type) ? 'warning' : 'error';
+    return findShapeProblems(one.about.config, conf).map(problem => ({ ...problem, severity }));
+  });
+  const all = [...general.map(problem => ({ ...problem, severity: 'error' as const })), ...own];
+  return uniquePlaces(all).map(({ path: inner, message, severity }) => {
+    return atValue(document, [...path, ...inner], [severity, 'shape', message]);
+  });
+}
+
+function judgeOptions(plugin: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {
+  const { document, path, conf } = plugin;
+  const judge = (one: NamedPlugin | undefined, home: Path): Finding[] => {
+    if (one?.about?.validate === undefined || isForeign(one.type)) return [];
+    try {
+      one.about.validate(decode(one.about.config, conf, one.type), conf);
+      return [];
+    } catch (error) {
+      const { message } = error as Error;
+      return [atValue(document, [...path, ...namedIn(message, conf, home)], ['error', 'option', message])];
+    }
+  };
+  return [...judge(plugin.plugin, []), ...judge(plugin.ipam, ['ipam'])];
+}
+
+function judgeUnknownKeys(link: PlacedPlugin): Finding[] {
+  const { document, path, conf, plugin, ipam } = link;
+  const about = plugin?.about;
+  // Arguments may be meant for other plugins, and the options of a third-party plugin are unknown.
+  const open = ['args', 'runtimeConfig', ...(ipam?.about === undefined ? ['ipam'] : [])];
+  const schemas = [about?.config ?? ListedPlugin, ...(ipam?.about ? [ipam.about.config] : [])];
+  const problems = findUnknownKeys(schemas, conf, { open }).filter(problem => {
+    return about !== undefined || problem.path.length > 1;
+  });
+  return (
+    problems
+      // Keys that only the runtime may set are reported separately.
+      .filter(problem => !findOddKeys(conf, 'link').some(odd => odd.path[0] === problem.path[0]))
+      .map(problem =>
+        atKey(document, [...path, ...problem.path], ['warning', 'unknown-key', problem.message]),
+      )
+  );
+}
+
+function judgeReservedKeys({ document, path, conf }: PlacedPlugin): Finding[] {
+  return findOddKeys(conf, 'link').map(({ path: inner, problem }) => {
+    return atKey(document, [...path, ...inner], ['warning', 'reserved-key', problem]);
+  });
+}
+
+/** The general schema, the plugin's and its IPAM plugin's may all report the same mistake. */
+function uniquePlaces<T extends Problem>(problems: readonly T[]): T[] {
+  const byPlace = new Map<string, T>();
+  for (const problem of problems) {
+    const place = JSON.stringify(problem.path);
+    if (!byPlace.has(place)) byPlace.set(place, problem);
+  }
+  return [...byPlace.values()];
+}
+
+/** The path of the first key that a message names in quotes, which is where the reader should look. */
+function namedIn(message: string, conf: JsonObject, home: Path): Path {
+  const inside = home.reduce<unknown>((at, key) => (at as JsonObject)[key], conf) as JsonObject;
+  const words = [...message.matchAll(/"([^"]+)"/g)].map(match => match[1] ?? '');
+  const key = words.find(word => Object.hasOwn(inside, word));
+  return key === undefined ? home : [...home, key];
+}

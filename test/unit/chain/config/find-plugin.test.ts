@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { findPlugin, isOwnExecutable, parsePluginDirs } from '../../../../src/chain/config/find-plugin.ts';
+
+let dir: string;
+beforeAll(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-find-'));
+  for (const sub of ['a', 'b', 'a/folder', 'b/later']) fs.mkdirSync(path.join(dir, sub));
+  for (const file of ['a/both', 'b/both', 'b/second', 'b/folder']) fs.writeFileSync(path.join(dir, file), '');
+  fs.symlinkSync('second', path.join(dir, 'b/linked'));
+  fs.symlinkSync('nowhere', path.join(dir, 'a/second'));
+  fs.symlinkSync(process.execPath, path.join(dir, 'b/me'));
+});
+afterAll(() => fs.rmSync(dir, { recursive: true }));
+
+describe('findPlugin()', () => {
+  const find = (type: string) =>
+    path.relative(dir, findPlugin(type, [`${dir}/a`, `${dir}/missing`, `${dir}/b`]));
+
+  test.each([
+    ['the first of several', 'both', 'a/both'],
+    ['a file past a dangling link', 'second', 'b/second'],
+    ['a file past a folder of that name', 'folder', 'b/folder'],
+    ['what a link points to', 'linked', 'b/linked'],
+  ])('finds %s', (_, type, expected) => {
+    expect(find(type)).toBe(expected);
+  });
+
+  test('takes an empty directory for the current one, and makes its path absolute', () => {
+    expect(findPlugin('package.json', ['/nonexistent', ''])).toBe(path.resolve('package.json'));
+  });
+
+  test.each([
+    ['an empty type', '', 'a plugin type is the name of a file, without "/"'],
+    ['a path', '../bin/evil', 'a plugin type is the name of a file, without "/"'],
+    ['an absolute path', '/bin/sh', 'a plugin type is the name of a file, without "/"'],
+    ['a folder', 'later', 'no such file in'],
+    ['dots', '..', 'no such file in'],
+    ['what is not there', 'nope', 'no such file in'],
+  ])('refuses %s', (_, type, message) => {
+    expect(() => find(type)).toThrow(`Cannot find plugin "${type}": ${message}`);
+  });
+
+  test('lists the directories it looked in', () => {
+    expect(() => findPlugin('x', ['/p/one', '/p/two'])).toThrow(
+      'Cannot find plugin "x": no such file in "/p/one", "/p/two"',
+    );
+    expect(() => findPlugin('x', [])).toThrow('no directories to look in; set CNI_PATH');
+  });
+});
+
+test('parsePluginDirs() splits at colons and keeps empty elements', () => {
+  expect(parsePluginDirs('')).toEqual([]);
+  expect(parsePluginDirs('/a:/b')).toEqual(['/a', '/b']);
+  expect(parsePluginDirs('/a::/b')).toEqual(['/a', '', '/b']);
+});
+
+test('isOwnExecutable() tells the running executable by device and inode', () => {
+  expect(isOwnExecutable(path.join(dir, 'b/me'))).toBe(true);
+  expect(isOwnExecutable(path.join(dir, 'b/second'))).toBe(false);
+  expect(isOwnExecutable(path.join(dir, 'b/nope'))).toBe(false);
+});

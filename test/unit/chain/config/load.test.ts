@@ -1,0 +1,224 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { listNetworks, loadFile, loadNetwork } from '../../../../src/chain/config/load.ts';
+import { CniError } from '../../../../src/cni/errors.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-load-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+function put(name: string, content: unknown): string {
+  const file = path.join(dir, name);
+  fs.mkdirSync(path.dirname(file), { recursive: true });
+  fs.writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content));
+  return file;
+}
+const list = (name: string, ...types: string[]) => ({
+  cniVersion: '1.0.0',
+  name,
+  plugins: types.map(type => ({ type })),
+});
+const typesOf = (name: string) => loadNetwork(dir, name).plugins.map(entry => entry.type);
+function errorOf(step: () => unknown): CniError {
+  try {
+    step();
+  } catch (error) {
+    if (error instanceof CniError) return error;
+    throw error;
+  }
+  throw new Error('nothing was thrown');
+}
+
+describe('listNetworks()', () => {
+  test('reads lists, then single plugins, sorted by the bytes of their names', () => {
+    put('20-b.conflist', list('b', 't'));
+    put('10-a.conflist', list('a', 't'));
+    put('.conflist', list('dot', 't'));
+    put('05-c.conf', { cniVersion: '1.0.0', name: 'c', type: 't' });
+    put('06-d.json', { cniVersion: '1.0.0', name: 'd', type: 't' });
+    put('07.conf~', 'not read');
+    put('08.conflist.bak', 'not read');
+    put('sub/09.conflist', 'not read');
+    put('folder.conflist/x', 'not read');
+    const { networks, diagnostics } = listNetworks(dir);
+    expect(networks.map(network => network.list.name)).toEqual(['dot', 'a', 'b', 'c', 'd']);
+    expect(networks[1]?.file).toBe(path.join(dir, '10-a.conflist'));
+    expect(diagnostics).toEqual([]);
+  });
+
+  test('keeps the first of a name, a list before a single plugin', () => {
+    put('00.conf', { cniVersion: '1.0.0', name: 'n', type: 'single' });
+    put('10.conflist', list('n', 'first'));
+    put('20.conflist', list('n', 'second'));
+    const { networks, diagnostics } = listNetworks(dir);
+    expect(networks.map(network => network.list.plugins[0]?.type)).toEqual(['first']);
+    expect(diagnostics.map(({ severity, file }) => [severity, path.basename(file)])).toEqual([
+      ['warning', '20.conflist'],
+      ['warning', '00.conf'],
+    ]);
+    expect(diagnostics[0]?.error.message).toContain(`network "n" is in "${dir}/10.conflist" already`);
+  });
+
+  test('takes a missing directory for an empty one', () => {
+    expect(listNetworks(path.join(dir, 'none'))).toEqual({ networks: [], diagnostics: [] });
+  });
+
+  test('goes on past files that cannot be used, and says where each is wrong', () => {
+    put('10.conflist', '{\n  "name": "broken",\n  "plugins": [{"type" "t"}]\n}');
+    put(
+      '20.conflist',
+      '{\n  "name": "n2",\n  "cniVersion": "1.0.0",\n  "plugins": [\n    {"type":"a"},\n    {"tipe":"b"}\n  ]\n}',
+    );
+    put('30.conflist', '[]');
+    put('40.conflist', '{"name":"n4","cniVersion":"7.0.0","plugins":[{"type":"a"}]}');
+    put('50.conflist', list('../escape', 't'));
+    fs.symlinkSync('.', path.join(dir, '60.conflist'));
+    put('99.conflist', list('good', 't'));
+    const { networks, diagnostics } = listNetworks(dir);
+    expect(networks.map(network => network.list.name)).toEqual(['good']);
+    expect(
+      diagnostics.map(({ severity, file, line, column, error }) => {
+        return [severity, path.basename(file), line, column, error.code];
+      }),
+    ).toEqual([
+      ['warning', '60.conflist', undefined, undefined, 5],
+      ['error', '10.conflist', 3, 23, 6],
+      ['error', '20.conflist', 6, 5, 7],
+      ['error', '30.conflist', 1, 1, 6],
+      ['error', '40.conflist', 1, 27, 1],
+      ['error', '50.conflist', 1, 30, 7],
+    ]);
+    expect(diagnostics[0]?.error.message).toBe(
+      `Cannot read network configuration "${dir}/60.conflist": it links to a directory; it was skipped`,
+    );
+    expect(diagnostics[1]?.error.message).toBe(
+      `Cannot read network configuration "${dir}/10.conflist" line 3, column 23: expected ":" after the key, found "\\""`,
+    );
+  });
+});
+
+describe('loadNetwork()', () => {
+  test('tells of odd keys in the network it is asked for, with their place', () => {
+    put('10.conflist', { name: 'other', Plugins: [], plugins: [{ type: 't' }] });
+    put(
+      '20.conflist',
+      '{\n "name":"n", "cniVersion":"1.0.0",\n "DisableCheck":true,\n "plugins":[{"type":"t"}]\n}',
+    );
+    put('n/10.conf', { type: 'b', prevResult: {} });
+    const told: string[] = [];
+    const network = loadNetwork(dir, 'n', ({ severity, file, line, column, error }) => {
+      told.push(
+        `${severity} ${path.basename(file)}:${line}:${column} ${error.message.replace(/.*: key/, 'key')}`,
+      );
+    });
+    expect(network.disableCheck).toBe(false);
+    expect(told).toEqual([
+      `warning 20.conflist:3:17 key "DisableCheck" is not heeded: the list's is "disableCheck", and letter case counts`,
+      `warning 10.conf:1:26 key "prevResult" is the runtime's to set: it is dropped`,
+    ]);
+  });
+
+  test('finds a network beside broken files', () => {
+    put('10.conflist', '{');
+    put('20.conflist', list('n', 't'));
+    expect(typesOf('n')).toEqual(['t']);
+  });
+
+  test('throws the error of the very file when it is broken', () => {
+    put('10.conflist', { name: 'n', cniVersion: '1.0.0', plugins: [{}] });
+    put('20.conflist', list('n', 't'));
+    const error = errorOf(() => loadNetwork(dir, 'n'));
+    expect(error.message).toContain(`${dir}/10.conflist" line 1`);
+    expect(error.message).toContain('plugin 0 of the list: "type" must be of type string, it is missing');
+  });
+
+  test('names what it found, and what it could not read, when there is no such network', () => {
+    put('10.conflist', '{');
+    put('20.conflist', list('a', 't'));
+    const error = errorOf(() => loadNetwork(dir, 'n'));
+    expect(error.code).toBe(7);
+    expect(error.message).toBe(`Cannot find network "n" in "${dir}": found "a"`);
+    expect(error.details).toContain(
+      `not usable: Cannot read network configuration "${dir}/10.conflist" line 1, column 2`,
+    );
+  });
+
+  test('adds the plugins of the folder named like the network, .conf files in order', () => {
+    put('10.conflist', list('n', 'a'));
+    put('n/20.conf', { type: 'c', name: 'other' });
+    put('n/10.conf', { type: 'b' });
+    put('n/30.json', 'not read');
+    put('n/40.conflist', 'not read');
+    expect(typesOf('n')).toEqual(['a', 'b', 'c']);
+  });
+
+  test.each<[string, unknown, string[] | string]>([
+    ['absent', {}, ['b']],
+    ['true', { loadOnlyInlinedPlugins: true, plugins: [{ type: 'a' }] }, ['a']],
+    ['"TRUE"', { loadOnlyInlinedPlugins: 'TRUE', plugins: [{ type: 'a' }] }, ['a']],
+    ['false', { loadOnlyInlinedPlugins: false, plugins: [{ type: 'a' }] }, ['a', 'b']],
+    ['true without plugins', { loadOnlyInlinedPlugins: true }, 'it has no "plugins"'],
+  ])('heeds loadOnlyInlinedPlugins: %s', (_, more, expected) => {
+    put('10.conflist', { name: 'n', cniVersion: '1.0.0', ...(more as object) });
+    put('n/10.conf', { type: 'b' });
+    if (typeof expected === 'string') expect(() => typesOf('n')).toThrow(expected);
+    else expect(typesOf('n')).toEqual(expected);
+  });
+
+  test('reads only the folder of the network it is asked for', () => {
+    put('10.conflist', list('other', 'a'));
+    put('other/10.conf', '{');
+    put('20.conflist', list('n', 'a'));
+    expect(typesOf('n')).toEqual(['a']);
+    expect(() => typesOf('other')).toThrow(`${dir}/other/10.conf" line 1, column 2`);
+  });
+});
+
+describe('loadFile()', () => {
+  test('tells a list from a single plugin by what is in it', () => {
+    expect(loadFile(put('a.txt', list('n', 'a', 'b'))).plugins).toHaveLength(2);
+    expect(loadFile(put('b.conflist', { cniVersion: '1.0.0', name: 'n', type: 'a' })).plugins).toHaveLength(
+      1,
+    );
+  });
+
+  test.each([
+    ['a byte order mark', '\uFEFF{}', 6, 'line 1, column 1: expected a value'],
+    ['a comment', '{"name":"n" // no\n}', 6, 'column 13: expected "," or "}", found "/"'],
+    ['a trailing comma', '{"name":"n",}', 6, 'column 13: expected a key in double quotes, found "}"'],
+    ['a second document', '{} {}', 6, 'column 4: expected the end of the document'],
+    ['null', 'null', 6, 'expected a JSON object'],
+    ['no name', '{"plugins":[]}', 7, 'missing network name'],
+    [
+      'an empty list',
+      '{"name":"n","plugins":[]}',
+      7,
+      'column 23: Cannot use "plugins" of the list: it is empty',
+    ],
+    ['an odd flag', '{"name":"n","disableCheck":1}', 7, 'expected true or false, found 1'],
+    ['a null flag', '{"name":"n","disableGC":null}', 7, 'expected true or false, found null'],
+    ['a numeric version', '{"name":"n","cniVersion":1}', 7, 'expected a string, found 1'],
+    ['plugins as an object', '{"name":"n","plugins":{}}', 7, 'expected an array of plugin configurations'],
+    ['a null plugin', '{"name":"n","plugins":[{"type":"t"},null]}', 7, 'column 37: Cannot use plugin 1'],
+    [
+      'an odd capability',
+      '{"name":"n","plugins":[{"type":"t","capabilities":{"a":1}}]}',
+      7,
+      '"capabilities.a" must be of type boolean, found 1',
+    ],
+  ])('refuses %s', (_, text, code, message) => {
+    const error = errorOf(() => loadFile(put('x.conflist', text)));
+    expect(error.code).toBe(code);
+    expect(error.message).toContain(message);
+  });
+
+  test('says when the file is not there', () => {
+    const error = errorOf(() => loadFile(path.join(dir, 'none')));
+    expect(error.code).toBe(5);
+    expect(error.message).toContain(`Cannot read network configuration "${dir}/none": ENOENT`);
+  });
+});

@@ -1,0 +1,245 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
+import { type GcScope, planGarbage } from '../../../../src/chain/records/garbage.ts';
+import type { HeldAttachment } from '../../../../src/chain/records/held-attachment.ts';
+import { addNetwork } from '../../../../src/chain/run/run.ts';
+import type { CniError } from '../../../../src/cni/errors.ts';
+import type { JsonObject } from '../../../../src/cni/json.ts';
+import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+beforeEach(() => {
+  chain = makeNoopChain();
+});
+afterEach(() => chain.dispose());
+
+const results = () => path.join(chain.runtime.cacheDir, 'results');
+const files = () => fs.readdirSync(results()).sort();
+const threeLinks = (cniVersion = '1.1.0', more: JsonObject = {}) =>
+  listOf(cniVersion, [chain.noop('one'), chain.noop('two'), chain.noop('three')], more);
+const add = (containerId: string, list = threeLinks()) =>
+  addNetwork(list, { ...ATTACHMENT, containerId }, chain.runtime);
+const keep = (...ids: string[]): GcScope => ({
+  valid: ids.map(containerID => ({ containerID, ifname: 'eth0' })),
+});
+
+describe('collectGarbage()', () => {
+  test('deletes what is not valid and lets every link collect', async () => {
+    for (const id of ['c1', 'c2', 'c3']) await add(id);
+    const { valid } = keep('c2') as { valid: unknown };
+    const done = await collectGarbage(threeLinks(), keep('c2'), chain.runtime);
+    const calls = chain.calls().slice(9);
+    expect(calls.map(({ command, env }) => [command, env.CNI_CONTAINERID])).toEqual([
+      ...['c1', 'c1', 'c1', 'c3', 'c3', 'c3'].map(id => ['DEL', id]),
+      ...[1, 2, 3].map(() => ['GC', '']),
+    ]);
+    const gc = calls.slice(6);
+    expect(gc.map(({ request }) => request.label)).toEqual(['one', 'two', 'three']);
+    expect(gc[0]?.request['cni.dev/valid-attachments']).toEqual(valid);
+    expect(gc[0]?.request['cni.dev/attachments']).toEqual(valid);
+    expect(files()).toEqual(['testnet-c2-eth0']);
+    expect(done.stale.map(({ containerId }) => containerId)).toEqual(['c1', 'c3']);
+  });
+
+  test('leaves alone what was added since GC was asked for, though the list does not name it', async () => {
+    const stateDir = path.join(chain.runtime.cacheDir, 'state');
+    const runtime = { ...chain.runtime, stateDir };
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const since = Date.now();
+    await addNetwork(threeLinks(), { ...ATTACHMENT, containerId: 'c9' }, runtime);
+    const { stale, kept } = await collectGarbage(threeLinks(), { valid: [], since }, runtime);
+    expect(stale.map(({ containerId }) => containerId)).toEqual(['c1']);
+    expect(kept).toMatchObject([{ containerId: 'c9', why: 'it was added after GC began' }]);
+    expect(files()).toEqual(['testnet-c9-eth0']);
+  });
+
+  test('deletes with the configuration of the ADD, not with that of today', async () => {
+    await add('c1');
+    await collectGarbage(listOf('1.1.0', [chain.noop('other')]), keep('c2'), chain.runtime);
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one', 'GC other']);
+  });
+
+  test('deletes everything only when told so', async () => {
+    await add('c1');
+    await collectGarbage(threeLinks(), { all: true }, chain.runtime);
+    expect(chain.calls().at(-1)?.request['cni.dev/valid-attachments']).toEqual([]);
+    expect(files()).toEqual([]);
+  });
+
+  test.each<[string, unknown, string]>([
+    ['nothing', {}, 'neither the valid attachments are given nor that all are to go'],
+    ['an absent list', { valid: undefined }, 'neither the valid attachments are given'],
+    ['all: false', { all: false }, 'neither the valid attachments are given'],
+    [
+      'a key with a typing mistake',
+      { valid: [{ containerId: 'c1', ifname: 'eth0' }] },
+      'Cannot use valid attachment {"containerId":"c1","ifname":"eth0"}',
+    ],
+    ['a key without interface', { valid: [{ containerID: 'c1' }] }, 'interface name is empty'],
+    ['no object', { valid: [null] }, 'Cannot use valid attachment null'],
+  ])('refuses %s before anything is touched', async (_, scope, message) => {
+    await add('c1');
+    const refused = collectGarbage(threeLinks(), scope as GcScope, chain.runtime);
+    await expect(refused).rejects.toMatchObject({ code: 7, message: expect.stringContaining(message) });
+    expect(chain.order()).toHaveLength(3);
+  });
+
+  test('goes on after errors and joins them', async () => {
+    const list = threeLinks();
+    for (const id of ['c1', 'c2']) await add(id, list);
+    chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 105 });
+    await expect(collectGarbage(list, { all: true }, chain.runtime)).rejects.toMatchObject({
+      message: 'Cannot collect garbage of network "testnet": 3 steps failed',
+      details: expect.stringMatching(/Cannot delete stale attachment "c1" "eth0".*noop GC: stuck/),
+    });
+    const gcs = chain.order().filter(call => call.startsWith('GC'));
+    expect(gcs).toEqual(['GC one', 'GC two', 'GC three']);
+  });
+
+  test.each([
+    ['1.0.0', {}, ['DEL three', 'DEL two', 'DEL one']],
+    ['1.1.0', { disableGC: true }, []],
+  ])(
+    '[%s] sends GC to no link of others before 1.1.0, and nothing with disableGC: %j',
+    async (version, more, expected) => {
+      const list = threeLinks(version, more);
+      await add('c1', list);
+      await collectGarbage(list, { all: true }, chain.runtime);
+      expect(chain.order().slice(3)).toEqual(expected);
+    },
+  );
+
+  test('reports a cache that cannot be listed', async () => {
+    fs.mkdirSync(chain.runtime.cacheDir);
+    fs.writeFileSync(results(), '');
+    await expect(collectGarbage(threeLinks(), { all: true }, chain.runtime)).rejects.toMatchObject({
+      code: 5,
+    });
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('warns of damaged records and goes on', async () => {
+    await add('c1');
+    fs.writeFileSync(path.join(results(), 'testnet-c0-eth0'), '{"kind":"cniC');
+    fs.writeFileSync(path.join(results(), 'othernet-c0-eth0'), '{"kind":"cniC');
+    const warnings: CniError[] = [];
+    const runtime = { ...chain.runtime, onWarning: (warning: CniError) => warnings.push(warning) };
+    const { damaged } = await collectGarbage(threeLinks(), { all: true }, runtime);
+    expect(warnings.map(({ message }) => message)).toEqual([
+      `Cannot read cached result "${results()}/testnet-c0-eth0": it is not a JSON object`,
+    ]);
+    expect(damaged).toEqual(warnings);
+    expect(files()).toEqual(['othernet-c0-eth0', 'testnet-c0-eth0']);
+  });
+});
+
+test('a list before 1.1.0 has our own links collect, with all that they call, and no others', async () => {
+  const delegating = { ...chain.noop('two'), ipam: { type: 'theirs' } };
+  const list = listOf('1.0.0', [chain.noop('one'), delegating, chain.noop('three')]);
+  const isOwn = (path: string) => path.endsWith('noop');
+  const find = (type: string) => (type === 'theirs' ? '/theirs' : `${chain.runtime.pluginDirs[0]}/${type}`);
+  const runtime = { ...chain.runtime, isOwn, find };
+  expect(planGarbage(list, { all: true }, runtime).links).toEqual(['noop', 'noop']);
+  await collectGarbage(list, keep('c2'), runtime);
+  const calls = chain.calls();
+  expect(calls.map(({ command, request }) => [command, request.label])).toEqual([
+    ['GC', 'one'],
+    ['GC', 'three'],
+  ]);
+  expect(calls.map(({ request }) => request.cniVersion)).toEqual(['1.1.0', '1.1.0']);
+  expect(calls[0]?.request['cni.dev/valid-attachments']).toEqual([{ containerID: 'c2', ifname: 'eth0' }]);
+});
+
+describe('planGarbage()', () => {
+  test('tells what would be done and does nothing', async () => {
+    for (const id of ['c1', 'c2']) await add(id);
+    const plan = planGarbage(threeLinks(), keep('c2', 'c9'), chain.runtime);
+    expect(plan).toMatchObject({
+      network: 'testnet',
+      disabled: false,
+      stale: [{ containerId: 'c1', ifname: 'eth0' }],
+      kept: [{ containerId: 'c2' }],
+      links: ['noop', 'noop', 'noop'],
+      valid: [{ containerID: 'c2' }, { containerID: 'c9' }],
+      damaged: [],
+    });
+    expect(chain.order()).toHaveLength(6);
+    expect(files()).toHaveLength(2);
+  });
+
+  test('has no links of others before 1.1.0, and nothing at all with disableGC', async () => {
+    await add('c1');
+    expect(planGarbage(threeLinks('1.0.0'), { all: true }, chain.runtime)).toMatchObject({
+      stale: [{ containerId: 'c1' }],
+      links: [],
+    });
+    const disabled = threeLinks('1.1.0', { disableGC: 'true' });
+    expect(planGarbage(disabled, { all: true }, chain.runtime)).toMatchObject({
+      disabled: true,
+      stale: [],
+      links: [],
+    });
+  });
+});
+
+describe('planGarbage() with a look at the node', () => {
+  const traced = (containerId: string, more: Partial<HeldAttachment> = {}): HeldAttachment => ({
+    ...{ containerId, ifname: 'eth0', isNamed: true, traces: [`something of ${containerId}`] },
+    inUse: undefined,
+    ...more,
+  });
+  const plan = (scope: GcScope, ...found: HeldAttachment[]) =>
+    planGarbage(threeLinks(), { ...scope, look: () => found }, chain.runtime);
+
+  test('deletes what is on no record when nobody uses it, also before 1.1.0', async () => {
+    await add('c1');
+    const { stale, kept } = plan(keep('c1'), traced('c1'), traced('lost'));
+    expect(stale).toMatchObject([
+      {
+        containerId: 'lost',
+        why: 'it is on no record here, and nobody uses it',
+        traces: ['something of lost'],
+      },
+    ]);
+    expect(kept).toMatchObject([{ containerId: 'c1', traces: ['something of c1'] }]);
+    const old = threeLinks('1.0.0');
+    await collectGarbage(old, { ...keep('c1'), look: () => [traced('lost')] }, chain.runtime);
+    const calls = chain.calls().slice(3);
+    expect(calls.map(({ command, env, request }) => [command, env.CNI_CONTAINERID, request.label])).toEqual(
+      ['three', 'two', 'one'].map(label => ['DEL', 'lost', label]),
+    );
+  });
+
+  test('keeps what somebody may use, and tells the links', () => {
+    const theirs = traced('theirs', { inUse: 'an interface has its address' });
+    expect(plan({ all: true }, theirs)).toMatchObject({
+      stale: [],
+      kept: [{ containerId: 'theirs', why: expect.stringContaining('an interface has its address') }],
+      valid: [{ containerID: 'theirs', ifname: 'eth0' }],
+    });
+    expect(plan({ all: true, unrecorded: true }, theirs)).toMatchObject({
+      stale: [{ containerId: 'theirs', why: expect.stringContaining('all of these are to go') }],
+      kept: [],
+      valid: [],
+    });
+  });
+
+  test('leaves what is valid or on record to whoever says so', async () => {
+    await add('c1');
+    const used = { inUse: 'it is' };
+    expect(plan({ all: true }, traced('c1', used)).stale).toMatchObject([{ containerId: 'c1' }]);
+    expect(plan(keep('c2', 'c1'), traced('c2')).stale).toEqual([]);
+  });
+
+  test('has links collect nothing while something in use cannot be named to them', () => {
+    const digest = traced('~0123', { isNamed: false });
+    expect(plan({ all: true }, digest)).toMatchObject({
+      stale: [],
+      unnamed: [digest],
+      links: Array(3).fill('noop'),
+    });
+    expect(plan({ all: true }, { ...digest, inUse: 'it is' })).toMatchObject({ stale: [], links: [] });
+  });
+});

@@ -1,0 +1,616 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
+import { planGarbage } from '../../../../src/chain/records/garbage.ts';
+import { isOfEarlierBoot, recover } from '../../../../src/chain/records/recover.ts';
+import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
+import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
+import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
+import type { JsonObject } from '../../../../src/cni/json.ts';
+import { bootId } from '../../../../src/journal/boot.ts';
+import { createRecord } from '../../../../src/journal/create-record.ts';
+import { noteGeneration } from '../../../../src/journal/generation.ts';
+import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
+import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
+import { readRecord } from '../../../../src/journal/store.ts';
+import { filesBelow, intentOf } from '../../../helpers/journal.ts';
+import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
+import { ROOT } from '../../../helpers/source-tree.ts';
+
+let chain: NoopChain;
+let runtime: Runtime & { stateDir: string; cacheDir: string };
+beforeEach(() => {
+  chain = makeNoopChain();
+  runtime = { ...chain.runtime, stateDir: path.join(chain.dir, 'state') };
+});
+afterEach(() => chain.dispose());
+
+const LABELS = ['one', 'two', 'three'];
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const other: Attachment = { ...ATTACHMENT, containerId: 'c2' };
+const record = (containerId = 'c1') => readRecord(runtime.stateDir, { ...ID, containerId });
+const ips = (address: string): JsonObject => ({ cniVersion: '1.1.0', ips: [{ address }] });
+const threeLinks = (scripts: Readonly<Record<string, JsonObject>> = {}) =>
+  listOf(
+    '1.1.0',
+    LABELS.map((label, i) =>
+      chain.noop(label, { ReportResult: ips(`10.1.0.${i + 1}/24`), ...scripts[label] }),
+    ),
+  );
+/** What is left of anything: records, marks, cached results. */
+const leftovers = () => [
+  ...filesBelow(path.join(runtime.stateDir, 'attachments')),
+  ...filesBelow(path.join(runtime.stateDir, 'unsettled')),
+  ...listAttachments(runtime.cacheDir).attachments,
+];
+
+/** Runs a verb in a process of its own. @returns what it printed */
+async function inProcess(verb: string, source: string, more: JsonObject = {}): Promise<string> {
+  const argument = JSON.stringify({ verb, source, attachment: ATTACHMENT, runtime, ...more });
+  const argv = [process.execPath, path.join(ROOT, 'test/fixtures/run-chain.ts'), argument];
+  const child = Bun.spawn(argv, { stdout: 'pipe', stderr: 'inherit', env: { ...process.env } });
+  const [stdout] = await Promise.all([child.stdout.text(), child.exited]);
+  return stdout.trim();
+}
+
+describe('addNetwork() with a journal', () => {
+  test('says what it is about to do, how each link did, and that it is done', async () => {
+    const args = [['K8S_POD_NAME', 'p']] as const;
+    const attachment = { ...ATTACHMENT, netns: '/proc/self/ns/net', args, capabilityArgs: { mac: 'x' } };
+    const list = threeLinks();
+    await addNetwork(list, attachment, { ...runtime, owner: 'me' });
+    const { dev, ino } = fs.statSync('/proc/self/ns/net');
+    expect(record()).toMatchObject({
+      ...ID,
+      netns: '/proc/self/ns/net',
+      netnsIdentity: `${dev}:${ino}`,
+      owner: 'me',
+      args: [['K8S_POD_NAME', 'p']],
+      capabilityArgs: { mac: 'x' },
+      source: list.source,
+      pluginDirs: runtime.pluginDirs,
+      executables: Array(3).fill(path.join(runtime.pluginDirs[0] ?? '', 'noop')),
+      phase: 'attached',
+      result: ips('10.1.0.3/24'),
+    });
+    expect(record()?.outcomes.map(({ result }) => result)).toEqual([1, 2, 3].map(n => ips(`10.1.0.${n}/24`)));
+    expect(filesBelow(path.join(runtime.stateDir, 'unsettled'))).toEqual([]);
+  });
+
+  test('writes no result twice', async () => {
+    const list = listOf('1.1.0', [
+      chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
+      chain.noop('two'),
+    ]);
+    await addNetwork(list, ATTACHMENT, runtime);
+    const text = fs.readFileSync(path.join(runtime.stateDir, 'attachments/testnet/c1:eth0'), 'utf8');
+    expect(text.split('10.1.0.2/24')).toHaveLength(2);
+    expect(record()?.outcomes[1]?.result).toEqual(ips('10.1.0.2/24'));
+  });
+
+  test('keeps none without a directory', async () => {
+    const { stateDir: _, ...bare } = runtime;
+    await addNetwork(threeLinks(), ATTACHMENT, bare);
+    expect(filesBelow(runtime.stateDir)).toEqual([]);
+  });
+
+  test('starts no link when it cannot be written', async () => {
+    fs.writeFileSync(runtime.stateDir, '');
+    await expect(addNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 5 });
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('forgets an ADD that was undone', async () => {
+    const list = threeLinks({ two: { ReportResult: 'no result' } });
+    await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('Cannot decode');
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('fails for what failed, also where the record cannot be written any more', async () => {
+    const list = threeLinks({ two: { ReportResult: 'no result' } });
+    const onPlugin = () =>
+      fs.rmSync(path.join(runtime.stateDir, 'attachments'), { recursive: true, force: true });
+    await expect(addNetwork(list, ATTACHMENT, { ...runtime, onPlugin: onPlugin })).rejects.toThrow(
+      'Cannot decode',
+    );
+    expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
+  });
+
+  test('remembers an ADD that could not be undone, until it can be', async () => {
+    const list = threeLinks({ one: { ReportError: '' }, two: { ReportError: 'stuck' } });
+    await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
+    expect(record()).toMatchObject({
+      phase: 'failed',
+      attempts: 1,
+      lastErrors: [{ msg: 'stuck', link: 'noop', index: 1 }],
+    });
+    chain.rescript('two', {});
+    expect(await recover({ all: true }, runtime)).toMatchObject([
+      { ...ID, why: 'its DEL failed once: stuck' },
+    ]);
+    // The third link never began.
+    expect(chain.order().slice(4)).toEqual(['DEL two', 'DEL one']);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('over a standing attachment leaves its record alone until it has succeeded', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'already there' });
+    await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toMatchObject({
+      details: expect.stringContaining(`an earlier ADD is on record in "${record()?.file}"`),
+    });
+    expect(record()).toMatchObject({ phase: 'attached', result: ips('10.1.0.3/24') });
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    chain.rescript('two', {});
+    await addNetwork(list, { ...ATTACHMENT, args: [['NEW', '1']] }, runtime);
+    expect(record()?.args).toEqual([['NEW', '1']]);
+  });
+
+  test('takes down first what stood in a namespace that is gone', async () => {
+    const list = threeLinks();
+    const netns = path.join(chain.dir, 'netns');
+    fs.writeFileSync(netns, '');
+    await addNetwork(list, { ...ATTACHMENT, netns }, runtime);
+    fs.rmSync(netns);
+    await addNetwork(list, ATTACHMENT, runtime);
+    expect(chain.order()).toEqual([
+      ...LABELS.map(label => `ADD ${label}`),
+      ...LABELS.toReversed().map(label => `DEL ${label}`),
+      ...LABELS.map(label => `ADD ${label}`),
+    ]);
+  });
+
+  test('gives a damaged record up, and says so', async () => {
+    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+    fs.mkdirSync(path.dirname(file), { recursive: true });
+    fs.writeFileSync(file, '\0\0');
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, onWarning });
+    expect(warnings).toContain(`Cannot read record "${file}": its first line is not a JSON object`);
+    expect(record()?.phase).toBe('attached');
+  });
+});
+
+describe('a runner that dies during ADD', () => {
+  const points = LABELS.flatMap((label, index) => [
+    { when: `while link ${index + 1} works`, index, scripts: { [label]: { KillRunner: ['ADD'] } }, more: {} },
+    { when: `after link ${index + 1}`, index, scripts: {}, more: { dieAfter: index } },
+  ]);
+
+  test.each(points)(
+    '$when: the next ADD of the network takes back what began',
+    async ({ index, scripts, more }) => {
+      const { source } = threeLinks(scripts);
+      expect(await inProcess('ADD', source, more)).toBe('');
+      expect(record()?.phase).toBe('adding');
+      const added = chain.order().length;
+      for (const label of LABELS) chain.rescript(label, {});
+
+      await addNetwork(threeLinks(), other, runtime);
+      const undone = LABELS.slice(0, index + 1).toReversed();
+      expect(chain.order().slice(added)).toEqual([
+        ...undone.map(label => `DEL ${label}`),
+        ...LABELS.map(label => `ADD ${label}`),
+      ]);
+      expect(record()).toBeUndefined();
+      await deleteNetwork(threeLinks(), other, runtime);
+      expect(leftovers()).toEqual([]);
+    },
+  );
+
+  test('its own next ADD takes it back first, with the configuration of then', async () => {
+    const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
+    await inProcess('ADD', source);
+    chain.rescript('two', {});
+    const today = listOf('1.1.0', [chain.noop('four')]);
+    await addNetwork(today, ATTACHMENT, runtime);
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one', 'ADD four']);
+  });
+
+  test('its own DEL runs every link, with the result so far', async () => {
+    const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
+    await inProcess('ADD', source);
+    chain.rescript('two', {});
+    await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
+    expect(chain.order().slice(2)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(chain.calls().at(-1)?.request.prevResult).toEqual(ips('10.1.0.1/24'));
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('CHECK refuses what never was', async () => {
+    await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
+    await expect(checkNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
+  });
+
+  test('a link that has outlived it comes to its end first', async () => {
+    const end = path.join(chain.dir, 'end');
+    const { source } = threeLinks({ two: { KillRunner: ['ADD'], WaitFor: end } });
+    await inProcess('ADD', source);
+    chain.rescript('two', {});
+    const recovering = recover({ all: true }, runtime);
+    await Bun.sleep(300);
+    expect(chain.order()).toEqual(['ADD one', 'ADD two']);
+    fs.writeFileSync(end, '');
+    expect(await recovering).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
+  });
+
+  test('links are found where the ADD found them', async () => {
+    await inProcess('ADD', threeLinks({ two: { KillRunner: ['ADD'] } }).source);
+    chain.rescript('two', {});
+    await recover({ all: true }, { ...runtime, pluginDirs: ['/nowhere'] });
+    expect(leftovers()).toEqual([]);
+  });
+});
+
+describe('a runner that dies during DEL', () => {
+  test.each(LABELS)('while link %s works: the next DEL of the network finishes it', async label => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    await addNetwork(list, other, runtime);
+    chain.rescript(label, { KillRunner: ['DEL'] });
+    await inProcess('DEL', list.source);
+    expect(record()?.phase).toBe('deleting');
+    chain.rescript(label, {});
+    await deleteNetwork(list, other, runtime);
+    expect(chain.order().slice(-3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(leftovers()).toEqual([]);
+  });
+});
+
+describe('a link that kills whoever runs its DEL', () => {
+  test('does not kill every verb of the network', async () => {
+    const { source } = threeLinks({ two: { KillRunner: ['ADD', 'DEL'] } });
+    await inProcess('ADD', source);
+    const another = { ...ATTACHMENT, containerId: 'c2' };
+    const list = listOf('1.1.0', [chain.noop('four')]);
+    expect(await inProcess('ADD', list.source, { attachment: another })).toBe('');
+    expect(await inProcess('ADD', list.source, { attachment: another })).toBe('ok');
+    expect(record()).toMatchObject({ phase: 'deleting', runners: [{}, {}] });
+  });
+});
+
+describe('deleteNetwork() with a journal', () => {
+  test('remembers what failed, and the next verb of the network tries again when it is due', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'busy' });
+    await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
+    expect(record()).toMatchObject({ phase: 'failed', attempts: 1 });
+    chain.rescript('two', {});
+
+    // At once it is not due.
+    await addNetwork(list, other, runtime);
+    expect(record()?.phase).toBe('failed');
+    const { file = '' } = record() ?? {};
+    const past = new Date(Date.now() - 5000).toISOString();
+    fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replace(record()?.lastAttempt ?? '', past));
+    await deleteNetwork(list, other, runtime);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('finishes on its own record when it is asked again', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('one', { ReportError: 'busy' });
+    await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
+    chain.rescript('one', {});
+    await deleteNetwork(list, ATTACHMENT, runtime);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('works from the record when the cache is gone or empty', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    fs.writeFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), '');
+    await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(chain.calls().at(-1)?.request.prevResult).toEqual(ips('10.1.0.3/24'));
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('works from the cache where another tool has made the attachment anew', async () => {
+    const { stateDir: _, ...elsewhere } = runtime;
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const list = listOf('1.1.0', [chain.noop('four')]);
+    await deleteNetwork(threeLinks(), ATTACHMENT, elsewhere);
+    await addNetwork(list, ATTACHMENT, elsewhere);
+    const before = chain.order().length;
+    await deleteNetwork(threeLinks(), ATTACHMENT, runtime);
+    expect(chain.order().slice(before)).toEqual(['DEL four']);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('works in spite of a damaged record', async () => {
+    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    fs.writeFileSync(file, '{"record":1');
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    await deleteNetwork(threeLinks(), ATTACHMENT, { ...runtime, onWarning });
+    expect(warnings).toEqual([`Cannot read record "${file}": its first line is not a JSON object`]);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('never hands a namespace to links that belongs to somebody else by now, and CHECK refuses', async () => {
+    const netns = path.join(chain.dir, 'netns');
+    fs.writeFileSync(netns, 'one');
+    await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
+    fs.writeFileSync(`${netns}.new`, 'other');
+    fs.renameSync(`${netns}.new`, netns);
+    const attachment = { ...ATTACHMENT, netns };
+    await expect(checkNetwork(threeLinks(), attachment, runtime)).rejects.toThrow(
+      `Cannot check container "c1": "${netns}" is not the namespace of its ADD any more`,
+    );
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    await deleteNetwork(threeLinks(), attachment, { ...runtime, onWarning });
+    expect(warnings).toEqual([expect.stringContaining('it is not the one of its ADD any more')]);
+    expect(
+      chain
+        .calls()
+        .slice(-3)
+        .map(({ command, env }) => [command, env.CNI_NETNS]),
+    ).toEqual(Array(3).fill(['DEL', '']));
+  });
+});
+
+describe('records of an earlier boot', () => {
+  const boot = (id: string): Runtime & { stateDir: string } => ({
+    ...runtime,
+    env: { ...process.env, CATENA_BOOT_ID: id },
+  });
+
+  test('are taken down by the next verb of their network, standing or not', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
+    await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source, {
+      attachment: { ...ATTACHMENT, containerId: 'c3' },
+      runtime: boot('first'),
+    });
+    chain.rescript('one', {});
+    await addNetwork(threeLinks(), other, boot('second'));
+    expect(chain.order().slice(4)).toEqual([
+      ...['DEL three', 'DEL two', 'DEL one', 'DEL one'],
+      ...LABELS.map(label => `ADD ${label}`),
+    ]);
+    expect(record()).toBeUndefined();
+    expect(record('c3')).toBeUndefined();
+    expect(record('c2')?.boot).toBe('second');
+  });
+
+  test('are refused by CHECK', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
+    await expect(checkNetwork(threeLinks(), ATTACHMENT, boot('second'))).rejects.toThrow('earlier boot');
+  });
+
+  test('do not stop an ADD of the same attachment', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
+    await addNetwork(threeLinks(), ATTACHMENT, boot('second'));
+    // What an ADD wrote that could not learn which boot it was in is taken for nobody's.
+    expect(isOfEarlierBoot({ boot: '' }, boot('second').env)).toBe(false);
+    expect(record()).toMatchObject({ phase: 'attached', boot: 'second' });
+    expect(chain.order()).toHaveLength(9);
+  });
+});
+
+describe('an attachment that another runtime has made again', () => {
+  const again = () => {
+    const file = path.join(runtime.cacheDir, 'results/testnet-c1-eth0');
+    const cached = fs.readFileSync(file, 'utf8').replace('10.1.0.3/24', '10.1.0.77/24');
+    fs.writeFileSync(file, cached);
+    return cached;
+  };
+  const later = () => ({ ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'second' } });
+
+  test('is not taken down by a DEL that failed before', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'busy' });
+    await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('busy');
+    chain.rescript('two', {});
+    const cached = again();
+    const before = chain.order().length;
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    expect(await recover({ all: true }, { ...runtime, onWarning })).toEqual([]);
+    expect(warnings).toEqual([expect.stringContaining('it has been attached again since')]);
+    expect(chain.order().slice(before)).toEqual([]);
+    expect(record()).toBeUndefined();
+    expect(fs.readFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), 'utf8')).toBe(cached);
+  });
+
+  test('is not garbage because the record is of an earlier boot', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    again();
+    const valid = [{ containerID: 'c1', ifname: 'eth0' }];
+    expect(planGarbage(threeLinks(), { valid }, later()).stale).toEqual([]);
+    await collectGarbage(threeLinks(), { valid }, later());
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+  });
+
+  test('is known by the note that a plugin has left of its ADD in this boot', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    const runDir = path.join(runtime.cacheDir, 'run');
+    const env = { ...process.env, CATENA_BOOT_ID: 'second', CATENA_RUN_DIR: runDir };
+    const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+    noteGeneration(runDir, id, { renew: true, boot: 'second' });
+    expect(await recover({ all: true }, { ...runtime, env })).toEqual([]);
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    expect(record()).toBeUndefined();
+  });
+
+  test('is known to the node where there is no cached result', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    fs.rmSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
+    const openWitness = async () => ({ findLife: () => 'a pair', hasInterface: () => true });
+    expect(await recover({ all: true }, { ...later(), openWitness })).toEqual([]);
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+    expect(record()).toBeUndefined();
+  });
+});
+
+describe('recover()', () => {
+  test('does not take a verb for dead that is under way', async () => {
+    const list = threeLinks();
+    const slow = addNetwork(list, ATTACHMENT, runtime);
+    await addNetwork(list, other, runtime);
+    await slow;
+    expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
+  });
+
+  test('on the way takes only a few, all when told so', async () => {
+    const list = threeLinks();
+    for (let i = 0; i < 6; i++) {
+      await addNetwork(
+        list,
+        { ...ATTACHMENT, containerId: `old${i}` },
+        { ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'first' } },
+      );
+    }
+    expect(await recover({ network: 'testnet' }, runtime)).toHaveLength(4);
+    expect(await recover({ network: 'another' }, runtime)).toHaveLength(0);
+    expect(await recover({ all: true }, runtime)).toHaveLength(2);
+    expect(leftovers()).toEqual([]);
+  });
+
+  const YEAR_MS = 365 * 86_400_000;
+  test.each([
+    ['a year ago', -YEAR_MS],
+    ['a year ahead, by a clock that was set back since', YEAR_MS],
+  ])('tries again at once what failed %s', async (_, offMs) => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'stuck' });
+    await expect(deleteNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
+    chain.rescript('two', {});
+    // It has only just failed, says this clock.
+    expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
+    const { file = '' } = record() ?? {};
+    const time = new Date(Date.now() + offMs).toISOString();
+    fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replace(/"time":"[^"]+"/g, `"time":"${time}"`));
+    expect(await recover({ network: 'testnet' }, runtime)).toHaveLength(1);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('forgets a mark without need, and one without a record', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const marks = path.join(runtime.stateDir, 'unsettled/testnet');
+    for (const name of ['c1:eth0', 'c2:eth0'])
+      fs.symlinkSync(`../../attachments/testnet/${name}`, path.join(marks, name));
+    expect(await recover({ network: 'testnet' }, runtime)).toEqual([]);
+    expect(filesBelow(marks)).toEqual([]);
+    expect(record()?.phase).toBe('attached');
+  });
+
+  test('takes a boot for another one by its id alone, whatever the clock says', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const { file = '' } = record() ?? {};
+    for (const one of [file, path.join(runtime.stateDir, 'boot')]) fs.utimesSync(one, 0, 0);
+    expect(await recover({ all: true }, runtime)).toEqual([]);
+    const next = { ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'next' } };
+    expect(await recover({ all: true }, next)).toMatchObject([
+      { why: 'it is of an earlier boot of the machine' },
+    ]);
+  });
+
+  test('undoes at least what began, wherever the record is cut off', async () => {
+    const { source } = listOf(
+      '1.1.0',
+      LABELS.map(label => ({ type: 'noop', label })),
+    );
+    const runner = startRunner();
+    endRunner(runner);
+    const intent = intentOf({ runner, source, boot: bootId(), cacheDir: runtime.cacheDir });
+    const link = (index: number) =>
+      ({ event: 'link', verb: 'ADD', index, result: ips('10.1.0.1/24') }) as const;
+    const lines = [renderIntent(intent), renderLine(link(0)), renderLine(link(1))];
+    const text = lines.join('');
+    const undone: string[] = [];
+    const stubbed: Runtime = {
+      ...runtime,
+      exec: ({ request }) => {
+        undone.unshift(JSON.parse(request).label);
+        return {};
+      },
+    };
+    const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
+    const [first = ''] = lines;
+    for (let length = first.length; length <= text.length; length++) {
+      createRecord(runtime.stateDir, intent)?.close();
+      fs.writeFileSync(file, text.slice(0, length));
+      undone.length = 0;
+      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was cut off' }]);
+      const whole = text.slice(0, length).split('\n').length - 2;
+      const atLeast = LABELS.slice(0, whole + 1);
+      expect([undone.slice(0, atLeast.length), fs.existsSync(file)]).toEqual([atLeast, false]);
+    }
+  });
+
+  test('keeps a record whose configuration is of no use, with the reason', async () => {
+    await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
+    const { file = '' } = record() ?? {};
+    const [first = '', ...rest] = fs.readFileSync(file, 'utf8').split('\n');
+    const broken = JSON.stringify({ ...JSON.parse(first), source: '{}' });
+    fs.writeFileSync(file, [broken, ...rest].join('\n'));
+    const [recovery] = await recover({ all: true }, runtime);
+    expect(recovery?.error?.message).toContain(`the configuration in "${file}" cannot be used`);
+    expect(record()).toMatchObject({ phase: 'failed', attempts: 1 });
+  });
+});
+
+describe('collectGarbage() with a journal', () => {
+  const key = (containerID: string) => ({ containerID, ifname: 'eth0' });
+  const valid = [key('c1'), key('c2')];
+
+  test('finds attachments whose cached result is lost', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    fs.rmSync(runtime.cacheDir, { recursive: true });
+    await collectGarbage(threeLinks(), { all: true }, runtime);
+    expect(chain.order().slice(3, 6)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(leftovers()).toEqual([]);
+  });
+
+  test('takes down what was cut off although it is valid, and says why', async () => {
+    const list = threeLinks({ two: { KillRunner: ['ADD'] } });
+    await inProcess('ADD', list.source);
+    chain.rescript('two', {});
+    await addNetwork(list, other, { ...runtime, stateDir: path.join(chain.dir, 'elsewhere') });
+    const plan = planGarbage(list, { valid }, runtime);
+    expect(plan.stale).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(plan.kept).toMatchObject([{ containerId: 'c2' }]);
+    const before = chain.order().length;
+    await collectGarbage(list, { valid }, runtime);
+    expect(chain.order().slice(before, before + 2)).toEqual(['DEL two', 'DEL one']);
+    expect(record()).toBeUndefined();
+  });
+
+  test('keeps what somebody works on, and tells the links', async () => {
+    const runner = startRunner();
+    createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
+    const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
+    expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} works on it` }]);
+    expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);
+    expect(record()?.phase).toBe('adding');
+    endRunner(runner);
+  });
+
+  test("keeps what is another owner's, when it is told whose it collects", async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'somebody' });
+    const plan = await collectGarbage(threeLinks(), { all: true, owner: 'me' }, runtime);
+    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "somebody"' }]);
+    expect(chain.order().slice(3)).toEqual(['GC one', 'GC two', 'GC three']);
+    await collectGarbage(threeLinks(), { all: true }, runtime);
+    expect(record()).toBeUndefined();
+  });
+});

@@ -1,0 +1,168 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { type AttachmentCondition, type RepairScope, repair } from '../../../../src/chain/records/repair.ts';
+import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
+import type { Runtime } from '../../../../src/chain/run/runtime.ts';
+import type { JsonObject } from '../../../../src/cni/json.ts';
+import { claimRecord } from '../../../../src/journal/claim.ts';
+import { readRecord } from '../../../../src/journal/store.ts';
+import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+let runtime: Runtime & { stateDir: string; cacheDir: string };
+beforeEach(() => {
+  chain = makeNoopChain();
+  runtime = { ...chain.runtime, stateDir: path.join(chain.dir, 'state') };
+});
+afterEach(() => chain.dispose());
+
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const LABELS = ['one', 'two', 'three'];
+const ips = (address: string): JsonObject => ({ cniVersion: '1.1.0', ips: [{ address }] });
+const threeLinks = (cniVersion = '1.1.0', more: JsonObject = {}) =>
+  listOf(
+    cniVersion,
+    LABELS.map((label, i) => chain.noop(label, { ReportResult: ips(`10.1.0.${i + 1}/24`) })),
+    more,
+  );
+const record = () => readRecord(runtime.stateDir, ID);
+
+async function onlyOne(scope: RepairScope = {}): Promise<AttachmentCondition> {
+  const { attachments } = await repair(scope, runtime);
+  const [found, ...more] = attachments;
+  expect(more).toEqual([]);
+  if (found === undefined) throw new Error('no attachment was found');
+  return found;
+}
+const states = ({ links: plugins }: AttachmentCondition) => plugins.map(({ state }) => state);
+
+describe('repair()', () => {
+  test('asks every link once where all is well', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    expect(await onlyOne()).toMatchObject({ ...ID, state: 'sound' });
+    expect(chain.order().slice(3)).toEqual(LABELS.map(label => `CHECK ${label}`));
+    expect(chain.calls().at(-1)?.request.prevResult).toEqual(ips('10.1.0.3/24'));
+    expect(record()).toMatchObject({ phase: 'attached', runners: [] });
+  });
+
+  test('asks a link that objects once more, for repair, and goes on with the next', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
+    const found = await onlyOne();
+    expect(found.state).toBe('mended');
+    expect(found.links[1]).toEqual({ link: 'noop', index: 1, state: 'mended', problem: 'a rule is gone' });
+    expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK two', 'CHECK two', 'CHECK three']);
+  });
+
+  test('reports what stays broken, without ADD', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'a rule is gone' });
+    const found = await onlyOne();
+    expect(states(found)).toEqual(['sound', 'broken', 'sound']);
+    expect(found.links[1]?.error).toMatchObject({
+      code: 100,
+      message: 'a rule is gone',
+      plugin: { index: 1 },
+    });
+    expect(chain.order().slice(3)).not.toContain('ADD two');
+  });
+
+  test('puts nothing back for the links behind a first one that is lost', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    fs.rmSync(runtime.cacheDir, { recursive: true });
+    chain.rescript('one', { ReportError: 'the interface is gone' });
+    chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
+    const found = await onlyOne({ foreign: true });
+    expect(states(found)).toEqual(['broken', 'broken', 'sound']);
+    expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK one', 'CHECK two', 'CHECK three']);
+    expect(fs.existsSync(runtime.cacheDir)).toBe(false);
+  });
+
+  test('runs ADD again of chained links when told so, with the result of then', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    chain.rescript('two', { ReportError: 'gone', On: ['CHECK'] });
+    const found = await onlyOne({ foreign: true });
+    expect(states(found)).toEqual(['sound', 'broken', 'sound']);
+    const adds = chain
+      .calls()
+      .slice(3)
+      .filter(({ command }) => command === 'ADD');
+    expect(adds.map(({ request }) => [request.label, request.prevResult])).toEqual([
+      ['two', ips('10.1.0.1/24')],
+    ] as never);
+  });
+
+  test('only looks in a dry run', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const before = fs.readFileSync(record()?.file ?? '', 'utf8');
+    fs.rmSync(runtime.cacheDir, { recursive: true });
+    chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
+    expect((await onlyOne({ dryRun: true })).state).toBe('broken');
+    expect(chain.order().slice(3)).toEqual(LABELS.map(label => `CHECK ${label}`));
+    expect(fs.existsSync(runtime.cacheDir)).toBe(false);
+    expect(fs.readFileSync(record()?.file ?? '', 'utf8')).toBe(before);
+  });
+
+  test("puts libcni's record back", async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const file = path.join(runtime.cacheDir, 'results/testnet-c1-eth0');
+    const before = fs.readFileSync(file, 'utf8');
+    fs.rmSync(file);
+    expect(await onlyOne()).toMatchObject({ state: 'sound', cacheWritten: true });
+    expect(fs.readFileSync(file, 'utf8')).toBe(before);
+  });
+
+  test.each([
+    ['a list that wants no CHECK', '1.1.0', { disableCheck: true }, 'its list says "disableCheck"'],
+    ['a list from before CHECK', '0.3.1', {}, 'its list is of version 0.3.1, which has no CHECK'],
+  ])('leaves alone %s', async (_, version, more, why) => {
+    await addNetwork(threeLinks(version, more), ATTACHMENT, runtime);
+    expect(await onlyOne()).toMatchObject({ state: 'skipped', why: expect.stringContaining(why) });
+    expect(chain.order()).toHaveLength(3);
+  });
+
+  test('leaves alone what is in no namespace, or in that of somebody else', async () => {
+    const netns = path.join(chain.dir, 'netns');
+    fs.writeFileSync(netns, '');
+    await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
+    fs.writeFileSync(`${netns}.other`, '');
+    fs.renameSync(`${netns}.other`, netns);
+    expect((await onlyOne()).why).toBe(
+      `"${netns}" is not the namespace of its ADD any more: DEL takes it down`,
+    );
+    fs.rmSync(netns);
+    expect((await onlyOne()).why).toBe(`its namespace "${netns}" is gone: DEL takes it down`);
+  });
+
+  test('leaves alone what somebody works on, and nobody works on what it repairs', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    const claim = claimRecord(runtime.stateDir, ID, () => true, 'REPAIR');
+    expect((await onlyOne()).why).toBe(`process ${process.pid} works on it`);
+    const deleting = deleteNetwork(threeLinks(), ATTACHMENT, runtime);
+    await Bun.sleep(150);
+    expect(chain.order()).toHaveLength(3);
+    if (claim && 'leave' in claim) claim.leave();
+    await deleting;
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+  });
+
+  test('takes down first what is not settled, and tells why', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...runtime,
+      env: { ...process.env, CATENA_BOOT_ID: 'first' },
+    });
+    const seen = await repair({ dryRun: true }, runtime);
+    const recovery = { ...ID, why: 'it is of an earlier boot of the machine' };
+    expect(seen).toEqual({ recovered: [recovery], attachments: [], damaged: [] });
+    expect(await repair({}, runtime)).toEqual(seen);
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+  });
+
+  test('keeps to one network, and names damaged records', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, runtime);
+    expect((await repair({ network: 'another' }, runtime)).attachments).toEqual([]);
+    fs.writeFileSync(record()?.file ?? '', '');
+    expect((await repair({}, runtime)).damaged).toHaveLength(1);
+  });
+});

@@ -1,0 +1,191 @@
+import { describe, expect, test } from 'bun:test';
+import { callAll, callEach, callPlugins, type PluginReply } from '../../../../src/chain/run/call-plugins.ts';
+import type { ExecOutcome } from '../../../../src/chain/run/exec-plugin.ts';
+import { IGNORED, type ReadReply } from '../../../../src/chain/run/plugin-outcome.ts';
+import type { ChainRuntime } from '../../../../src/chain/run/runtime.ts';
+import type { Segment, SegmentRunner } from '../../../../src/chain/run/segment.ts';
+import type { Command } from '../../../../src/cni/env.ts';
+import { parseReply } from '../../../../src/cni/reply.ts';
+import { FIXTURE_PLUGINS, listOf } from '../../../helpers/noop-chain.ts';
+
+const OK: ExecOutcome = { exitCode: 0, stdout: '{}', stderr: '', durationMs: 1 };
+
+const LIST = listOf('1.1.0', [{ type: 'noop' }, { type: 'fail' }, { type: 'hang' }]);
+
+/** Notes what a runner is asked; the file names stand for the plugins. */
+function makeJournal(
+  joined: readonly string[],
+  outcomes: Readonly<Record<string, Partial<ExecOutcome>>> = {},
+) {
+  const journal: string[] = [];
+  const nameOf = (path: string) => path.slice(FIXTURE_PLUGINS.length + 1);
+  const segments: SegmentRunner = {
+    joins: path => joined.includes(nameOf(path)),
+    async *run({ calls, threadsResult, stopsAtFailure, onBegin }: Segment) {
+      const names = calls.map(({ path }) => nameOf(path));
+      journal.push(`run ${names.join(' ')}${threadsResult ? ' threaded' : ''}`);
+      try {
+        for (const [position, name] of names.entries()) {
+          onBegin?.(position);
+          const outcome = { ...OK, ...outcomes[name] };
+          yield outcome;
+          if (outcome.signal !== undefined || (outcome.exitCode !== 0 && stopsAtFailure)) return;
+        }
+      } finally {
+        journal.push('end');
+      }
+    },
+  };
+  const runtime: ChainRuntime = { pluginDirs: [FIXTURE_PLUGINS], segments };
+  return { journal, runtime };
+}
+
+function callOf<Reply>(verb: Command, order: readonly number[], read: ReadReply<Reply>) {
+  const requests: unknown[] = [];
+  return {
+    requests,
+    call: {
+      list: LIST,
+      verb,
+      order,
+      read,
+      requestFor(index: number, prevResult: unknown) {
+        requests.push(prevResult === undefined ? index : [index, prevResult]);
+        return { index };
+      },
+    },
+  };
+}
+
+async function readAll<Reply>(replies: AsyncIterable<PluginReply<Reply>>): Promise<unknown[]> {
+  const read: unknown[] = [];
+  for await (const reply of replies) read.push('error' in reply ? `${reply.index} failed` : reply.index);
+  return read;
+}
+
+describe('callPlugins()', () => {
+  test('hands consecutive plugins that join over as one segment', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
+    expect(await readAll(callPlugins(callOf('DEL', [2, 1, 0], IGNORED).call, runtime))).toEqual([2, 1, 0]);
+    expect(journal).toEqual(['run hang fail noop', 'end']);
+  });
+
+  test('makes a plugin that does not join a segment of one', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'hang']);
+    await readAll(callPlugins(callOf('CHECK', [0, 1, 2], IGNORED).call, runtime));
+    expect(journal).toEqual(['run noop', 'end', 'run fail', 'end', 'run hang', 'end']);
+  });
+
+  test('gives the first plugin of a segment the result of the segment before it', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail'], { fail: { stdout: '{"ips":[]}' } });
+    const { call, requests } = callOf('ADD', [0, 1, 2], parseReply);
+    await readAll(callPlugins(call, runtime));
+    expect(journal).toEqual(['run noop fail threaded', 'end', 'run hang threaded', 'end']);
+    expect(requests).toEqual([0, 1, [2, { ips: [] }]]);
+  });
+
+  test('announces each segment before it runs', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail']);
+    const { call } = callOf('ADD', [0, 1, 2], parseReply);
+    const beforeSegment = (last: number) => journal.push(`up to ${last}`);
+    await readAll(callPlugins({ ...call, beforeSegment }, runtime));
+    expect(journal.filter(line => line !== 'end')).toEqual([
+      ...['up to 1', 'run noop fail threaded', 'up to 2', 'run hang threaded'],
+    ]);
+  });
+
+  test('calls nothing when the announcement fails', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
+    const beforeSegment = () => {
+      throw new Error('the disk is full');
+    };
+    const replies = callPlugins({ ...callOf('ADD', [0, 1, 2], parseReply).call, beforeSegment }, runtime);
+    await expect(readAll(replies)).rejects.toThrow('the disk is full');
+    expect([replies.lastBegun, journal]).toEqual([-1, []]);
+  });
+
+  test('ends with the first failure of ADD, and knows the last plugin that was called', async () => {
+    const { runtime } = makeJournal(['noop', 'fail', 'hang'], { fail: { exitCode: 1 } });
+    const replies = callPlugins(callOf('ADD', [0, 1, 2], parseReply).call, runtime);
+    expect(await readAll(replies)).toEqual([0, '1 failed']);
+    expect(replies.lastBegun).toBe(1);
+  });
+
+  test('does not count a plugin that could not be started', async () => {
+    const { runtime } = makeJournal(['noop', 'fail'], { fail: { spawnError: 'EACCES: permission denied' } });
+    const replies = callPlugins(callOf('ADD', [0, 1], parseReply).call, runtime);
+    expect(await readAll(replies)).toEqual([0, '1 failed']);
+    expect(replies.lastBegun).toBe(0);
+  });
+
+  test('goes on with a new segment where DEL lost the host of one', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang'], {
+      fail: { exitCode: 1, signal: 'SIGKILL' },
+    });
+    const replies = callPlugins(callOf('DEL', [2, 1, 0], IGNORED).call, runtime);
+    expect(await readAll(replies)).toEqual([2, '1 failed', 0]);
+    expect(journal).toEqual(['run hang fail noop', 'end', 'run noop', 'end']);
+  });
+
+  test('ends the segment when the caller leaves early', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
+    for await (const _ of callPlugins(callOf('CHECK', [0, 1, 2], IGNORED).call, runtime)) break;
+    expect(journal).toEqual(['run noop fail hang', 'end']);
+  });
+
+  test('calls nothing once it is interrupted', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail']);
+    const interrupted = { ...runtime, signal: AbortSignal.abort() };
+    await expect(callAll(callOf('ADD', [0, 1], parseReply).call, interrupted)).rejects.toThrow(
+      'Cannot finish ADD of plugin "noop": it was interrupted',
+    );
+    expect(journal).toEqual([]);
+  });
+
+  test('reports an executable that has vanished when it is its turn', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'missing']);
+    const list = listOf('1.1.0', [{ type: 'noop' }, { type: 'missing' }]);
+    const call = { ...callOf('ADD', [0, 1], parseReply).call, list };
+    await expect(callAll(call, runtime)).rejects.toMatchObject({
+      plugin: { type: 'missing', index: 1, verb: 'ADD' },
+    });
+    expect(journal).toEqual(['run noop threaded', 'end']);
+  });
+
+  test('has deferred work finished before the last reply, which fails with it', async () => {
+    const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
+    const finish = async () => {
+      journal.push('finish');
+      return { exitCode: 1, stdout: '{"code":5,"msg":"Cannot delete device"}', stderr: '' };
+    };
+    const segments = { ...(runtime.segments as SegmentRunner), finish };
+    const errors = await callEach(callOf('DEL', [1, 0], IGNORED).call, { ...runtime, segments });
+    expect(errors).toEqual([expect.objectContaining({ code: 5, message: 'Cannot delete device' })]);
+    expect(journal).toEqual(['run fail noop', 'end', 'finish']);
+  });
+
+  test('reads the output only as the verb does', async () => {
+    const { runtime } = makeJournal([], { noop: { stdout: 'not JSON' } });
+    expect(await callEach(callOf('DEL', [0], IGNORED).call, runtime)).toEqual([]);
+    await expect(callAll(callOf('ADD', [0], parseReply).call, runtime)).rejects.toMatchObject({
+      message: expect.stringContaining('Cannot decode output of plugin "noop"'),
+      plugin: { type: 'noop', index: 0, executable: `${FIXTURE_PLUGINS}/noop`, durationMs: 1, exitCode: 0 },
+    });
+  });
+
+  test('says why a plugin did not start', async () => {
+    const { runtime } = makeJournal([], { noop: { spawnError: 'EACCES: permission denied' } });
+    await expect(callAll(callOf('ADD', [0], IGNORED).call, runtime)).rejects.toMatchObject({
+      message: 'Cannot start plugin "noop": EACCES: permission denied',
+      details: `${FIXTURE_PLUGINS}/noop`,
+    });
+  });
+
+  test('keeps the end of a long standard error', async () => {
+    const stderr = `${'x'.repeat(10_000)}the end`;
+    const { runtime } = makeJournal([], { noop: { exitCode: 2, stderr } });
+    await expect(callAll(callOf('ADD', [0], IGNORED).call, runtime)).rejects.toMatchObject({
+      plugin: { stderr: stderr.slice(-4096), exitCode: 2 },
+    });
+  });
+});

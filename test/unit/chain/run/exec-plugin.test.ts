@@ -1,0 +1,160 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { startProcess } from '../../../../src/chain/run/exec-plugin.ts';
+import { startForeign } from '../../../../src/plugin/foreign.ts';
+import { FIXTURE_PLUGINS } from '../../../helpers/noop-chain.ts';
+
+const PATH = process.env.PATH;
+let dir: string;
+beforeEach(() => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-exec-'));
+});
+afterEach(() => fs.rmSync(dir, { recursive: true }));
+
+function script(text: string): string {
+  const file = path.join(dir, 'link');
+  fs.writeFileSync(file, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  return file;
+}
+
+const isRunning = (pid: number) => {
+  try {
+    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+};
+const gone = async (pids: readonly number[]) => {
+  while (pids.some(isRunning)) await Bun.sleep(20);
+};
+
+// Two ways to start a link, and the same care.
+describe.each([
+  ['startProcess()', startProcess],
+  ['startForeign()', startForeign],
+])('%s', (_, start) => {
+  const send = (name: string, env: Record<string, string> = {}, deadlineMs = 30_000, request = '{}') =>
+    start({ path: path.join(FIXTURE_PLUGINS, name), env: { PATH, ...env }, deadlineMs }).send(request);
+  const sendTo = (file: string, request = '', env: Record<string, string | undefined> = { PATH }) =>
+    start({ path: file, env, deadlineMs: 30_000 }).send(request);
+
+  test('hands over the request and returns output, exit status and time', async () => {
+    const outcome = await sendTo(script('cat; echo words >&2; exit 3'), '{"a":"ü"}');
+    expect(outcome).toEqual({
+      exitCode: 3,
+      stdout: '{"a":"ü"}',
+      stderr: 'words\n',
+      durationMs: expect.any(Number),
+    });
+  });
+
+  test('gives the link exactly the environment it is told', async () => {
+    const { stdout } = await sendTo(script('exec /usr/bin/env'), '', { ONE: '1', GONE: undefined });
+    const names = stdout
+      .trim()
+      .split('\n')
+      .map(line => line.split('=')[0]);
+    // PWD, SHLVL and _ are the shell's own.
+    expect(names.filter(name => !['PWD', 'SHLVL', '_', 'OLDPWD'].includes(name ?? ''))).toEqual(['ONE']);
+  });
+
+  test('takes a link that never reads its request', async () => {
+    const outcome = await sendTo(script('exec <&-; exit 0'), 'x'.repeat(1024 * 1024));
+    expect(outcome).toMatchObject({ exitCode: 0, stdout: '' });
+  });
+
+  test('reports the signal that ended a link', async () => {
+    const outcome = await sendTo(script('kill -SEGV $$'));
+    expect(outcome.signal).toBe('SIGSEGV');
+    expect('exitCode' in outcome).toBe(false);
+  });
+
+  test('makes the link leader of a process group of its own', async () => {
+    const { stdout } = await sendTo(script('read -r line < /proc/self/stat; echo "$$ $line"'));
+    const [pid, ...stat] = stdout.trim().split(' ');
+    expect(stat[4]).toBe(pid as string);
+  });
+
+  test('ends the whole group at the deadline, those that ignore SIGTERM included', async () => {
+    const pids = path.join(dir, 'pids');
+    const outcome = await send('hang', { HANG_PIDS: pids }, 300);
+    expect(outcome).toMatchObject({ signal: 'SIGKILL', ended: 'deadline' });
+    await gone(fs.readFileSync(pids, 'utf8').split(' ').map(Number));
+  }, 20_000);
+
+  test('does not wait for a grandchild that holds standard output', async () => {
+    const pids = path.join(dir, 'pids');
+    const outcome = await send('hang', { HANG_PIDS: pids, HANG_DETACH: '1' });
+    expect(outcome).toMatchObject({ exitCode: 0 });
+    expect(JSON.parse(outcome.stdout).ips).toHaveLength(1);
+    const [, grandchild] = fs.readFileSync(pids, 'utf8').split(' ').map(Number);
+    // Whatever a link leaves running on purpose stays: the deadline is for links that do not end.
+    expect(isRunning(grandchild as number)).toBe(true);
+    process.kill(grandchild as number, 'SIGKILL');
+  });
+
+  test('ends a link that prints without end', async () => {
+    const outcome = await send('garbage', { GARBAGE: 'huge' });
+    expect(outcome.ended).toBe('output');
+    expect(outcome.stdout).toHaveLength(16 * 1024 * 1024);
+  });
+
+  test('keeps the end of a long standard error', async () => {
+    const outcome = await send('garbage', { GARBAGE: 'stderr' });
+    expect(outcome.exitCode).toBe(1);
+    expect(outcome.stderr).toHaveLength(1024 * 1024);
+    expect(outcome.stderr).toEndWith('xxxthe end');
+  });
+
+  test('waits for a file that is still open for writing', async () => {
+    const file = path.join(dir, 'busy');
+    fs.copyFileSync('/bin/true', file);
+    const fd = fs.openSync(file, 'r+');
+    setTimeout(() => fs.closeSync(fd), 100);
+    expect(await sendTo(file)).toMatchObject({ exitCode: 0 });
+  });
+
+  test('reports a file that stays open for writing', async () => {
+    const file = path.join(dir, 'busy');
+    fs.copyFileSync('/bin/true', file);
+    const fd = fs.openSync(file, 'r+');
+    const outcome = await start({ path: file, env: {}, deadlineMs: 300 }).send('');
+    fs.closeSync(fd);
+    expect(outcome.spawnError).toStartWith('ETXTBSY');
+  });
+
+  test.each([
+    ['is not there', 'none', undefined, 'ENOENT'],
+    ['may not be executed', 'plain', 0o644, 'EACCES'],
+    ['is no program', 'noise', 0o755, 'ENOEXEC'],
+  ])('reports a file that %s', async (_, name, mode, code) => {
+    const file = path.join(dir, name);
+    if (mode !== undefined) fs.writeFileSync(file, 'garbage', { mode });
+    const outcome = await sendTo(file);
+    expect(outcome.spawnError).toStartWith(code);
+    expect('exitCode' in outcome).toBe(false);
+  });
+});
+
+describe('startProcess()', () => {
+  test('keeps what a link said that ended before it was asked', async () => {
+    const started = startProcess({ path: script('echo early; exit 2'), env: { PATH }, deadlineMs: 5000 });
+    await Bun.sleep(200);
+    expect(await started.send('{}')).toMatchObject({ exitCode: 2, stdout: 'early\n' });
+  });
+
+  test('discard() ends a started link without a request', async () => {
+    const pids = path.join(dir, 'pids');
+    const started = startProcess({
+      path: script(`echo $$ > ${pids}.new; mv ${pids}.new ${pids}; cat; echo acted >> ${pids}`),
+      env: { PATH },
+      deadlineMs: 1000,
+    });
+    while (!fs.existsSync(pids)) await Bun.sleep(10);
+    started.discard();
+    await gone([Number(fs.readFileSync(pids, 'utf8'))]);
+    expect(fs.readFileSync(pids, 'utf8')).not.toContain('acted');
+  });
+});

@@ -1,0 +1,514 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import fs from 'node:fs';
+import path from 'node:path';
+import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
+import { findNetworkOfAdd } from '../../../../src/chain/records/config-of-add.ts';
+import { readAttachment } from '../../../../src/chain/records/result-cache.ts';
+import { addNetwork, checkNetwork, deleteNetwork, networkStatus } from '../../../../src/chain/run/run.ts';
+import type { PluginEvent } from '../../../../src/chain/run/runtime.ts';
+import { CniError } from '../../../../src/cni/errors.ts';
+import type { JsonObject } from '../../../../src/cni/json.ts';
+import { SPEC_VERSIONS } from '../../../../src/cni/version.ts';
+import {
+  ATTACHMENT,
+  FIXTURE_PLUGINS,
+  listOf,
+  makeNoopChain,
+  type NoopChain,
+} from '../../../helpers/noop-chain.ts';
+
+let chain: NoopChain;
+beforeEach(() => {
+  chain = makeNoopChain();
+});
+afterEach(() => chain.dispose());
+
+const ID = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+const cacheFile = () => path.join(chain.runtime.cacheDir, 'results/testnet-c1-eth0');
+const ips = (address: string): JsonObject => ({ cniVersion: '1.1.0', ips: [{ address }] });
+const threeLinks = (cniVersion = '1.1.0', more: JsonObject = {}) =>
+  listOf(
+    cniVersion,
+    [
+      chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
+      chain.noop('two', {}, { capabilities: { mac: true, ips: false } }),
+      chain.noop('three', { ReportResult: 'INJECT-DNS' }),
+    ],
+    more,
+  );
+async function errorOf(step: Promise<unknown>): Promise<CniError> {
+  const error = await step.then(
+    () => new Error('nothing was thrown'),
+    thrown => thrown,
+  );
+  if (error instanceof CniError) return error;
+  throw error;
+}
+
+describe('addNetwork()', () => {
+  test('threads the result through every link and returns the last one', async () => {
+    const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
+    const first = ips('10.1.0.2/24');
+    expect<unknown>(result).toEqual({ ...first, dns: { nameservers: ['1.2.3.4'] } });
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
+    expect(chain.calls().map(({ request }) => request.prevResult)).toEqual([
+      undefined,
+      first,
+      first,
+    ] as never);
+  });
+
+  test('that is asked for again under its name gives the result of the first time', async () => {
+    const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
+    const first = await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' });
+    expect(await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' })).toEqual(first);
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'ADD three']);
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'b' });
+    expect(chain.order()).toHaveLength(6);
+  });
+
+  test('gives every link the six variables and its environment', async () => {
+    const env = { ...process.env, CNI_IFNAME: 'inherited', TRACEPARENT: '00-trace' };
+    const args = [['K8S_POD_NAME', 'p']] as const;
+    await addNetwork(threeLinks(), { ...ATTACHMENT, args }, { ...chain.runtime, env });
+    expect(chain.calls()[1]?.env).toEqual({
+      CNI_COMMAND: 'ADD',
+      CNI_CONTAINERID: 'c1',
+      CNI_NETNS: '/run/netns/none',
+      CNI_IFNAME: 'eth0',
+      CNI_ARGS: 'K8S_POD_NAME=p',
+      CNI_PATH: chain.runtime.pluginDirs.join(':'),
+    });
+  });
+
+  test('gives every call of a link a span of its own in the trace of the caller', async () => {
+    const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+    const env = {
+      ...process.env,
+      TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01`,
+      TRACESTATE: 'vendor=x',
+      BAGGAGE: 'tenant=y',
+    };
+    const events: PluginEvent[] = [];
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...chain.runtime,
+      env,
+      onPlugin: event => events.push(event),
+    });
+    const seen = chain.calls().map(call => call.env);
+    expect(seen.map(({ TRACESTATE, BAGGAGE }) => [TRACESTATE, BAGGAGE])).toEqual(
+      Array(3).fill(['vendor=x', 'tenant=y']),
+    );
+    expect(seen.map(({ TRACEPARENT }) => TRACEPARENT)).toEqual(
+      events.map(({ span }) => `00-${trace}-${span?.spanId}-01`),
+    );
+    expect(new Set(events.map(({ span }) => span?.spanId)).size).toBe(3);
+    expect(events[0]?.span).toMatchObject({ parentSpanId: '00f067aa0ba902b7', sampled: true });
+  });
+
+  test('passes no invalid trace on, but its baggage', async () => {
+    const env = { ...process.env, TRACEPARENT: 'nonsense', TRACESTATE: 'vendor=x', BAGGAGE: 'tenant=y' };
+    const events: PluginEvent[] = [];
+    await addNetwork(threeLinks(), ATTACHMENT, {
+      ...chain.runtime,
+      env,
+      onPlugin: event => events.push(event),
+    });
+    expect(chain.calls()[0]?.env.TRACEPARENT).toBeUndefined();
+    expect(chain.calls()[0]?.env.TRACESTATE).toBeUndefined();
+    expect(chain.calls()[0]?.env.BAGGAGE).toBe('tenant=y');
+    expect(events[0]?.span).toBeUndefined();
+  });
+
+  test('shows the versions of all links when one refuses that of the list', async () => {
+    const list = listOf('1.1.0', [
+      chain.noop('one', { ReportVersionSupport: ['0.4.0', '1.0.0'] }),
+      chain.noop('two', { ReportError: 'incompatible CNI versions', ReportErrorCode: 1 }),
+    ]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error).toMatchObject({ code: 1, message: 'incompatible CNI versions', plugin: { index: 1 } });
+    // VERSION carries no configuration, so that the script cannot answer: both list all they know.
+    expect(error.details).toContain('the highest that all speak is 1.1.0');
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+  });
+
+  test('offers each link the capabilities it declares', async () => {
+    const capabilityArgs = { mac: '0a:00:00:00:00:01', ips: ['10.0.0.9/24'] };
+    await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
+    expect(chain.calls().map(({ request }) => request.runtimeConfig)).toEqual([
+      undefined,
+      { mac: '0a:00:00:00:00:01' },
+      undefined,
+    ] as never);
+    expect(readAttachment(chain.runtime.cacheDir, ID)?.capabilityArgs).toEqual(capabilityArgs);
+  });
+
+  test('does one after the other for one container, and GC only when all are done', async () => {
+    const slow = chain.noop('one');
+    const list = listOf('1.1.0', [slow]);
+    await Promise.all([
+      addNetwork(list, ATTACHMENT, chain.runtime),
+      checkNetwork(list, ATTACHMENT, chain.runtime),
+      collectGarbage(list, { all: true }, chain.runtime),
+      addNetwork(list, ATTACHMENT, chain.runtime),
+    ]);
+    expect(chain.order()).toEqual(['ADD one', 'CHECK one', 'DEL one', 'GC one', 'ADD one']);
+  });
+
+  test('records the attachment with the configuration as it was', async () => {
+    const list = threeLinks();
+    const result = await addNetwork(list, ATTACHMENT, chain.runtime);
+    expect(readAttachment(chain.runtime.cacheDir, ID)).toEqual({
+      ...ID,
+      netns: '/run/netns/none',
+      args: [],
+      capabilityArgs: {},
+      source: list.source,
+      result,
+    });
+    expect(findNetworkOfAdd(ID, chain.runtime)).toEqual(list);
+  });
+
+  test('converts what a link answers in another version, and keeps keys it does not know', async () => {
+    const old = {
+      cniVersion: '0.3.1',
+      ips: [{ version: '4', address: '10.1.0.2/24' }],
+      extra: { kept: true },
+    };
+    const list = listOf('1.0.0', [chain.noop('one', { ReportResult: old }), chain.noop('two')]);
+    const result = await addNetwork(list, ATTACHMENT, chain.runtime);
+    const converted = { cniVersion: '1.0.0', ips: [{ address: '10.1.0.2/24' }], extra: { kept: true } };
+    expect(chain.calls()[1]?.request.prevResult).toEqual(converted);
+    expect<unknown>(result).toEqual(converted);
+  });
+
+  test('takes a result without version to be in the version of the list', async () => {
+    const list = listOf('0.4.0', [
+      chain.noop('one', { ReportResult: { ips: [{ version: '4', address: '10.1.0.2/24' }] } }),
+    ]);
+    expect((await addNetwork(list, ATTACHMENT, chain.runtime)).cniVersion).toBe('0.4.0');
+  });
+
+  test.each([...SPEC_VERSIONS])('[%s] ADD passes prevResult, DEL and CHECK from 0.4.0 on', async version => {
+    const list = listOf(version, [
+      chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
+      chain.noop('two'),
+    ]);
+    await addNetwork(list, ATTACHMENT, chain.runtime);
+    const gated = ['0.4.0', '1.0.0', '1.1.0'].includes(version);
+    if (gated) await checkNetwork(list, ATTACHMENT, chain.runtime);
+    else expect(await errorOf(checkNetwork(list, ATTACHMENT, chain.runtime))).toMatchObject({ code: 1 });
+    await deleteNetwork(list, ATTACHMENT, chain.runtime);
+    const [, added, ...later] = chain.calls();
+    expect(added?.request.prevResult).toMatchObject({ cniVersion: version });
+    expect(later.map(call => call.request.prevResult !== undefined)).toEqual(
+      gated ? [true, true, true, true] : [false, false],
+    );
+  });
+
+  test('undoes the links that ran, last first and the failing one included', async () => {
+    const list = listOf('1.1.0', [
+      chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
+      chain.noop('two', { ReportError: 'no room', ReportErrorCode: 123 }),
+      chain.noop('three'),
+    ]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error).toMatchObject({ code: 123, message: 'no room' });
+    expect(error.plugin).toMatchObject({
+      network: 'testnet',
+      type: 'noop',
+      index: 1,
+      verb: 'ADD',
+      exitCode: 1,
+    });
+    expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+    expect(chain.calls()[3]?.request.prevResult).toEqual(ips('10.1.0.2/24'));
+    // The script makes DEL of the same link fail as well: the first error stays the first.
+    expect(error.details).toBe('undoing failed as well: noop DEL: no room');
+    expect(fs.existsSync(cacheFile())).toBe(false);
+  });
+
+  test('tells how the process ended when the link does not say', async () => {
+    const list = listOf('1.1.0', [chain.noop('one'), { type: 'fail' }]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error.message).toContain(
+      'Plugin "fail" failed with "first line\\nsecond line\\nout of cheese": exit status 7',
+    );
+    expect(error.plugin).toMatchObject({ exitCode: 7, stderr: 'first line\nsecond line\nout of cheese\n' });
+    expect(error.plugin?.durationMs).toBeNumber();
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+  });
+
+  test.each([
+    ['nothing', 6, 'Cannot decode output of plugin "garbage": it printed no result'],
+    ['text', 6, 'Cannot decode output of plugin "garbage": '],
+    ['array', 6, 'Cannot decode output of plugin "garbage": expected a JSON object, found an array'],
+    ['two', 6, 'Cannot decode output of plugin "garbage": '],
+    ['huge', 0, 'Plugin "garbage" printed more than 16 MiB'],
+  ])('undoes when a link prints %s', async (GARBAGE, code, message) => {
+    const list = listOf('1.1.0', [chain.noop('one'), { type: 'garbage' }]);
+    const runtime = { ...chain.runtime, env: { ...process.env, GARBAGE } };
+    const error = await errorOf(addNetwork(list, ATTACHMENT, runtime));
+    expect(error.code).toBe(code);
+    expect(error.message).toContain(message);
+    expect(error.plugin).toMatchObject({
+      ...{ network: 'testnet', type: 'garbage', index: 1, verb: 'ADD' },
+      executable: path.join(FIXTURE_PLUGINS, 'garbage'),
+      durationMs: expect.any(Number),
+      ...(GARBAGE === 'huge' ? { signal: 'SIGTERM', ended: 'output' } : { exitCode: 0 }),
+    });
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+  });
+
+  test('refuses a result of the wrong shape, naming the place', async () => {
+    const list = listOf('1.1.0', [chain.noop('one', { ReportResult: { cniVersion: '1.1.0', ips: [{}] } })]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error.code).toBe(6);
+    expect(error.message).toContain('"ips[0].address"');
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+  });
+
+  test('ends a link at its deadline and undoes', async () => {
+    const list = listOf('1.1.0', [chain.noop('one'), { type: 'hang' }]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, deadlineMs: 1000 }));
+    expect(error.message).toBe(
+      'Plugin "hang" did not finish within 1 s: it was ended with its process group',
+    );
+    expect(error.plugin?.signal).toBe('SIGKILL');
+    expect(chain.order()).toEqual(['ADD one', 'DEL one']);
+  }, 30_000);
+
+  test('starts nothing when an executable is missing', async () => {
+    const list = listOf('1.1.0', [chain.noop('one'), { type: 'missing' }]);
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error.message).toStartWith('Cannot find plugin "missing": no such file in');
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('undoes when the attachment cannot be recorded', async () => {
+    fs.mkdirSync(chain.runtime.cacheDir);
+    fs.symlinkSync('nowhere', path.join(chain.runtime.cacheDir, 'results'));
+    const error = await errorOf(addNetwork(threeLinks(), ATTACHMENT, chain.runtime));
+    expect(error.code).toBe(5);
+    expect(error.message).toStartWith(`Cannot write cached result "${cacheFile()}"`);
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+  });
+
+  test('starts nothing when the cache cannot be read', async () => {
+    fs.writeFileSync(chain.runtime.cacheDir, '');
+    expect((await errorOf(addNetwork(threeLinks(), ATTACHMENT, chain.runtime))).code).toBe(5);
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('leaves an attachment alone that an earlier ADD has made', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, chain.runtime);
+    chain.rescript('one', { ReportError: 'eth0 already exists' });
+    const before = fs.readFileSync(cacheFile(), 'utf8');
+    const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error).toMatchObject({ code: 100, message: 'eth0 already exists' });
+    expect(error.details).toContain('an earlier ADD is on record');
+    expect(chain.order().slice(3)).toEqual(['ADD one']);
+    expect(fs.readFileSync(cacheFile(), 'utf8')).toBe(before);
+  });
+
+  test('is undone where the cached result of an earlier ADD has outlived its interface', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, chain.runtime);
+    chain.rescript('two', { ReportError: 'the port is taken' });
+    const openWitness = async () => ({ findLife: () => undefined, hasInterface: () => false });
+    const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, openWitness }));
+    expect(error).toMatchObject({ code: 100, message: 'the port is taken' });
+    expect(error.details).not.toContain('an earlier ADD is on record');
+    expect(chain.order().slice(3)).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
+  });
+
+  test.each([
+    ['an empty container id', { containerId: '' }, 3, 'missing containerID'],
+    ['a path as container id', { containerId: '../c' }, 4, 'Cannot use container id "../c"'],
+    ['an empty interface name', { ifname: '' }, 4, 'Cannot use interface name ""'],
+    ['a path as interface name', { ifname: 'a/b' }, 4, 'Cannot use interface name "a/b"'],
+    ['an interface name of 16 bytes', { ifname: 'sixteen-bytes-xx' }, 4, 'longer than 15 bytes'],
+    ['no namespace', { netns: '' }, 4, 'Cannot use network namespace ""'],
+    [
+      'a separator in an argument',
+      { args: [['K', 'a;B=c']] as [string, string][] },
+      4,
+      'Cannot use CNI_ARGS pair',
+    ],
+  ])('refuses %s before anything runs', async (_, more, code, message) => {
+    const error = await errorOf(addNetwork(threeLinks(), { ...ATTACHMENT, ...more }, chain.runtime));
+    expect(error.code).toBe(code);
+    expect(error.message).toContain(message);
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('tells of each link as it finishes', async () => {
+    const events: PluginEvent[] = [];
+    const list = listOf('1.1.0', [chain.noop('one', { ReportStderr: 'warning' }), { type: 'fail' }]);
+    await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, onPlugin: event => events.push(event) }));
+    expect(
+      events.map(event => [
+        event.verb,
+        event.plugin,
+        event.index,
+        event.stderr.slice(0, 7),
+        event.error?.code,
+      ]),
+    ).toEqual([
+      ['ADD', 'noop', 0, 'warning', undefined],
+      ['ADD', 'fail', 1, 'first l', 0],
+      ['DEL', 'fail', 1, 'first l', 0],
+      ['DEL', 'noop', 0, 'warning', undefined],
+    ]);
+    expect(events[0]?.result).toEqual({ cniVersion: '1.1.0' });
+  });
+});
+
+describe('checkNetwork()', () => {
+  test('asks every link in order, with the result, configuration and arguments of the ADD', async () => {
+    const capabilityArgs = { mac: '0a:00:00:00:00:01' };
+    const result = await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
+    const changed = listOf('1.1.0', [chain.noop('other')]);
+    await checkNetwork(changed, ATTACHMENT, chain.runtime);
+    expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK two', 'CHECK three']);
+    const checks = chain.calls().slice(3);
+    expect(checks.map(call => call.request.prevResult)).toEqual([result, result, result]);
+    expect(checks[1]?.request.runtimeConfig).toEqual(capabilityArgs);
+  });
+
+  test('stops at the first link that objects', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, chain.runtime);
+    chain.rescript('two', { ReportError: 'address is gone', ReportErrorCode: 103 });
+    const error = await errorOf(checkNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error).toMatchObject({ code: 103, message: 'address is gone' });
+    expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK two']);
+  });
+
+  test('runs nothing with disableCheck, even for an old version', async () => {
+    await checkNetwork(threeLinks('0.3.1', { disableCheck: true }), ATTACHMENT, chain.runtime);
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('says when no ADD is on record', async () => {
+    const error = await errorOf(checkNetwork(threeLinks(), ATTACHMENT, chain.runtime));
+    expect(error.message).toContain(`no ADD is on record in "${cacheFile()}"`);
+    expect(chain.order()).toEqual([]);
+  });
+
+  test('reads the bare result that libcni 0.7 recorded, and converts it', async () => {
+    fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
+    fs.writeFileSync(
+      cacheFile(),
+      '{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.1.0.2/24"}],"dns":{}}',
+    );
+    await checkNetwork(threeLinks('1.0.0'), ATTACHMENT, chain.runtime);
+    expect(chain.calls()[0]?.request.prevResult).toEqual({
+      cniVersion: '1.0.0',
+      ips: [{ address: '10.1.0.2/24' }],
+    });
+  });
+
+  test.each([
+    ['is not JSON', '{', 6],
+    ['is of a version nobody knows', '{"cniVersion":"7.0.0"}', 1],
+  ])('reports a record that %s', async (_, text, code) => {
+    fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
+    fs.writeFileSync(cacheFile(), text);
+    expect((await errorOf(checkNetwork(threeLinks(), ATTACHMENT, chain.runtime))).code).toBe(code);
+  });
+});
+
+describe('deleteNetwork()', () => {
+  test('runs in reverse with the configuration and result of the ADD, and forgets it', async () => {
+    const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
+    await deleteNetwork(listOf('1.1.0', [chain.noop('other')]), { ...ATTACHMENT, netns: '' }, chain.runtime);
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(chain.calls()[3]).toMatchObject({ env: { CNI_NETNS: '' }, request: { prevResult: result } });
+    expect(fs.existsSync(cacheFile())).toBe(false);
+  });
+
+  test('goes through every link after one failed, joins the errors and keeps the record', async () => {
+    const list = threeLinks();
+    await addNetwork(list, ATTACHMENT, chain.runtime);
+    chain.rescript('three', { ReportError: 'three is stuck', ReportErrorCode: 101 });
+    chain.rescript('one', { ReportError: 'one is stuck', ReportErrorCode: 102 });
+    const error = await errorOf(deleteNetwork(list, ATTACHMENT, chain.runtime));
+    expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
+    expect(error).toMatchObject({
+      code: 101,
+      message: 'Cannot delete interface "eth0" of container "c1" from network "testnet": 2 steps failed',
+      details: 'noop DEL: three is stuck; noop DEL: one is stuck',
+    });
+    expect(fs.existsSync(cacheFile())).toBe(true);
+    chain.rescript('three', {});
+    chain.rescript('one', {});
+    await deleteNetwork(list, ATTACHMENT, chain.runtime);
+    expect(fs.existsSync(cacheFile())).toBe(false);
+  });
+
+  test('throws the error of a single failing link as it is', async () => {
+    const list = threeLinks();
+    chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 11 });
+    expect(await errorOf(deleteNetwork(list, ATTACHMENT, chain.runtime))).toMatchObject({
+      code: 11,
+      message: 'stuck',
+    });
+  });
+
+  test('runs the others when an executable is missing', async () => {
+    const list = listOf('1.1.0', [chain.noop('one'), { type: 'missing' }, chain.noop('three')]);
+    const error = await errorOf(deleteNetwork(list, ATTACHMENT, chain.runtime));
+    expect(error.message).toStartWith('Cannot find plugin "missing"');
+    expect(chain.order()).toEqual(['DEL three', 'DEL one']);
+  });
+
+  test('works twice, and without an ADD', async () => {
+    const list = threeLinks();
+    await deleteNetwork(list, ATTACHMENT, chain.runtime);
+    await deleteNetwork(list, ATTACHMENT, chain.runtime);
+    expect(chain.order()).toHaveLength(6);
+  });
+
+  test.each([
+    ['is torn', '{"kind":"cniCacheV1","config":'],
+    ['holds a result of no known version', '{"cniVersion":"7.0.0"}'],
+  ])('goes on without a record that %s, and removes it', async (_, text) => {
+    fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
+    fs.writeFileSync(cacheFile(), text);
+    const warnings: string[] = [];
+    const onWarning = ({ message }: CniError) => warnings.push(message);
+    await deleteNetwork(threeLinks(), ATTACHMENT, { ...chain.runtime, onWarning });
+    expect(warnings).toHaveLength(1);
+    expect(warnings[0]).toMatch(/cached result/);
+    expect(chain.calls().map(call => call.request.prevResult)).toEqual([undefined, undefined, undefined]);
+    expect(fs.existsSync(cacheFile())).toBe(false);
+  });
+
+  test('refuses names that would leave the cache directory', async () => {
+    const error = await errorOf(
+      deleteNetwork(threeLinks(), { ...ATTACHMENT, containerId: '../../x' }, chain.runtime),
+    );
+    expect(error.code).toBe(4);
+    expect(chain.order()).toEqual([]);
+  });
+});
+
+describe('networkStatus()', () => {
+  test('asks in order and passes the code on', async () => {
+    const list = threeLinks();
+    await networkStatus(list, chain.runtime);
+    chain.rescript('two', { ReportError: 'daemon is down', ReportErrorCode: 50 });
+    expect(await errorOf(networkStatus(list, chain.runtime))).toMatchObject({
+      code: 50,
+      message: 'daemon is down',
+    });
+    expect(chain.order()).toEqual(['STATUS one', 'STATUS two', 'STATUS three', 'STATUS one', 'STATUS two']);
+  });
+
+  test('asks nothing before 1.1.0', async () => {
+    await networkStatus(threeLinks('1.0.0'), chain.runtime);
+    expect(chain.order()).toEqual([]);
+  });
+});
