@@ -42,7 +42,7 @@ export function countedPlaces({ family, ip, protocol, port, backend, condition }
   ];
 }
 
-/** A port has its conditions evaluated while its count of mappings with conditions is above zero. */
+/** The element that has the conditions of a port evaluated; it exists while mappings with conditions are counted. */
 function evaluation({ set, key }: Place): Entry | undefined {
   const family = ([4, 6] as const).find(one => SETS[one].tally === set);
   const data = family && jump(askingChain(family));

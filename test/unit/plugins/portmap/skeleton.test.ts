@@ -1,4 +1,4 @@
-// Is the skeleton the same for everybody but for prefix lengths and conditions in use?
+// Is the skeleton the same for every attachment, except for prefix lengths and conditions in use?
 import { expect, test } from 'bun:test';
 import { parseConditions } from '../../../../plugins/portmap/conditions.ts';
 import { PortmapConf } from '../../../../plugins/portmap/config.ts';
