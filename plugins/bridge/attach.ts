@@ -87,7 +87,7 @@ function connect(
         const current = isOurs(target) ? target : keepMac(host, target, gateways.length > 0);
         return { ...pair, bridge: current, gatewayPort };
       } catch (thrown) {
-        // Another program may have removed the bridge in the meantime.
+        // Another program may have removed the bridge since it was found.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }

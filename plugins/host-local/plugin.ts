@@ -170,7 +170,7 @@ function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly Range
   );
 }
 
-/** Another attachment may have got the address in the meantime: only a lease that still names this one is deleted. */
+/** Another attachment may have got the address since then: only a lease that still names this one is deleted. */
 function releaseOwn(call: Call<LeaseConf>, owner: Owner, allocations: readonly Allocation[]): void {
   const addresses = allocations.map(({ ip }) => renderIp(ip));
   inStore(call, {}, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));

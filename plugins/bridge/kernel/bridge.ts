@@ -115,7 +115,7 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
     ...(conf.promiscMode ? { promisc: (link.flags & IFF_PROMISC) !== 0 } : {}),
   };
   if (JSON.stringify(wanted) === JSON.stringify(before)) return link;
-  // Containers that join in the meantime rely on the new flags.
+  // Containers that join before the undo rely on the new flags.
   const known = new Set(listBridgePorts(host, link.index).map(({ index }) => index));
   call.onFailure('restore the flags of the bridge', () =>
     withBridgeLock(link.name, () => {
