@@ -2,12 +2,13 @@
 
 import { parseFrozen } from '../chain/config/conflist.ts';
 import { forgetDetached } from '../chain/records/adopted-attachments.ts';
-import type { AttachmentId, CachedAttachment } from '../chain/records/cache-record.ts';
+import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { renderAttachment } from '../chain/records/cache-record.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments, readAttachment } from '../chain/records/result-cache.ts';
 import { findExecutable } from '../chain/run/call-plugins.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../files/boot-id.ts';

@@ -3,7 +3,7 @@
 // An IPAM plugin hands out an address once per network, so its previous owner no longer exists. But networks may overlap,
 // addresses may be chosen by hand, and leases may get lost. Therefore we look for the attachment that the packet filter
 // associates with the address before we replace any of its elements.
-import { type Attachment, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
@@ -20,7 +20,7 @@ import { attachmentOf } from './owner.ts';
 export interface FormerOwner {
   readonly ip: Ip;
   /** The note in an element's comment, or what the reference's rules say; undefined when they do not name an owner. */
-  readonly owner: string | Pick<Attachment, 'network' | 'containerId'> | undefined;
+  readonly owner: string | Pick<AttachmentId, 'network' | 'containerId'> | undefined;
 }
 
 /** @throws CniError 101 when one of the owners is alive */
@@ -119,7 +119,7 @@ function isIn({ netns }: Holder, own: Netns | undefined): boolean {
   return sameNetns(own, other);
 }
 
-function refuse(asking: Attachment, { ip, owner }: FormerOwner, why: string): never {
+function refuse(asking: AttachmentId, { ip, owner }: FormerOwner, why: string): never {
   const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
   const holder = attachment ? describe(attachment) : 'a container of another plugin';
   throw new CniError(
@@ -133,6 +133,6 @@ function describe({
   network,
   containerId,
   ifname,
-}: Pick<Attachment, 'network' | 'containerId'> & { ifname?: string }) {
+}: Pick<AttachmentId, 'network' | 'containerId'> & { ifname?: string }) {
   return `container "${containerId}" on network "${network}"${ifname ? `, interface "${ifname}"` : ''}`;
 }

@@ -1,6 +1,7 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
-import type { AttachmentId } from '../chain/records/cache-record.ts';
+
 import type { Runtime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { handOver, type LinkParts } from './ask.ts';

@@ -1,7 +1,7 @@
 // What on disk, other than records, carries the name of an attachment to a network?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
 import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../cni/network-plugins.ts';
 import { namesIn } from '../files/names-in.ts';
@@ -14,7 +14,7 @@ import type { Trace } from './trace.ts';
 export interface HeldLease {
   readonly address: string;
   readonly dir: string;
-  readonly owner: Attachment;
+  readonly owner: AttachmentId;
   readonly trace: Trace;
 }
 

@@ -1,5 +1,5 @@
 // What in the kernel carries the name of an attachment to a network?
-import { type Attachment, digestOf, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf, findOwner } from '../cni/attachment.ts';
 import { renderIp } from '../net/ip.ts';
 import type { FieldValue } from '../netlink/nft/datatype.ts';
 import { renderFields } from '../netlink/nft/datatype.ts';
@@ -76,7 +76,7 @@ function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] 
 /** Judges an element by the addresses in its key: they are the container's, or the host's, which prove nothing. */
 function judgeElement(
   { key }: NotedElement,
-  owner: Attachment,
+  owner: AttachmentId,
   { holderOf, lesseeOf }: Witnesses,
 ): Pick<Trace, 'evidence' | 'why'> {
   const addresses = key.filter(isAddress).map(ip => renderIp(ip));
@@ -95,7 +95,7 @@ function unused(why: string): Pick<Trace, 'evidence' | 'why'> {
   return { evidence: 'unused', why };
 }
 
-function isSame(a: Pick<Attachment, 'containerId' | 'ifname'>, b: Attachment): boolean {
+function isSame(a: Pick<AttachmentId, 'containerId' | 'ifname'>, b: AttachmentId): boolean {
   const isContainer = a.containerId === b.containerId || `~${digestOf(a.containerId)}` === b.containerId;
   return isContainer && a.ifname === b.ifname;
 }

@@ -1,5 +1,5 @@
 // How does a call of a plugin write the generation of its attachment, and use those of others?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
@@ -13,7 +13,7 @@ import type { KeptAttachments } from './kept.ts';
 
 /** The part of a call that its generation needs. */
 export interface NotedCall {
-  readonly attachment: Attachment;
+  readonly attachment: AttachmentId;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly request: JsonObject;
   readonly log: Log;
@@ -53,7 +53,7 @@ const REMOVAL_MS = 10_000;
 const LOOK_AGAIN_MS = 20;
 
 /** Waits for a removal that may have looked for notes before ours was written. @throws CniError 11 */
-async function outwaitRemoval(dir: string, attachment: Attachment): Promise<void> {
+async function outwaitRemoval(dir: string, attachment: AttachmentId): Promise<void> {
   const until = performance.now() + REMOVAL_MS;
   while (isBeingRemoved(dir, attachment)) {
     if (performance.now() > until) {

@@ -1,14 +1,8 @@
 // What does a cached result look like on disk, in libcni's format?
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
-
-/** The identity of an attachment: one ADD on one network for one interface of one container. */
-export interface AttachmentId {
-  readonly network: string;
-  readonly containerId: string;
-  readonly ifname: string;
-}
 
 /** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {

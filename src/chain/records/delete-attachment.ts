@@ -1,4 +1,6 @@
 // How is an attachment taken down, by DEL or after its runner has died?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
@@ -16,7 +18,6 @@ import { GRACE_MS } from '../run/process-group.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
 import { removeAttachment, sweepCache } from './result-cache.ts';

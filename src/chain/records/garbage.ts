@@ -1,5 +1,6 @@
 // Which attachments of a network are garbage?
 
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
@@ -13,7 +14,7 @@ import { isOwnExecutable } from '../config/find-plugin.ts';
 import { listUses } from '../config/plugin-uses.ts';
 import { findExecutable } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
+import { type CachedAttachment, renderAttachment } from './cache-record.ts';
 import type { HeldAttachment } from './held-attachment.ts';
 import { findReason } from './recover.ts';
 import { chooseRemembered, type RememberedAdd, toRemembered } from './remembered-add.ts';

@@ -1,6 +1,7 @@
 // How and when is an attachment taken down whose runner has died?
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, toCniError } from '../../cni/errors.ts';
 import { bootId } from '../../files/boot-id.ts';
@@ -15,7 +16,6 @@ import { sweepSnapshots } from '../../journal/snapshot.ts';
 import { listRecords, readFile, unmark } from '../../journal/store.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { forgetDetached } from './adopted-attachments.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import { sweepCache } from './result-cache.ts';
 

@@ -1,4 +1,6 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -14,7 +16,6 @@ import { callAll } from '../run/call-plugins.ts';
 import { IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
 import { buildRequest } from '../run/request.ts';
 import { type Attachment, type ChainRuntime, deadlineOf } from '../run/runtime.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
