@@ -23,7 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What tells one ADD of an attachment from the next.
-    ...['src/files/boot-id', 'src/journal/generation', 'src/journal/snapshot'],
+    ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
       'src/chain/config/find-plugin',
       'src/chain/run/busy-executable',

@@ -5,6 +5,7 @@ import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts
 import { planGarbage } from '../../../../src/chain/records/garbage.ts';
 import { isOfEarlierBoot, recover } from '../../../../src/chain/records/recover.ts';
 import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
+import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
@@ -12,6 +13,7 @@ import { bootId } from '../../../../src/files/boot-id.ts';
 import { createRecord } from '../../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
+import { isBeingRemoved } from '../../../../src/journal/removal.ts';
 import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../../helpers/journal.ts';
@@ -445,6 +447,21 @@ describe('an attachment that another runtime has made again', () => {
     expect(await recover({ all: true }, { ...runtime, env })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(record()).toBeUndefined();
+  });
+
+  test('is not begun while its record is taken down: the ADD waits', async () => {
+    const runDir = path.join(runtime.cacheDir, 'run');
+    const inBoot = (boot: string) => ({ ...process.env, CATENA_BOOT_ID: boot, CATENA_RUN_DIR: runDir });
+    const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, env: inBoot('first') });
+    const during: boolean[] = [];
+    const exec: Exec = async () => {
+      during.push(isBeingRemoved(runDir, id));
+      return { stdout: '' };
+    };
+    expect(await recover({ all: true }, { ...runtime, exec, env: inBoot('second') })).toHaveLength(1);
+    expect(during).toEqual([true, true, true]);
+    expect(isBeingRemoved(runDir, id)).toBe(false);
   });
 
   test('is known to the node where there is no cached result', async () => {

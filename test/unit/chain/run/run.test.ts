@@ -143,16 +143,19 @@ describe('addNetwork()', () => {
     expect(readAttachment(chain.runtime.cacheDir, ID)?.capabilityArgs).toEqual(capabilityArgs);
   });
 
-  test('does one after the other for one container, and GC only when all are done', async () => {
+  test('does one after the other for one container, and GC beside them names it to plugins', async () => {
     const slow = chain.noop('one');
     const list = listOf('1.1.0', [slow]);
     await Promise.all([
       addNetwork(list, ATTACHMENT, chain.runtime),
       checkNetwork(list, ATTACHMENT, chain.runtime),
       collectGarbage(list, { all: true }, chain.runtime),
-      addNetwork(list, ATTACHMENT, chain.runtime),
+      deleteNetwork(list, ATTACHMENT, chain.runtime),
     ]);
-    expect(chain.order()).toEqual(['ADD one', 'CHECK one', 'DEL one', 'GC one', 'ADD one']);
+    expect(chain.order().filter(call => call !== 'GC one')).toEqual(['ADD one', 'CHECK one', 'DEL one']);
+    const gc = chain.calls().find(({ env }) => env.CNI_COMMAND === 'GC');
+    const { containerId, ifname } = ATTACHMENT;
+    expect(gc?.request['cni.dev/valid-attachments']).toEqual([{ containerID: containerId, ifname }]);
   });
 
   test('records the attachment with the configuration as it was', async () => {
