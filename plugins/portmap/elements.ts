@@ -74,7 +74,13 @@ export function planClaims({ family, pod, forwards }: FamilyPlan, means: Means):
   const way = { backend, condition: means.conditions[family] };
   const subnet = networkOf(pod);
   return forwards.map(({ protocol, port, ip }, number) => ({
-    ...{ family, protocol, port, ...way, number, subnet, pod: pod.ip },
+    family,
+    protocol,
+    port,
+    ...way,
+    number,
+    subnet,
+    pod: pod.ip,
     ...(ip ? { ip } : {}),
   }));
 }

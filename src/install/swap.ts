@@ -51,7 +51,8 @@ export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL
     const swaps = settled(listSwaps(target), before);
     const swap: Swap = {
       kept: nameKept(target, swaps),
-      ...{ before, after },
+      before,
+      after,
       from,
       time: new Date().toISOString(),
     };

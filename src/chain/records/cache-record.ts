@@ -2,7 +2,7 @@
 import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
+import { isObject, type JsonObject, memberOf, tryParse } from '../../cni/json.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {
@@ -42,7 +42,7 @@ export function renderAttachment(attachment: CachedAttachment): string {
  * @throws CniError 6 when it is damaged or of another kind
  */
 export function parseRecord(text: string, file: string, id: AttachmentId | undefined): CachedAttachment {
-  const object = parseJson(text);
+  const object = tryParse(text);
   if (!isObject(object)) throw damagedRecord(file, 'it is not a JSON object');
   if (object.kind === KIND) {
     const attachment = attachmentOf(object);
@@ -96,14 +96,6 @@ function findSandbox(result: unknown, ifname: string): string {
     if (isName(sandbox)) return sandbox;
   }
   return '';
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function isName(value: unknown): value is string {

@@ -110,7 +110,10 @@ async function playTwin(twin: string, given: Given, call: CommandCall): Promise<
   // Each twin gets both sets: in some scenes one set finishes what the other one has begun.
   const { shown, ...swapped } = laySwap(swap, list, pluginDirs);
   return playScene(scene, {
-    ...{ list, ifname, args, capabilities },
+    list,
+    ifname,
+    args,
+    capabilities,
     side: twin.startsWith('B') ? 'B' : 'A',
     runtimes: { A: { pluginDirs, env }, B: { ...swapped, env } },
     shown: [...visible, shown],

@@ -74,7 +74,10 @@ export async function run(call: CommandCall): Promise<number> {
   const callPlugin = watchedCalls(watcher, (plugin, abort, watch) =>
     withWorkers(pool, workers =>
       asPlugin(plugin, {
-        ...{ workers, signal: abort, watch, deadlines: settings.deadlines },
+        workers,
+        signal: abort,
+        watch,
+        deadlines: settings.deadlines,
         openCluster: clusters.open,
       }),
     ),
@@ -83,7 +86,13 @@ export async function run(call: CommandCall): Promise<number> {
     pool,
     ({ args, key, ...its }, write, abort) =>
       call.runCommand(args, {
-        ...{ ...its, write, asPlugin, watcher, plugins: call.plugins, signal: abort, request: key },
+        ...its,
+        write,
+        asPlugin,
+        watcher,
+        plugins: call.plugins,
+        signal: abort,
+        request: key,
         deadlines: settings.deadlines,
       }),
     { runAsPlugin: callPlugin, runLink: watchedCalls(watcher, pluginCallsTo(pool)) },

@@ -50,7 +50,9 @@ export async function settleAttachments(
   ]);
   const handsOver = call.on('hand-over');
   const plan = {
-    ...{ heirs, force: false, visible: [binDir, ...others, ...to] },
+    heirs,
+    force: false,
+    visible: [binDir, ...others, ...to],
     place: to.length
       ? `"${binDir}" then, nor in ${to.map(dir => `"${dir}"`).join(' or ')}`
       : `"${binDir}" then`,

@@ -1,6 +1,6 @@
 // Did every reply of the whole examination conform to the protocol?
 import { ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
+import { isObject, type JsonObject, tryParse } from '../../cni/json.ts';
 import type { Exam, Recorded } from '../exam.ts';
 import { describeReply, insist, type Rule } from '../rule.ts';
 
@@ -14,7 +14,8 @@ export const REPLY_RULES: readonly Rule[] = [
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',
-    check: exam => forAll(exam, ({ reply }) => reply.stdout.trim() === '' || isObject(parse(reply.stdout))),
+    check: exam =>
+      forAll(exam, ({ reply }) => reply.stdout.trim() === '' || isObject(tryParse(reply.stdout))),
   },
   {
     id: 'reply/failure-has-error',
@@ -24,7 +25,7 @@ export const REPLY_RULES: readonly Rule[] = [
     needs: 'nothing',
     check: exam =>
       forAll(exam, ({ reply, late }) => {
-        const printed = parse(reply.stdout);
+        const printed = tryParse(reply.stdout);
         const isError = isObject(printed) && typeof printed.code === 'number' && 'msg' in printed;
         return late || (reply.exitCode === 0 ? !isError : isError);
       }),
@@ -66,7 +67,7 @@ export const REPLY_RULES: readonly Rule[] = [
     needs: 'nothing',
     check: exam =>
       forAllErrors(exam, ({ code, cniVersion }, { request }) => {
-        const asked = parse(request);
+        const asked = tryParse(request);
         const given = isObject(asked) ? asked.cniVersion : undefined;
         // Problems with the environment are found before the configuration is read.
         return code === ErrorCode.invalidEnvironment || typeof given !== 'string' || cniVersion === given;
@@ -118,7 +119,7 @@ function forAll(exam: Exam, isRight: (call: Recorded) => boolean): void {
 
 function forAllErrors(exam: Exam, isRight: (error: JsonObject, call: Recorded) => boolean): void {
   forAll(exam, call => {
-    const printed = call.reply.exitCode === 0 ? undefined : parse(call.reply.stdout);
+    const printed = call.reply.exitCode === 0 ? undefined : tryParse(call.reply.stdout);
     return !isObject(printed) || isRight(printed, call);
   });
 }
@@ -126,12 +127,4 @@ function forAllErrors(exam: Exam, isRight: (error: JsonObject, call: Recorded) =
 function describeWhole({ reply }: Recorded): string {
   const printed = JSON.stringify(reply.stdout.trim().replace(/\s+/g, ' ').slice(0, 200));
   return reply.error === undefined && reply.exitCode !== 0 ? describeReply(reply) : `prints ${printed}`;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -13,8 +13,19 @@ const MOST_ALTERNATIVES = 64;
 /** Maximum number of words in a subject. */
 const MOST_WORDS = 3;
 const OPERATORS: Readonly<Record<string, Operator>> = {
-  ...{ '==': '==', eq: '==', '=': '==', '!=': '!=', ne: '!=' },
-  ...{ '<': '<', lt: '<', '<=': '<=', le: '<=', '>': '>', gt: '>', '>=': '>=', ge: '>=' },
+  '==': '==',
+  eq: '==',
+  '=': '==',
+  '!=': '!=',
+  ne: '!=',
+  '<': '<',
+  lt: '<',
+  '<=': '<=',
+  le: '<=',
+  '>': '>',
+  gt: '>',
+  '>=': '>=',
+  ge: '>=',
 };
 
 type Operator = '==' | '!=' | '<' | '<=' | '>' | '>=';
