@@ -16,13 +16,16 @@ const Trunk = z.looseObject({
   maxID: z.optional(z.int()),
 });
 
+/** The bridge that networks share unless they name one; the reference's. */
+export const DEFAULT_BRIDGE = 'cni0';
+
 /**
  * Options of a `"type": "bridge"` entry. The README's table repeats these descriptions. Invalid values are
  * left to {@link validateBridgeConf}: DEL must work with them.
  */
 export const BridgeConf = z.extend(PluginConfig, {
   /** Name of the bridge; created when missing. */
-  bridge: z._default(z.string(), 'cni0'),
+  bridge: z._default(z.string(), DEFAULT_BRIDGE),
   /** Put the gateway's address on the bridge and turn forwarding on. */
   isGateway: z._default(z.boolean(), false),
   /** Make that gateway the container's default route; implies `isGateway`. */

@@ -9,7 +9,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
 import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
-import { allow, closePorts, findFormerOwners, tryAdmission } from './kernel/admit.ts';
+import { allow, closePorts, formerOwners, tryAdmission } from './kernel/admit.ts';
 import { isForgettable, refuseOldRules } from './kernel/foreign.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import { sweepLeftovers } from './kernel/leftovers.ts';
@@ -44,7 +44,7 @@ export const firewall = definePlugin({
     const owner = ownerOf(call);
     const nft = call.hostNft;
     if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
-    await haveOthersForget(nft, [owner, ...findFormerOwners(call, plan, owner)], { plan, names });
+    await haveOthersForget(nft, [owner, ...formerOwners(call, plan, owner)], { plan, names });
     allow(call, plan, owner, names.adminChain);
     call.onFailure('remove the rules', () => remove(nft, [owner]));
     await tellOthers(nft, plan, names, 'old');

@@ -10,7 +10,7 @@ import { findExecutable } from '../chain/run/call-plugins.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
-import { bootId } from '../journal/boot.ts';
+import { bootId } from '../files/boot-id.ts';
 import { holderOf } from '../journal/claim.ts';
 import { identifyNetns } from '../journal/netns-identity.ts';
 import type { Intent, Line } from '../journal/record.ts';

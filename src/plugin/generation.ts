@@ -4,7 +4,7 @@ import { runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
-import { bootId } from '../journal/boot.ts';
+import { bootId } from '../files/boot-id.ts';
 import { findGeneration, forgetGeneration, listGenerations, noteGeneration } from '../journal/generation.ts';
 import { isBeingRemoved } from '../journal/removal.ts';
 import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../journal/snapshot.ts';

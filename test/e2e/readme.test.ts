@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { CATENA } from '../helpers/catena.ts';
 import { writeChain } from '../helpers/chain.ts';
 import { startDaemon } from '../helpers/daemon.ts';

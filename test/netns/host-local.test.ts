@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { loadAbout } from '../../plugins/registry.ts';
+import { loadAbouts } from '../../src/cni/network-plugins.ts';
 import { bootOf, noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
-import { rangesOf } from '../../src/ipam/range-use.ts';
+import { rangeUsesOf } from '../../src/ipam/range-use.ts';
 import { createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -185,7 +187,8 @@ describeRoot('host-local', () => {
       for (let i = 0; i < count; i++) expect((await call('ADD', `pod${i}`)).exitCode).toBe(0);
       expect((await call('ADD', 'late')).error).toMatchObject({ code: 11 });
       const conf = { ipam: { type: 'host-local', dataDir: lab.tmp, ...ipam } };
-      const ranges = rangesOf({ name, plugins: [{ conf }] });
+      const find = await loadAbouts(loadAbout, ['host-local']);
+      const ranges = rangeUsesOf({ name, plugins: [{ conf }] }, find);
       expect(ranges.reduce((sum, { size }) => sum + size, 0)).toBe(count);
       for (const { used, size } of ranges) expect(used).toBe(size);
     },

@@ -1,7 +1,7 @@
 // Does a link fail for input that it has no use for? A container that cannot go is the worst of it.
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { connect } from '../helpers/connected-pod.ts';
 import { type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';

@@ -163,6 +163,40 @@ describeRoot(
       requires('iptables-legacy-restore'),
     );
 
+    for (const tool of ['iptables', 'iptables-legacy']) {
+      testNeeding(
+        `a rule in ${tool} that excludes a port, or an address, does not hold it`,
+        async () => {
+          const { lab, neighbour } = await podsOnBridge(createLab);
+          const dnat = `-j DNAT --to-destination 10.9.0.99:80`;
+          for (const rule of [
+            '-N CNI-HOSTPORT-DNAT',
+            '-N CNI-DN-other',
+            '-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-other -m multiport ! --dports 8080',
+            '-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-other -m tcp --dport 8080 --sport 1000',
+            '-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-other -m multiport --dports 8080,8081',
+            '-A CNI-HOSTPORT-DNAT -p udp -j CNI-DN-other -m multiport --dports 53',
+            `-A CNI-DN-other -p tcp ! --dport 8080 ${dnat}`,
+            `-A CNI-DN-other -p tcp --sport 1000 --dport 8080 ${dnat}`,
+            `-A CNI-DN-other -p tcp --dport 8081 ${dnat}`,
+            `-A CNI-DN-other -p udp ! -d 10.201.0.1 --dport 53 ${dnat}`,
+          ]) {
+            expect(await lab.run(lab.host, [tool, '-t', 'nat', ...rule.split(' ')])).toMatchObject({
+              exitCode: 0,
+            });
+          }
+          expect(await call(lab, 'ADD', neighbour, { ports: [...WEB, ...ON_ONE] })).toMatchObject({
+            exitCode: 0,
+          });
+          const taken = [{ hostPort: 8081, containerPort: 80 }];
+          expect((await call(lab, 'ADD', neighbour, { ports: taken })).error?.code).toBe(100);
+          const onAnother = [{ ...ON_ONE[0], hostIP: BRIDGE.v4 }];
+          expect((await call(lab, 'ADD', neighbour, { ports: onAnother })).error?.code).toBe(100);
+        },
+        requires(tool),
+      );
+    }
+
     test("a port in the reference's own table is refused", async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await load(

@@ -61,7 +61,7 @@ describe('recoverPods() after a restart of the machine', () => {
   test('asks the node where no cached result tells', async () => {
     const asked: string[] = [];
     const openWitness: ChainRuntime['openWitness'] = async () => ({
-      findLife(list) {
+      async findLife(list) {
         asked.push(list.name);
         return list.name === 'one' ? 'a lease of this boot' : undefined;
       },

@@ -2,11 +2,14 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
+import { loadAbouts } from '../../../src/cni/network-plugins.ts';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
 import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
 import { describeNeeding } from '../../helpers/skip.ts';
 
+const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
 let dir: string;
 beforeEach(() => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-doctor-'));
@@ -27,6 +30,8 @@ function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeVi
   return {
     ...places,
     facts: factsIn(places),
+    findAbout,
+    ownNames: KNOWN_TYPES,
     read: file => files[file],
     list: file =>
       Object.keys(files).flatMap(name => (path.dirname(name) === file ? path.basename(name) : [])),

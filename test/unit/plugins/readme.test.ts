@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/registry.ts';
 
 const PLUGINS = join(import.meta.dir, '../../../plugins');
 

@@ -9,7 +9,7 @@ import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { bootId } from '../../../../src/journal/boot.ts';
+import { bootId } from '../../../../src/files/boot-id.ts';
 import { createRecord } from '../../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
@@ -470,7 +470,7 @@ describe('an attachment that another runtime has made again', () => {
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
     fs.rmSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
-    const openWitness = async () => ({ findLife: () => 'a pair', hasInterface: () => true });
+    const openWitness = async () => ({ findLife: async () => 'a pair', hasInterface: () => true });
     expect(await recover({ all: true }, { ...later(), openWitness })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(record()).toBeUndefined();

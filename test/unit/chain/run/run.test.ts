@@ -319,7 +319,7 @@ describe('addNetwork()', () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('two', { ReportError: 'the port is taken' });
-    const openWitness = async () => ({ findLife: () => undefined, hasInterface: () => false });
+    const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
     const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, openWitness }));
     expect(error).toMatchObject({ code: 100, message: 'the port is taken' });
     expect(error.details).not.toContain('an earlier ADD is on record');

@@ -22,7 +22,7 @@ describe('commitAfterReading()', () => {
     expect(kernel.generations).toEqual([7]);
   });
 
-  test('decides again as long as somebody else is faster', () => {
+  test('decides again as long as another program is faster', () => {
     const kernel = fakeKernel(Errno.ERESTART, Errno.ERESTART);
     let decisions = 0;
     commitAfterReading(kernel.socket, () => {

@@ -91,7 +91,7 @@ describe('findStaleBackups()', () => {
     expect(findStaleBackups(join(dir, 'none'), 'podnet', keptWith([]))).toEqual([]);
     writeFileSync(join(dir, 'file'), '');
     expect(() => findStaleBackups(join(dir, 'file'), 'podnet', keptWith([]))).toThrow(
-      'Cannot look for backups: ENOTDIR',
+      `Cannot list backups in "${dir}/file": ENOTDIR`,
     );
   });
 });
