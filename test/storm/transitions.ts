@@ -3,7 +3,7 @@
 import type { Outcome } from './actors/outcome.ts';
 import type { Action, Add, Del, Gc, Upkeep, Violation } from './history.ts';
 import type { Entry, Model } from './model.ts';
-import { keyOf } from './networks.ts';
+import { keyOf, NETS, podId } from './networks.ts';
 
 /** An action of a round with its answer, and what was so at its beginning. */
 export interface Done {
@@ -147,15 +147,29 @@ function takeCollection(entry: Entry, gc: Gc, one: Done, own: readonly Done[]): 
   // It may have been taken for garbage where somebody had begun before GC did.
   if (begun.has(key) || add === undefined || add.known.has(key)) entry.state = 'unknown';
   else if (add.started < started + (ended - started) * GC_START_SHARE && entry.state === 'present')
-    entry.state = 'whole';
+    // Of what the reference is just adding there is no note: a lease may go that a moment later has an interface.
+    entry.state = entry.by === 'reference' ? 'unknown' : 'whole';
 }
 
-function takeUpkeep(model: Model, entry: Entry, action: Action, { how }: Outcome): void {
+function takeUpkeep(model: Model, entry: Entry, action: Action, { how, result }: Outcome): void {
   if ((action.kind !== 'repair' && action.kind !== 'adopt') || action.net !== entry.net || how !== 'ok')
     return;
   const upkeep: Upkeep = action;
   if (upkeep.kind === 'adopt') entry.journalled ||= entry.state === 'present' && model.isInPlace(entry);
-  else if (entry.journalled && model.isInPlace(entry)) entry.damaged = false;
+  else if (entry.journalled && model.isInPlace(entry) && isRepaired(entry, result)) entry.damaged = false;
+}
+
+/** What another process works on is skipped, and the report says so. */
+function isRepaired({ pod, net }: Entry, report: unknown): boolean {
+  const { attachments = [] } = (report ?? {}) as {
+    attachments?: { containerID: string; ifname: string; state: string }[];
+  };
+  return attachments.some(
+    one =>
+      one.containerID === podId(pod) &&
+      one.ifname === NETS[net].ifname &&
+      ['sound', 'mended'].includes(one.state),
+  );
 }
 
 function takeLosses(entry: Entry, losses: ReadonlySet<string>): void {

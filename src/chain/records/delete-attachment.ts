@@ -18,6 +18,7 @@ import { GRACE_MS } from '../run/process-group.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
+import { forgetIfDetached } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
 import { removeAttachment, sweepCache } from './result-cache.ts';
@@ -51,8 +52,12 @@ export async function deleteAttachment(
     await tearDownOnce(list, attachment, runtime, { id, claim, found: before });
     // Without a record, nothing keeps an ADD from beginning during this DEL. What that ADD had made so far is deleted, so the
     // rest has to be deleted too: no record may say that the attachment exists.
-    const isBegun = claim === undefined && before === undefined && findRecord(id, quiet) !== undefined;
-    if (!isBegun || isStill) return;
+    const begun = claim === undefined && before === undefined ? findRecord(id, quiet) : undefined;
+    if (begun === undefined) return;
+    const { stateDir } = runtime;
+    // An adoption at that moment has not seen that the attachment is being deleted.
+    if (stateDir !== undefined && (await forgetIfDetached(stateDir, begun, runtime))) return;
+    if (isStill) return;
   }
 }
 

@@ -8,8 +8,10 @@ import type { Place } from '../place.ts';
 import { judge, type Outcome } from './outcome.ts';
 
 const DEADLINE_MS = 15_000;
-/** GC, repair and swap work on many attachments. */
+/** GC and repair work on many attachments. */
 const LONG_DEADLINE_MS = 60_000;
+/** A swap plays many lives of containers, each of some ten processes. */
+const SWAP_DEADLINE_MS = 180_000;
 const REFERENCE = '/usr/lib/cni';
 
 /** `catena add`, `check` and `del`. */
@@ -58,7 +60,7 @@ export async function swap(place: Place, { net, plugin, undo }: Swap): Promise<O
     ? ['--undo']
     : ['--to', `${REFERENCE}/${plugin}`, '--accept-differences', '--scene', 'life'];
   const argv = ['swap', NETS[net].name, '--link', plugin, ...how, '--yes', ...dirs(place, net)];
-  const ended = await catena(place, argv, { deadlineMs: LONG_DEADLINE_MS });
+  const ended = await catena(place, argv, { deadlineMs: SWAP_DEADLINE_MS });
   if (ended.exitCode !== 0 && !ended.late && isReport(ended.stdout)) {
     return { how: 'failed', said: ended.stdout.replaceAll(/\s+/g, ' ').slice(0, 300) };
   }

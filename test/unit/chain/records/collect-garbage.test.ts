@@ -3,9 +3,13 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
+import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
-import { listRecords } from '../../../../src/journal/store.ts';
+import { bootId } from '../../../../src/journal/boot.ts';
+import { endRunner } from '../../../../src/journal/runner.ts';
+import { listRecords, replaceRecord } from '../../../../src/journal/store.ts';
+import { intentOf } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -114,4 +118,24 @@ test('a stale attachment that another runtime has made again gets DEL, and its r
   expect(named('DEL', id)).toBe(2);
   expect(readdirSync(results)).toEqual([]);
   expect(listRecords(runtime.stateDir).records).toEqual([]);
+});
+
+test('the record of an adoption at the moment of a DEL goes with the attachment', async () => {
+  const { stateDir } = runtime;
+  await addNetwork(list(), of('c1'), { ...other(), stateDir: undefined });
+  const adopt = async () => {
+    const [cached] = listAttachments(runtime.cacheDir).attachments;
+    const { result: _, source = '', ...id } = cached ?? expect.unreachable();
+    const intent = { ...id, source, cacheDir: runtime.cacheDir, executables: [], adopted: true as const };
+    const { runner } = intentOf();
+    replaceRecord(stateDir, intentOf({ ...intent, boot: bootId(), runner }), [
+      { event: 'done', op: runner.op },
+    ]);
+    endRunner(runner);
+  };
+  const openWitness = async () => ({ findLife: () => undefined, hasInterface: () => false });
+  const exec = stub('DEL', adopt);
+  await collectGarbage(list(), { valid: [] }, { ...runtime, exec, openWitness });
+  expect(named('DEL', 'c1')).toBe(2);
+  expect(listRecords(stateDir).records).toEqual([]);
 });
