@@ -76,7 +76,7 @@ export function describeReply({ exitCode, error, stdout, stderr }: Reply): strin
     return `code ${error.code} ${quote(error.msg)}${details}`;
   }
   const said = stdout.trim() || stderr.trim();
-  return `exit status ${exitCode} without an error object${said === '' ? '' : `, says ${quote(said)}`}`;
+  return `exit status ${exitCode} without an error object${said === '' ? '' : `, standard error: ${quote(said)}`}`;
 }
 
 function quote(text: string): string {
