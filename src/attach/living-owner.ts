@@ -96,8 +96,8 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
       : undefined;
   if (named) {
     const { index, name } = named.link;
-    const path = use ? use.farEnds.get(index) : 'a namespace that cannot be looked into from here';
-    if (path !== undefined) return `its interface is the other end of "${name}", in ${path}`;
+    const path = use ? use.farEnds.get(index) : 'a namespace that is not accessible from here';
+    if (path !== undefined) return `its interface is the peer of "${name}", in ${path}`;
   }
   const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
   const isOthers = ({ netns }: Holder) =>
@@ -109,7 +109,7 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
   const holder = use?.holders
     .get(renderIp(ip))
     ?.find(one => !one.isHere && isItsName(one) && !isOthers(one) && !isIn(one, own));
-  return holder && `interface "${holder.ifname}" has it in ${holder.netns}`;
+  return holder && `interface "${holder.ifname}" has this address in ${holder.netns}`;
 }
 
 function isIn({ netns }: Holder, own: Netns | undefined): boolean {
@@ -124,8 +124,8 @@ function refuse(asking: AttachmentId, { ip, owner }: FormerOwner, why: string): 
   const holder = attachment ? describe(attachment) : 'a container of another plugin';
   throw new CniError(
     ADDRESS_TAKEN,
-    `Cannot use ${renderIp(ip)} for ${describe(asking)}: ${holder} has it and is alive: ${why}`,
-    { details: 'give one of them another address, or run DEL of the one that is not needed' },
+    `Cannot use ${renderIp(ip)} for ${describe(asking)}: ${holder} has it and still exists: ${why}`,
+    { details: 'give one of them another address, or run DEL for the one that is not needed' },
   );
 }
 

@@ -109,7 +109,7 @@ export function checkIptablesMasquerade(
     const missing = rulesFor(owner, family, own)
       .map(renderRule)
       .find(rule => !found.includes(rule));
-    if (missing) confirm('masquerading: rules of iptables', missing, found);
+    if (missing) confirm('masquerading: iptables rules', missing, found);
   }
 }
 

@@ -85,7 +85,9 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
       : tryAll([() => removeLink(call.container, inside.index), then]);
   }
   if (inside)
-    call.log.warn(`Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth this link made`);
+    call.log.warn(
+      `Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth that this plugin created`,
+    );
   const marked = listMarkedEnds(call);
   await call.removeDevices(marked.length ? marked : findReportedEnds(call), then);
 }
@@ -94,7 +96,9 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
 export async function removeStalePairs(call: Call, kept: KeptAttachments, then: () => Done): Promise<void> {
   const stale = listPairs(call.host, call.network).filter(({ owner }) => !kept.has(owner));
   for (const { link, owner } of stale) {
-    call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
+    call.log.info(
+      `Deleting interface "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`,
+    );
   }
   await call.removeDevices(
     stale.map(({ link }) => link),

@@ -77,7 +77,7 @@ export function describeReply({ exitCode, error, stdout, stderr }: Reply): strin
     return `code ${error.code} ${quoteLine(error.msg)}${details}`;
   }
   const said = stdout.trim() || stderr.trim();
-  return `exit status ${exitCode} without an error object${said === '' ? '' : `, says ${quoteLine(said)}`}`;
+  return `exit status ${exitCode} without an error object${said === '' ? '' : `, output: ${quoteLine(said)}`}`;
 }
 
 function quoteLine(text: string): string {

@@ -77,7 +77,7 @@ export function commandOf(method: string, path: string, body: string): ParsedReq
   const parsed = z.safeParse(schema, tryParse(body), { reportInput: true });
   if (!parsed.success) {
     return {
-      problem: `the body is no request for "${verb}": ${parsed.error.issues.map(describeIssue).join('; ')}`,
+      problem: `the body is not a request for "${verb}": ${parsed.error.issues.map(describeIssue).join('; ')}`,
     };
   }
   const { options, positionals } = argumentsOf(parsed.data);

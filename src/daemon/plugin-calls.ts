@@ -154,7 +154,7 @@ export function errorOf(said: JsonObject | undefined): CniError {
   const { code, msg, details } = said ?? {};
   return new CniError(
     typeof code === 'number' ? code : ErrorCode.internal,
-    typeof msg === 'string' ? msg : 'Cannot tell what went wrong: the call left no error',
+    typeof msg === 'string' ? msg : 'Cannot report the failure: the call returned no error',
     typeof details === 'string' ? { details } : {},
   );
 }

@@ -127,7 +127,7 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
     return parsePod(record);
   } catch (error) {
     if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    runner.warn(`${error.message}; the result cache stands in for it`);
+    runner.warn(`${error.message}; using the result cache instead`);
     return undefined;
   }
 }

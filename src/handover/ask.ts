@@ -37,7 +37,7 @@ export async function handOver(
   const { containerId, netns, ifname, args = [], capabilityArgs = {} } = made;
   const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
   const result = made.result ?? findCached(made, runtime)?.result;
-  const prevResult = result && convertResult(result, list.version, 'result of the ADD');
+  const prevResult = result && convertResult(result, list.version, 'result of ADD');
   const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [HANDOVER_VARIABLE]: mode } };
   const found: LinkParts[] = [];
   for (const [index, entry] of list.plugins.entries()) {

@@ -43,7 +43,7 @@ interface Kind {
 type Shape = Readonly<Record<string, Kind>>;
 
 const TEXT: Kind = { name: 'a string', is: value => typeof value === 'string' };
-const NAME: Kind = { name: 'a string that is not empty', is: value => TEXT.is(value) && value !== '' };
+const NAME: Kind = { name: 'a non-empty string', is: value => TEXT.is(value) && value !== '' };
 const NUMBER: Kind = { name: 'a number', is: value => typeof value === 'number' && Number.isFinite(value) };
 const INDEX: Kind = { name: 'an index', is: value => Number.isSafeInteger(value) && (value as number) >= 0 };
 const OBJECT: Kind = { name: 'an object', is: isObject };

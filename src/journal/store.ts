@@ -173,7 +173,7 @@ function readText<T>(file: string, parse: (text: string) => T): T | undefined {
   try {
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw unfit(file, 'it is not a regular file');
-    if (stat.size > MAX_BYTES) throw unfit(file, `it has ${stat.size} bytes, more than any record`);
+    if (stat.size > MAX_BYTES) throw unfit(file, `its size of ${stat.size} bytes exceeds that of any record`);
     return parse(readFileSync(fd, 'utf8'));
   } catch (cause) {
     throw cause instanceof CniError ? cause : fileFailure('read record', file, cause);
@@ -211,7 +211,7 @@ export function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
 }
 
 function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
-  return unfit(file, `it is of interface "${ifname}" of container "${containerId}" on network "${network}"`);
+  return unfit(file, `it is for interface "${ifname}" of container "${containerId}" on network "${network}"`);
 }
 
 function unfit(file: string, problem: string): CniError {

@@ -44,7 +44,7 @@ function tracesOfDevices(socket: NetlinkSocket, network: string): FoundTrace[] {
   return listLinks(socket).flatMap(link => {
     const owner = findOwner(link.attrs.alias);
     if (owner?.network !== network) return [];
-    const what = `link "${link.name}" of kind "${link.kind}"`;
+    const what = `device "${link.name}" of kind "${link.kind}"`;
     return { owner, what, judge: witnesses => judgeDevice(link, witnesses) };
   });
 }
@@ -55,12 +55,12 @@ function judgeDevice(
 ): Pick<Trace, 'evidence' | 'why'> {
   if (kind === 'ifb') {
     return isLedTo(index)
-      ? { evidence: 'used', why: 'packets are led to it' }
-      : unused('no packet is led to it');
+      ? { evidence: 'used', why: 'packets are redirected to it' }
+      : unused('no packets are redirected to it');
   }
   const path = farEnds.get(index);
-  if (path !== undefined) return { evidence: 'used', why: `its other end is in namespace "${path}"` };
-  return unused('its other end is in no namespace that has a process or a name');
+  if (path !== undefined) return { evidence: 'used', why: `its peer is in namespace "${path}"` };
+  return unused('its peer is in no namespace that has a process or a name');
 }
 
 function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] {
@@ -83,11 +83,11 @@ function judgeElement(
   const found = addresses.map((address): Pick<Trace, 'evidence' | 'why'> => {
     const lessee = lesseeOf(address);
     if (lessee && !isSame(lessee, owner))
-      return unused(`${address} is leased to container "${lessee.containerId}" by now`);
+      return unused(`${address} is now leased to container "${lessee.containerId}"`);
     const holder = holderOf(address);
-    return holder === undefined ? unused(`nobody has ${address}`) : { evidence: 'used', why: holder };
+    return holder === undefined ? unused(`no interface has ${address}`) : { evidence: 'used', why: holder };
   });
-  const silent = { evidence: 'silent' as Evidence, why: 'it does not tell who is behind it' };
+  const silent = { evidence: 'silent' as Evidence, why: 'it does not show whether the attachment exists' };
   return found.find(({ evidence }) => evidence === 'used') ?? found[0] ?? silent;
 }
 

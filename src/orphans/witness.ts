@@ -51,7 +51,7 @@ function findPair(id: AttachmentId): string | undefined {
   const farEnds = pairs.length ? findUse()?.farEnds : undefined;
   for (const { index, name } of pairs) {
     const netns = farEnds?.get(index);
-    if (netns !== undefined) return `the other end of "${name}" is in namespace "${netns}"`;
+    if (netns !== undefined) return `the peer of "${name}" is in namespace "${netns}"`;
   }
   return undefined;
 }
@@ -63,7 +63,7 @@ function findLease(dirs: readonly string[], { containerId, ifname }: AttachmentI
       const owner = parseOwner(readLease(dir, address) ?? '');
       const isOwn = owner !== undefined && sameOwner(owner, { containerId, ifname });
       if (isOwn && bootOf(join(dir, address)) === 'this')
-        return `the lease of ${address} in "${dir}" is of this boot`;
+        return `the lease of ${address} in "${dir}" is from this boot`;
     }
   }
   return undefined;

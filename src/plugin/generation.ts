@@ -33,9 +33,7 @@ export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Prom
     const renew = memberOf(request, 'prevResult') === undefined;
     isNew = noteGeneration(dir, attachment, { renew, boot: bootId(environment) });
   } catch (cause) {
-    log.debug(
-      `Cannot note in "${dir}" that the attachment is begun: ${describeError(cause)}; GC may miss it`,
-    );
+    log.debug(`Cannot write a note of the ADD in "${dir}": ${describeError(cause)}; GC may miss it`);
   }
   const token = isNew ? tokenOf(call) : undefined;
   try {
@@ -60,14 +58,14 @@ async function outwaitRemoval(dir: string, attachment: AttachmentId): Promise<vo
       const { network, containerId, ifname } = attachment;
       throw new CniError(
         ErrorCode.tryAgainLater,
-        `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": what an earlier ADD made of it is still being deleted`,
+        `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": an earlier attachment of that name is still being deleted`,
       );
     }
     await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
   }
 }
 
-/** Runs a DEL, then removes the note that the attachment had before it. A note that was left meanwhile is of a later ADD. */
+/** Runs a DEL, then removes the note that the attachment had before it. A note written since belongs to a later ADD. */
 export async function forgetAfter(
   call: Omit<NotedCall, 'request'>,
   del: () => void | Promise<void>,

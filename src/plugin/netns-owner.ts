@@ -57,7 +57,7 @@ export function findStranger(visit: Visit): string | undefined {
   const [stranger] = noted;
   if (stranger && !isOwnContainer) return words(stranger);
   return proof === 'other'
-    ? `interface "${owner.ifname}" in it is not the one that the result of its ADD tells of`
+    ? `interface "${owner.ifname}" in it is not the one in the result of its ADD`
     : undefined;
 }
 

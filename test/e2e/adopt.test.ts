@@ -156,7 +156,7 @@ describeRoot(
         expect(exitCode).toBe(1);
         // A result of libcni 0.7 under a name of more than three parts could be anybody's.
         expect(damaged).toEqual([
-          expect.stringContaining(`podnet-${idOf(old)}-eth0": its name does not tell`),
+          expect.stringContaining(`podnet-${idOf(old)}-eth0": its name does not identify`),
           expect.stringContaining('podnet-torn-eth0'),
         ]);
         const whyOf = (container: Container) =>

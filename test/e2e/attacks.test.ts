@@ -60,7 +60,7 @@ describeRoot('names', () => {
     }
     const evil = { ...fullChain(lab), plugins: [{ type: '../../bin/sh' }, { type: 'bridge' }] };
     const refused = await writeChain(lab, { ...evil, name: 'evil' }).run('add', container);
-    expect(refused.stderr).toContain('a plugin type is the name of a file, without "/"');
+    expect(refused.stderr).toContain('a plugin type is a file name, without "/"');
     expect(entriesBelow(lab.tmp, 9).filter(entry => entry.includes('ESCAPE'))).toEqual([]);
   });
 });

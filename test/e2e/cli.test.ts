@@ -104,9 +104,9 @@ describe('catena add, check, del', () => {
     expect(exitCode).toBe(0);
     expect(stderr.split('\n')).toEqual([
       expect.stringMatching(
-        /^catena: warning: .*10-testnet.conflist" line 1, column \d+: key "DisableGC" is not heeded/,
+        /^catena: warning: .*10-testnet.conflist" line 1, column \d+: key "DisableGC" is ignored/,
       ),
-      expect.stringMatching(/^catena: warning: .*key "prevResult" is the runtime's to set: it is dropped$/),
+      expect.stringMatching(/^catena: warning: .*key "prevResult" is set by the runtime: it is dropped$/),
       '',
     ]);
   });
@@ -160,9 +160,9 @@ describe('catena gc, status, version', () => {
         'network testnet:',
         '  DEL   c1/eth0: no --valid names it',
         '  keep  c2/eth0: --valid names it',
-        '  keep  c9/eth0: --valid names it; it is not on record',
-        '  GC    noop: deletes what it finds and is not valid',
-        '  GC    noop: deletes what it finds and is not valid',
+        '  keep  c9/eth0: --valid names it; it is not recorded',
+        '  GC    noop: deletes what it finds and is not listed as valid',
+        '  GC    noop: deletes what it finds and is not listed as valid',
         '',
       ].join('\n'),
     ]);
@@ -184,7 +184,7 @@ describe('catena gc, status, version', () => {
     expect(chain.order()).toHaveLength(4);
     configure([chain.noop('one')], { disableGC: true });
     expect((await catena(['gc', 'testnet', '--dry-run', '--all'])).stdout).toBe(
-      'network testnet: nothing, since the list says "disableGC"\n',
+      'network testnet: nothing, since the list sets "disableGC"\n',
     );
   });
 
@@ -201,7 +201,7 @@ describe('catena gc, status, version', () => {
     expect(stderr).toContain(
       '20-broken.conflist" line 2, column 11: expected "," or "}", found the end of the text',
     );
-    expect(stderr).toContain('30-dir.conflist": it links to a directory; it was skipped');
+    expect(stderr).toContain('30-dir.conflist": it is a symbolic link to a directory; it was skipped');
     expect(JSON.parse((await catena(['list', '--json'])).stdout)).toMatchObject({
       networks: [{ name: 'testnet', plugins: ['noop', 'noop'], file }],
       attachments: [{ network: 'testnet', containerID: CONTAINER_ID, ifname: 'eth0', netns: NETNS }],
@@ -213,7 +213,7 @@ describe('catena gc, status, version', () => {
     const { exitCode, stderr } = await catena(['status', 'testnet']);
     expect(exitCode).toBe(1);
     expect(stderr).toContain('catena: no daemon\n');
-    expect(stderr).toContain('link: noop, number 2 of network "testnet", STATUS, exit status 1');
+    expect(stderr).toContain('plugin: noop, number 2 of network "testnet", STATUS, exit status 1');
     chain.rescript('two', {});
     expect(await catena(['status', 'testnet'])).toEqual(DONE);
   });
@@ -252,7 +252,7 @@ describe('failure', () => {
     expect(stderr).toStartWith(
       'catena: Plugin "fail" failed with "first line\\nsecond line\\nout of cheese": exit status 7\n',
     );
-    expect(stderr).toContain('link: fail, number 2 of network "testnet", ADD, exit status 7');
+    expect(stderr).toContain('plugin: fail, number 2 of network "testnet", ADD, exit status 7');
     expect(stderr).toContain('    out of cheese\n');
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   });
@@ -282,7 +282,7 @@ describe('failure', () => {
       cniVersion: '1.1.0',
       code: 0,
       msg: fact.msg,
-      details: expect.stringContaining('undoing failed as well: fail DEL: '),
+      details: expect.stringContaining('undoing it failed too: fail DEL: '),
       catena: {
         failures: [
           { ...fact, verb: 'ADD' },
@@ -302,7 +302,7 @@ describe('failure', () => {
       stderr: 'pipe',
     });
     expect(JSON.parse(await tool.stderr.text()).msg).toBe(
-      'Plugin "garbage" printed more than 16 MiB: it was ended',
+      'Plugin "garbage" printed more than 16 MiB: it was killed',
     );
     expect(await tool.exited).toBe(1);
     // About 80 MiB of it is the executable and its runtime.
@@ -314,7 +314,7 @@ describe('failure', () => {
     const env = { HANG_ON: 'ADD' };
     const args = ['add', 'testnet', NETNS, '--json', '--timeout', '50', '--timeout', 'add=0.3'];
     const error = JSON.parse((await catena(args, env)).stderr);
-    expect(error.msg).toBe('Plugin "hang" did not finish within 0.3 s: it was ended with its process group');
+    expect(error.msg).toBe('Plugin "hang" did not finish within 0.3 s: its process group was killed');
     expect(error.catena.failures).toMatchObject([
       { link: 'hang', verb: 'ADD', signal: 'SIGKILL', ended: 'deadline' },
     ]);
@@ -362,7 +362,7 @@ describe('failure', () => {
       'an unknown version',
       '{"cniVersion":"4.0.0","name":"testnet","plugins":[{"type":"noop"}]}',
       1,
-      'found "4.0.0", supported are',
+      'found "4.0.0", supported versions are',
     ],
     [
       'a path as type',

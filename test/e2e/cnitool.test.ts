@@ -51,7 +51,7 @@ describeRoot(
           const objection = await catena(lab, 'check', container, binDir);
           expect(objection.exitCode).toBe(1);
           expect(objection.stderr).toContain(
-            'link: tuning, number 3 of network "podnet", CHECK, exit status 1',
+            'plugin: tuning, number 3 of network "podnet", CHECK, exit status 1',
           );
           // Nothing but the record says which configuration and which ports there were.
           fs.rmSync(network.file);

@@ -28,7 +28,7 @@ describeRoot('catena', () => {
       const { exitCode, stdout, stderr } = await call(verb, 'podnet', container.name);
       expect([verb, exitCode, stdout]).toEqual([verb, 1, '']);
       expect(stderr).toStartWith(
-        `catena: Cannot find network namespace "${lab.tmp}/${container.name}": nothing is there; did you mean "/run/netns/${container.name}"?\n`,
+        `catena: Cannot find network namespace "${lab.tmp}/${container.name}": no such file; did you mean "/run/netns/${container.name}"?\n`,
       );
     }
     expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toEqual([]);
@@ -42,7 +42,7 @@ describeRoot('catena', () => {
     expect(added).toMatchObject({
       exitCode: 0,
       stderr:
-        'catena: warning: Cannot hand on capability "portMapping": no plugin of network "podnet" declares it; did you mean "portMappings"?\n',
+        'catena: warning: Cannot pass capability "portMapping": no plugin of network "podnet" declares it; did you mean "portMappings"?\n',
     });
   });
 
@@ -53,7 +53,8 @@ describeRoot('catena', () => {
     await call('add', 'podnet', path, '--container-id', 'typo');
     expect(await call('gc', 'podnet', '--valid', 'tpyo/eth0')).toMatchObject({
       exitCode: 0,
-      stderr: 'catena: warning: Cannot find "tpyo/eth0" of --valid on record of network "podnet"\n',
+      stderr:
+        'catena: warning: Cannot find "tpyo/eth0" of --valid among the recorded attachments of network "podnet"\n',
     });
   });
 
@@ -65,6 +66,6 @@ describeRoot('catena', () => {
     await lab.ip(lab.host, 'address', 'flush', 'dev', 'br0');
     const { exitCode, stdout } = await call('repair');
     expect(exitCode).toBe(0);
-    expect(stdout).toMatch(/^ {2}bridge mended; CHECK had said: Cannot confirm /m);
+    expect(stdout).toMatch(/^ {2}bridge mended; CHECK had reported: Cannot confirm /m);
   });
 });

@@ -31,7 +31,7 @@ const BROKEN: readonly [name: string, link: string, scene: string, line: RegExp]
     'leaked-rule',
     'bridge',
     'life',
-    /^ADD host: rule IPv4 .*from 10.22.0.0\/16 lookup 77: nothing \| is there$/,
+    /^ADD host: rule IPv4 .*from 10.22.0.0\/16 lookup 77: nothing \| exists$/,
   ],
   [
     'leaked-iptables-rule',

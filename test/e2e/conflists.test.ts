@@ -33,7 +33,7 @@ describeRoot('catena try, as root', () => {
       const { exitCode, stdout, stderr } = await catena(lab, ['try', path.join(DIR, file)]);
       expect({ exitCode, stderr, stdout }).toMatchObject({ exitCode: 0, stderr: '' });
       expect(stdout).toContain('left behind: nothing\n');
-      expect(stdout).toMatch(/^as promised, in /m);
+      expect(stdout).toMatch(/^all checks passed, in /m);
       expect(await lab.dump(lab.host)).toEqual(before);
     });
   });

@@ -107,7 +107,7 @@ describeRoot('a runner that is killed', () => {
       const repaired = await lab.run(lab.host, argv, { env, timeoutMs: 50_000 });
       expect(repaired).toMatchObject({
         exitCode: 0,
-        stdout: `DEL     podnet ${container.id} eth0: its ADD was cut off\nattachments: 0 sound, 0 mended, 0 broken, 0 skipped\n`,
+        stdout: `DEL     podnet ${container.id} eth0: its ADD was interrupted\nattachments: 0 sound, 0 mended, 0 broken, 0 skipped\n`,
       });
     });
   });
@@ -157,7 +157,7 @@ describeRoot('a delegate runner that is killed', () => {
       if (who === 'catena repair') {
         const argv = [`${BIN_DIR}/catena`, 'repair', '--json'];
         const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp), timeoutMs: 50_000 });
-        const why = 'its ADD was cut off';
+        const why = 'its ADD was interrupted';
         expect(JSON.parse(stdout).recovered).toEqual([
           { network: 'pods', ifname: 'eth0', why, containerID: crashed.id },
         ]);

@@ -35,9 +35,7 @@ describeRoot('calls that a daemon declines', () => {
     expect(told).toMatchObject([{ level: 'warn', reason: 'build', calls: 1 }]);
     const found = (await findings(lab, binDir)).join('\n');
     expect(found).toContain(`warning process ${daemon.pid}`);
-    expect(found).toContain(
-      `is another executable than "${binDir}/catena": it declines the calls of that one`,
-    );
+    expect(found).toContain(`is another executable than "${binDir}/catena": it declines calls of that one`);
     expect(found).toContain('3 for "build"');
   });
 
@@ -56,11 +54,13 @@ describeRoot('calls that a daemon declines', () => {
     const daemon = await startDaemon(lab);
     process.kill(daemon.pid, 'SIGSTOP');
     expect(await findings(lab)).toEqual([
-      `warning process ${daemon.pid} (catena) does not answer on "${daemon.socket}" within 1 s: every call waits that long, then does its work itself`,
+      `warning process ${daemon.pid} (catena) does not respond on "${daemon.socket}" within 1 s: every plugin call waits that long before it works without the daemon`,
     ]);
     process.kill(daemon.pid, 'SIGKILL');
     await daemon.exited;
-    expect(await findings(lab)).toEqual([`warning nobody listens on "${daemon.socket}": its daemon is gone`]);
+    expect(await findings(lab)).toEqual([
+      `warning no process listens on "${daemon.socket}": its daemon no longer runs`,
+    ]);
   });
 });
 

@@ -54,7 +54,7 @@ describeRoot('a second daemon', () => {
     release();
     expect((await adding).ips).toHaveLength(2);
     expect(await first.exited).toBe(TAKEN);
-    expect(first.said()).toContain('another daemon has asked for its place');
+    expect(first.said()).toContain('another daemon is replacing this one');
     expect(await stateOf(second)).toMatchObject({ pid: second.pid });
     expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
   });
@@ -66,7 +66,7 @@ describeRoot('a second daemon', () => {
     const { exitCode, stderr } = await startAndWait(lab, '--replace');
     expect(exitCode).toBe(TAKEN);
     expect(stderr).toContain(
-      `process ${first.pid} (catena) has it and does not answer: end it, and start again`,
+      `process ${first.pid} (catena) has it and does not respond: stop it, then start again`,
     );
     process.kill(first.pid, 'SIGCONT');
     await isServedBy(lab, first);

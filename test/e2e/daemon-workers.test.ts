@@ -21,7 +21,7 @@ describeRoot('a daemon that cannot start workers', () => {
     await limitFiles(lab, daemon);
     await node.cycle();
     expect(await daemon.exited).toBe(1);
-    expect(daemon.said()).toContain('no worker has started for a while');
+    expect(daemon.said()).toContain('no worker could be started for a while');
     await node.cycle();
   });
 
@@ -52,7 +52,7 @@ describeRoot('a daemon that cannot start workers', () => {
             },
           },
         );
-        expect(doctor.stdout).toContain('daemon: it serves no calls: no worker starts');
+        expect(doctor.stdout).toContain('daemon: it serves no calls: cannot start a worker');
         expect(await daemon.exited).toBe(1);
       } finally {
         await until(() => tryTo(() => rmdirSync(group)));

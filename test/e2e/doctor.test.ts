@@ -22,7 +22,7 @@ describeRoot('catena doctor', () => {
     const container = await lab.container();
     await chain.add(container);
     const well = await catena(lab, args, { env });
-    expect(well.stdout).toContain('last attachment on record');
+    expect(well.stdout).toContain('last recorded attachment');
     expect(well.exitCode).toBe(0);
     await lab.remove(container);
     const { stdout } = await catena(lab, [...args, '--json'], { env });

@@ -185,7 +185,7 @@ describeRoot('GC', () => {
       const plan = await chain.run('gc', kept as Container, {
         args: ['--valid', `${kept?.id}/eth0`, '--dry-run'],
       });
-      expect(plan.stdout).toContain(`keep  ${late?.id}/eth0: it is on no record here`);
+      expect(plan.stdout).toContain(`keep  ${late?.id}/eth0: it has no record here`);
       await Bun.write(`${lab.tmp}/go`, '\n');
       expect(await adding).toMatchObject({ exitCode: 0 });
     });

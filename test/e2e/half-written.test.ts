@@ -43,7 +43,7 @@ async function killAt(name: string): Promise<void> {
 const FILES = [
   ['the record of the attachment', '/c1:eth0'],
   ['the cached result', '/testnet-c1-eth0'],
-  ['the note of the boot', '/boot'],
+  ['the boot note', '/boot'],
 ] as const;
 
 describe('a process that was killed while it wrote', () => {

@@ -65,10 +65,10 @@ describeRoot(
         expect(refused.exitCode).toBe(1);
         expect(refused.stdout).toContain('"bandwidth" and no "firewall"');
         expect(refused.stdout).toContain('nothing was uninstalled: ');
-        expect(refused.stdout).toContain('--to <dir> names the executables that come next');
+        expect(refused.stdout).toContain('--to <dir> names the executables to use');
         const pending = await catena(machine, 'uninstall', '--to', REFERENCE_BIN_DIR);
         expect(pending.exitCode).toBe(1);
-        expect(pending.stdout).toContain('--hand-over makes them deletable by what comes back');
+        expect(pending.stdout).toContain('--hand-over makes them deletable by the restored executables');
         expect(fs.readdirSync(machine.path('/opt/cni/bin'))).toEqual(installed);
 
         const gone = await catena(machine, 'uninstall', '--hand-over', '--to', REFERENCE_BIN_DIR);

@@ -61,7 +61,7 @@ async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<
 function expectNamed({ exitCode, stderr }: Finished, lock: string, { pid }: Bun.Subprocess): void {
   expect(exitCode).toBe(1);
   expect(stderr).toContain(`${lock}": process ${pid} (`);
-  expect(stderr).toContain('did not let go in');
+  expect(stderr).toContain('did not release it within');
   expect(stderr).toContain('code: 11');
 }
 

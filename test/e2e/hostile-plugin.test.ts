@@ -22,7 +22,7 @@ describeRoot('output without end', () => {
     });
     expect([exitCode, stderr]).toEqual([
       1,
-      expect.stringContaining('printed more than 16 MiB: it was ended'),
+      expect.stringContaining('printed more than 16 MiB: it was killed'),
     ]);
     expect(await lab.dump(container)).toEqual(before);
     expect(await chain.leases()).toEqual([]);
@@ -47,7 +47,7 @@ describeRoot('output without end', () => {
       const { error, stdout } = await lab.plugin('bridge', { command: 'ADD', conf, container, cniPath });
       expect(error?.code).toBeGreaterThan(0);
       expect(stdout.length).toBeLessThan(100_000);
-      if (name === 'evil') expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
+      if (name === 'evil') expect(error?.msg).toContain('printed more than 16 MiB: it was killed');
     }
     expect(await lab.dump(container)).toEqual(before);
   });
@@ -61,7 +61,7 @@ describeRoot('output without end', () => {
       ...{ command: 'ADD', conf, container },
       cniPath: binOnAdd(lab, 'evil', ENDLESS),
     });
-    expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
+    expect(error?.msg).toContain('printed more than 16 MiB: it was killed');
   });
 });
 

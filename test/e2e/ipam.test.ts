@@ -118,23 +118,23 @@ describeRoot('catena ipam', () => {
       await Bun.sleep(200);
       const { stdout } = await ipam('why', 'podnet', '10.88.0.2');
       expect(stdout).toContain(
-        `10.88.0.2 of network "podnet" is leased to container "${container.id}", interface "eth0"\n`,
+        `10.88.0.2 of network "podnet" is now leased to container "${container.id}", interface "eth0"\n`,
       );
       expect(stdout).toContain(
         `- interface "eth0" has the address, in namespace "${container.path}" with process sleep (${sleeper.pid})`,
       );
-      expect(stdout).toContain(`- an ADD is on record, for namespace "${container.path}", which exists\n`);
-      expect(stdout).toContain('- the lease has been there in this boot\n');
+      expect(stdout).toContain(`- an ADD is recorded for namespace "${container.path}", which exists\n`);
+      expect(stdout).toContain('- the lease was used in this boot\n');
       expect(stdout).toContain(`- "${lease('10.88.0.2')}" was written 2`);
-      expect(stdout).toEndWith('live: something that exists uses the address\n');
+      expect(stdout).toEndWith('live: the address is in use\n');
       await lab.remove(container);
       age('10.88.0.2');
       const gone = (await ipam('why', 'podnet', '10.88.0.2')).stdout;
       expect(gone).toContain('- no interface in any namespace of this machine has the address\n');
       expect(gone).toContain('which is gone\n');
-      expect(gone).toEndWith('unused: whoever had it is gone\n');
+      expect(gone).toEndWith('unused: its owner no longer exists\n');
       const missing = await ipam('why', 'podnet', '10.88.0.99');
-      expect(missing).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('nobody holds it') });
+      expect(missing).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('it is not leased') });
     }),
   );
 
@@ -147,7 +147,7 @@ describeRoot('catena ipam', () => {
       const refused = await ipam('free', 'podnet', 'fd88:0:0::2');
       expect(refused.exitCode).toBe(1);
       expect(refused.stderr).toContain('Cannot free fd88::2 of network "podnet": it is in use');
-      expect(refused.stderr).toContain('--force frees it all the same');
+      expect(refused.stderr).toContain('--force frees it anyway');
       expect(existsSync(lease('fd88::2'))).toBe(true);
       expect(await ipam('free', 'podnet', 'fd88::2', '--force')).toEqual({
         exitCode: 0,
@@ -158,7 +158,7 @@ describeRoot('catena ipam', () => {
 
       await lab.remove(two);
       expect((await ipam('free', 'podnet', '10.88.0.3')).stderr).toContain(
-        'it is new, and an ADD may be under way',
+        'it is new, an ADD may be running',
       );
       age('10.88.0.3');
       expect((await ipam('free', 'podnet', '10.88.0.3')).exitCode).toBe(0);
@@ -180,7 +180,7 @@ describeRoot('catena ipam', () => {
         [['rm'], 2, 'there are ls, why and free'],
         [['why', 'podnet'], 2, 'it takes <network> <address>'],
         [['ls', 'a', 'b'], 2, 'it takes [<network>]'],
-        [['free', 'podnet', '10.88.0'], 2, 'it is no address'],
+        [['free', 'podnet', '10.88.0'], 2, 'it is not an address'],
         [['ls', 'podnet'], 1, 'Cannot find leases of network "podnet"'],
         [['ls', 'nowhere', '--data-dir', '/nonexistent'], 1, '"/nonexistent/nowhere" does not exist'],
       ];

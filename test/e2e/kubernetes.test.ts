@@ -184,7 +184,9 @@ describeRoot(
           api.collections.cut();
           expect((await call('ADD')).reply.code).toBe(11);
           expect(await call('DEL')).toMatchObject({ exitCode: 0 });
-          await until(() => fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('is not watched'));
+          await until(() =>
+            fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('cannot watch a cluster'),
+          );
         });
       });
     });

@@ -75,7 +75,7 @@ describeRoot(
         expect(collected.exitCode).toBe(0);
         const added = await later('add', 'podnet', other.path);
         expect(added).toMatchObject({ exitCode: 0 });
-        expect(added.stderr).toContain('it has been attached again since');
+        expect(added.stderr).toContain('it has since been attached again');
         expect(fs.existsSync(recordOf(lab, container))).toBe(false);
         expect(await stateOf(lab, container)).toEqual(before);
         expect(await later('repair')).toMatchObject({ exitCode: 0 });

@@ -47,8 +47,8 @@ test('catena networks --why gives a reason for each file and runtime', async () 
   const { stdout } = await networks('--why');
   expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: nobody; not usable: .*"nobody"/m);
   expect(stdout).toMatch(/^ {4}containerd {2}taken {6}it is the first by name, but pods will fail/m);
-  expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first by name that is usable$/m);
-  expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is taken, but pods will fail/m);
+  expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first usable file by name$/m);
+  expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is used, but pods will fail/m);
 });
 
 test('catena networks refuses a number that is none', async () => {

@@ -34,7 +34,7 @@ describe('catena new', () => {
     const { exitCode, stderr } = await catena('new', 'third', '--dir', 'empty');
     expect(exitCode).toBe(1);
     expect(stderr).toStartWith(
-      `catena: Cannot make a project in "${dir}/empty": it holds ".gitignore" already\n`,
+      `catena: Cannot make a project in "${dir}/empty": it already contains ".gitignore"\n`,
     );
     expect(fs.readFileSync(path.join(dir, 'empty/package.json'), 'utf8')).toBe(before);
     fs.writeFileSync(path.join(dir, 'file'), '');
@@ -86,7 +86,7 @@ describe('a new plugin', () => {
     const args = ['--bin-dir', path.join(project, 'dist'), '--bin-dir', BIN_DIR, '--strict'];
     expect(await catena('validate', path.join(project, 'motd.conflist'), ...args)).toEqual({
       exitCode: 0,
-      stdout: 'nothing wrong in 1 file\n',
+      stdout: 'no problems in 1 file\n',
       stderr: '',
     });
   });

@@ -41,7 +41,7 @@ describeRoot('a daemon that is watched', () => {
         return {
           ...place,
           ...pod,
-          message: 'link finished',
+          message: 'plugin finished',
           command: 'ADD',
           link,
           link_index: index,
@@ -104,9 +104,9 @@ describeRoot('a daemon that is watched', () => {
     expect((await chain.run('add', await lab.container())).exitCode).toBe(1);
     const lines = await linesOnce(log, found => found.some(line => line.message === 'request failed'));
     expect(lines.map(({ message, command, link }) => [message, command, link])).toEqual([
-      ['link finished', 'ADD', 'bridge'],
-      ['link failed', 'ADD', 'tuning'],
-      ['link finished', 'DEL', 'bridge'],
+      ['plugin finished', 'ADD', 'bridge'],
+      ['plugin failed', 'ADD', 'tuning'],
+      ['plugin finished', 'DEL', 'bridge'],
       ['request failed', 'ADD', undefined],
     ]);
     expect(lines.at(-1)?.error).toContain('net.core.nothing');
@@ -186,7 +186,7 @@ describeRoot('a daemon that is watched', () => {
     expect(await client.call('Add', wrong)).toMatchObject({ code: 3, errors: [{ code: 6 }] });
     client.close();
 
-    const calls = (await linesIn(log)).filter(({ message }) => message === 'finished call');
+    const calls = (await linesIn(log)).filter(({ message }) => message === 'call finished');
     expect(calls.map(line => [line['grpc.method'], line['grpc.code']])).toEqual([
       ...[
         ['Add', 'OK'],

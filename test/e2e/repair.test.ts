@@ -223,7 +223,7 @@ describeRoot('catena repair', () => {
       const byId = Object.fromEntries(report.attachments.map((found: Row) => [found.containerID, found]));
       expect(byId[one.id]).toMatchObject({
         state: 'skipped',
-        why: `its namespace "${one.path}" is gone: DEL takes it down`,
+        why: `its namespace "${one.path}" no longer exists; DEL deletes it`,
       });
       expect(byId[two.id].links[0]).toMatchObject({ link: 'bridge', state: 'broken' });
     });

@@ -113,7 +113,7 @@ describeRoot('a plugin that hangs after its runner died', () => {
       const { exitCode, stderr } = await chain.run('del', container, { binDir });
       expect([exitCode, stderr]).toEqual([1, expect.stringContaining('code: 11')]);
       // The plugin, or a child of it, which has its environment.
-      const [, pid] = /process (\d+), a plugin whose runner died, still works on it/.exec(stderr) ?? [];
+      const [, pid] = /process (\d+), a plugin whose runner died, is still working on it/.exec(stderr) ?? [];
       const groupOf = (one: number) =>
         fs
           .readFileSync(`/proc/${one}/stat`, 'utf8')

@@ -95,9 +95,11 @@ describeRoot(
           const refused = await swap(...quick);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
           expect(refused.stdout).toContain('called by     podnet 1, othernet 1\n');
-          expect(refused.stdout).toContain('same file     bridge, host-local: they stay what they are\n');
+          expect(refused.stdout).toContain('same file     bridge, host-local: they are not changed\n');
           expect(refused.stdout).toContain('conformance: conforms: ');
-          expect(refused.stdout).toEndWith('--ignore what is intended, or --accept-differences\n');
+          expect(refused.stdout).toEndWith(
+            'use --ignore for intended differences, or --accept-differences\n',
+          );
           expect(isSame(link('tuning'), ours)).toBe(true);
 
           const swapped = await swap(...quick, '--accept-differences', '--json');
@@ -135,7 +137,7 @@ describeRoot(
             expect(isSame(link('tuning'), file)).toBe(true);
           }
           expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
-          expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is on record in');
+          expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is recorded in');
           expect(await chain.run('del', live, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
         });
       },
@@ -180,11 +182,11 @@ describeRoot(
           const refused = await swap('--link', 'portmap', '--undo');
           expect(refused.exitCode).toBe(1);
           expect(refused.stdout).toContain(
-            'refused: the executable from before may not be able to delete 1 attachment',
+            'refused: the previous executable may not be able to delete 1 attachment',
           );
           const undone = await swap('--link', 'portmap', '--undo', '--force');
           expect(undone.exitCode).toBe(1);
-          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed\n');
+          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed before before\n');
           expect(fs.readlinkSync(link('portmap'))).toBe(`${REFERENCE_BIN_DIR}/portmap`);
 
           for (const pod of [one, two])
@@ -215,7 +217,7 @@ describeRoot(
 
           const refused = await swap(...quick);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
-          expect(refused.stdout).toContain('refused: its DEL fails for what is attached now (bridge: ');
+          expect(refused.stdout).toContain('refused: its DEL fails for current attachments (bridge: ');
           expect(refused.stdout).toContain(
             `run "catena handover --to ${REFERENCE_BIN_DIR} --to ${binDir}" first`,
           );
@@ -250,7 +252,7 @@ describeRoot(
         expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
         expect(refused.stdout).toContain('conformance: does not conform: ');
         expect(refused.stdout).toContain('ADD: container: sysctl net/core/somaxconn');
-        expect(refused.stdout).toContain('refused: it breaks rules that must be kept');
+        expect(refused.stdout).toContain('refused: it breaks mandatory rules');
         expect(isSame(link('tuning'), ours)).toBe(true);
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
       });
@@ -275,7 +277,7 @@ describeRoot(
         const quick = ['--link', 'tuning', '--to', picky, '--scene', 'life'];
         const swapped = await swap(...quick);
         expect(swapped.stdout).toContain('podnet live-1 eth0: not mine\n');
-        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed\n');
+        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed before before\n');
         expect(swapped.exitCode).toBe(1);
         expect(isSame(link('tuning'), ours)).toBe(true);
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
@@ -337,7 +339,7 @@ describeRoot(
             });
           };
           const declined = await atTerminal('\n');
-          expect(declined.stdout).toContain('go on? [y/N]');
+          expect(declined.stdout).toContain('continue? [y/N]');
           expect(declined.exitCode).toBe(1);
           expect(isSame(link('tuning'), ours)).toBe(true);
           expect(await atTerminal('y\n')).toMatchObject({ exitCode: 0 });
@@ -351,7 +353,7 @@ describeRoot(
       [['--to', '/bin/true'], 2, '--link <type or index>'],
       [['--to', '/bin/true', '--undo', '--link', '1'], 2, 'Cannot use both --to and --undo'],
       [['--to', '/nonexistent', '--link', '1'], 1, 'it does not exist'],
-      [['--to', '/bin/true', '--link', '7'], 1, 'Cannot find link "7"'],
+      [['--to', '/bin/true', '--link', '7'], 1, 'Cannot use --link "7"'],
     ])('refuses %j', async (args, exitCode, gist) => {
       await withHost(async lab => {
         const { swap } = await node(lab);

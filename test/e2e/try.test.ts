@@ -97,7 +97,7 @@ describeRoot('catena try', () => {
       const bin = link(lab, 'rude', { ADD: 'ip route del default; ip link set outside0 mtu 1300' });
       const { report } = await tryJson(lab, write(lab, [{ type: 'rude' }]), '--bin-dir', bin);
       expect(report.left).toEqual([
-        'gone: route default via 172.31.254.2 on outside0',
+        'deleted: route default via 172.31.254.2 on outside0',
         'outside0: mtu 1500 → 1300',
       ]);
     });
@@ -250,7 +250,7 @@ describe('catena try', () => {
       script,
     ]);
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
-    expect(stderr).toContain('Cannot make a fake host: unshare: ');
+    expect(stderr).toContain('Cannot create a fake host: unshare: ');
     expect(stderr).toContain('Run as root, or allow user namespaces');
   };
   const works = Bun.spawnSync(['unshare', '--user', '--map-root-user', 'true']).success;
@@ -268,7 +268,7 @@ describe('catena try of limits', () => {
           'try',
           write(lab, [BRIDGE, { ...limits, unshapedSubnets: ['10.0.0.0/8'] }]),
         ]);
-        expect(left.stdout).toContain(`skipped  ${what}: traffic with 10.99.0.1 is not to be limited`);
+        expect(left.stdout).toContain(`skipped  ${what}: traffic with 10.99.0.1 is exempt from the limit`);
         const held = await catena(lab, [
           'try',
           write(lab, [BRIDGE, { ...limits, shapedSubnets: ['10.99.0.0/24'] }]),

@@ -30,7 +30,7 @@ describe('catena validate', () => {
     const files = fs.readdirSync(path.join(ROOT, 'conflists')).length;
     expect(await catena('validate', path.join(ROOT, 'conflists'), '--strict')).toEqual({
       exitCode: 0,
-      stdout: `nothing wrong in ${files} files\n`,
+      stdout: `no problems in ${files} files\n`,
       stderr: '',
     });
   });
@@ -139,7 +139,7 @@ describe('catena schema', () => {
     const { exitCode, stderr } = await catena('schema', 'macvlan');
     expect(exitCode).toBe(2);
     expect(stderr).toStartWith(
-      'catena: Cannot show the schema of "macvlan": there is none; there are conflist, ',
+      'catena: Cannot show the schema of "macvlan": no such schema; there are conflist, ',
     );
   });
 });

@@ -194,7 +194,7 @@ function expectRefusal(
   expect(reply.error?.msg).toStartWith(
     `Cannot use 10.9.0.2 for ${name(asking)}, interface "eth0": ${name(first)}`,
   );
-  expect(reply.error?.msg).toContain('has it and is alive');
+  expect(reply.error?.msg).toContain('has it and still exists');
 }
 
 /** All rules and elements without handles and counters. */

@@ -106,7 +106,7 @@ describeRoot('catena gc', () => {
           const plan = await a.run('gc', 'podnet', undefined, '--dry-run', ...valid);
           expect(plan).toMatchObject(DONE);
           const mine = plan.stdout.split(/\n(?= {2}\S)/).find(row => row.includes(`DEL   ${gone.id}/eth0`));
-          expect(mine).toContain('it is on no record here, and nobody uses it');
+          expect(mine).toContain('it has no record here and is unused');
           for (const what of [
             'link "bwp',
             'lease of 10.88.0.3 in',
@@ -150,9 +150,7 @@ describeRoot('catena gc', () => {
 
           const plan = await a.run('gc', 'podnet', undefined, '--dry-run', '--all');
           expect(plan.stdout).toContain(`DEL   ${own.id}/eth0: --all keeps none`);
-          expect(plan.stdout).toContain(
-            `keep  ${theirs.id}/eth0: it is on no record here, and somebody may use it (`,
-          );
+          expect(plan.stdout).toContain(`keep  ${theirs.id}/eth0: it has no record here and may be in use (`);
           expect(plan.stdout).not.toContain(elsewhere.id);
           expect(await a.run('gc', 'podnet', undefined, '--all')).toMatchObject(DONE);
           expect((await a.run('check', 'podnet', own)).exitCode).toBe(1);

@@ -39,7 +39,7 @@ describe('the version of a list', () => {
   });
 
   test.each<[JsonObject, number, string]>([
-    [{ cniVersion: '1.0' }, 1, 'found "1.0", supported are 0.1.0,'],
+    [{ cniVersion: '1.0' }, 1, 'found "1.0", supported versions are 0.1.0,'],
     [{ cniVersion: '2.0.0' }, 1, 'found "2.0.0"'],
     [{ cniVersion: 'garbage' }, 1, 'found "garbage"'],
     [{ cniVersions: [] }, 1, 'found no version'],

@@ -50,10 +50,10 @@ export function parseRecord(text: string, file: string, id: AttachmentId | undef
     return attachment;
   }
   if (object.kind !== undefined) {
-    throw damagedRecord(file, `it is of kind ${JSON.stringify(object.kind)}, not "${KIND}"`);
+    throw damagedRecord(file, `its kind is ${JSON.stringify(object.kind)}, not "${KIND}"`);
   }
   if (id?.network && id.containerId && id.ifname) return legacyAttachment(id, object);
-  throw damagedRecord(file, 'its name does not tell which attachment it is of');
+  throw damagedRecord(file, 'its name does not identify an attachment');
 }
 
 function damagedRecord(file: string, problem: string): CniError {

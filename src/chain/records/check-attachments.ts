@@ -77,8 +77,8 @@ async function checkOne(
     state: 'unknown',
     problem,
   });
-  if (list.disableCheck) return unknown('its list says "disableCheck"');
-  if (!atLeast(list.version, SINCE.check)) return unknown(`its list is of version ${list.version}`);
+  if (list.disableCheck) return unknown('its list sets "disableCheck"');
+  if (!atLeast(list.version, SINCE.check)) return unknown(`its list has version ${list.version}`);
   const { netns, args, capabilityArgs } = known;
   try {
     await checkNetwork(list, { containerId, ifname, netns, args, capabilityArgs }, runtime);

@@ -43,7 +43,7 @@ export function findConfigOfAdd(
   try {
     const list = parseFrozen(known.source);
     if (list.name === known.network) return list;
-    warn(`Cannot use configuration in ${place}: it is of network "${list.name}"`);
+    warn(`Cannot use configuration in ${place}: it is for network "${list.name}"`);
   } catch (cause) {
     warn(`Cannot use configuration in ${place}: ${(cause as Error).message}`);
   }

@@ -24,7 +24,7 @@ export function cacheFileOf(dir: string, { network, containerId, ifname }: Attac
   }
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot name cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
+    `Cannot build the name of the cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
   );
 }
 

@@ -88,7 +88,7 @@ export async function rollback(
     record.leave();
     return withDetails(
       error,
-      `an earlier ADD is on record in "${earlier}": nothing was undone, run DEL first`,
+      `an earlier ADD is recorded in "${earlier}": nothing was undone; run DEL first`,
     );
   }
   const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);

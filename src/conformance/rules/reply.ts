@@ -10,7 +10,7 @@ const ERROR = 'SPEC: Error';
 export const REPLY_RULES: readonly Rule[] = [
   {
     id: 'reply/only-protocol',
-    title: 'standard output holds one JSON object, or nothing',
+    title: 'standard output contains one JSON object, or nothing',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',
@@ -19,7 +19,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'reply/failure-has-error',
-    title: 'a failure has an exit status and an error object on standard output',
+    title: 'a failure has a non-zero exit status and an error object on standard output',
     level: 'must',
     source: ERROR,
     needs: 'nothing',
@@ -32,7 +32,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'reply/error-form',
-    title: 'code is a number from 0 on, msg and details are texts',
+    title: 'code is a non-negative number, msg and details are strings',
     level: 'must',
     source: ERROR,
     needs: 'nothing',
@@ -49,7 +49,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'reply/error-code',
-    title: 'codes below 100 are those of the specification',
+    title: 'codes below 100 are defined by the specification',
     level: 'should',
     source: ERROR,
     needs: 'nothing',
@@ -61,7 +61,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'reply/error-version',
-    title: 'an error says the cniVersion of the configuration',
+    title: 'an error has the cniVersion of the configuration',
     level: 'should',
     source: ERROR,
     needs: 'nothing',
@@ -90,7 +90,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'process/ends',
-    title: 'every call ends by itself, in time',
+    title: 'every call ends before its deadline',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',
@@ -101,7 +101,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'process/leaves-none',
-    title: 'no process stays behind',
+    title: 'no process is left running',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',

@@ -67,7 +67,7 @@ describe('attachmentOf()', () => {
   test('makes the path of the namespace absolute, and takes none with a container id', () => {
     expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe('/somewhere/ns');
     expect(attachmentOf(call({ 'container-id': 'c' }, {}, ['net', ''])).netns).toBe('');
-    expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is needed');
+    expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is required');
   });
 
   test.each(['A', 'A=1;', 'A=', '=1', 'A=1=2'])('refuses the arguments %j', args => {

@@ -9,8 +9,8 @@ const list = parseNetwork(
 
 test('findUnread() names what no plugin declares, and what may have been meant', () => {
   expect(findUnread(list, { portMapping: [], bandwidth: {} }).map(({ message }) => message)).toEqual([
-    'Cannot hand on capability "portMapping": no plugin of network "n" declares it; did you mean "portMappings"?',
-    'Cannot hand on capability "bandwidth": no plugin of network "n" declares it',
+    'Cannot pass capability "portMapping": no plugin of network "n" declares it; did you mean "portMappings"?',
+    'Cannot pass capability "bandwidth": no plugin of network "n" declares it',
   ]);
 });
 

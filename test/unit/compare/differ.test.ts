@@ -121,7 +121,7 @@ describe('diffRecords()', () => {
     expect(diff(first, second)).toEqual([
       { step: 'ADD', index: 0, where: 'result', what: 'ips.0.gateway', first: 'a' },
       { step: 'ADD', index: 0, where: 'files', what: '/x', first: '1' },
-      { step: 'ADD', index: 1, where: 'answer', what: '', first: 'it was not called', second: 'it succeeds' },
+      { step: 'ADD', index: 1, where: 'answer', what: '', first: 'not called', second: 'it succeeds' },
     ]);
   });
 

@@ -43,11 +43,11 @@ describe('readSwap()', () => {
 
   test.each([
     ['/nonexistent', undefined, 'it does not exist'],
-    [() => join(dir, 'other'), undefined, 'the list has no link "other", but bridge, host-local, tuning'],
+    [() => join(dir, 'other'), undefined, 'the list has no plugin "other", but bridge, host-local, tuning'],
     [
       () => dir,
       'portmap',
-      'Cannot find link "portmap": there are bridge, host-local, tuning, and places 0 to 2',
+      'Cannot use --link "portmap": the list has bridge, host-local, tuning, and indexes 0 to 2',
     ],
     [() => dir, 'host-local', 'Cannot find plugin "host-local"'],
     [() => tmpdir(), undefined, 'it has none of bridge'],

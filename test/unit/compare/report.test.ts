@@ -50,7 +50,7 @@ test('what fails with both is not the same', () => {
     failing: [{ index: 0, link: 'bridge', message: 'no such device' }],
   });
   const text = renderReport(report, '/a', '/b');
-  expect(text).toEndWith('\nNOT COMPARED: ADD of 0 bridge fails with both: no such device\n');
+  expect(text).toEndWith('\nNOT COMPARED: ADD of 0 bridge fails with both sets: no such device\n');
   expect(reportOn(LIST, [{ name: 'life', ...both, second: record('1500', 8) }], []).failing).toEqual([]);
 });
 

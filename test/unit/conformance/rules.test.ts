@@ -14,7 +14,7 @@ test('rules over all replies come last', () => {
 });
 
 test('every rule says where it is written', () => {
-  const sources = /^(SPEC: |reference skeleton$|conventions: |good manners$)/;
+  const sources = /^(SPEC: |reference skeleton$|conventions: |good practice$)/;
   expect(RULES.filter(({ source }) => !sources.test(source)).map(({ id }) => id)).toEqual([]);
   const courtesy = RULES.filter(
     ({ level, source }) => level === 'must' && !/^(SPEC|conventions)/.test(source),

@@ -51,7 +51,9 @@ describe('commandOf()', () => {
     ['an unknown key', 'status', { network: 'a', netns: '/a' }],
     ['a value of another kind', 'gc', { network: 'a', valid: 'all' }],
   ])('says what is wrong with %s', (_what, verb, body) => {
-    expect(post(verb, body)).toMatchObject({ problem: expect.stringContaining(`no request for "${verb}"`) });
+    expect(post(verb, body)).toMatchObject({
+      problem: expect.stringContaining(`not a request for "${verb}"`),
+    });
   });
 
   test('knows no other paths', () => {

@@ -95,7 +95,7 @@ describe('addPod()', () => {
     const runner = makeRunner(chain, { delegates }, { runtime: failing('three', {}, ['two']) });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
-    expect(runner.warnings).toContain('a network could not be removed again');
+    expect(runner.warnings).toContain('a network could not be detached again');
     expect(findPod(runner)?.record).toMatchObject({ phase: 'failed', attempts: 1 });
     chain.rescript('two', {});
     await deletePod(runner, KEY, '');
@@ -191,7 +191,7 @@ describe('addPod()', () => {
     await addPod(runner, makePod());
     await expect(addPod(runner, makePod())).rejects.toMatchObject({
       code: 7,
-      message: expect.stringContaining('it is attached already; run DEL first'),
+      message: expect.stringContaining('it is already attached; run DEL first'),
     });
     expect(chain.order()).toEqual(['ADD one']);
     expect(recordFiles()).toHaveLength(1);
@@ -216,7 +216,7 @@ describe('addPod()', () => {
     const runner = makeRunner(chain, { delegates });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({
       code: 7,
-      message: 'Cannot give "10.0.0.9" to network "two": none of its plugins took it',
+      message: 'Cannot give "10.0.0.9" to network "two": none of its plugins used it',
     });
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
     write(network('two', { ReportResult: result('net1', '10.0.0.9/24') }));
@@ -306,7 +306,7 @@ describe('addPod(), default routes', () => {
     const asking = { ...runner, options: { ...runner.options, delegates } };
     await expect(addPod(asking, makePod())).rejects.toMatchObject({
       code: 7,
-      message: 'Cannot give the IPv4 default route to networks "one" and "two": one only may have it',
+      message: 'Cannot give the IPv4 default route to networks "one" and "two": only one may have it',
     });
     expect(chain.order()).toEqual([]);
   });

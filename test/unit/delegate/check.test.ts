@@ -68,7 +68,7 @@ describe('runnerStatus()', () => {
     const runner = makeRunner(chain, { delegates: [network('one')], readinessFile });
     await expect(runnerStatus(runner)).rejects.toMatchObject({
       code: 50,
-      message: `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
+      message: `Cannot attach to the default network: it is not ready, "${readinessFile}" does not exist`,
     });
     fs.writeFileSync(readinessFile, '');
     await runnerStatus(runner);

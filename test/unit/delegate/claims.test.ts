@@ -124,9 +124,9 @@ describeNeeding(
     });
 
     test.each<[string, { spec?: object; status?: object } | undefined, number, string]>([
-      ['is not there', undefined, 11, 'Cannot use IPAMClaim "ns/web": the cluster does not have it'],
+      ['is not there', undefined, 11, 'Cannot use IPAMClaim "ns/web": the cluster has no such claim'],
       ['is for another network', { spec: { network: 'wan' } }, 7, 'it is for network "wan", not "lan"'],
-      ['holds no address', { status: { ips: ['x'] } }, 7, 'it holds "x", which is no address'],
+      ['holds no address', { status: { ips: ['x'] } }, 7, 'it lists "x", which is not an address'],
     ])('that %s fails the ADD before anything is touched', async (_, claim, code, problem) => {
       if (claim) api.addClaim('ns', 'web', claim);
       const runner = runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]);
@@ -140,15 +140,15 @@ describeNeeding(
     test('of a network that gives no address fails the ADD', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan' } });
       const runner = runnerOf([network('lan', 'eth0', [], 'web')]);
-      await expect(addPod(runner, POD)).rejects.toThrow('network "lan" has given no address');
+      await expect(addPod(runner, POD)).rejects.toThrow('network "lan" assigned no address');
       expect(chain.order()).toEqual(['ADD lan', 'DEL lan']);
     });
 
     test('cannot be that of two networks, nor of a container that is no pod', async () => {
       api.addClaim('ns', 'web', {});
       const two = [network('lan', 'eth0', [], 'web'), network('wan', 'net1', [], 'web')];
-      await expect(addPod(runnerOf(two), POD)).rejects.toThrow('two networks of the pod name it');
-      await expect(addPod(runnerOf(two), makePod())).rejects.toThrow('the container is no pod');
+      await expect(addPod(runnerOf(two), POD)).rejects.toThrow('two networks of the pod use it');
+      await expect(addPod(runnerOf(two), makePod())).rejects.toThrow('the container is not a pod');
     });
 
     test('is not passed by where no cluster is configured', async () => {

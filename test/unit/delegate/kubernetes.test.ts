@@ -86,7 +86,7 @@ describeNeeding(
       api.answer('hang');
       await expect(hasty.findPod('ns', 'web')).rejects.toMatchObject({
         code: 11,
-        message: 'Cannot reach the Kubernetes API: it did not answer within 0.2 s',
+        message: 'Cannot reach the Kubernetes API: it did not reply within 0.2 s',
       });
       const elsewhere = path.join(dir, 'elsewhere');
       fs.writeFileSync(

@@ -115,7 +115,7 @@ describe('planNetworks()', () => {
       11,
       'Cannot find network "gone"',
     ],
-    ['a directory without networks', { conf: { network: '/proc/self/fdinfo' } }, 11, 'it holds none'],
+    ['a directory without networks', { conf: { network: '/proc/self/fdinfo' } }, 11, 'it contains none'],
     [
       'two interfaces of one name',
       { conf: { networks: 'data@eth0' } },
@@ -126,7 +126,7 @@ describe('planNetworks()', () => {
       'another name for the first interface',
       { annotations: { [DEFAULT]: 'data@net0' } },
       7,
-      'Cannot name the interface of the default network "net0": the runtime calls it "eth0"',
+      'Cannot name the interface of the default network "net0": the runtime names it "eth0"',
     ],
     [
       'two default networks',
@@ -138,7 +138,7 @@ describe('planNetworks()', () => {
       'itself',
       { conf: { delegates: [{ name: 'x', type: 'catena' }] } },
       7,
-      'its plugin "catena" is the one that delegates',
+      'its plugin "catena" is the delegating plugin itself',
     ],
     [
       'a capability that no plugin has',

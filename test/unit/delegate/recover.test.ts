@@ -46,7 +46,7 @@ function attachAgain(name: string): void {
 
 describe('recoverPods() after a restart of the machine', () => {
   test('takes down what the pod had', async () => {
-    expect(await recover()).toMatchObject([{ ...KEY, why: 'it is of an earlier boot of the machine' }]);
+    expect(await recover()).toMatchObject([{ ...KEY, why: 'it is from an earlier boot of the machine' }]);
     expect(deleted()).toEqual(['DEL two', 'DEL one']);
   });
 

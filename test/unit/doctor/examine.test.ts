@@ -179,7 +179,9 @@ describeNeeding(
             severity: 'error',
             mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
           },
-          found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
+          found: expect.stringMatching(
+            /\/run" .* mode 0777: any user that can write there can replace our sockets, locks/,
+          ),
         },
       ]);
     });
@@ -209,7 +211,9 @@ describeNeeding(
       expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
         [
           'error',
-          expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/),
+          expect.stringMatching(
+            /\/bin" .* mode 0777: any user that can write there can decide what root runs/,
+          ),
         ],
         ['error', expect.stringContaining('podnet.conflist')],
         ['warning', expect.stringContaining('plugin directory "bin" is relative')],

@@ -47,7 +47,7 @@ describe('putFile()', () => {
     const problem = `Cannot write record "${file}": ${code}: `;
     const attempt = () => putFile(file, 'text', { what: 'record' });
     expect(attempt).toThrow(problem);
-    expect(attempt).toThrow('; remove what lies in its place');
+    expect(attempt).toThrow('; remove the file at that path');
     expect(fs.readdirSync(dir, { recursive: true })).toEqual(before);
   });
 });

@@ -69,6 +69,6 @@ describe('findMissing()', () => {
   });
 
   test('says of a runner that nothing else knows what it attached', () => {
-    expect(findMissing({ types: ['catena'] }, heirs, '"/x"')).toContain('nothing else can detach them');
+    expect(findMissing({ types: ['catena'] }, heirs, '"/x"')).toContain('only it can detach them');
   });
 });

@@ -44,9 +44,9 @@ describe('renderKubeconfig()', () => {
   });
 
   test('needs a pod with an account', () => {
-    expect(() => render({})).toThrow('Cannot write a kubeconfig: this is no pod');
+    expect(() => render({})).toThrow('Cannot write a kubeconfig: not in a pod');
     fs.rmSync(path.join(account, 'token'));
-    expect(render).toThrow(`Cannot read account "${account}/token"`);
+    expect(render).toThrow(`Cannot read service account "${account}/token"`);
   });
 });
 

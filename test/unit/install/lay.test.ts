@@ -110,8 +110,8 @@ describe('install()', () => {
     fs.writeFileSync(join(wanted.confDir, '10-net.conflist'), LIST(7));
     const kept = install(wanted, '0.0.0').steps.filter(({ action }) => action === 'keep');
     expect(kept.map(({ name, why }) => [name, why])).toEqual([
-      ['bridge', "it is somebody else's; --force replaces it"],
-      ['10-net.conflist', "it is somebody else's; --force replaces it"],
+      ['bridge', 'it belongs to another package; --force replaces it'],
+      ['10-net.conflist', 'it belongs to another package; --force replaces it'],
     ]);
     expect(contents(wanted)).toMatchObject({ [join(wanted.binDir, 'bridge')]: 'foreign' });
   });

@@ -76,11 +76,11 @@ describe('putSwap()', () => {
     const place = makePlace();
     const before = wanted(place);
     fs.writeFileSync(place.candidate, 'newer');
-    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed while it was examined`);
+    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed during the examination`);
     fs.writeFileSync(place.candidate, 'new');
     fs.rmSync(place.target);
     fs.writeFileSync(place.target, 'somebody else');
-    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed while it was examined`);
+    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed during the examination`);
     expect(read(place.target)).toBe('somebody else');
   });
 
@@ -117,7 +117,7 @@ describe('undoSwap()', () => {
     expect(read(place.target)).toBe('new');
     undo(place.target);
     expect(read(place.target)).toBe('old');
-    expect(() => undo(place.target)).toThrow(`Cannot undo the swap of "${place.target}": none is on record`);
+    expect(() => undo(place.target)).toThrow(`Cannot undo the swap of "${place.target}": none is recorded`);
   });
 
   test('leaves what others have put there since, unless told otherwise', () => {
@@ -125,7 +125,7 @@ describe('undoSwap()', () => {
     putSwap(wanted(place), '0.0.0');
     fs.rmSync(place.target);
     fs.writeFileSync(place.target, 'somebody else');
-    expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force puts');
+    expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force restores');
     undo(place.target, true);
     expect(read(place.target)).toBe('old');
   });

@@ -84,11 +84,7 @@ describe('parseRecord()', () => {
     ],
     ['a later layout', '{"record":2}\n', 'expected layout 1 in "record" of its first line, found 2'],
     ['half an intent', renderIntent(intent).slice(0, 80), 'its first line is not a JSON object'],
-    [
-      'a number for a name',
-      `{"record":1,"network":5}\n`,
-      '"network" must be a string that is not empty, found 5',
-    ],
+    ['a number for a name', `{"record":1,"network":5}\n`, '"network" must be a non-empty string, found 5'],
   ])('refuses %s', (_, text, reason) => {
     expect(() => parseRecord(text, FILE)).toThrow(`Cannot read record "${FILE}": `);
     expect(() => parseRecord(text, FILE)).toThrow(reason);

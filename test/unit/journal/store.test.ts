@@ -121,7 +121,7 @@ describe('readRecord()', () => {
         createRecord(dir, intentOf({ containerId: 'c2' }))?.close();
         fs.renameSync(recordFileOf(dir, { ...ID, containerId: 'c2' }), file());
       },
-      'it is of interface "eth0" of container "c2" on network "testnet"',
+      'it is for interface "eth0" of container "c2" on network "testnet"',
     ],
   ])('refuses %s, and says why', (_, make, reason) => {
     fs.mkdirSync(path.dirname(file()), { recursive: true });

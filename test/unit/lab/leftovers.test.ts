@@ -56,7 +56,7 @@ describe('judge()', () => {
       state: { mtu },
     });
     const judged = judge(moment([route, device('1500')]), moment([device('1400')]), NO_MARKS);
-    expect(judged.left).toEqual(['gone: route default via 10.0.0.1 on eth0', 'eth0: mtu 1500 → 1400']);
+    expect(judged.left).toEqual(['deleted: route default via 10.0.0.1 on eth0', 'eth0: mtu 1500 → 1400']);
   });
 
   test('counts a kernel parameter as the network’s', () => {

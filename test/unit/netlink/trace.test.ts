@@ -69,11 +69,11 @@ describe('renderMessage()', () => {
     view.setInt32(0, -17, true);
     view.setUint32(12, 7, true);
     expect(renderMessage('recv', 0, { type: 2, flags: 0x300, seq: 7, body })).toBe(
-      '┌ recv NLMSG_ERROR CAPPED|ACK_TLVS seq=7\n│ answer to seq=7: object exists (EEXIST)\n└',
+      '┌ recv NLMSG_ERROR CAPPED|ACK_TLVS seq=7\n│ reply to seq=7: object exists (EEXIST)\n└',
     );
     view.setInt32(0, 0, true);
     expect(renderMessage('recv', 0, { type: 2, flags: 0x100, seq: 7, body })).toContain(
-      'answer to seq=7: done',
+      'reply to seq=7: done',
     );
     expect(renderMessage('recv', 0, { type: 3, flags: 2, seq: 7, body: new Uint8Array(4) })).toBe(
       '┌ recv NLMSG_DONE MULTI seq=7\n└',

@@ -25,10 +25,14 @@ describe('linesOf()', () => {
   test('gives a line for each link and one for the request', () => {
     expect(linesOf(RECORD, parseLogLevels('info'))).toMatchObject([
       {
-        ...{ level: 'info', message: 'link finished' },
+        ...{ level: 'info', message: 'plugin finished' },
         fields: { ...PLACE, link: 'bridge', link_index: 0, duration_ms: 2, code: 0 },
       },
-      { level: 'error', message: 'link failed', fields: { ...PLACE, link: 'tuning', code: 7, error: 'no' } },
+      {
+        level: 'error',
+        message: 'plugin failed',
+        fields: { ...PLACE, link: 'tuning', code: 7, error: 'no' },
+      },
       {
         ...{ level: 'info', message: 'request finished' },
         fields: { ...PLACE, duration_ms: 5, code: 0, warm: true, addresses: ['10.1.0.2/24'] },

@@ -7,13 +7,13 @@ import { openLogOutput } from '../../../src/observe/log-output.ts';
 import { renderJournal, renderSyslog } from '../../../src/observe/system-log.ts';
 import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
-const LINE = { level: 'error', message: 'link failed', fields: { container_id: 'c1', code: 11 } } as const;
+const LINE = { level: 'error', message: 'plugin failed', fields: { container_id: 'c1', code: 11 } } as const;
 const at = new Date(2026, 10, 1, 9, 5, 7);
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 
 describe('renderSyslog()', () => {
   test('gives priority, time, name and one line of JSON', () => {
-    const json = '{"level":"error","message":"link failed","container_id":"c1","code":11}';
+    const json = '{"level":"error","message":"plugin failed","container_id":"c1","code":11}';
     expect(text(renderSyslog(LINE, at, 7))).toBe(`<27>Nov  1 09:05:07 catena[7]: ${json}`);
   });
 
@@ -25,7 +25,7 @@ describe('renderSyslog()', () => {
 
 describe('renderJournal()', () => {
   test('gives every field a name of its own', () => {
-    const lines = 'MESSAGE=link failed\nPRIORITY=3\nSYSLOG_IDENTIFIER=catena\n';
+    const lines = 'MESSAGE=plugin failed\nPRIORITY=3\nSYSLOG_IDENTIFIER=catena\n';
     expect(text(renderJournal(LINE))).toBe(`${lines}CATENA_CONTAINER_ID=c1\nCATENA_CODE=11\n`);
   });
 

@@ -98,7 +98,7 @@ describe('findTrace()', () => {
     const ring = new TraceRing(dir);
     for (const number of [1, 2]) ring.write(record(number));
     expect(findTrace(dir, record(2).id)).toEqual(record(2));
-    expect(() => findTrace(dir, 'mi7')).toThrow('2 of');
-    expect(() => findTrace(dir, 'x')).toThrow(/Cannot find trace "x": ".*traces" has none/);
+    expect(() => findTrace(dir, 'mi7')).toThrow('2 ids in');
+    expect(() => findTrace(dir, 'x')).toThrow(/Cannot find trace "x": ".*traces" has no trace of that id/);
   });
 });

@@ -41,12 +41,12 @@ describe('renderWaterfall()', () => {
   namespace /run/netns/web
   waited 3.0 ms in the queue
 
-  link       0                                20.0 ms     time  result
+  plugin     0                                20.0 ms     time  result
   bridge     ████████████████████                      10.0 ms  + cni0
                                                                 + eth0 (container)
                                                                 + 10.88.0.2/24 gateway 10.88.0.1
   bandwidth                      ██████████             5.0 ms  + ifb0
-  tuning                                   ██████████   5.0 ms  said: a word
+  tuning                                   ██████████   5.0 ms  stderr: a word
 `);
   });
 
@@ -62,14 +62,14 @@ describe('renderWaterfall()', () => {
     expect(rows(false)).toEqual([
       '  tuning    ████                                       2.0 ms',
       '  bridge        ████████████████                       8.0 ms  kernel: 2 transactions, 1.3 ms',
-      '  removals                      ████████████████████  10.0 ms  what links had put off, together',
+      '  removals                      ████████████████████  10.0 ms  deferred removals, done together',
     ]);
     expect(rows(true)).toEqual([
       '  tuning       ████                                       2.0 ms',
       '  bridge           ████████████████                       8.0 ms',
       '    rtnetlink        ▒▒                                  1.00 ms  find link "br0": ENODEV',
       '    netfilter                ▒                           0.25 ms  list tables',
-      '  removals                         ████████████████████  10.0 ms  what links had put off, together',
+      '  removals                         ████████████████████  10.0 ms  deferred removals, done together',
     ]);
   });
 
@@ -92,7 +92,7 @@ describe('renderWaterfall()', () => {
   });
 
   test('draws what it can of a record without links, or with a result that is none', () => {
-    expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no link was called');
+    expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no plugin was called');
     const odd = renderWaterfall({ ...RECORD, links: [link('odd', 0, 0, 1, { result: { ips: 'none' } })] });
     expect(odd).toMatch(/^ {2}odd /m);
   });

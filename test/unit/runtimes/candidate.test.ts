@@ -42,7 +42,7 @@ test('readCandidates() tells what is in each entry, sorted by name', async () =>
   expect(told).toEqual([
     ['09-broken.conflist', expect.stringContaining('line 1, column 2'), false],
     ['10-list.conflist', 'net', false],
-    ['20-list.conf', 'it is a list, which belongs into a .conflist file', false],
+    ['20-list.conf', 'it is a list, which belongs in a .conflist file', false],
     ['30-single.conf', 'one', false],
     ['31-single.conflist', 'it is a single plugin configuration, not a list', false],
     ['32-single.json', 'one', false],
@@ -51,8 +51,8 @@ test('readCandidates() tells what is in each entry, sorted by name', async () =>
     ['60-absent.conflist', expect.stringContaining('Cannot find plugin "nobody"'), false],
     ['70-typeless.json', 'it has no "type"', false],
     ['80-directory.conflist', 'it is a directory', false],
-    ['81-dangling.conflist', 'it is a link to nothing', false],
-    ['82-leads.conflist', 'it links to a directory', false],
+    ['81-dangling.conflist', 'it is a dangling symbolic link', false],
+    ['82-leads.conflist', 'it is a symbolic link to a directory', false],
     ['notes.txt', 'its name does not end in .conflist, .conf or .json', false],
   ]);
 });

@@ -46,7 +46,7 @@ describe('choose() for containerd', () => {
   });
 
   test('does not look for executables', () => {
-    const problem = '"15-x.conflist" is taken, but pods will fail: Cannot find plugin "x"';
+    const problem = '"15-x.conflist" is used, but pods will fail: Cannot find plugin "x"';
     expect(taken('containerd', [ABSENT, C])).toEqual([['15-x.conflist'], problem]);
   });
 
@@ -59,10 +59,7 @@ describe('choose() for CRI-O', () => {
   test('takes the first usable file, and skips what is broken or whose links are not there', () => {
     expect(taken('CRI-O', [BAK, BROKEN, C])).toEqual(['30-c.conflist']);
     expect(taken('CRI-O', [ABSENT, C])).toEqual(['30-c.conflist']);
-    expect(taken('CRI-O', [ABSENT])).toEqual([
-      [],
-      'there is no configuration that loads and whose links are there',
-    ]);
+    expect(taken('CRI-O', [ABSENT])).toEqual([[], 'no configuration can be loaded and has all its plugins']);
   });
 
   test('keeps to the configured network', () => {
@@ -77,7 +74,7 @@ describe('choose() for CRI-O', () => {
     expect(verdicts[1]).toEqual({
       file: '20-z.conflist',
       used: false,
-      why: 'network "10-a" is in "10-a.conflist" already',
+      why: 'network "10-a" is already defined in "10-a.conflist"',
     });
   });
 });
@@ -85,7 +82,7 @@ describe('choose() for CRI-O', () => {
 describe('choose() for podman', () => {
   test('takes lists only, all of them, each by its name', () => {
     expect(taken('podman', [A, B, BROKEN, C])).toEqual(['10-a.conflist', '30-c.conflist']);
-    expect(taken('podman', [B])).toEqual([[], 'there is no list that is usable']);
+    expect(taken('podman', [B])).toEqual([[], 'there is no usable list']);
   });
 });
 

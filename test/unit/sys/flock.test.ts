@@ -57,7 +57,7 @@ describe('withFlock()', () => {
     const waiting = () => withFlock(file, 0, () => withFlock(file, 20, () => undefined));
     const comm = fs.readFileSync('/proc/self/comm', 'utf8').trim();
     expect(waiting).toThrow(
-      `Cannot lock "${file}": process ${process.pid} (${comm}) has it, and did not let go in 0.02 s`,
+      `Cannot lock "${file}": process ${process.pid} (${comm}) holds it and did not release it within 0.02 s`,
     );
   });
 

@@ -23,7 +23,7 @@ test('writeProject() makes the directory and all below it', () => {
 test('writeProject() touches nothing where anything is', () => {
   fs.writeFileSync(path.join(dir, '.hidden'), '');
   expect(() => writeProject(dir, FILES)).toThrow(
-    `Cannot make a project in "${dir}": it holds ".hidden" already`,
+    `Cannot make a project in "${dir}": it already contains ".hidden"`,
   );
   expect(fs.readdirSync(dir)).toEqual(['.hidden']);
 });

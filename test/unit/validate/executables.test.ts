@@ -57,7 +57,7 @@ describe('openExecutables()', () => {
         severity: 'error',
         rule: 'version',
         message:
-          'network "n0" runs with version 1.1.0, which is not supported by "ipam", "ancient": the highest that all speak is 0.4.0',
+          'network "n0" runs with version 1.1.0, which is not supported by "ipam", "ancient": the highest version that all plugins support is 0.4.0',
         details: [
           'new      -      -      -      0.3.1  0.4.0  1.0.0  1.1.0',
           'ipam     -      -      -      0.3.1  0.4.0  1.0.0  -',
@@ -74,7 +74,7 @@ describe('openExecutables()', () => {
       cniVersions: ['1.1.0'],
       plugins: [{ type: 'new' }, { type: 'ancient' }],
     });
-    expect(finding?.message).toEndWith('not supported by "ancient": there is none that all speak');
+    expect(finding?.message).toEndWith('not supported by "ancient": no version is supported by all plugins');
   });
 
   test('asks each executable once', async () => {
@@ -92,7 +92,7 @@ describe('openExecutables()', () => {
     fs.writeFileSync(path.join(dir, 'bin/plain'), '', { mode: 0o644 });
     const findings = await judge({ cniVersion: '1.0.0', plugins: [{ type: 'mute' }, { type: 'plain' }] });
     expect(findings.map(({ rule }) => rule)).toEqual(['executable', 'executable']);
-    expect(findings[0]?.message).toStartWith('Cannot ask "mute" which versions it speaks: ');
+    expect(findings[0]?.message).toStartWith('Cannot get the supported versions of "mute": ');
     expect(findings[1]?.message).toContain('EACCES');
   });
 

@@ -25,7 +25,7 @@ test('renderReport() has a line for each finding, its details below, and the sum
       '',
     ].join('\n'),
   );
-  expect(renderReport({ files: 1, findings: [] })).toBe('nothing wrong in 1 file\n');
+  expect(renderReport({ files: 1, findings: [] })).toBe('no problems in 1 file\n');
 });
 
 test('countFindings() counts each severity', () => {

@@ -26,7 +26,7 @@ describe('findShapeProblems()', () => {
 
   test('looks for a missing key under a near name', () => {
     const [problem] = findShapeProblems(Schema, { typ: 'bridge' });
-    expect(problem?.message).toBe('"type" must be of type string, it is missing; is it "typ"?');
+    expect(problem?.message).toBe('"type" must be of type string, it is missing; is "typ" a typo?');
   });
 
   test('takes keys in any letter case unless told otherwise', () => {

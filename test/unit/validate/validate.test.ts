@@ -53,12 +53,12 @@ describe('the name of the file', () => {
     [
       'a.conf',
       list({ type: 'loopback' }),
-      '1:39 error file-name no runtime loads this file: it is a list, which belongs into a',
+      '1:39 error file-name no runtime loads this file: it is a list, which belongs in a',
     ],
     [
       'a.json',
       list({ type: 'loopback' }),
-      '1:39 error file-name no runtime loads this file: it is a list, which belongs into a',
+      '1:39 error file-name no runtime loads this file: it is a list, which belongs in a',
     ],
   ])(
     '%s with a configuration of the other kind is an error, as it is for a runtime',
@@ -92,15 +92,15 @@ describe('the list', () => {
 }`,
     );
     expect(await validate(file)).toEqual([
-      '3:11 error shape "name" must start with a letter or digit and hold only letters, digits, "_", "." and "-", found "-podnet"',
+      '3:11 error shape "name" must start with a letter or digit and contain only letters, digits, "_", "." and "-", found "-podnet"',
       '4:3 warning unknown-key key "disablecheck" is not known; did you mean "disableCheck"?',
       '5:16 error shape "disableGC" must be true or false, found "perhaps"',
       '7:32 error shape "mtu" must be of type number, found "1400"',
       '8:7 warning unknown-key key "bridg" is not known; did you mean "bridge"?',
       expect.stringMatching(/^9:15 warning capability "host-local" has nothing to do/),
       '9:39 warning unknown-key key "subnett" is not known; did you mean "subnet"?',
-      '10:5 error shape "type" must be of type string, it is missing; is it "typ"?',
-      '11:5 error shape a link is a JSON object',
+      '10:5 error shape "type" must be of type string, it is missing; is "typ" a typo?',
+      '11:5 error shape a plugin configuration is a JSON object',
     ]);
   });
 
@@ -109,7 +109,7 @@ describe('the list', () => {
     ['[]', '1:1 error shape a network configuration is a JSON object'],
     [
       '{"cniVersion":"1.1.0","name":"a","plugins":[]}',
-      '1:44 error shape "plugins" must hold at least one link',
+      '1:44 error shape "plugins" must contain at least one plugin',
     ],
     ['{"cniVersion":"1.1.0","name":"a"}', '1:1 error shape Cannot use the list: it has no "plugins"'],
     [
@@ -129,8 +129,8 @@ describe('the list', () => {
   test('a key that is there twice, and no version', async () => {
     const text = '{"name":"a","plugins":[{"type":"x","a":1,\n"a":2}]}';
     expect(await validate(write('10.conflist', text))).toEqual([
-      '1:1 warning version "cniVersion" is missing: 0.1.0 is assumed, which has neither CHECK nor GC',
-      '2:1 warning repeated-key key "a" stands here again: the last one counts',
+      '1:1 warning version "cniVersion" is missing: assuming 0.1.0, which has neither CHECK nor GC',
+      '2:1 warning repeated-key duplicate key "a": the last one is used',
     ]);
   });
 
@@ -276,7 +276,7 @@ describe('capabilities', () => {
   test('of somebody else only what no runtime offers', async () => {
     expect(
       await findings({ type: 'x', capabilities: { portMaping: true, deviceID: true, own: true } }),
-    ).toEqual(['warning capability no runtime offers "portMaping"; did you mean "portMappings"?']);
+    ).toEqual(['warning capability no runtime passes "portMaping"; did you mean "portMappings"?']);
     const bridge = { type: 'bridge', ipam: { type: 'whereabouts' }, capabilities: { ips: true, mac: true } };
     expect(await validateList(bridge)).toEqual([]);
   });
@@ -303,7 +303,7 @@ describe('a directory', () => {
     write('10.conflist', network('podnet', { subnet: '10.1.0.0/24' }));
     write('20.conflist', network('podnet', { subnet: '10.1.0.0/24' }));
     expect(await found()).toEqual([
-      '20.conflist error duplicate-name network "podnet" is in "/10.conflist" too, which is read first: this file is never used',
+      '20.conflist error duplicate-name network "podnet" is also defined in "/10.conflist", which is read first: this file is never used',
     ]);
   });
 
@@ -311,7 +311,7 @@ describe('a directory', () => {
     write('10.conf', { cniVersion: '1.1.0', name: 'podnet', type: 'bridge' });
     write('20.conflist', network('podnet', { subnet: '10.1.0.0/24' }));
     expect(await found()).toEqual([
-      '10.conf error duplicate-name network "podnet" is in "/20.conflist" too: by the network\'s name that file is found, and this one by runtimes that go by names of files',
+      '10.conf error duplicate-name network "podnet" is also defined in "/20.conflist": by network name the other file is found; runtimes that select by file name use this one',
     ]);
   });
 

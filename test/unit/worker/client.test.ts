@@ -117,7 +117,7 @@ test('finish() is an error of the specification, with how the worker ended, wher
   expect(outcome?.exitCode).toBe(1);
   expect(JSON.parse(outcome?.stdout ?? '')).toEqual({
     code: 11,
-    msg: 'Cannot remove devices of the attachment: the worker ended before it was done (exit status 9); run it again',
+    msg: 'Cannot remove devices of the attachment: the worker ended before it had finished (exit status 9); run it again',
   });
 });
 

@@ -54,7 +54,10 @@ test('findConfFiles() passes by what is no file, and says so', () => {
   );
   // A dangling link stays: whoever reads it says what is wrong.
   expect(names(files)).toEqual(['b.conflist', 'c.conflist']);
-  expect(skipped).toEqual(['a.conflist: it links to a directory', 'e.conf: it is no regular file']);
+  expect(skipped).toEqual([
+    'a.conflist: it is a symbolic link to a directory',
+    'e.conf: it is not a regular file',
+  ]);
 });
 
 test('findPluginFiles() lists .conf files of the directory that is named like the network', () => {

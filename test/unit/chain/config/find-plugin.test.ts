@@ -33,9 +33,9 @@ describe('findPlugin()', () => {
   });
 
   test.each([
-    ['an empty type', '', 'a plugin type is the name of a file, without "/"'],
-    ['a path', '../bin/evil', 'a plugin type is the name of a file, without "/"'],
-    ['an absolute path', '/bin/sh', 'a plugin type is the name of a file, without "/"'],
+    ['an empty type', '', 'a plugin type is a file name, without "/"'],
+    ['a path', '../bin/evil', 'a plugin type is a file name, without "/"'],
+    ['an absolute path', '/bin/sh', 'a plugin type is a file name, without "/"'],
     ['a folder', 'later', 'no such file in'],
     ['dots', '..', 'no such file in'],
     ['what is not there', 'nope', 'no such file in'],
@@ -47,7 +47,7 @@ describe('findPlugin()', () => {
     expect(() => findPlugin('x', ['/p/one', '/p/two'])).toThrow(
       'Cannot find plugin "x": no such file in "/p/one", "/p/two"',
     );
-    expect(() => findPlugin('x', [])).toThrow('no directories to look in; set CNI_PATH');
+    expect(() => findPlugin('x', [])).toThrow('no plugin directories are configured; set CNI_PATH');
   });
 });
 

@@ -60,7 +60,7 @@ describe('listNetworks()', () => {
       ['warning', '20.conflist'],
       ['warning', '00.conf'],
     ]);
-    expect(diagnostics[0]?.error.message).toContain(`network "n" is in "${dir}/10.conflist" already`);
+    expect(diagnostics[0]?.error.message).toContain(`network "n" is already defined in "${dir}/10.conflist"`);
   });
 
   test('takes a missing directory for an empty one', () => {
@@ -93,7 +93,7 @@ describe('listNetworks()', () => {
       ['error', '50.conflist', 1, 30, 7],
     ]);
     expect(diagnostics[0]?.error.message).toBe(
-      `Cannot read network configuration "${dir}/60.conflist": it links to a directory; it was skipped`,
+      `Cannot read network configuration "${dir}/60.conflist": it is a symbolic link to a directory; it was skipped`,
     );
     expect(diagnostics[1]?.error.message).toBe(
       `Cannot read network configuration "${dir}/10.conflist" line 3, column 23: expected ":" after the key, found "\\""`,
@@ -117,8 +117,8 @@ describe('loadNetwork()', () => {
     });
     expect(network.disableCheck).toBe(false);
     expect(told).toEqual([
-      `warning 20.conflist:3:17 key "DisableCheck" is not heeded: the list's is "disableCheck", and letter case counts`,
-      `warning 10.conf:1:26 key "prevResult" is the runtime's to set: it is dropped`,
+      `warning 20.conflist:3:17 key "DisableCheck" is ignored: use "disableCheck", keys are case-sensitive`,
+      `warning 10.conf:1:26 key "prevResult" is set by the runtime: it is dropped`,
     ]);
   });
 

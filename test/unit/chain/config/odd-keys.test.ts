@@ -13,8 +13,8 @@ test('findOddKeys() of a list names keys that miss by letter case', () => {
     plugins: [{ Type: 't', Name: 'x' }],
   };
   expect(shown(list, 'list')).toEqual([
-    `CNIVersion: key "CNIVersion" is not heeded: the list's is "cniVersion", and letter case counts`,
-    `disablegc: key "disablegc" is not heeded: the list's is "disableGC", and letter case counts`,
+    `CNIVersion: key "CNIVersion" is ignored: use "cniVersion", keys are case-sensitive`,
+    `disablegc: key "disablegc" is ignored: use "disableGC", keys are case-sensitive`,
   ]);
 });
 
@@ -26,7 +26,7 @@ test("findOddKeys() names the runtime's keys in every link", () => {
     'plugins.1.cni.dev/x',
   ]);
   expect(shown({ type: 'a', prevResult: {} }, 'link')).toEqual([
-    `prevResult: key "prevResult" is the runtime's to set: it is dropped`,
+    `prevResult: key "prevResult" is set by the runtime: it is dropped`,
   ]);
 });
 

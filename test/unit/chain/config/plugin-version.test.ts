@@ -90,12 +90,13 @@ describe('validateNetwork()', () => {
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
       code: 1,
       message: 'Cannot use network "testnet" with CNI version "1.0.0": it is not supported by "noop"',
-      details: 'noop 0.3.1 0.4.0, fail 0.4.0 1.0.0 9.0.0; the highest that all speak is 0.4.0',
+      details:
+        'noop 0.3.1 0.4.0, fail 0.4.0 1.0.0 9.0.0; the highest version that all plugins support is 0.4.0',
     });
     versions.fail = ['1.1.0'];
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
       message: expect.stringContaining('"noop", "fail"'),
-      details: 'noop 0.3.1 0.4.0, fail 1.1.0; there is none that all speak',
+      details: 'noop 0.3.1 0.4.0, fail 1.1.0; no version is supported by all plugins',
     });
   });
 });
@@ -123,7 +124,7 @@ describe('explainConflict()', () => {
     expect(await explainConflict(error, list, runtime)).toMatchObject({
       code: 1,
       message: 'incompatible CNI versions',
-      details: 'as it said; noop 0.1.0 0.2.0; the highest that all speak is 0.2.0',
+      details: 'as it said; noop 0.1.0 0.2.0; the highest version that all plugins support is 0.2.0',
       plugin,
     });
   });

@@ -45,7 +45,7 @@ describe('selectVersion()', () => {
 
   test('names what it supports', () => {
     expect(() => select({ cniVersion: '1.2.3' })).toThrow(
-      'Cannot use "cniVersion" of the list: found "1.2.3", supported are 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0',
+      'Cannot use "cniVersion" of the list: found "1.2.3", supported versions are 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0',
     );
   });
 });

@@ -92,8 +92,6 @@ describe('parseRecord()', () => {
       source: undefined,
       result: { cniVersion: '0.3.1' },
     });
-    expect(() => parseRecord(bare, 'f', undefined)).toThrow(
-      'its name does not tell which attachment it is of',
-    );
+    expect(() => parseRecord(bare, 'f', undefined)).toThrow('its name does not identify an attachment');
   });
 });

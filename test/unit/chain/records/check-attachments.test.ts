@@ -36,9 +36,9 @@ test('tells which attachments with the link pass CHECK, with the configuration o
   expect((await states()).sort()).toEqual([
     ['broken', 'broken', 'it is gone'],
     ['elsewhere', 'sound', undefined],
-    ['old', 'unknown', 'its list is of version 0.3.1'],
+    ['old', 'unknown', 'its list has version 0.3.1'],
     ['sound', 'sound', undefined],
-    ['unasked', 'unknown', 'its list says "disableCheck"'],
+    ['unasked', 'unknown', 'its list sets "disableCheck"'],
   ]);
   expect(await states('other')).toEqual([]);
 });

@@ -59,7 +59,7 @@ describe('findFrozen()', () => {
   test.each([
     ['is not JSON', '{', 'Cannot decode configuration'],
     ['is no list', '{"name":"testnet"}', 'it has no "plugins"'],
-    ['is of another network', LIST.source.replace('testnet', 'other'), 'it is of network "other"'],
+    ['is of another network', LIST.source.replace('testnet', 'other'), 'it is for network "other"'],
   ])('warns of one that %s', (_, source, problem) => {
     const { found, warnings } = find(source);
     expect(found).toBeUndefined();

@@ -69,9 +69,9 @@ describe('collectGarbage()', () => {
   });
 
   test.each<[string, unknown, string]>([
-    ['nothing', {}, 'neither the valid attachments are given nor that all are to go'],
-    ['an absent list', { valid: undefined }, 'neither the valid attachments are given'],
-    ['all: false', { all: false }, 'neither the valid attachments are given'],
+    ['nothing', {}, 'expected either the valid attachments or "all"'],
+    ['an absent list', { valid: undefined }, 'expected either the valid attachments'],
+    ['all: false', { all: false }, 'expected either the valid attachments'],
     [
       'a key with a typing mistake',
       { valid: [{ containerId: 'c1', ifname: 'eth0' }] },
@@ -199,7 +199,7 @@ describe('planGarbage() with a look at the node', () => {
     expect(stale).toMatchObject([
       {
         containerId: 'lost',
-        why: 'it is on no record here, and nobody uses it',
+        why: 'it has no record here and is unused',
         traces: ['something of lost'],
       },
     ]);
@@ -220,7 +220,9 @@ describe('planGarbage() with a look at the node', () => {
       valid: [{ containerID: 'theirs', ifname: 'eth0' }],
     });
     expect(plan({ all: true, unrecorded: true }, theirs)).toMatchObject({
-      stale: [{ containerId: 'theirs', why: expect.stringContaining('all of these are to go') }],
+      stale: [
+        { containerId: 'theirs', why: expect.stringContaining('all unrecorded attachments are deleted') },
+      ],
       kept: [],
       valid: [],
     });

@@ -141,7 +141,7 @@ describe('addNetwork() with a journal', () => {
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'already there' });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toMatchObject({
-      details: expect.stringContaining(`an earlier ADD is on record in "${record()?.file}"`),
+      details: expect.stringContaining(`an earlier ADD is recorded in "${record()?.file}"`),
     });
     expect(record()).toMatchObject({ phase: 'attached', result: ips('10.1.0.3/24') });
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
@@ -236,7 +236,7 @@ describe('a runner that dies during ADD', () => {
     await Bun.sleep(300);
     expect(chain.order()).toEqual(['ADD one', 'ADD two']);
     fs.writeFileSync(end, '');
-    expect(await recovering).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(await recovering).toMatchObject([{ ...ID, why: 'its ADD was interrupted' }]);
     expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
@@ -344,12 +344,12 @@ describe('deleteNetwork() with a journal', () => {
     fs.renameSync(`${netns}.new`, netns);
     const attachment = { ...ATTACHMENT, netns };
     await expect(checkNetwork(threeLinks(), attachment, runtime)).rejects.toThrow(
-      `Cannot check container "c1": "${netns}" is not the namespace of its ADD any more`,
+      `Cannot check container "c1": "${netns}" is no longer the namespace of its ADD`,
     );
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     await deleteNetwork(threeLinks(), attachment, { ...runtime, onWarning });
-    expect(warnings).toEqual([expect.stringContaining('it is not the one of its ADD any more')]);
+    expect(warnings).toEqual([expect.stringContaining('it is no longer the namespace of its ADD')]);
     expect(
       chain
         .calls()
@@ -417,7 +417,7 @@ describe('an attachment that another runtime has made again', () => {
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     expect(await recover({ all: true }, { ...runtime, onWarning })).toEqual([]);
-    expect(warnings).toEqual([expect.stringContaining('it has been attached again since')]);
+    expect(warnings).toEqual([expect.stringContaining('it has since been attached again')]);
     expect(chain.order().slice(before)).toEqual([]);
     expect(record()).toBeUndefined();
     expect(fs.readFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), 'utf8')).toBe(cached);
@@ -537,7 +537,7 @@ describe('recover()', () => {
     expect(await recover({ all: true }, runtime)).toEqual([]);
     const next = { ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'next' } };
     expect(await recover({ all: true }, next)).toMatchObject([
-      { why: 'it is of an earlier boot of the machine' },
+      { why: 'it is from an earlier boot of the machine' },
     ]);
   });
 
@@ -567,7 +567,7 @@ describe('recover()', () => {
       createRecord(runtime.stateDir, intent)?.close();
       fs.writeFileSync(file, text.slice(0, length));
       undone.length = 0;
-      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was cut off' }]);
+      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was interrupted' }]);
       const whole = text.slice(0, length).split('\n').length - 2;
       const atLeast = LABELS.slice(0, whole + 1);
       expect([undone.slice(0, atLeast.length), fs.existsSync(file)]).toEqual([atLeast, false]);
@@ -604,7 +604,7 @@ describe('collectGarbage() with a journal', () => {
     chain.rescript('two', {});
     await addNetwork(list, other, { ...runtime, stateDir: path.join(chain.dir, 'elsewhere') });
     const plan = planGarbage(list, { valid }, runtime);
-    expect(plan.stale).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(plan.stale).toMatchObject([{ ...ID, why: 'its ADD was interrupted' }]);
     expect(plan.kept).toMatchObject([{ containerId: 'c2' }]);
     const before = chain.order().length;
     await collectGarbage(list, { valid }, runtime);
@@ -616,7 +616,7 @@ describe('collectGarbage() with a journal', () => {
     const runner = startRunner();
     createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
     const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
-    expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} works on it` }]);
+    expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} is working on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);
     expect(record()?.phase).toBe('adding');
     endRunner(runner);

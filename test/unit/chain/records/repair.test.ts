@@ -114,8 +114,8 @@ describe('repair()', () => {
   });
 
   test.each([
-    ['a list that wants no CHECK', '1.1.0', { disableCheck: true }, 'its list says "disableCheck"'],
-    ['a list from before CHECK', '0.3.1', {}, 'its list is of version 0.3.1, which has no CHECK'],
+    ['a list that wants no CHECK', '1.1.0', { disableCheck: true }, 'its list sets "disableCheck"'],
+    ['a list from before CHECK', '0.3.1', {}, 'its list has version 0.3.1, which has no CHECK'],
   ])('leaves alone %s', async (_, version, more, why) => {
     await addNetwork(threeLinks(version, more), ATTACHMENT, runtime);
     expect(await onlyOne()).toMatchObject({ state: 'skipped', why: expect.stringContaining(why) });
@@ -128,17 +128,15 @@ describe('repair()', () => {
     await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
     fs.writeFileSync(`${netns}.other`, '');
     fs.renameSync(`${netns}.other`, netns);
-    expect((await onlyOne()).why).toBe(
-      `"${netns}" is not the namespace of its ADD any more: DEL takes it down`,
-    );
+    expect((await onlyOne()).why).toBe(`"${netns}" is no longer the namespace of its ADD; DEL deletes it`);
     fs.rmSync(netns);
-    expect((await onlyOne()).why).toBe(`its namespace "${netns}" is gone: DEL takes it down`);
+    expect((await onlyOne()).why).toBe(`its namespace "${netns}" no longer exists; DEL deletes it`);
   });
 
   test('leaves alone what somebody works on, and nobody works on what it repairs', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const claim = claimRecord(runtime.stateDir, ID, () => true, 'REPAIR');
-    expect((await onlyOne()).why).toBe(`process ${process.pid} works on it`);
+    expect((await onlyOne()).why).toBe(`process ${process.pid} is working on it`);
     const deleting = deleteNetwork(threeLinks(), ATTACHMENT, runtime);
     await Bun.sleep(150);
     expect(chain.order()).toHaveLength(3);
@@ -153,7 +151,7 @@ describe('repair()', () => {
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
     const seen = await repair({ dryRun: true }, runtime);
-    const recovery = { ...ID, why: 'it is of an earlier boot of the machine' };
+    const recovery = { ...ID, why: 'it is from an earlier boot of the machine' };
     expect(seen).toEqual({ recovered: [recovery], attachments: [], damaged: [] });
     expect(await repair({}, runtime)).toEqual(seen);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);

@@ -167,8 +167,13 @@ describe('listAttachments()', () => {
       { ...current('n1', ''), ifName: '' },
       'it does not name an attachment',
     ],
-    ['is of another kind', 'n1-c-eth0', { ...current('n1', 'c'), kind: 'cniCacheV9' }, 'kind "cniCacheV9"'],
-    ['has two readings', 'n1-two-readings-eth1', { cniVersion: '0.3.1' }, 'its name does not tell'],
+    [
+      'is of another kind',
+      'n1-c-eth0',
+      { ...current('n1', 'c'), kind: 'cniCacheV9' },
+      'its kind is "cniCacheV9"',
+    ],
+    ['has two readings', 'n1-two-readings-eth1', { cniVersion: '0.3.1' }, 'its name does not identify'],
   ])('reports a file that %s, and goes on', (_, name, content, problem) => {
     put(name, content);
     put('n1-good-eth0', current('n1', 'good'));

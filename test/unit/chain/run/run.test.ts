@@ -128,7 +128,7 @@ describe('addNetwork()', () => {
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
     expect(error).toMatchObject({ code: 1, message: 'incompatible CNI versions', plugin: { index: 1 } });
     // VERSION carries no configuration, so that the script cannot answer: both list all they know.
-    expect(error.details).toContain('the highest that all speak is 1.1.0');
+    expect(error.details).toContain('the highest version that all plugins support is 1.1.0');
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
   });
 
@@ -227,7 +227,7 @@ describe('addNetwork()', () => {
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
     expect(chain.calls()[3]?.request.prevResult).toEqual(ips('10.1.0.2/24'));
     // The script makes DEL of the same link fail as well: the first error stays the first.
-    expect(error.details).toBe('undoing failed as well: noop DEL: no room');
+    expect(error.details).toBe('undoing it failed too: noop DEL: no room');
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
 
@@ -274,9 +274,7 @@ describe('addNetwork()', () => {
   test('ends a link at its deadline and undoes', async () => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'hang' }]);
     const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, deadlineMs: 1000 }));
-    expect(error.message).toBe(
-      'Plugin "hang" did not finish within 1 s: it was ended with its process group',
-    );
+    expect(error.message).toBe('Plugin "hang" did not finish within 1 s: its process group was killed');
     expect(error.plugin?.signal).toBe('SIGKILL');
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   }, 30_000);
@@ -310,7 +308,7 @@ describe('addNetwork()', () => {
     const before = fs.readFileSync(cacheFile(), 'utf8');
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
     expect(error).toMatchObject({ code: 100, message: 'eth0 already exists' });
-    expect(error.details).toContain('an earlier ADD is on record');
+    expect(error.details).toContain('an earlier ADD is recorded');
     expect(chain.order().slice(3)).toEqual(['ADD one']);
     expect(fs.readFileSync(cacheFile(), 'utf8')).toBe(before);
   });
@@ -322,7 +320,7 @@ describe('addNetwork()', () => {
     const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
     const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, openWitness }));
     expect(error).toMatchObject({ code: 100, message: 'the port is taken' });
-    expect(error.details).not.toContain('an earlier ADD is on record');
+    expect(error.details).not.toContain('an earlier ADD is recorded');
     expect(chain.order().slice(3)).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
   });
 
@@ -396,7 +394,7 @@ describe('checkNetwork()', () => {
 
   test('says when no ADD is on record', async () => {
     const error = await errorOf(checkNetwork(threeLinks(), ATTACHMENT, chain.runtime));
-    expect(error.message).toContain(`no ADD is on record in "${cacheFile()}"`);
+    expect(error.message).toContain(`no ADD is recorded in "${cacheFile()}"`);
     expect(chain.order()).toEqual([]);
   });
 

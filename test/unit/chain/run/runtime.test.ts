@@ -35,6 +35,6 @@ test('checkAttachment() warns of an argument that most plugins cannot read', () 
   const attachment = { containerId: 'c', netns: '', ifname: 'eth0', args: [['K', 'a=b']] as const };
   checkAttachment(attachment, 'DEL', { onWarning: ({ message }) => warnings.push(message) });
   expect(warnings).toEqual([
-    'Cannot use CNI_ARGS pair "K=a=b": most plugins cannot read a value that holds "="',
+    'Cannot use CNI_ARGS pair "K=a=b": most plugins cannot read a value that contains "="',
   ]);
 });
