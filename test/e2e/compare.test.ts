@@ -145,7 +145,7 @@ describeRoot(
       expect(all.some(line => line.includes('sysctl net/core/somaxconn'))).toBe(false);
     });
 
-    test('--ignore leaves out what is intended', async () => {
+    test('--ignore leaves out intended differences', async () => {
       const dir = brokenDir('wrong-mtu', 'bridge');
       const ignored = ['--ignore', 'link eth0, mtu: 1500', '--ignore', 'sysctl .*/mtu'];
       const { exitCode, byLink } = await compare('--with', dir, '--scene', 'life', ...ignored, LIST);

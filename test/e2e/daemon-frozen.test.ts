@@ -18,7 +18,7 @@ const timeoutMs = 10_000;
 describeRoot('a daemon that is stopped', () => {
   const makeLab = useLabs();
 
-  test('is waited for a moment; what was asked meanwhile it does not do again when it goes on', async () => {
+  test('is waited for briefly, and does not repeat requests of that time after it continues', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const chain = writeChain(lab, fullChain(lab));
@@ -63,7 +63,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(leasesIn(lab)).toHaveLength(2);
   });
 
-  test('in the middle of a call is ended, and the client takes the call over', async () => {
+  test('in the middle of a call is killed, and the client takes the call over', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
@@ -82,7 +82,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(leasesIn(lab)).toEqual([]);
   });
 
-  test('in the middle of a command is ended, and the command is completed by its client', async () => {
+  test('in the middle of a command is killed, and its client completes the command', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab);
@@ -139,7 +139,7 @@ describeRoot('a daemon that is stopped', () => {
     for (const socket of waiting) socket.destroy();
   });
 
-  test('is not to be mistaken for one whose call takes long', async () => {
+  test('is told apart from one whose call takes long', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
@@ -155,7 +155,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(await stateOf(daemon)).toMatchObject({ served: 1, declined: {} });
   });
 
-  test('a worker that is stopped costs its call a moment, and another one serves it', async () => {
+  test('unlike one of its workers, whose call is served by another worker after a moment', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const daemon = await startDaemon(lab, '--workers', '1');

@@ -72,9 +72,9 @@ async function stopped(lab: Lab, argv: string[]): Promise<Bun.Subprocess> {
   return child;
 }
 
-describeRoot('somebody who has stopped', () => {
+describeRoot('a stopped process that holds a lock', () => {
   test(
-    'is waited for so long, and named; afterwards everything goes on',
+    'is waited for up to a limit, and named; commands work again afterwards',
     async () => {
       await Promise.all([
         withChain(async ({ lab, run }) => {

@@ -14,7 +14,7 @@ const BASE = 'docker.io/library/debian:stable-slim';
 describeRoot(
   'an image of the printed Containerfile',
   () => {
-    test('is built without a registry, and its container is the command', async () => {
+    test('is built without a registry, and its container runs the command', async () => {
       await withMachine(async machine => {
         const podman = await startPodman(machine);
         const { tmp } = machine.lab;

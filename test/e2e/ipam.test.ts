@@ -57,7 +57,7 @@ function onGround(body: (ground: Ground) => Promise<void>): () => Promise<void> 
 
 describeRoot('catena ipam', () => {
   test(
-    'ls shows who holds what, and whether that is still used',
+    'ls shows the owner of each lease, and whether it is still in use',
     onGround(async ({ lab, chain, ipam, states, lease, age }) => {
       const [one, two] = [await lab.container(), await lab.container()];
       await chain.add(one);
@@ -90,7 +90,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'an address of another node on this machine is no sign of life',
+    'an address of another node on this machine does not count as in use',
     onGround(async ({ lab, chain, states, age }) => {
       const container = await lab.container();
       await chain.add(container);
@@ -139,7 +139,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'free takes what nobody uses, and what is used only by force',
+    'free releases unused leases, and used ones only by force',
     onGround(async ({ lab, chain, ipam, lease, age }) => {
       const [one, two] = [await lab.container(), await lab.container()];
       await chain.add(one);
@@ -174,7 +174,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'refuses what makes no sense',
+    'refuses invalid arguments',
     onGround(async ({ ipam }) => {
       const bad: [args: string[], exitCode: number, words: string][] = [
         [['rm'], 2, 'there are ls, why and free'],

@@ -30,7 +30,7 @@ const networks = (...args: string[]) =>
     ...args,
   ]);
 
-test('catena networks tells the runtimes apart', async () => {
+test('catena networks distinguishes the runtimes', async () => {
   const { exitCode, stdout, stderr } = await networks('--json');
   expect([exitCode, stderr]).toEqual([0, '']);
   const { files, runtimes } = JSON.parse(stdout);
@@ -51,12 +51,12 @@ test('catena networks --why gives a reason for each file and runtime', async () 
   expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is taken, but pods will fail/m);
 });
 
-test('catena networks refuses a number that is none', async () => {
+test('catena networks refuses an invalid number', async () => {
   const { exitCode, stderr } = await networks('--max-conf-num', 'all');
   expect([exitCode, stderr]).toEqual([2, expect.stringContaining('--max-conf-num "all"')]);
 });
 
-test('catena networks heeds what runtimes were told', async () => {
+test('catena networks reads the configuration of the runtimes', async () => {
   fs.mkdirSync(join(dir, 'containerd'));
   fs.mkdirSync(join(dir, 'crio/crio.conf.d'), { recursive: true });
   const toml = `version = 2\n[plugins."io.containerd.grpc.v1.cri".cni]\nconf_dir = "${dir}/"\nmax_conf_num = 2\n`;

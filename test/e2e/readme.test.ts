@@ -26,12 +26,12 @@ describe('README.md', () => {
     expect(block('json')).toBe(fs.readFileSync(path.join(ROOT, 'conflists/bridge-full.conflist'), 'utf8'));
   });
 
-  test('leads to files that exist', () => {
+  test('links to files that exist', () => {
     const targets = [...README.matchAll(/\]\((?!https?:)([^)#]+)/g)].map(([, target = '']) => target);
     expect(targets.filter(target => !fs.existsSync(path.join(ROOT, target)))).toEqual([]);
   });
 
-  test('has a row for every command, option and link', () => {
+  test('has a row for every command, option and plugin', () => {
     const rows = README.split('\n').filter(line => line.startsWith('| '));
     const commands = COMMANDS.map(({ name, usage }) => `| \`${`catena ${name} ${usage}`.trim()}\` |`);
     const options = COMMANDS.flatMap(command => Object.keys({ ...command.options, ...GLOBAL_OPTIONS }));

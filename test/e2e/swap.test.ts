@@ -85,7 +85,7 @@ describeRoot(
     afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
     testNeeding(
-      "puts the reference's executable in place under a pod that lives, and ours back",
+      "installs the reference's executable under a running pod, and ours again",
       async () => {
         await withHost(async lab => {
           const { swap, check, link, chain, live, binDir } = await node(lab);
@@ -243,7 +243,7 @@ describeRoot(
       requires('iptables', 'nft'),
     );
 
-    test('refuses a broken candidate, and says what is wrong with it', async () => {
+    test('refuses a broken candidate, and reports what is wrong with it', async () => {
       await withHost(async lab => {
         const { swap, link, binDir } = await node(lab);
         const refused = await swap('--link', 'tuning', '--to', join(tmp, 'broken'), '--scene', 'life');
@@ -268,7 +268,7 @@ describeRoot(
       });
     });
 
-    test('puts the old one back when an attachment that was sound is not any more', async () => {
+    test('restores the old executable when an attachment that was sound breaks', async () => {
       await withHost(async lab => {
         const { swap, check, link, binDir } = await node(lab);
         const picky = wrapped(lab, 'picky', onLiveCheck(refusal));

@@ -142,7 +142,7 @@ test('listFlows() has the kernel compare protocol and port', () => {
   expect(flags & NLM_F_DUMP).toBe(NLM_F_DUMP);
 });
 
-test('listFlows() reads where a flow was sent and who answers', () => {
+test('listFlows() reads the original destination and the replying address', () => {
   const [flow] = read(filter.port);
   expect(flow).toMatchObject({ family: 4, destinationPort: 8080, responderPort: 80 });
   expect([flow?.destination, flow?.responder].map(ip => ip && renderIp(ip))).toEqual([
@@ -151,11 +151,11 @@ test('listFlows() reads where a flow was sent and who answers', () => {
   ]);
 });
 
-test('listFlows() leaves out what a kernel without the filter sends as well', () => {
+test('listFlows() filters again, for kernels that ignore the filter', () => {
   expect(read(8081)).toEqual([]);
 });
 
-test('listFlows() may ask for who answers instead of the port', () => {
+test('listFlows() can compare the replying address instead of the port', () => {
   const ask = (text: string) =>
     answering(
       () => [bodyOf(FLOW)],
@@ -164,7 +164,7 @@ test('listFlows() may ask for who answers instead of the port', () => {
   expect([ask('127.0.0.2').length, ask('127.0.0.1').length]).toEqual([1, 0]);
 });
 
-test('removeFlow() names the flow by its addresses and number', () => {
+test('removeFlow() names the flow by its addresses and id', () => {
   const [flow] = read(filter.port);
   if (flow === undefined) throw new Error('Cannot remove flow: none was read');
   expect(sentBy(socket => removeFlow(socket, flow))).toEqual(bytesOf(FORGET));

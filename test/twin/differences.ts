@@ -458,7 +458,7 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /^DEL of one\/twin-1\/interface\/eth0\/route\//,
-    rows: /^sbr, DEL by itself$/,
+    rows: /^sbr, DEL alone$/,
     reason: 'DEL moves routes back to the main table',
     quirk: 'sbr, DEL',
     in: 'chains',
@@ -493,7 +493,7 @@ export const DIFFERENCES: readonly Difference[] = [
   ...diverging('chains', {
     'bandwidth, rate without burst': ['a burst follows from rate and MTU', 'meta 25'],
     'bandwidth, ADD twice': ['ADD replaces what it made', 'meta 27'],
-    'bandwidth, DEL by itself': ['DEL takes buckets and redirect away, too', 'meta 26'],
+    'bandwidth, DEL alone': ['DEL takes buckets and redirect away, too', 'meta 26'],
     ...subnetRows(['unshapedSubnets', 'shapedSubnets', 'unshapedSubnets from runtimeConfig']),
     ...subnetRows(['unshapedSubnets, limits from runtimeConfig', 'unshapedSubnets, DEL after the namespace']),
     'bandwidth, both lists of subnets': ['lists that contradict each other are refused', 'bandwidth 1.5'],

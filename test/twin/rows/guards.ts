@@ -74,7 +74,7 @@ const SBR_ROWS: readonly TwinRow[] = [
     steps: ['ADD', { verb: 'ADD', label: 'ADD again', links: [{ type: 'sbr' }], prevResult: 'last' }, 'DEL'],
   },
   {
-    ...sbr('DEL by itself', {}, MAIN_V4),
+    ...sbr('DEL alone', {}, MAIN_V4),
     steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'sbr' }] }, 'DEL'],
   },
 ];
