@@ -26,7 +26,7 @@ async function callThrough(
   throw new Error('no outcome');
 }
 
-test('withWorkers() leaves a request to its client when it failed for want of a worker', async () => {
+test('withWorkers() leaves a request to its client when it failed for lack of a worker', async () => {
   expect(await withWorkers(nobody, callThrough)).toMatchObject({
     exitCode: 1,
     declined: 'workers',
@@ -35,7 +35,7 @@ test('withWorkers() leaves a request to its client when it failed for want of a 
   });
 });
 
-test('withWorkers() answers for a request that came to its end without', async () => {
+test('withWorkers() answers a request that needed no worker', async () => {
   const done = { exitCode: 0, stdout: '{}', stderr: '' };
   const reply = await withWorkers(nobody, async workers => {
     await callThrough(workers);

@@ -26,7 +26,7 @@ let places = 0;
 const newPlace = () => ({ cacheDir: `/nowhere/${places++}` });
 
 describe('inTurn()', () => {
-  test('does the work for one container in order, and for others at once', async () => {
+  test('serializes work for one container, and runs that for others concurrently', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
@@ -44,7 +44,7 @@ describe('inTurn()', () => {
     expect(await Promise.all(all)).toEqual(['a', 'b', 'c', 'd']);
   });
 
-  test('goes on after work that failed', async () => {
+  test('continues after failed work', async () => {
     const { work, end } = makeWork();
     const place = newPlace();
     const failing = inTurn('c1', place, work('a')).catch(error => error.message);
@@ -54,14 +54,14 @@ describe('inTurn()', () => {
     expect([await failing, await next]).toEqual(['no', 'b']);
   });
 
-  test('does not wait for the work that it is part of', async () => {
+  test('does not wait for its own parent', async () => {
     const place = newPlace();
     const inner = async () => 'inner';
     const nested = inTurn('c1', place, () => inTurn('c1', place, inner));
     expect(await nested).toBe('inner');
   });
 
-  test('waits when it is only begun from work that is over', async () => {
+  test('waits when started from work that is already over', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     let later: (() => Promise<string>) | undefined;
@@ -80,7 +80,7 @@ describe('inTurn()', () => {
 });
 
 describe('alone()', () => {
-  test('waits for all, and all that comes later waits for it', async () => {
+  test('waits for all, and all later work waits for it', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
@@ -102,7 +102,7 @@ describe('alone()', () => {
     expect(await Promise.all(all)).toEqual(['a', 'b', 'gc', 'c', 'gc2']);
   });
 
-  test('lets the work that it consists of pass', async () => {
+  test('does not block its own parts', async () => {
     const place = newPlace();
     expect(await alone(place, () => inTurn('c1', place, async () => 'deleted'))).toBe('deleted');
   });
