@@ -4,7 +4,7 @@ import { RUNNER_VARIABLE } from '../../../src/journal/runner.ts';
 
 const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
 
-test('endStrays() ends plugins of the ADD whose runner has died, and nobody else', async () => {
+test('endStrays() ends only plugins of the ADD whose runner has died', async () => {
   const id = `stray-${process.pid}`;
   const start = (env: Record<string, string>) =>
     Bun.spawn(['sleep', '60'], { env: { ...env, PATH: process.env.PATH ?? '' }, detached: true });

@@ -32,7 +32,7 @@ beforeAll(() => {
   fs.symlinkSync('/', join(dir, '82-leads.conflist'));
 });
 
-test('readCandidates() tells what is in each entry, sorted by name', async () => {
+test('readCandidates() describes each entry, sorted by name', async () => {
   const found = await readCandidates(dir, { pluginDirs: [FIXTURE_PLUGINS] });
   const told = found.map(({ name, list, ignored, broken, unusable, nameless }) => [
     name,
@@ -57,11 +57,11 @@ test('readCandidates() tells what is in each entry, sorted by name', async () =>
   ]);
 });
 
-test('readCandidates() looks at files alone without a place for the links', async () => {
+test('readCandidates() examines only files when there is no plugin directory', async () => {
   const found = await readCandidates(dir);
   expect(found.find(({ name }) => name.startsWith('60'))).not.toHaveProperty('unusable');
 });
 
-test('readCandidates() finds nothing in a directory that does not exist', async () => {
+test('readCandidates() returns nothing for a missing directory', async () => {
   expect(await readCandidates('/nonexistent')).toEqual([]);
 });

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { closeLater } from '../../../src/sys/close-later.ts';
 import { withFlock } from '../../../src/sys/flock.ts';
 
-test('closeLater() lets go of what the descriptor stands for', () => {
+test('closeLater() releases the object behind the descriptor', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'close-later-'));
   try {
     const file = `${dir}/lock`;
@@ -32,7 +32,7 @@ test('closeLater() lets go of what the descriptor stands for', () => {
   }
 });
 
-test('closeLater() of what is not open fails as any close does', () => {
+test('closeLater() of a closed descriptor fails like close()', () => {
   expect(() => closeLater(1_000_000)).toThrow('EBADF');
 });
 

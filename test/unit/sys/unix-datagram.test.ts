@@ -7,7 +7,7 @@ import { openUnixDatagram } from '../../../src/sys/unix-datagram.ts';
 import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
 describe('openUnixDatagram()', () => {
-  test('sends to whoever receives at the path at that moment', () => {
+  test('sends to the current receiver at the path', () => {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-dgram-'));
     const socket = openUnixDatagram(path.join(dir, 'log'));
     const bytes = new TextEncoder().encode('a line');
