@@ -134,7 +134,7 @@ describeRoot(
 
         const { exitCode, attachments, damaged } = await adopt(lab);
         expect(exitCode).toBe(1);
-        // A result of libcni 0.7 under a name of more than three parts could be anybody's.
+        // A result of libcni 0.7 under a name of more than three parts could belong to any attachment.
         expect(damaged).toEqual([
           expect.stringContaining(`podnet-${idOf(old)}-eth0": its name does not tell`),
           expect.stringContaining('podnet-torn-eth0'),

@@ -1,4 +1,4 @@
-// Does anybody get further than his door: by names, links in the file system, directories, environment, sockets?
+// Can a caller exceed its rights by names, symbolic links, directories, environment or sockets?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -152,7 +152,7 @@ describeRoot('CNI_PATH', () => {
       ]);
     }
     expect(fs.existsSync(note)).toBe(false);
-    // As with the reference: an empty entry is the working directory. Whoever sets it means it.
+    // As with the reference: an empty entry is the working directory. Setting it is a deliberate choice.
     await attach(`${BIN_DIR}::/nonexistent`);
     expect(fs.existsSync(note)).toBe(true);
   });
@@ -296,7 +296,7 @@ describeRoot('the daemon’s socket', () => {
   );
 });
 
-/** A file of somebody's, with a check that nobody has touched it. */
+/** A foreign file, with a check that it is untouched. */
 function plantVictim(lab: Lab): { path: string; check(): void } {
   const file = `${lab.tmp}/victim`;
   fs.writeFileSync(file, 'precious', { mode: 0o640 });

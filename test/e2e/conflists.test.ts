@@ -1,4 +1,4 @@
-// Does every example do what it says, with our links and with others, as root and as anybody?
+// Does every example work as documented, with our plugins and with others, as root and as an ordinary user?
 
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';

@@ -140,7 +140,7 @@ describeRoot('catena conformance', () => {
   });
 });
 
-/** The report on one executable; those of the next ones are begun, since most of the time goes by waiting. */
+/** The report on one executable; those of the next ones are started ahead, since most of the time is spent waiting. */
 function reportOn(executable: string): Promise<Report> {
   const at = executables.indexOf(executable);
   for (const next of executables.slice(at, at + AT_ONCE)) {

@@ -23,7 +23,7 @@ const DIRECTORIES: Record<string, string>[] = [
   { 'b.conflist': file('b'), 'a.conf': file('a') },
   { 'b.conflist': file('b'), 'a.conflist': file('a', { plugins: [] }) },
   { 'b.conflist': file('b'), 'B.conflist': file('B'), '10.conflist': file('10'), '9.conflist': file('9') },
-  { 'a.conflist': file('a', { plugins: [{ type: 'nobody-has-this' }] }) },
+  { 'a.conflist': file('a', { plugins: [{ type: 'missing-plugin' }] }) },
   {},
 ];
 describeRoot(

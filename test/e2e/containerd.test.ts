@@ -27,7 +27,7 @@ const STORAGE = {
   ],
 };
 
-/** One link, which has the pods' network and finds others by itself. */
+/** One plugin, which has the pods' network and finds the others. */
 const DELEGATING = {
   cniVersion: '1.0.0',
   name: 'catena',
@@ -195,7 +195,7 @@ describeRoot(
         const before = await machine.traces();
         const cri = containerd.cri();
         const web = await cri.runPod({ name: 'web', ports: PUBLISHED });
-        // Names only: the kernel goes on with the addresses of a new link for a while.
+        // Names only: the kernel keeps changing the addresses of a new device for a while.
         const traces = async () => {
           const { kernel, elements, files } = await machine.traces();
           return { links: kernel.links.map(({ ifname }) => ifname), elements, files };
@@ -330,7 +330,7 @@ describeRoot(
         const requests = log
           .filter(line => line.includes('"request finished"'))
           .map(line => JSON.parse(line))
-          // containerd calls loopback by itself, which is ours as well.
+          // containerd calls loopback directly, which is ours as well.
           .filter(({ network }) => network !== 'cni-loopback');
         expect(requests.map(({ command, pod_name }) => [command, pod_name])).toEqual([
           ['ADD', 'web'],

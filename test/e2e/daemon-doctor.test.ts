@@ -1,4 +1,4 @@
-// Is somebody told that a daemon runs and serves nobody?
+// Is a daemon reported that runs and serves no client?
 import { expect, test } from 'bun:test';
 import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { catena } from '../helpers/catena.ts';

@@ -46,7 +46,7 @@ describeRoot('a daemon with limits', () => {
     receiver.close();
   });
 
-  test('limits running and waiting requests; the rest are told to try again later', async () => {
+  test('limits running and waiting requests; the rest get "try again later"', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab, '--config', settingsIn(lab, { requests: 1, queue: 1 }));

@@ -1,4 +1,4 @@
-// Does a link that anybody's runtime calls gain by a daemon, and lose nothing by it?
+// Does a plugin called by any runtime gain from a daemon, and lose nothing?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -47,7 +47,7 @@ describeRoot('plugins beside a daemon', () => {
     const daemon = await startDaemon(lab);
     const warm = await verbs();
     expect(warm.map(({ exitCode }) => exitCode)).toEqual([0, 0, 1, 0]);
-    // host-local goes round: the next address is another one.
+    // host-local is round-robin: the next address is another one.
     const words = (replies: PluginReply[]): string[] =>
       replies.map(({ stderr, error }) => `${stderr}${error?.code}${error?.msg.replace(/holds .*;/, '')}`);
     expect(words(warm)).toEqual(words(cold));
@@ -179,7 +179,7 @@ describeRoot('plugins beside a daemon', () => {
   });
 });
 
-/** An ADD that waits for the lock of the leases, which somebody else holds. */
+/** An ADD that waits for the lock of the leases, which another process holds. */
 async function held(lab: Lab): Promise<{
   container: Container;
   add: () => Bun.Subprocess<'pipe', 'pipe', 'pipe'>;

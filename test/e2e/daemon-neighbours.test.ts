@@ -1,4 +1,4 @@
-// Does a DEL wait for the call of another container, which hangs in somebody else's IPAM plugin?
+// Does a DEL wait for the call of another container, which hangs in a third-party IPAM plugin?
 import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';

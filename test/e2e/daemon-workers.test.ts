@@ -26,7 +26,7 @@ describeRoot('a daemon that cannot start workers', () => {
   });
 
   testNeeding(
-    'because it may have no more processes leaves all calls to their clients, and ends',
+    'because it reached its limit of processes leaves all calls to their clients, and ends',
     async () => {
       const lab = await makeLab();
       const node = await prepare(lab);

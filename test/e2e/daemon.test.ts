@@ -193,7 +193,7 @@ describeRoot('a daemon', () => {
     const adding = chain.run('add', container, { args: ['--json'] });
     const hanging = await waiter('--worker');
     await other.add(await lab.container());
-    // The next one that wants the lock is there to take back; it gets more time than the ADD had.
+    // The next process that wants the lock is the undo, which gets more time than the ADD had.
     await until(async () => ![hanging, 0].includes(await waiter('--worker')));
     await Bun.sleep(2_500);
     release();

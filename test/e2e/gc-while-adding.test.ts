@@ -1,4 +1,4 @@
-// Does GC leave alone what others attach while it runs, whoever they are and however they do it?
+// Does GC leave concurrent attachments alone, whichever runtime makes them and by whichever way?
 import { expect, test } from 'bun:test';
 import { readdirSync, readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
@@ -27,7 +27,7 @@ async function makeContainers(lab: Lab, count: number): Promise<Container[]> {
   return made;
 }
 
-/** Calls every plugin of the list by itself, as containerd does. */
+/** Calls every plugin of the list separately, as containerd does. */
 function oneByOne(lab: Lab, { list }: Chain, binDir?: string): Attach {
   return async (container, hostPort) => {
     let prevResult: Row | undefined;

@@ -28,7 +28,7 @@ async function layReference(machine: Machine): Promise<void> {
 const catena = (machine: Machine, ...args: string[]) =>
   machine.run([CATENA, ...args], { timeoutMs: 120_000 });
 
-/** What is there of containers, whoever made it; bridges and shared chains are the network's. */
+/** The state of containers, whichever plugins made it; bridges and shared chains are the network's. */
 async function leftOf({ lab, path }: Machine): Promise<string[]> {
   const links = await lab.ip(lab.host, 'link', 'show');
   const devices = links.filter(({ linkinfo }) => ['veth', 'ifb'].includes(linkinfo?.info_kind));

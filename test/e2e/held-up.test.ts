@@ -1,4 +1,4 @@
-// How long does a verb wait for somebody who has stopped in the middle of his work, and does it say for whom?
+// How long does a command wait for a process that stopped in the middle of its work, and does it name that process?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
-/** All waits at once: nobody does anything meanwhile. */
+/** All waits at once, since nothing else runs during them. */
 const PATIENCE_MS = 120_000;
 
 const DONE = { exitCode: 0, stderr: '' };

@@ -8,7 +8,7 @@ import { describeRoot } from '../helpers/skip.ts';
 
 setDefaultTimeout(180_000);
 
-/** Stands in for the image that a registry would bring: the C library of this machine, and nothing else. */
+/** Replaces the image that a registry would bring: the C library of this machine, and nothing else. */
 const BASE = 'docker.io/library/debian:stable-slim';
 
 describeRoot(

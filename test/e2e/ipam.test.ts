@@ -1,4 +1,4 @@
-// Does `catena ipam` tell used addresses from forgotten ones, and free only the latter?
+// Does `catena ipam` distinguish used addresses from forgotten ones, and free only the latter?
 
 import { expect, test } from 'bun:test';
 import { existsSync, utimesSync, writeFileSync } from 'node:fs';
@@ -63,7 +63,7 @@ describeRoot('catena ipam', () => {
       await chain.add(one);
       await chain.add(two);
       writeFileSync(lease('10.88.0.77'), '');
-      writeFileSync(lease('10.88.0.78'), '{somebody else}');
+      writeFileSync(lease('10.88.0.78'), '{another program}');
       writeFileSync(lease('10.88.0.79'), 'older');
       writeFileSync(lease('10.88.0.80'), 'fresh\r\neth0');
       await lab.remove(two);
@@ -165,7 +165,7 @@ describeRoot('catena ipam', () => {
       noteBoot(lease('fd88::3'), { ...thisBoot(), bootId: 'earlier' });
       expect((await ipam('free', 'podnet', 'fd88::3')).exitCode).toBe(0);
       expect(await chain.leases()).toEqual([lease('10.88.0.2')]);
-      // The next container gets them after all others had their turn; the order of the set goes on.
+      // The next container gets them after all others had their turn; the order of the set continues.
       expect((await chain.add(await lab.container())).ips.map((ip: Row) => ip.address)).toEqual([
         '10.88.0.4/24',
         'fd88::4/64',

@@ -17,7 +17,7 @@ interface Node {
   readonly lab: Lab;
   readonly api: ApiServer;
   readonly container: Container;
-  /** Calls the runner; its networks only do what they are told. */
+  /** Calls the runner; its networks follow a script. */
   call(
     command: string,
     more?: Row,

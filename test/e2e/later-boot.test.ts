@@ -20,7 +20,7 @@ function inBoot(lab: Lab, boot: string) {
   return (...argv: string[]) => lab.run(lab.host, [`${BIN_DIR}/catena`, ...argv], { env, timeoutMs: 50_000 });
 }
 
-/** As the machine is restarted: the namespace goes, and its name comes again with the runtime. */
+/** As the machine is restarted: the namespace is gone, and the runtime creates its name again. */
 async function restart(container: Container): Promise<void> {
   await runOk(['ip', 'netns', 'delete', container.name]);
   await runOk(['ip', 'netns', 'add', container.name]);

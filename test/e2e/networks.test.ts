@@ -13,7 +13,7 @@ afterAll(() => fs.rmSync(dir, { recursive: true }));
 beforeAll(() => {
   const list = (name: string, type: string) =>
     JSON.stringify({ cniVersion: '1.0.0', name, plugins: [{ type }] });
-  fs.writeFileSync(join(dir, '05-gone.conflist'), list('gone', 'nobody'));
+  fs.writeFileSync(join(dir, '05-gone.conflist'), list('gone', 'absent'));
   fs.writeFileSync(join(dir, '10-podnet.conflist'), list('podnet', 'noop'));
 });
 
@@ -45,7 +45,7 @@ test('catena networks distinguishes the runtimes', async () => {
 
 test('catena networks --why gives a reason for each file and runtime', async () => {
   const { stdout } = await networks('--why');
-  expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: nobody; not usable: .*"nobody"/m);
+  expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: absent; not usable: .*"absent"/m);
   expect(stdout).toMatch(/^ {4}containerd {2}taken {6}it is the first by name, but pods will fail/m);
   expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first by name that is usable$/m);
   expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is taken, but pods will fail/m);

@@ -87,7 +87,7 @@ describe('catena-cni', () => {
     expect([wrong.exitCode, wrong.stderr]).toEqual([2, expect.stringContaining('is not a command')]);
   });
 
-  test('holds what its package.json names, and no executables', async () => {
+  test('contains what its package.json names, and no executables', async () => {
     const files = (await runOk(['tar', '-tzf', tarball])).stdout
       .split('\n')
       .map(file => file.replace('package/', ''));

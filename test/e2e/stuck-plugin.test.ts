@@ -1,4 +1,4 @@
-// What becomes of a plugin of somebody else that hangs, when the runner that called it has died?
+// What happens to a hanging third-party plugin whose runner has died?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';

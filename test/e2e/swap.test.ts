@@ -1,4 +1,4 @@
-// Can a link be swapped on a node with attachments that live, and back again, however it goes?
+// Can a plugin be swapped on a node with running pods, and back again, whatever fails?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -143,7 +143,7 @@ describeRoot(
     );
 
     testNeeding(
-      'takes over the ports of pods that the reference attached, and gives none back that it cannot see',
+      'takes over the ports of pods that the reference attached, and releases none that it cannot see',
       async () => {
         await withHost(async lab => {
           const { swap, binDir, confDir, chain, live, link, list } = await node(lab);
@@ -200,7 +200,7 @@ describeRoot(
     );
 
     testNeeding(
-      'refuses an executable that cannot delete what ours attached, until that is handed over',
+      'refuses an executable that cannot delete attachments of ours until they are handed over',
       async () => {
         await withHost(async lab => {
           const { swap, binDir, confDir, chain, live, link, list, env } = await node(lab);
@@ -323,7 +323,7 @@ describeRoot(
     });
 
     testNeeding(
-      'asks whoever sits at a terminal, and takes nothing for a no',
+      'asks at a terminal, and takes an empty answer as no',
       async () => {
         await withHost(async lab => {
           const { argv, env, link } = await node(lab);

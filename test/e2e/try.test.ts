@@ -237,7 +237,7 @@ describe('catena try', () => {
 
   const title = 'says what to do where namespaces are forbidden';
   const body = async () => {
-    // Limits of a user namespace hold for those within it, and for nobody else.
+    // Limits of a user namespace hold for those within it, and for no other process.
     const forbid =
       'echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > /proc/sys/user/max_user_namespaces';
     const script = `${forbid} && exec ${CATENA} try ${LOOPBACK}`;
@@ -259,7 +259,7 @@ describe('catena try', () => {
 
 describe('catena try of limits', () => {
   testNeeding(
-    'measures traffic that is limited, and not what a list leaves out',
+    'measures limited traffic, and skips limits that a list does not set',
     async () => {
       await withHost(async lab => {
         const limits = { type: 'bandwidth', egressRate: 20_000_000, egressBurst: 800_000 };

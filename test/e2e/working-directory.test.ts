@@ -21,14 +21,14 @@ const IN_UNMOUNTED = [
   'sh',
 ];
 
-/** Enters a directory whose path is longer than the kernel tells (PATH_MAX). */
+/** Enters a directory whose path is longer than the kernel returns (PATH_MAX). */
 const IN_LONG = [
   ...['unshare', '--mount', '--', 'sh', '-c'],
   'n=$(printf %0200d 0); mount -t tmpfs none /mnt && cd -P /mnt && for i in $(seq 30); do mkdir $n && cd -P ./$n; done && exec "$@"',
   'sh',
 ];
 
-/** Enters a directory that only root may search, and becomes somebody else. */
+/** Enters a directory that only root may search, and becomes another user. */
 const IN_UNREADABLE = [
   ...['unshare', '--mount', '--', 'sh', '-c'],
   'mount -t tmpfs -o mode=0700 none /mnt && cd /mnt && exec "$@"',
@@ -152,7 +152,7 @@ describeRoot('a working directory without a usable path', () => {
   );
 });
 
-describeRoot('below a directory that the lab covers', () => {
+describeRoot('below a directory that the lab mounts over', () => {
   const makeLab = useLabs();
 
   test.each(['/tmp', '/run', '/var/lib'])('%s/…, lists are tried, compared and swapped', async covered => {

@@ -7,7 +7,7 @@ import { answering, bodyOf, bytesOf, messageOf, sentBy } from './rtnl/captured.t
 
 const filter = { family: 4, protocol: 17, port: 8080 } as const;
 
-// conntrack -L -f ipv4 -p udp --orig-port-dst 8080 (which compares by itself; Linux 6.18 took this)
+// conntrack -L -f ipv4 -p udp --orig-port-dst 8080 (which filters in user space; Linux 6.18 accepted this)
 const ASK = `
   40 00 00 00  nlmsg_len 64
   01 01  nlmsg_type IPCTNL_MSG_CT_GET

@@ -24,7 +24,7 @@ function convert(result: JsonObject, to: SpecVersion): JsonObject | undefined {
   }
 }
 
-/** Every unknown key below the arrays and objects that all layouts from 0.3.0 on share, with where it stands. */
+/** Every unknown key below the arrays and objects that all layouts from 0.3.0 on share, with its position. */
 function unknownOf(result: JsonObject): string[] {
   const known: Readonly<Record<string, readonly string[]>> = {
     '': ['cniVersion', 'interfaces', 'ips', 'routes', 'dns'],

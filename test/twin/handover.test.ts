@@ -202,7 +202,7 @@ describeRoot(
             });
             if (!into) seen.push('the port did not answer');
             if (!out?.peer.includes(outside.hostAddress.v4))
-              seen.push(`outside saw ${out?.peer ?? 'nobody'}`);
+              seen.push(`outside saw ${out?.peer ?? 'no peer'}`);
           }
         })();
         const handed = await handOver(lab, '--force');

@@ -21,7 +21,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // A delegate is found, and ended, as any link is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
-    // What tells one ADD of an attachment from the next.
+    // What distinguishes one ADD of an attachment from the next.
     ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
     ...[
       'src/chain/config/find-plugin',
@@ -60,7 +60,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
   ],
-  // What a link added to a result, and how times are told, is the same in every report.
+  // What a plugin added to a result, and how times are written, is the same in every report.
   'src/observe': [
     ...['src/chain', 'src/files', 'src/cni'],
     ...['src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
@@ -184,7 +184,7 @@ const MAY_LOAD_LAZILY = [
     'src/chain/run/lazy-exec-plugin',
     'src/delegate/definition-file',
   ],
-  // Nobody pays for D-Bus who has no firewalld.
+  // D-Bus costs nothing without firewalld.
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
@@ -209,7 +209,7 @@ const MAY_LOAD_LAZILY = [
 
 const MAX_LINES = 300;
 
-// Tables may be longer: a row is read by itself.
+// Tables may be longer: each row is read separately.
 const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 
 // Tests of what holds for many files at once.

@@ -23,7 +23,7 @@ const TWO: readonly Step[] = [
 
 const FIREWALL_ROWS: readonly TwinRow[] = [
   firewall('defaults', {}),
-  firewall('backend left to the link', { backend: '' }),
+  firewall('backend left to the plugin', { backend: '' }),
   firewall('iptables', { backend: 'iptables' }),
   firewall('iptables, IPv4 only', { backend: 'iptables' }, MAIN_V4),
   firewall('iptables, IPv6 only', { backend: 'iptables' }, MAIN_V6),

@@ -1,4 +1,4 @@
-// What is told of one set of executables that finishes what the other has begun?
+// What is reported of one set of executables that finishes what the other has begun?
 import { describe, expect, test } from 'bun:test';
 import type { Conflist } from '../../../src/chain/config/conflist.ts';
 import { isCrossing, reportCrossings } from '../../../src/compare/crossings.ts';

@@ -1,4 +1,4 @@
-// Which differences are told, of which link, and how often?
+// Which differences are reported, of which plugin, and how often?
 import { describe, expect, test } from 'bun:test';
 import { diffRecords } from '../../../src/compare/differ.ts';
 import type { Observation } from '../../../src/compare/observation.ts';

@@ -12,8 +12,8 @@ const SEGMENT: Segment = {
   deadlineMs: 1_000,
 };
 
-/** Has nobody. */
-const nobody: WorkerSource = {
+/** Has no worker. */
+const noWorkers: WorkerSource = {
   use: (_, work) => work(new WorkerProcess({ absent: 'EMFILE: too many open files' }, {})),
 };
 
@@ -27,7 +27,7 @@ async function callThrough(
 }
 
 test('withWorkers() leaves a request to its client when it failed for lack of a worker', async () => {
-  expect(await withWorkers(nobody, callThrough)).toMatchObject({
+  expect(await withWorkers(noWorkers, callThrough)).toMatchObject({
     exitCode: 1,
     declined: 'workers',
     begun: true,
@@ -37,7 +37,7 @@ test('withWorkers() leaves a request to its client when it failed for lack of a 
 
 test('withWorkers() answers a request that needed no worker', async () => {
   const done = { exitCode: 0, stdout: '{}', stderr: '' };
-  const reply = await withWorkers(nobody, async workers => {
+  const reply = await withWorkers(noWorkers, async workers => {
     await callThrough(workers);
     return done;
   });
@@ -46,5 +46,5 @@ test('withWorkers() answers a request that needed no worker', async () => {
 
 test('withWorkers() answers with the failure of a request that had its workers', async () => {
   const failed = { exitCode: 1, stdout: '{"code":100}', stderr: '' };
-  expect(await withWorkers(nobody, async () => failed)).toEqual(failed);
+  expect(await withWorkers(noWorkers, async () => failed)).toEqual(failed);
 });

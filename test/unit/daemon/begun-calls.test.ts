@@ -1,4 +1,4 @@
-// Do a daemon and its clients agree on who makes a call, whoever comes first?
+// Do a daemon and its clients agree on which of them makes a call, whichever is first?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

@@ -1,4 +1,4 @@
-// Does the client tell a reply of a command from everything else that a socket may answer?
+// Does the client distinguish a reply of a command from everything else that a socket may answer?
 import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

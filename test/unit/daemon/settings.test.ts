@@ -105,7 +105,7 @@ describe('watchSettings()', () => {
     );
     const write = async (text: string): Promise<void> => {
       const before = told.length;
-      // A new file in its place, as editors do; its time differs by more than the clock of the file system can tell.
+      // A new file in its place, as editors do; its time differs by more than the clock of the file system can show.
       for (let i = 1; told.length === before && i < 200; i++) {
         fs.writeFileSync(`${file}.new`, text);
         fs.utimesSync(`${file}.new`, i, Date.now() / 1000 + i);

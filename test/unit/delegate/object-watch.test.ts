@@ -11,7 +11,7 @@ import { describeNeeding, requires } from '../../helpers/skip.ts';
 import { until } from '../../helpers/until.ts';
 
 const PATH = 'apis/k8s.cni.cncf.io/v1/network-attachment-definitions';
-/** Nobody waits in a test. */
+/** Tests do not wait. */
 const QUICK = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, settleMs: 0 };
 
 describeNeeding(

@@ -21,7 +21,7 @@ test('endStrays() ends only plugins of the ADD whose runner has died', async () 
     start({ ...add, CNI_IFNAME: 'net2' }),
     start({ ...add, CNI_CONTAINERID: `${id}0` }),
     start({ OTHER: `CNI_CONTAINERID=${id}` }),
-    // Another runtime attaches the same container, by itself or with a runner of ours that lives.
+    // Another runtime attaches the same container, directly or with a live runner of ours.
     start(ofOthers),
     start({ ...add, [RUNNER_VARIABLE]: '999999-2' }),
   ];

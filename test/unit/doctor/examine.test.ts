@@ -83,7 +83,7 @@ describe('examine()', () => {
     writeList('podnet');
     fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
     const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
-    // 10.1.0.1 is the gateway, which nobody gets: five addresses are all there are.
+    // 10.1.0.1 is the gateway, which is never assigned: five addresses are all there are.
     for (let i = 2; i <= 5; i++) lease(i);
     expect(problemsOf(node())).toEqual([]);
     lease(6);

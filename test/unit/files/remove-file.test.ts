@@ -25,7 +25,7 @@ test('removeFile() keeps a directory, whatever it contains', () => {
 });
 
 test('removeFile() names the file, the reason and the remedy', () => {
-  // Nobody removes anything from there, not even root.
+  // Not even root can remove anything there.
   expect(() => removeFile('/proc/self/status', 'record')).toThrow(
     /^Cannot remove record "\/proc\/self\/status": (EPERM|EACCES): .*; let this user write there, or run as root$/,
   );

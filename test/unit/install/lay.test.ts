@@ -1,4 +1,4 @@
-// Is every file whole, old or new, wherever an installation is cut off, and can it be finished or taken back?
+// Is every file whole, old or new, wherever an installation is cut off, and can it be finished or reverted?
 import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -79,9 +79,9 @@ describe('putSwap()', () => {
     expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed while it was examined`);
     fs.writeFileSync(place.candidate, 'new');
     fs.rmSync(place.target);
-    fs.writeFileSync(place.target, 'somebody else');
+    fs.writeFileSync(place.target, 'a third party');
     expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed while it was examined`);
-    expect(read(place.target)).toBe('somebody else');
+    expect(read(place.target)).toBe('a third party');
   });
 
   test('leaves the old or the new file when killed before any step, and undo restores the old one', async () => {
@@ -124,7 +124,7 @@ describe('undoSwap()', () => {
     const place = makePlace();
     putSwap(wanted(place), '0.0.0');
     fs.rmSync(place.target);
-    fs.writeFileSync(place.target, 'somebody else');
+    fs.writeFileSync(place.target, 'a third party');
     expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force puts');
     undo(place.target, true);
     expect(read(place.target)).toBe('old');

@@ -340,7 +340,7 @@ describe('LeaseStore, leases of an earlier boot', () => {
 
   test('are not recognised without a note, since the reference may have just written them', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
-    // As the reference does it: the file goes, and another one comes under its name with the same words.
+    // As the reference does it: the file is deleted, and another one is created with its name and content.
     age('10.0.0.2');
     rmSync(join(dir, '10.0.0.2'));
     put('10.0.0.2', 'cid\r\neth0');

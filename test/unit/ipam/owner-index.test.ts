@@ -97,7 +97,7 @@ describe('OwnerIndex.findCandidates()', () => {
     const index = OwnerIndex.find(dir);
     expect(index?.findCandidates('two')).toEqual([]);
     index?.add([['10.0.0.9', TWO]]);
-    // On disk before anything else is: whoever is killed now leaves it to be found.
+    // On disk before anything else is: a process killed now leaves it to be found.
     expect(OwnerIndex.find(dir)?.isCurrent).toBe(true);
     expect(OwnerIndex.find(dir)?.findCandidates('two')).toEqual(['10.0.0.9']);
     index?.add([['10.0.0.2', ONE]]);

@@ -1,4 +1,4 @@
-// Is everything that is asked of the kernel told to who listens, and nothing to nobody?
+// Is every request to the kernel reported to a listener, and is nothing done without one?
 import { afterEach, describe, expect, test } from 'bun:test';
 import { type Exchange, exchange, listenToExchanges } from '../../../src/netlink/exchanges.ts';
 import { runProgram } from '../../../src/netlink/iptables/program.ts';

@@ -1,4 +1,4 @@
-// Do lines of a long-lived process arrive in each place, and does a place that fails harm nobody?
+// Do lines of a long-lived process arrive in each output, and is a failing output harmless?
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -40,7 +40,7 @@ describe('openLogOutput()', () => {
     await withDir(async dir => {
       const fifo = path.join(dir, 'fifo');
       await runOk(['mkfifo', fifo]);
-      // Open for reading as well: nobody reads, and nobody is told so.
+      // Open for reading as well: no process reads, and no writer gets an error.
       const unread = fs.openSync(fifo, fs.constants.O_RDWR);
       const script = `
         import { openLogOutput } from '${path.resolve(import.meta.dir, '../../../src/observe/log-output.ts')}';

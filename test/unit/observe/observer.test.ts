@@ -1,4 +1,4 @@
-// Does all that is learned of a request arrive everywhere it is wanted, and does a place that fails harm nobody?
+// Does every observation of a request arrive in every output, and is a failing output harmless?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -40,7 +40,7 @@ describe('openObserver()', () => {
   test('writes a line, counts and keeps a trace', async () => {
     const observer = await openObserver(options());
     const request = observer.begin(FACTS, { TRACEPARENT: PARENT, A: '1' });
-    // Nobody gets the spans: the caller's stays the parent of the links.
+    // No output for spans: the caller's stays the parent of the plugins.
     expect(request.env).toEqual({ TRACEPARENT: PARENT, A: '1' });
     request.end({ result: {} });
     observer.log('debug', 'not this');

@@ -1,4 +1,4 @@
-// Do spans reach a collector in its format, and is a collector that is away nobody's problem?
+// Do spans reach a collector in its format, and is an absent collector harmless?
 import { describe, expect, test } from 'bun:test';
 import { findOtlpOptions, openOtlpExporter } from '../../../src/observe/otlp.ts';
 import { spansOf } from '../../../src/observe/otlp-span.ts';

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { isSecretName, maskSecrets, maskText } from '../../../src/observe/secrets.ts';
 
 describe('isSecretName()', () => {
-  test('goes by the last word of a name', () => {
+  test('looks at the last word of a name', () => {
     const secret = [
       'token',
       'TOKEN',

@@ -1,4 +1,4 @@
-// Does a link get from a delegate what that one said, whoever's executable it is?
+// Does a plugin get the reply of its delegate, also from third-party executables?
 import { afterAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -73,7 +73,7 @@ describe('findDelegate()', () => {
     expect(() => {
       const environment = { CNI_COMMAND: 'GC', CNI_PATH: '/nonexistent' };
       const given = { request: { name: 'net' }, version: '1.1.0', callSibling: () => undefined } as const;
-      findDelegate('nobody', { env: parseEnv(environment), environment, ...given });
-    }).toThrow('Cannot find plugin "nobody": no such file in "/nonexistent"');
+      findDelegate('absent', { env: parseEnv(environment), environment, ...given });
+    }).toThrow('Cannot find plugin "absent": no such file in "/nonexistent"');
   });
 });

@@ -20,7 +20,7 @@ beforeAll(() => {
     '32-single.json': SINGLE,
     '40-nameless.conf': { cniVersion: '1.0.0', type: 'noop' },
     '50-future.conflist': { ...LIST, cniVersion: '9.0.0' },
-    '60-absent.conflist': { ...LIST, plugins: [{ type: 'nobody' }] },
+    '60-absent.conflist': { ...LIST, plugins: [{ type: 'absent' }] },
     '70-typeless.json': { name: 'x' },
   };
   for (const [name, content] of Object.entries(files))
@@ -48,7 +48,7 @@ test('readCandidates() describes each entry, sorted by name', async () => {
     ['32-single.json', 'one', false],
     ['40-nameless.conf', '40-nameless.conf', true],
     ['50-future.conflist', expect.stringContaining('9.0.0'), false],
-    ['60-absent.conflist', expect.stringContaining('Cannot find plugin "nobody"'), false],
+    ['60-absent.conflist', expect.stringContaining('Cannot find plugin "absent"'), false],
     ['70-typeless.json', 'it has no "type"', false],
     ['80-directory.conflist', 'it is a directory', false],
     ['81-dangling.conflist', 'it is a link to nothing', false],

@@ -1,4 +1,4 @@
-// Is a descriptor gone at once, and what it stands for soon?
+// Is a descriptor closed at once, and the object behind it soon?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -11,14 +11,14 @@ test('closeLater() releases the object behind the descriptor', () => {
   try {
     const file = `${dir}/lock`;
     const before = fs.readdirSync('/proc/self/fd').length;
-    // The lock goes with the last close of what was opened: a flock that is still there would be waited for.
+    // The last close of the open file releases the lock: a flock that is still there would be waited for.
     withFlock(file, 1_000, () => {
       const held =
         fs
           .readdirSync('/proc/self/fd')
           .map(Number)
           .find(fd => leadsTo(fd, file)) ?? -1;
-      // `withFlock` is left to close a number that nobody has.
+      // `withFlock` is left to close a number that is not open.
       const spare = fs.openSync(file, 'r');
       closeLater(held);
       expect(fs.existsSync(`/proc/self/fd/${held}`)).toBe(false);

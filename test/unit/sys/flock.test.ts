@@ -1,4 +1,4 @@
-// Do processes take turns on a file, and does nobody wait for ever?
+// Do processes take turns on a file, and does no process wait forever?
 import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

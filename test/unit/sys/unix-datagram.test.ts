@@ -1,4 +1,4 @@
-// Do datagrams arrive at a unix socket, and what is said when nobody is there?
+// Do datagrams arrive at a unix socket, and what is the error without a receiver?
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';

@@ -11,7 +11,7 @@ import { WorkerProcess } from '../../../src/worker/process.ts';
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
-/** Answers with its process id and what it was asked; writes down what it began; ends or waits when it is told to. */
+/** Answers with its process id and what it was asked; writes down what it began; ends or waits on request. */
 const program = path.join(dir, 'worker');
 fs.writeFileSync(
   program,

@@ -52,7 +52,7 @@ test('findConfFiles() skips what is not a regular file, and says so', () => {
   const files = findConfFiles(dir, (file, problem) =>
     skipped.push(`${path.relative(dir, file)}: ${problem}`),
   );
-  // A dangling link stays: whoever reads it says what is wrong.
+  // A dangling link is kept: its reader reports the error.
   expect(names(files)).toEqual(['b.conflist', 'c.conflist']);
   expect(skipped).toEqual(['a.conflist: it links to a directory', 'e.conf: it is no regular file']);
 });

@@ -385,7 +385,7 @@ describe('records of an earlier boot', () => {
   test('do not block an ADD of the same attachment', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
     await addNetwork(threeLinks(), ATTACHMENT, boot('second'));
-    // What an ADD wrote that could not learn which boot it was in is taken for nobody's.
+    // The record of an ADD that could not read its boot id belongs to no boot.
     expect(isOfEarlierBoot({ boot: '' }, boot('second').env)).toBe(false);
     expect(record()).toMatchObject({ phase: 'attached', boot: 'second' });
     expect(chain.order()).toHaveLength(9);
@@ -603,9 +603,9 @@ describe('collectGarbage() with a journal', () => {
   });
 
   test('keeps attachments of another owner when limited to one owner', async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'somebody' });
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'other' });
     const plan = await collectGarbage(threeLinks(), { all: true, owner: 'me' }, runtime);
-    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "somebody"' }]);
+    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "other"' }]);
     expect(chain.order().slice(3)).toEqual(['GC one', 'GC two', 'GC three']);
     await collectGarbage(threeLinks(), { all: true }, runtime);
     expect(record()).toBeUndefined();

@@ -412,7 +412,7 @@ describe('checkNetwork()', () => {
 
   test.each([
     ['is not JSON', '{', 6],
-    ['is of a version nobody knows', '{"cniVersion":"7.0.0"}', 1],
+    ['has an unknown version', '{"cniVersion":"7.0.0"}', 1],
   ])('reports a record that %s', async (_, text, code) => {
     fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
     fs.writeFileSync(cacheFile(), text);

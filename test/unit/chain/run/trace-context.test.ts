@@ -17,7 +17,7 @@ describe('parseTraceParent()', () => {
   });
 
   test.each([
-    ['flags that nobody has defined are zero', `00-${TRACE}-${SPAN}-ff`, 3],
+    ['undefined flags as zero', `00-${TRACE}-${SPAN}-ff`, 3],
     ['a higher version', `cc-${TRACE}-${SPAN}-00`, 0],
     ['a higher version that says more', `cc-${TRACE}-${SPAN}-01-what-the-future-brings`, 1],
   ])('accepts %s', (_, text, flags) => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { alone, inTurn } from '../../../../src/chain/run/turns.ts';
 
-/** Work that ends when it is told to; what began and ended is written down. */
+/** Work that ends on request; what began and ended is written down. */
 function makeWork() {
   const journal: string[] = [];
   const finish = new Map<string, (error?: Error) => void>();

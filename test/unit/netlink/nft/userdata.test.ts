@@ -20,7 +20,7 @@ describe('comment', () => {
   });
 });
 
-test('setUserdata() tells nft in which order to print keys and data', () => {
+test('setUserdata() sets the order in which nft prints keys and data', () => {
   expect(Array.from(setUserdata('big'))).toEqual([0, 4, 2, 0, 0, 0]);
   expect(Array.from(setUserdata('host', 'mixed'))).toEqual([0, 4, 1, 0, 0, 0, 1, 4, 0, 0, 0, 0]);
 });
