@@ -1,4 +1,4 @@
-// A plugin: a chained one that refuses containers whose interface has an address outside of the allowed prefix.
+// A chained plugin that refuses containers whose interface has an address outside the allowed prefix.
 //
 //   npx bun build --compile --outfile dist/only-from examples/plugin.ts
 //   {"type": "only-from", "prefix": "10.22."}
@@ -6,7 +6,7 @@ import { CniError, definePlugin, nothingToDo, PluginConfig, runPlugin } from 'ca
 import * as z from 'zod/mini';
 
 const Conf = z.extend(PluginConfig, {
-  /** What every address must begin with. */
+  /** Required prefix of every address. */
   prefix: z.string(),
 });
 

@@ -9,7 +9,7 @@ const network = loadFile(file);
 const runtime: Runtime = {
   pluginDirs: (process.env.CNI_PATH ?? 'dist/bin').split(':'),
   deadlineMs: { ADD: 30_000 },
-  onPlugin: ({ verb, link, durationMs }) => console.error(`${verb} ${link}: ${durationMs.toFixed(1)} ms`),
+  onPlugin: ({ verb, plugin, durationMs }) => console.error(`${verb} ${plugin}: ${durationMs.toFixed(1)} ms`),
 };
 const attachment = { containerId: 'example', netns, ifname: 'eth0' };
 

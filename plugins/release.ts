@@ -1,6 +1,6 @@
 // Which release does an executable report when it is started by hand?
 import manifest from '../package.json' with { type: 'json' };
-import { RUNNER_NAME } from './names.ts';
+import { RUNNER_NAME } from './registry.ts';
 
 /** The releases of containernetworking/plugins and flannel-io/cni-plugin whose behaviour our plugins match. */
 const REFERENCE = '1.9.1';

@@ -26,7 +26,7 @@ export {
   type GcScope,
   planGarbage,
 } from './chain/records/garbage.ts';
-export type { HeldAttachment, NodeWitness, TracedNetwork } from './chain/records/held-attachment.ts';
+export type { HeldAttachment, NodeWitness } from './chain/records/held-attachment.ts';
 export { type Recovery, type RecoveryScope, recover } from './chain/records/recover.ts';
 export {
   type AttachmentCondition,
@@ -76,6 +76,7 @@ export {
   toCniError,
 } from './cni/errors.ts';
 export type { JsonObject } from './cni/json.ts';
+export type { NetworkPlugins } from './cni/network-plugins.ts';
 export { AttachmentKey, PluginConfig, VALID_ATTACHMENTS } from './cni/plugin-config.ts';
 export {
   convertResult,

@@ -46,7 +46,7 @@ async function main(): Promise<void> {
   const runtimes = testFiles().some(needsRuntimes) ? await unpackRuntimes() : undefined;
   if (runtimes !== undefined) say(`${runtimes}; tests that need them are skipped`);
   const inNamespaces = await namespacePrefix();
-  const built = await check('build', [...BUN, 'plugins/build.ts']);
+  const built = await check('build', [...BUN, 'plugins/build/build.ts']);
   const files = testFiles().filter(file => built || !needsExecutables(file));
   if (!built) say('tests that need the executables do not run');
   if (filters.length > 0) {

@@ -28,7 +28,7 @@ export function parseAmount(key: string, text: string): number {
     new CniError(ErrorCode.invalidConfig, `Cannot use "${key}": "${text}": ${state}`);
   const [, number, prefix = '', unit = '', perSecond] = AMOUNT.exec(text) ?? [];
   if (number === undefined) {
-    throw refuse('expected a number of bits, or a text such as "10Mbit", "1.5Gbit" or "64KiB"');
+    throw refuse('expected a number of bits, or a string such as "10Mbit", "1.5Gbit" or "64KiB"');
   }
   if (perSecond && key.toLowerCase().endsWith('burst')) throw refuse('a burst is an amount, not a rate');
   const bits = Math.round(Number(number) * (PREFIXES[prefix] ?? 1) * (UNITS[unit] ?? 1));

@@ -17,17 +17,17 @@ const BURST_BYTES_MAX = 2 ** 32 - 2;
  * still be deleted after its configuration has become invalid.
  */
 export const BandwidthConf = z.extend(PluginConfig, {
-  /** Bits per second towards the container, or text such as `"10Mbit"`; 0 or absent is unlimited. */
+  /** Bits per second towards the container, or a string such as `"10Mbit"`; 0 or absent: unlimited. */
   ingressRate: z.optional(z.unknown()),
-  /** Bits that may arrive at once before `ingressRate` holds, or text such as `"64KiB"`. */
+  /** Bits that may exceed `ingressRate` at once (the token bucket), or a string such as `"64KiB"`. */
   ingressBurst: z.optional(z.unknown()),
-  /** Bits per second from the container, or text; 0 or absent is unlimited. */
+  /** Bits per second from the container, or a string; 0 or absent: unlimited. */
   egressRate: z.optional(z.unknown()),
-  /** Bits that may leave at once before `egressRate` holds, or text. */
+  /** Bits that may exceed `egressRate` at once (the token bucket), or a string. */
   egressBurst: z.optional(z.unknown()),
-  /** Subnets of either family with which traffic is limited; all other traffic is not. */
+  /** IPv4 and IPv6 subnets; only traffic with these is limited. */
   shapedSubnets: z.optional(z.unknown()),
-  /** Subnets of either family with which traffic is not limited; all other traffic is. Not together with `shapedSubnets`. */
+  /** IPv4 and IPv6 subnets; all traffic except that with these is limited. Excludes `shapedSubnets`. */
   unshapedSubnets: z.optional(z.unknown()),
   runtimeConfig: z.optional(
     z.looseObject({

@@ -5,12 +5,9 @@ import { findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { askAll } from '../../src/netlink/ask.ts';
-import { findLink, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
+import { ALIAS_MAX_BYTES, findLink, type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
 import { netnsIdQuestion } from '../../src/netlink/rtnl/netns-id.ts';
 import type { Call } from '../../src/plugin/define.ts';
-
-/** linux/if.h: IFALIASZ, less the terminating zero and a byte that the kernel does not use either. */
-const ALIAS_MAX_BYTES = 254;
 
 /**
  * The host end of the container's veth. It must be among the interfaces of `prevResult`: otherwise this chain did not make it.

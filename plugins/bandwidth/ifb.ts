@@ -1,6 +1,7 @@
 // Which IFB device queues the packets that an attachment sends?
 import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import {
+  ALIAS_MAX_BYTES,
   findLinks,
   getLink,
   type Link,
@@ -18,9 +19,6 @@ const NAME = /^bwp[0-9a-f]{12}$/;
 
 /** Packets that the device itself may queue: with 0, as in the reference, every packet stops the queue. */
 const TX_QUEUE_PACKETS = 1000;
-
-/** linux/if.h: IFALIASZ, less the terminating zero and a byte that the kernel does not use either. */
-const ALIAS_MAX_BYTES = 254;
 
 /**
  * Names the device may have: the reference's, so that either plugin can clean up after the other, and one of our own in case the
@@ -81,7 +79,7 @@ export function ensureIfb(
     if (made) trySysctl(`net/ipv6/conf/${name}/disable_ipv6`, '1');
     return { link, isNew: made !== undefined, settings: settle(link, attachment, mtu) };
   }
-  throw new Error(`Cannot create link "${names.join('" or "')}": both names are taken by other attachments`);
+  throw new Error(`Cannot create device "${names.join('" or "')}": other attachments use both names`);
 }
 
 function settingsFor(mtu: number) {

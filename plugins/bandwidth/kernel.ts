@@ -58,7 +58,7 @@ export function verifyShaping(
   if (ingress) refuseIf('ingress', veth, findQueueDifference(host, root, ingress));
   if (!egress) return;
   const [ifb] = ownAmong(ifbs, attachment);
-  if (ifb === undefined) throw differs('egress', veth, 'its IFB device is gone');
+  if (ifb === undefined) throw differs('egress', veth, 'its IFB device does not exist');
   if (!(ifb.flags & IFF_UP)) refuseIf('egress', ifb, 'the device is down');
   refuseIf('egress', ifb, findQueueDifference(host, findQdisc(host, ifb.index, 'root'), egress));
   refuseIf('egress', veth, findRedirectDifference(host, veth, hook, ifb));

@@ -25,7 +25,7 @@ export const bandwidth = definePlugin({
     const limits = limitsOf(call.conf, call.request);
     const prevResult = requirePrevResult(call);
     if (ignoresRuntime(call.conf, call.request)) {
-      call.log.warn('the limits of the runtime are not used: the configuration has limits of its own');
+      call.log.warn('ignoring the limits from the runtime: the configuration has its own');
     }
     if (isUnlimited(limits)) return prevResult;
     const veth = getHostVeth(call, prevResult);
@@ -113,7 +113,7 @@ function requirePrevResult({ prevResult }: Call): Result {
   if (prevResult) return prevResult;
   throw new CniError(
     ErrorCode.invalidConfig,
-    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that makes a veth',
+    'Cannot limit bandwidth: "prevResult" is missing; must be called as a chained plugin, after one that creates a veth pair',
   );
 }
 
@@ -124,10 +124,12 @@ function planFor(veth: Link, limits: Limits): Shaping {
 function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefined): void {
   const { raisedFromBits, unlimitedMs } = shaper?.bucket ?? {};
   if (raisedFromBits !== undefined) {
-    log.warn(`${direction}Burst is smaller than a frame and was raised`, { configured: raisedFromBits });
+    log.warn(`${direction}Burst is smaller than a frame and was raised to one`, {
+      configured: raisedFromBits,
+    });
   }
   if (unlimitedMs !== undefined) {
-    log.warn(`${direction}Burst lets everything pass for a while: it may be larger than meant`, {
+    log.warn(`${direction}Burst passes all traffic for a while: it may be larger than intended`, {
       milliseconds_at_10_gbit: unlimitedMs,
     });
   }

@@ -43,8 +43,8 @@ export function queueRequests(
   const found = root && findTree(host, root);
   if (root && found === undefined && !isBucket(root)) {
     throw new Error(
-      `Cannot limit "${device.name}": somebody put a root qdisc "${root.kind}" ` +
-        `(handle "${renderTcHandle(root.handle)}") on it; remove it first`,
+      `Cannot limit "${device.name}": it has a foreign root qdisc "${root.kind}" ` +
+        `(handle "${renderTcHandle(root.handle)}"); remove it first`,
     );
   }
   const removal = root ? [removeQdiscRequest(root)] : [];
@@ -68,7 +68,7 @@ export function findQueueDifference(
   if (root?.kind !== kind)
     return `its root qdisc is ${root ? `"${root.kind}"` : 'the default'}, not "${kind}"`;
   if (form === 'bucket') return findBucketDifference(bucket, root);
-  if (found === undefined) return 'its root qdisc "htb" has other classes than ours';
+  if (found === undefined) return 'the classes of its root qdisc "htb" are foreign';
   return findTreeDifferences(tree, found).join('; ') || undefined;
 }
 

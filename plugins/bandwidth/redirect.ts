@@ -38,7 +38,7 @@ export function findRedirectDifference(
 ): string | undefined {
   if (hook === undefined) return 'it has no ingress qdisc';
   if (isRedirected(listIngressFilters(host, veth.index), target)) return undefined;
-  return `no filter redirects what comes in to "${target.name}"`;
+  return `no filter redirects its ingress traffic to "${target.name}"`;
 }
 
 /**

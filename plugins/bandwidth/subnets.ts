@@ -39,7 +39,7 @@ function planSubnets(shaped: readonly Cidr[], unshaped: readonly Cidr[]): Subnet
     throw new CniError(
       ErrorCode.invalidConfig,
       'Cannot use "shapedSubnets": unshapedSubnets and shapedSubnets cannot be both specified; ' +
-        'what the one does not name is the other',
+        'remove one of them',
     );
   }
   if (shaped.length) return { are: 'shaped', subnets: shaped };
@@ -63,7 +63,7 @@ function parseSubnets(key: string, list: unknown): Cidr[] {
   for (const family of [4, 6]) {
     const { length } = all.filter(({ ip }) => ip.family === family);
     if (length > MAX_PER_FAMILY) {
-      throw refuse(key, `it has ${length} subnets of IPv${family}, the kernel takes ${MAX_PER_FAMILY}`);
+      throw refuse(key, `it has ${length} IPv${family} subnets, the kernel accepts ${MAX_PER_FAMILY}`);
     }
   }
   return all;

@@ -1,6 +1,6 @@
 // What can tools know about bridge without running it?
-import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { BridgeConf, validateBridgeConf } from './config.ts';
+import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
+import { BridgeConf, DEFAULT_BRIDGE, validateBridgeConf } from './config.ts';
 
 /** The bridge plugin, as `catena validate` and the published schemas see it. */
 export const about = aboutPlugin({
@@ -8,4 +8,7 @@ export const about = aboutPlugin({
   capabilities: ['mac'],
   config: BridgeConf,
   validate: validateBridgeConf,
+  devicesOf: ({ bridge, mtu }) => [
+    { name: typeof bridge === 'string' ? bridge : DEFAULT_BRIDGE, mtu: mtuOf(mtu) },
+  ],
 });

@@ -87,7 +87,7 @@ function connect(
         const current = isOurs(target) ? target : keepMac(host, target, gateways.length > 0);
         return { ...pair, bridge: current, gatewayPort };
       } catch (thrown) {
-        // Another program may have removed the bridge in the meantime.
+        // Another program may have removed the bridge since it was found.
         if (!isNetlinkError(thrown, Errno.ENODEV) || attempt === VANISHED_ATTEMPTS) throw thrown;
       }
     }
@@ -104,7 +104,7 @@ function createPort(call: Call<BridgeConf>, bridge: Link, mac: string | undefine
     mtu: conf.mtu,
     mac,
   });
-  call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+  call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));
   const vlans = planVlans(conf);
   if (vlans) setPortVlans(host, conf, pair.host, vlans);
   return pair;
@@ -121,6 +121,6 @@ function keepOutOfIpv6({ name }: Link): void {
 
 function restrict(call: Call<BridgeConf>, { host, container }: Pair): void {
   const owner = attachmentOf(call);
-  call.onFailure('lift the restriction on hardware addresses', () => removeMacspoof(call.hostNft, owner));
+  call.onFailure('remove the restriction on hardware addresses', () => removeMacspoof(call.hostNft, owner));
   ensureMacspoof(call.hostNft, owner, host.name, container.mac ?? '');
 }

@@ -1,4 +1,4 @@
-// Which options does the bridge plugin take, and which combinations make no sense?
+// Which options does the bridge plugin take, and which combinations are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
@@ -16,38 +16,41 @@ const Trunk = z.looseObject({
   maxID: z.optional(z.int()),
 });
 
+/** The bridge that networks share unless they name one; the reference's. */
+export const DEFAULT_BRIDGE = 'cni0';
+
 /**
- * Options of a `"type": "bridge"` entry. The README's table repeats these descriptions. Values that make no sense are
+ * Options of a `"type": "bridge"` entry. The README's table repeats these descriptions. Invalid values are
  * left to {@link validateBridgeConf}: DEL must work with them.
  */
 export const BridgeConf = z.extend(PluginConfig, {
   /** Name of the bridge; created when missing. */
-  bridge: z._default(z.string(), 'cni0'),
+  bridge: z._default(z.string(), DEFAULT_BRIDGE),
   /** Put the gateway's address on the bridge and turn forwarding on. */
   isGateway: z._default(z.boolean(), false),
   /** Make that gateway the container's default route; implies `isGateway`. */
   isDefaultGateway: z._default(z.boolean(), false),
   /** Replace an address on the bridge that overlaps the gateway's, instead of failing. */
   forceAddress: z._default(z.boolean(), false),
-  /** Masquerade what containers send beyond their own subnet. */
+  /** Masquerade containers' traffic to destinations outside their subnet. */
   ipMasq: z._default(z.boolean(), false),
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
-  /** MTU in bytes of a new bridge and of both veth ends; 0 leaves the kernel's default. */
+  /** MTU in bytes of a new bridge and of both veth ends; 0 keeps the kernel's default. */
   mtu: z._default(z.int(), 0),
-  /** Let the port send frames back to where they came from. */
+  /** Let the port send frames back out the port they came in on. */
   hairpinMode: z._default(z.boolean(), false),
-  /** Switch the bridge to promiscuous mode. */
+  /** Put the bridge into promiscuous mode. */
   promiscMode: z._default(z.boolean(), false),
-  /** VLAN that the container's untagged frames belong to, 1 to 4094; 0 for none. */
+  /** VLAN of the container's untagged frames, 1 to 4094; 0 for none. */
   vlan: z._default(z.int(), 0),
   /** VLANs that the container may use with tags: `{"id": 7}` or `{"minID": 100, "maxID": 200}`. */
   vlanTrunk: z.optional(z.array(Trunk)),
-  /** Leave the port in the bridge's default VLAN as well. */
+  /** Keep the port in the bridge's default VLAN as well. */
   preserveDefaultVlan: z._default(z.boolean(), false),
-  /** Drop what the container sends under another hardware address than its own. */
+  /** Drop frames from the container with a source address other than its own hardware address. */
   macspoofchk: z._default(z.boolean(), false),
-  /** Keep the port from talking to other isolated ports. */
+  /** Isolate the port from other isolated ports. */
   portIsolation: z._default(z.boolean(), false),
   /** Detect duplicate IPv6 addresses before use, which delays the container. */
   enabledad: z._default(z.boolean(), false),

@@ -37,7 +37,7 @@ export function planAddressing(conf: BridgeConf, ipam: Result): Addressing {
   if (ips.length === 0) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot attach container: IPAM plugin "${conf.ipam?.type}" gave no address`,
+      `Cannot attach container: IPAM plugin "${conf.ipam?.type}" returned no address`,
     );
   }
   const resultRoutes = conf.isDefaultGateway

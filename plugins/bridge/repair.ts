@@ -28,7 +28,7 @@ export async function repairAttachment(call: Call<BridgeConf>): Promise<void> {
   const port = inside && findLink(host, inside.peer);
   if (!prevResult || !bridge || !inside || !port) {
     const gone = bridge ? `interface "${call.env.ifname}" and its host end` : `bridge "${conf.bridge}"`;
-    throw new Error(`Cannot repair the attachment: ${gone} can only come back with DEL and ADD`);
+    throw new Error(`Cannot repair the attachment: only DEL and ADD can recreate ${gone}`);
   }
   const addressing = conf.ipam?.type ? addressingOf(conf, prevResult) : undefined;
   await tryAll([

@@ -41,7 +41,7 @@ export async function boundLogFile({ logFile, logOptions = {} }: CatenaConf, sta
   const { maxSize = MAX_SIZE, maxBackups = 5, maxAge = 5, compress = true } = logOptions;
   const limits = { maxBytes: (maxSize || MAX_SIZE) * MIB, maxBackups, maxAgeDays: maxAge };
   const tell = (cause: unknown) =>
-    writeStderr(`Cannot keep log "${logFile}" short: ${(cause as Error).message}\n`);
+    writeStderr(`Cannot rotate log "${logFile}": ${(cause as Error).message}\n`);
   try {
     const { size = 0 } = statSync(logFile, { throwIfNoEntry: false }) ?? {};
     const isFull = size >= limits.maxBytes;

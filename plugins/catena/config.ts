@@ -25,30 +25,30 @@ const optionalCount = z.optional(z.int().check(z.minimum(0)));
  * as multus does, so that its configuration works unchanged.
  */
 export const CatenaConf = z.extend(PluginConfig, {
-  /** Networks of every container: configurations of plugins or lists, or objects that name one and say what is asked of it. The first is the default network, unless `network` names one. */
+  /** Networks of every container: configurations of plugins or lists, or objects that name a network and what is requested of it. The first is the default network, unless `network` names one. */
   delegates: z.optional(z.array(z.looseObject({}))),
-  /** The default network: a name that is looked up in `definitionsDir` and `confDir`, or the path of a file or directory. */
+  /** The default network: a name to look up in `definitionsDir` and `confDir`, or the path of a file or directory. */
   network: optionalText,
-  /** Names of further networks of every pod that is not in one of `systemNamespaces`. */
+  /** Names of further networks of every pod outside `systemNamespaces`. */
   defaultNetworks: optionalTexts,
-  /** Further networks of every container, as the pod annotation has them: `name@interface,…`, or an array of objects. */
-  networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a text or an array')),
-  /** Directory of the configurations of networks; `/etc/cni/catena/net.d`, with `multus` for `catena` under that type. */
+  /** Further networks of every container, as in the pod annotation: `name@interface,…`, or an array of objects. */
+  networks: z.optional(z.union([z.string(), z.array(NetworkSelection)], 'must be a string or an array')),
+  /** Directory of network configurations; default `/etc/cni/catena/net.d`, for the type `multus` `/etc/cni/multus/net.d`. */
   confDir: optionalText,
   /** Directory of NetworkAttachmentDefinitions, as JSON or YAML files. */
   definitionsDir: optionalText,
-  /** Directory of plugins that is looked at before those of CNI_PATH, or several. */
-  binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array')),
-  /** Beginning of the names of interfaces that nobody named; the network's place in the order follows. */
+  /** Directories of plugins that are searched before those of CNI_PATH. */
+  binDir: z.optional(z.union([z.string(), z.array(z.string())], 'must be a string or an array')),
+  /** Prefix of interface names that are not given; the network's place in the order follows. */
   interfacePrefix: z._default(z.string(), 'net'),
-  /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Otherwise the first network that sets one has it. */
+  /** Interface or network that has the default route, for both families or one: `{"ipv4": "net1"}`. Default: the first network that sets one. */
   defaultRoute: z.optional(
     z.union(
       [z.string(), z.object({ ipv4: optionalText, ipv6: optionalText })],
       'must be a name, or an object with a name for "ipv4", "ipv6" or both',
     ),
   ),
-  /** Who gets what the runtime offers: `default` for the default network, `all`, or names of networks that get it as well. */
+  /** Networks that get what the runtime offers: `default` for the default network, `all`, or names of networks in addition to it. */
   runtimeConfigFor: z._default(
     z.union(
       [z.literal('default'), z.literal('all'), z.array(z.string())],
@@ -56,53 +56,53 @@ export const CatenaConf = z.extend(PluginConfig, {
     ),
     'default',
   ),
-  /** The default network is ready when this file is there; until then ADD answers 11 and STATUS 50. */
+  /** The default network is ready if this file exists; until then ADD fails with code 11 and STATUS with 50. */
   readinessFile: optionalText,
-  /** Pods may name definitions of their own namespace only, and of `globalNamespaces`; and nothing that has no definition. */
+  /** Pods may only name definitions of their own namespace and of `globalNamespaces`, and no networks without a definition. */
   namespaceIsolation: z._default(z.boolean(), false),
-  /** Namespaces whose definitions every pod may name, joined by commas or as an array. */
+  /** Namespaces whose definitions every pod may name, separated by commas or as an array. */
   globalNamespaces: z._default(
-    z.union([z.string(), z.array(z.string())], 'must be a text or an array'),
+    z.union([z.string(), z.array(z.string())], 'must be a string or an array'),
     'default',
   ),
   /** Namespaces whose pods do not get `defaultNetworks`. */
   systemNamespaces: z._default(z.array(z.string()), ['kube-system']),
   /** Namespace of definitions that the configuration names. */
   definitionNamespace: optionalText,
-  /** Directory of what survives a reboot: the journals in `pods` and `delegates`; else CATENA_STATE_DIR, else `/var/lib/catena`. */
+  /** Directory for state that survives a reboot: the journals in `pods` and `delegates`; default CATENA_STATE_DIR, else `/var/lib/catena`. */
   stateDir: optionalText,
-  /** Directory of what need not; else CATENA_RUN_DIR, else `/run/catena`. Delegates get both in their environment. */
+  /** Directory for state that does not; default CATENA_RUN_DIR, else `/run/catena`. Delegates get both directories in their environment. */
   runDir: optionalText,
-  /** Directory of the delegates' result cache; else `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`. */
+  /** Directory of the delegates' result cache; default `catena` in CATENA_CNI_CACHE_DIR, else `/var/lib/cni/catena`. */
   cniCacheDir: optionalText,
-  /** Least severe lines that are logged: `error`, `warn`, `info` (a line for each link), `debug`; multus's `panic` and `verbose` are read as `error` and `info`. */
+  /** Minimum severity of log lines: `error`, `warn`, `info` (a line for each plugin call), `debug`; multus's `panic` and `verbose` are read as `error` and `info`. */
   logLevel: optionalText,
   /** File to which log lines are appended. */
   logFile: optionalText,
-  /** When the log file makes way, and what is kept of those before it: `maxSize` (100 MiB), `maxBackups` (5 files, 0 for all), `maxAge` (5 days, 0 for ever), and `compress` (true), which a daemon does. */
+  /** Rotation of the log file: `maxSize` (100 MiB), `maxBackups` (5 files, 0 for all), `maxAge` (5 days, 0 for ever), and `compress` (true), which only a daemon does. */
   logOptions: z.optional(
     z.looseObject({
-      /** MiB after which the log file makes way. */
+      /** MiB after which the log file is rotated. */
       maxSize: optionalCount,
-      /** Files that are kept besides the current one; 0 for all. */
+      /** Number of rotated files to keep; 0 for all. */
       maxBackups: optionalCount,
-      /** Days that they are kept; 0 for ever. */
+      /** Days to keep rotated files; 0 for ever. */
       maxAge: optionalCount,
-      /** Whether they are packed with gzip. */
+      /** Compress rotated files with gzip. */
       compress: optionalFlag,
     }),
   ),
-  /** Log lines go to standard error as well, when there is a file. */
+  /** With a log file: log to standard error as well. */
   logToStderr: z._default(z.boolean(), true),
-  /** File to which a line of JSON is appended for each call of a link: times, exit, and its place in the trace. */
+  /** File to which a line of JSON is appended for each plugin call: times, exit code, and its place in the trace. */
   traceFile: optionalText,
-  /** Directory in which a trace of each call is kept, for `catena trace`, which looks in `/run/catena/traces`; else CATENA_TRACE_DIR. A daemon that makes the call keeps it among its own instead. */
+  /** Directory for a trace of each call, for `catena trace`, which looks in `/run/catena/traces`; default CATENA_TRACE_DIR. A daemon that makes the call keeps the trace among its own instead. */
   traceDir: optionalText,
-  /** Kubeconfig of a cluster whose API says what pods and definitions want, and is told what pods got. In a pod with an account of its cluster none is needed. */
+  /** Kubeconfig of a cluster whose API provides annotations and definitions, and gets the network status. Not needed in a pod with an account of its cluster. */
   kubeconfig: optionalText,
-  /** Seconds that an answer of the cluster may take. */
+  /** Seconds that a request to the cluster may take. */
   kubernetesTimeout: z._default(z.number().check(z.positive()), 10),
-  /** Multus: `network`; `delegates` then count for nothing. */
+  /** Multus: `network`; `delegates` is then ignored. */
   clusterNetwork: optionalText,
   /** Multus: `cniCacheDir`. */
   cniDir: optionalText,
@@ -110,7 +110,7 @@ export const CatenaConf = z.extend(PluginConfig, {
   readinessindicatorfile: optionalText,
   /** Multus: `definitionNamespace`. */
   multusNamespace: optionalText,
-  /** Multus: a further chain, whose links are the `.conf` files in the directory of that name beside the file that `clusterNetwork` names; it comes last. */
+  /** Multus: a further chain, whose plugins are the `.conf` files in the directory of that name next to the file that `clusterNetwork` names; it comes last. */
   auxiliaryCNIChainName: optionalText,
   runtimeConfig: optionalObject,
 });
@@ -124,7 +124,7 @@ const MULTUS = 'multus';
 
 /**
  * Evaluates the options.
- * @throws CniError 7 for values that make no sense
+ * @throws CniError 7 for invalid values
  */
 export function optionsOf(conf: CatenaConf, network: string, version: SpecVersion): RunnerOptions {
   const { clusterNetwork, defaultRoute } = conf;
@@ -132,7 +132,7 @@ export function optionsOf(conf: CatenaConf, network: string, version: SpecVersio
   const delegates = clusterNetwork ? [] : (conf.delegates ?? []);
   if (findIfnameProblem(`${conf.interfacePrefix}1`)) {
     throw invalid(
-      `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which begins no name of an interface`,
+      `"interfacePrefix" is ${JSON.stringify(conf.interfacePrefix)}, which no valid interface name begins with`,
     );
   }
   return {
@@ -187,7 +187,7 @@ export function binDirsOf({ binDir }: CatenaConf): readonly string[] {
   return typeof binDir === 'string' ? [binDir].filter(Boolean) : (binDir ?? []);
 }
 
-/** Where the runner keeps its state, and the environment that tells delegates about it. */
+/** Where the runner keeps its state, and the environment through which delegates learn of it. */
 export interface RunnerPlaces {
   /** Directory of the journal of pods. The next one is that of the delegates. */
   readonly podsDir: string;
@@ -235,7 +235,7 @@ function auxiliaryOf({
   const problem = findNameProblem(undefined, name);
   if (problem !== undefined) throw invalid(`${what}: ${problem}`);
   if (!path?.includes('/'))
-    throw invalid(`${what}, and "clusterNetwork" is no path beside which its directory could be`);
+    throw invalid(`${what}, and "clusterNetwork" is not a path, next to which its directory would be`);
   const isDirectory = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
   return { file: isDirectory ? `${path}/.conflist` : path, name };
 }

@@ -2,11 +2,14 @@
 import type { ContainerRoutes, Family } from '../../src/delegate/default-route.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { findLink } from '../../src/netlink/rtnl/link.ts';
-import { addRoute, listRoutes, type Route, removeRoute } from '../../src/netlink/rtnl/route.ts';
+import {
+  addRoute,
+  listRoutes,
+  type Route,
+  RT_TABLE_MAIN,
+  removeRoute,
+} from '../../src/netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../src/netlink/socket.ts';
-
-/** linux/rtnetlink.h */
-const RT_TABLE_MAIN = 254;
 
 /** Default routes of the main table, through a socket in the container's namespace that is opened on demand. */
 export function containerRoutes(socket: () => NetlinkSocket): ContainerRoutes {

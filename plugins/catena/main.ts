@@ -1,5 +1,5 @@
 // Entry point of the single-file executable with the delegate runner alone.
 import { runPlugin } from '../../src/plugin/run.ts';
-import { runnerIn } from './plugin.ts';
+import { RUNNER } from '../registry.ts';
 
-await runPlugin(runnerIn());
+await runPlugin(await RUNNER.load());

@@ -14,9 +14,9 @@ import { keyOf, prepareRunner, type RunnerSurroundings } from './runner.ts';
 
 /**
  * Attaches a container to all of its networks: the default one and any number of further ones, each with a chain of its own.
- * @param surroundings of the process that runs it; by default those of a process for one call
+ * @param surroundings of the process that runs it
  */
-export function runnerIn(surroundings: RunnerSurroundings = {}) {
+export function runnerIn(surroundings: RunnerSurroundings) {
   const withRunner = <T>(call: Call<PluginConfig>, work: (runner: Runner) => Promise<T>): Promise<T> =>
     prepareRunner(call, surroundings, work);
   return definePlugin({

@@ -5,6 +5,8 @@ import type { Deadlines } from '../../src/chain/run/runtime.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
+import { loadAbouts, typesOf } from '../../src/cni/network-plugins.ts';
+import type { PluginCatalog } from '../../src/cni/plugin-about.ts';
 import type { PluginConfig } from '../../src/cni/plugin-config.ts';
 import type { ClusterAccess } from '../../src/delegate/api-server.ts';
 import { isInCluster } from '../../src/delegate/in-cluster.ts';
@@ -37,6 +39,8 @@ export function keyOf({ env, network }: Call<PluginConfig>): PodKey & { readonly
 
 /** What a process that runs many calls shares between them. */
 export interface RunnerSurroundings {
+  /** Loads what is known about a plugin that is part of this executable. */
+  readonly findAbout: PluginCatalog['find'];
   /** Workers for our own plugins; by default the call starts one of its own. */
   readonly workers?: WorkerSource;
   /** Observes the call and the plugins of every delegate; without it, the configuration decides whether a trace is kept. */
@@ -52,7 +56,7 @@ export interface RunnerSurroundings {
 /** Runs the work with a runner, and finishes the log and the trace of the call. */
 export async function prepareRunner<T>(
   call: Call<PluginConfig>,
-  { workers, signal, watch, deadlines, openCluster }: RunnerSurroundings,
+  { findAbout, workers, signal, watch, deadlines, openCluster }: RunnerSurroundings,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   const { network, version } = call;
@@ -75,6 +79,7 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
+        openWitness: async () => (await import('../../src/orphans/witness.ts')).nodeWitness(findAbout),
         segments: workerSegments(workers ?? ownWorker(), { startOther: startForeign }),
         signal: interrupt.signal,
         ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
@@ -82,9 +87,10 @@ export async function prepareRunner<T>(
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
-      look: async () => {
+      look: async list => {
         const { lookOrTell } = await import('../../src/orphans/find-traced.ts');
-        return lookOrTell(({ message }) => log.warn(message), runDir(places.env));
+        const find = await loadAbouts(findAbout, typesOf(list));
+        return lookOrTell(({ message }) => log.warn(message), { runDir: runDir(places.env), find });
       },
       findTaken: ifnames => findTakenName(call.containerNetns, ifnames),
       warn: (message, fields) => log.warn(message, fields),
@@ -129,7 +135,6 @@ function watchedRuntime(
       if (conf.traceFile) writeTraceLine(conf.traceFile, event, log);
     },
     onWarning: warning => log.warn(warning.message),
-    openWitness: async () => (await import('../../src/orphans/witness.ts')).NODE_WITNESS,
   };
 }
 

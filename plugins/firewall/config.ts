@@ -21,13 +21,13 @@ export type Other = Exclude<Backend, 'nftables'>;
  * after its configuration has become invalid.
  */
 export const FirewallConf = z.extend(PluginConfig, {
-  /** Packet filter to program: `nftables` alone, or besides it `iptables` or `firewalld`. */
+  /** Packet filter to program: `nftables` alone, or `iptables` or `firewalld` in addition. */
   backend: z.optional(z.string()),
-  /** Who may begin to talk to the pod: `open`, `same-bridge` or `isolated`. */
+  /** Which peers may connect to the pod: `open`, `same-bridge` or `isolated`. */
   ingressPolicy: z.optional(z.string()),
-  /** With iptables: chain of the operator's own rules, which go before those of this link. */
+  /** With iptables: chain for the operator's own rules, evaluated before those of this plugin. */
   iptablesAdminChainName: z._default(z.string(), 'CNI-ADMIN'),
-  /** With firewalld: zone that gets the pod's addresses. */
+  /** With firewalld: zone to which the pod's addresses are added. */
   firewalldZone: z._default(z.string(), 'trusted'),
 });
 export type FirewallConf = z.output<typeof FirewallConf>;
@@ -51,7 +51,7 @@ const TAKEN_NAMES = [
 ];
 
 /**
- * Rejects what this plugin cannot do, before anything is changed.
+ * Validates the options; called before anything is changed.
  * @throws CniError 7
  */
 export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
@@ -62,7 +62,7 @@ export function parseFirewallConf(conf: FirewallConf): FirewallOptions {
   if (!isName || TAKEN_NAMES.includes(adminChain)) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot use "iptablesAdminChainName": "${adminChain}": iptables has no chains of that name; expected ` +
+      `Cannot use "iptablesAdminChainName": "${adminChain}": it cannot be a chain of rules; expected ` +
         `up to ${CHAIN_NAME_MAX_LENGTH} characters without white space or quotes, and no verdict or chain of iptables`,
     );
   }

@@ -42,8 +42,8 @@ export function planAccess(result: Result, policy: IngressPolicy): Omit<AccessPl
   if (bridge === undefined) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot use "ingressPolicy": "${policy}": no interface in "prevResult" is on the host; put this link ` +
-        'behind one that makes a bridge or a veth pair',
+      `Cannot use "ingressPolicy": "${policy}": no interface in "prevResult" is on the host; place this plugin ` +
+        'after one that creates a bridge or a veth pair',
     );
   }
   return { pods, ingress: { bridge, policy } };

@@ -9,7 +9,7 @@ import { type Call, definePlugin } from '../../src/plugin/define.ts';
 import { mend } from '../../src/plugin/mend.ts';
 import { type Backend, FirewallConf, type Other, parseFirewallConf, zoneOf } from './config.ts';
 import { isFirewalldRunning, requireZone } from './firewalld/sources.ts';
-import { allow, closePorts, findFormerOwners, tryAdmission } from './kernel/admit.ts';
+import { allow, closePorts, formerOwners, tryAdmission } from './kernel/admit.ts';
 import { isForgettable, refuseOldRules } from './kernel/foreign.ts';
 import { tryIptables } from './kernel/iptables.ts';
 import { sweepLeftovers } from './kernel/leftovers.ts';
@@ -44,7 +44,7 @@ export const firewall = definePlugin({
     const owner = ownerOf(call);
     const nft = call.hostNft;
     if (plan.others.includes('iptables')) refuseOldRules(call, plan.pods);
-    await haveOthersForget(nft, [owner, ...findFormerOwners(call, plan, owner)], { plan, names });
+    await haveOthersForget(nft, [owner, ...formerOwners(call, plan, owner)], { plan, names });
     allow(call, plan, owner, names.adminChain);
     call.onFailure('remove the rules', () => remove(nft, [owner]));
     await tellOthers(nft, plan, names, 'old');
@@ -59,8 +59,8 @@ export const firewall = definePlugin({
       checkAdmission(call.hostNft, plan, owner);
       await checkOthers(call.hostNft, plan, names);
       if (isIsolatedByAddress(call.hostNft, plan, owner)) {
-        call.log.warn('the pod is isolated by its addresses only, as an earlier release did it', {
-          hint: 'neighbours may reach its link-local addresses until the next ADD of an isolated pod, or GC, if the link bridge made it',
+        call.log.warn('the pod is isolated by its addresses only, as in earlier releases', {
+          hint: 'neighbours may reach its link-local addresses until the next ADD of an isolated pod, or until GC if the bridge plugin created its interface',
         });
       }
     }
@@ -97,7 +97,7 @@ export const firewall = definePlugin({
       // A concurrent DEL has looked for the rules before they existed.
       if (isDeleted) await forgetForeign(nft, plan.pods, names.zone);
     }
-    return [`passage of ${claims.map(({ pod }) => renderIp(pod)).join(' and ')}`];
+    return [`firewall rules for ${claims.map(({ pod }) => renderIp(pod)).join(' and ')}`];
   },
 
   async del(call) {
@@ -124,7 +124,7 @@ export const firewall = definePlugin({
       if (backend === 'iptables') tryIptables(call.hostNft);
       if (backend === 'firewalld') await requireZone(zone);
     } catch (cause) {
-      throw new CniError(ErrorCode.unavailable, `Cannot let packets pass: ${(cause as Error).message}`, {
+      throw new CniError(ErrorCode.unavailable, `Cannot accept traffic: ${(cause as Error).message}`, {
         cause,
       });
     }
@@ -145,7 +145,7 @@ async function wantedOf(
   if (call.prevResult === undefined) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      'Cannot let packets pass: the request has no "prevResult"; put this link behind one that gives the pod an address',
+      'Cannot accept traffic: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }
   const { ingress, ...planned } = planAccess(call.prevResult, policy);

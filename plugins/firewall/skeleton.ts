@@ -1,14 +1,7 @@
 // Which fixed objects does the firewall need in the kernel, independently of the pods?
-import { jump, NF_ACCEPT, NF_DROP } from '../../src/netlink/nft/data.ts';
-import { isEqual } from '../../src/netlink/nft/expr/cmp.ts';
-import { decide } from '../../src/netlink/nft/expr/immediate.ts';
-import { followVerdict, isInSet } from '../../src/netlink/nft/expr/lookup.ts';
-import { loadMeta } from '../../src/netlink/nft/expr/meta.ts';
-import type { Expression } from '../../src/netlink/nft/expr.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 import type { NftSet } from '../../src/netlink/nft/set.ts';
 import type { Skeleton } from '../../src/netlink/nft/skeleton.ts';
-import { loadAddress, matchFamily, REG } from '../../src/netlink/nft/statements.ts';
 
 /** The table of our own that holds everything except the rules for traffic within a bridge. */
 export const TABLE: Table = { family: 'inet', name: 'catena_firewall' };
@@ -64,12 +57,6 @@ export const INGRESS_CHAIN = { 'same-bridge': 'same_bridge', isolated: 'isolated
 const NF_IP_PRI_FILTER = 0;
 /** linux/netfilter_bridge.h, NF_BR_PRI_FILTER_BRIDGED */
 const NF_BR_PRI_FILTER_BRIDGED = -200;
-/** linux/if_ether.h, in network byte order */
-const ETHERTYPE = { 4: Uint8Array.of(0x08, 0x00), 6: Uint8Array.of(0x86, 0xdd) } as const;
-
-const accept = decide({ code: NF_ACCEPT });
-const drop = decide({ code: NF_DROP });
-
 /** The table for routed packets. `admin` belongs to the operator: it is evaluated first, and its rules are kept. */
 export const SKELETON: Skeleton = {
   table: TABLE,
@@ -77,16 +64,19 @@ export const SKELETON: Skeleton = {
   sets: [...OWNED_SETS.filter(({ table }) => table === TABLE), CLOSED, TALLY],
   chains: [
     { name: 'admin' },
-    { name: INGRESS_CHAIN['same-bridge'], rules: [...homeRules(accept), closedRule(), [accept]] },
-    { name: INGRESS_CHAIN.isolated, rules: [...homeRules(drop), closedRule(), [accept]] },
+    { name: INGRESS_CHAIN['same-bridge'], rules: ingressRules('accept') },
+    { name: INGRESS_CHAIN.isolated, rules: ingressRules('drop') },
     {
       name: 'forward',
       base: { type: 'filter', hook: 'forward', priority: NF_IP_PRI_FILTER },
       rules: [
-        [decide(jump('admin'))],
-        ingressRule(4),
-        ingressRule(6),
-        ...([4, 6] as const).flatMap(family => [podRule(family, 'saddr'), podRule(family, 'daddr')]),
+        'jump admin',
+        'ip daddr vmap @ingress4',
+        'ip6 daddr vmap @ingress6',
+        'ip saddr @pods4 accept',
+        'ip daddr @pods4 accept',
+        'ip6 saddr @pods6 accept',
+        'ip6 daddr @pods6 accept',
       ],
     },
   ],
@@ -103,7 +93,9 @@ export const BRIDGE_SKELETON: Skeleton = {
     {
       name: 'forward',
       base: { type: 'filter', hook: 'forward', priority: NF_BR_PRI_FILTER_BRIDGED },
-      rules: [portRule(), isolatedRule(4), isolatedRule(6)],
+      // A pod has addresses that no result names, above all link-local ones, and receives multicast, so everything that would
+      // leave through its port is dropped. Packets from the host itself, such as the gateway's replies, do not traverse this hook.
+      rules: ['oifname @ports drop', 'ip daddr @isolated4 drop', 'ip6 daddr @isolated6 drop'],
     },
   ],
 };
@@ -123,57 +115,12 @@ function familySets(family: 4 | 6): FamilySets {
   };
 }
 
-/** Same as: `ip daddr vmap @ingress4` */
-function ingressRule(family: 4 | 6): Expression[] {
+/** What peers behind the same interface may do, then those behind the interfaces of other such pods, then all others. */
+function ingressRules(home: 'accept' | 'drop'): string[] {
   return [
-    ...matchFamily(family),
-    loadAddress(family, 'daddr', REG.first),
-    followVerdict(SETS[family].ingress, REG.first),
-  ];
-}
-
-/** Same as: `ip saddr|daddr @pods4 accept` */
-function podRule(family: 4 | 6, which: 'saddr' | 'daddr'): Expression[] {
-  return [
-    ...matchFamily(family),
-    loadAddress(family, which, REG.first),
-    isInSet(SETS[family].pods, REG.first),
-    accept,
-  ];
-}
-
-/** Same as: `ip daddr . iifname @home4 <verdict>`, and for IPv6 */
-function homeRules(verdict: Expression): Expression[][] {
-  return ([4, 6] as const).map(family => [
-    ...matchFamily(family),
-    loadAddress(family, 'daddr', REG.first),
-    loadMeta(REG.quarter(family === 4 ? 1 : 4), 'iifname'),
-    isInSet(SETS[family].home, REG.first),
-    verdict,
-  ]);
-}
-
-/** Same as: `iifname @closed drop` */
-function closedRule(): Expression[] {
-  return [loadMeta(REG.first, 'iifname'), isInSet(CLOSED, REG.first), drop];
-}
-
-/**
- * A pod has addresses that no result names, above all link-local ones, and receives multicast, so everything that would leave
- * through its port is dropped. Packets from the host itself, such as the gateway's replies, do not traverse this hook.
- * Same as: `oifname @ports drop`
- */
-function portRule(): Expression[] {
-  return [loadMeta(REG.first, 'oifname'), isInSet(PORTS, REG.first), drop];
-}
-
-/** Same as: `ip daddr @isolated4 drop`, in a bridge, where the ethertype tells the IP version */
-function isolatedRule(family: 4 | 6): Expression[] {
-  return [
-    loadMeta(REG.first, 'protocol'),
-    isEqual(REG.first, ETHERTYPE[family]),
-    loadAddress(family, 'daddr', REG.first),
-    isInSet(SETS[family].isolated, REG.first),
-    drop,
+    `ip daddr . iifname @home4 ${home}`,
+    `ip6 daddr . iifname @home6 ${home}`,
+    'iifname @closed drop',
+    'accept',
   ];
 }

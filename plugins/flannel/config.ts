@@ -5,26 +5,26 @@ import { memberOf } from '../../src/cni/json.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { Route } from '../../src/cni/result-schema.ts';
 
-/** Where flanneld writes its subnet, and where the delegate's configurations are kept. */
+/** Where flanneld writes its subnet, and where delegate configurations are kept. */
 export const DEFAULT_SUBNET_FILE = '/run/flannel/subnet.env';
 export const DEFAULT_DATA_DIR = '/var/lib/cni/flannel';
 
 /** Options of a `"type": "flannel"` entry. The README's table repeats these descriptions. */
 export const FlannelConf = z.extend(PluginConfig, {
-  /** File in which flanneld says which subnet this node has. */
+  /** File into which flanneld writes this node's subnet. */
   subnetFile: z._default(z.string(), DEFAULT_SUBNET_FILE),
-  /** Directory that keeps each attachment's configuration from ADD until DEL. */
+  /** Directory that keeps each attachment's delegate configuration from ADD until DEL. */
   dataDir: z._default(z.string(), DEFAULT_DATA_DIR),
   /** Configuration of the plugin that does the work, without `name` and `ipam`. */
   delegate: z.optional(z.looseObject({})),
-  /** Configuration of the IPAM plugin, to which subnets and routes are added. */
+  /** Configuration of the IPAM plugin; subnets and routes are added to it. */
   ipam: z.optional(z.looseObject({ type: z.optional(z.string()), routes: z.optional(z.array(Route)) })),
   runtimeConfig: z.optional(z.looseObject({})),
 });
 export type FlannelConf = z.output<typeof FlannelConf>;
 
 /**
- * Rejects a delegate that sets what only this plugin can know.
+ * Rejects a delegate that sets keys reserved for this plugin.
  * @throws CniError 7
  */
 export function validateFlannelConf({ delegate = {} }: FlannelConf): void {
@@ -37,7 +37,7 @@ function findDelegateProblem(delegate: Record<string, unknown>): string | undefi
   if ('type' in delegate && typeof type !== 'string') {
     return `its "type" is ${JSON.stringify(delegate.type)}, expected the name of a plugin`;
   }
-  if (type === 'flannel') return 'its "type" is "flannel" again';
+  if (type === 'flannel') return 'its "type" is "flannel", which cannot delegate to itself';
   const taken = ['name', 'ipam'].find(key => key in delegate);
-  return taken && `it has ${JSON.stringify(taken)}, which flannel sets; write it beside "delegate"`;
+  return taken && `it has ${JSON.stringify(taken)}, which flannel sets; move it next to "delegate"`;
 }

@@ -31,7 +31,7 @@ export const flannel = definePlugin({
       // Stored first: DEL must find what the delegate has begun, even if this process dies.
       writeRecord(dataDir, call.env, conf);
       // SPEC section 4: if a delegate's ADD fails, its DEL is run.
-      call.onFailure('take back what the delegate began', async () => {
+      call.onFailure("undo the delegate's ADD", async () => {
         await delegate.del();
         removeRecord(dataDir, call.env);
       });
@@ -58,7 +58,7 @@ export const flannel = definePlugin({
   async del(call) {
     const conf = findKept(call);
     if (conf === 'broken')
-      call.log.warn("what ADD had the delegate do is unknown; today's configuration has to do");
+      call.log.warn('the delegate configuration of ADD is unknown; using the current configuration');
     const today = conf === 'broken' ? tryRender(call) : conf;
     if (today !== undefined) await delegateOf(call, withPrevResult(call, today)).del();
     removeRecord(dataDirOf(call), call.env);
@@ -100,7 +100,7 @@ export const flannel = definePlugin({
 /** An interface that existed before must not be deleted when the delegate undoes a failed ADD. */
 function refuseTakenName({ container, containerNetns, env }: Call): void {
   if (findLink(container, env.ifname) === undefined) return;
-  throw new Error(`Cannot create "${env.ifname}" in "${containerNetns.path}": it is there already`);
+  throw new Error(`Cannot create "${env.ifname}" in "${containerNetns.path}": it already exists`);
 }
 
 function render(call: Call<FlannelConf>): JsonObject & { type: string } {

@@ -2,9 +2,10 @@
 // The reference has one file per container, named after its id, so a second attachment of the pod overwrites the first one's.
 // Ours are named `<id>:<ifname>`, which cannot be a container id, and the container's own name is a hard link to the first of
 // them: each plugin finds the other's files.
-import { linkSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { linkSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { type JsonObject, parseObject } from '../../src/cni/json.ts';
+import { namesIfThere } from '../../src/files/names-in.ts';
 import { putFile } from '../../src/files/put-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { sweepGivenUp } from '../../src/files/unfinished.ts';
@@ -62,7 +63,7 @@ export function removeRecord(dataDir: string, key: RecordKey): void {
 
 /** Attachments whose configuration is stored under a name of ours. */
 export function listRecords(dataDir: string): RecordKey[] {
-  return namesIn(dataDir).flatMap(name => {
+  return namesIfThere(dataDir, 'configurations').flatMap(name => {
     const [containerId, ifname, ...more] = name.split(':');
     if (!containerId || !ifname || more.length || isUnfinished(name)) return [];
     return { containerId, ifname };
@@ -72,15 +73,6 @@ export function listRecords(dataDir: string): RecordKey[] {
 /** Removes temporary files that were begun long ago and will not be completed. */
 export function sweepRecords(dataDir: string): void {
   sweepGivenUp(dataDir, isUnfinished);
-}
-
-function namesIn(dataDir: string): string[] {
-  try {
-    return readdirSync(dataDir);
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw cause;
-  }
 }
 
 /** A fixed name, so that DEL need not list the directory; no container id begins with a dot. */

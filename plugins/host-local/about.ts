@@ -1,6 +1,10 @@
 // What can tools know about host-local without running it?
-import { type AddressPool, aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { join } from 'node:path';
+import type { IpRange } from '../../src/cni/capabilities.ts';
+import { isObject } from '../../src/cni/json.ts';
+import { type AddressRange, aboutPlugin } from '../../src/cni/plugin-about.ts';
 import { CURRENT_VERSION } from '../../src/cni/version.ts';
+import { DEFAULT_DATA_DIR } from '../../src/ipam/lease-store.ts';
 import { HostLocalConf } from './config.ts';
 import { planSets } from './plan.ts';
 import { parseRange } from './range.ts';
@@ -16,15 +20,20 @@ export const about = aboutPlugin({
     // Without ranges of its own, it gets them from the runtime.
     if (subnet || ranges?.length) planSets(conf, CURRENT_VERSION);
   },
-  pools: ({ ipam }) => [
-    ...(ipam.subnet ? [poolOf({ ...ipam, subnet: ipam.subnet }, ['ipam', 'subnet'])] : []),
+  rangesOf: ({ ipam }) => [
+    ...(ipam.subnet ? [rangeOf({ ...ipam, subnet: ipam.subnet }, ['ipam', 'subnet'], 0)] : []),
     ...(ipam.ranges ?? []).flatMap((set, i) =>
-      set.map((range, j) => poolOf(range, ['ipam', 'ranges', i, j, 'subnet'])),
+      set.map((range, j) => rangeOf(range, ['ipam', 'ranges', i, j, 'subnet'], i + 1)),
     ),
   ],
+  filesOf({ ipam }, network) {
+    const dataDir = isObject(ipam) && typeof ipam.dataDir === 'string' ? ipam.dataDir : '';
+    return { leaseDir: join(dataDir || DEFAULT_DATA_DIR, network) };
+  },
 });
 
-function poolOf(range: Parameters<typeof parseRange>[0], path: AddressPool['path']): AddressPool {
-  const { subnet, start, end } = parseRange(range);
-  return { path, subnet, start, end };
+function rangeOf(range: IpRange, path: AddressRange['path'], set: number): AddressRange {
+  const { rangeStart = '', rangeEnd = '' } = range;
+  const ends = rangeStart || rangeEnd ? ` ${rangeStart}-${rangeEnd}` : '';
+  return { ...parseRange(range), path, set, text: `${range.subnet}${ends}` };
 }

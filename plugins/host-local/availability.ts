@@ -57,9 +57,9 @@ export function exhausted(
     {
       details: [
         `"catena ipam ls ${place.network}${where}" shows who holds them`,
-        `"catena ipam free ${place.network} <address>${where}" frees one, GC all that the runtime does not know`,
+        `"catena ipam free ${place.network} <address>${where}" releases one, GC all that the runtime does not list`,
         ...(reclaimable
-          ? ['without "reclaimAfterReboot": false the reclaimable ones, of an earlier boot, would be free']
+          ? ['the reclaimable ones are from an earlier boot, and kept because of "reclaimAfterReboot": false']
           : []),
       ].join('; '),
     },
@@ -88,11 +88,9 @@ export function refuseReadOnly(dir: string): void {
     accessSync(`${existing}/`, constants.W_OK | constants.X_OK);
   } catch (cause) {
     const reason = (cause as { code?: string }).code ?? String(cause);
-    throw new CniError(
-      ErrorCode.unavailable,
-      `Cannot write leases in "${dir}": "${existing}" says ${reason}`,
-      { cause },
-    );
+    throw new CniError(ErrorCode.unavailable, `Cannot write leases in "${dir}": "${existing}": ${reason}`, {
+      cause,
+    });
   }
 }
 

@@ -4,7 +4,7 @@ import { IpRange } from '../../src/cni/capabilities.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 import { Route } from '../../src/cni/result-schema.ts';
 
-/** A set of ranges from which one address is handed out. */
+/** A set of ranges from which one address is allocated. */
 const RangeSetConf = z.array(IpRange);
 
 /** What is needed to find leases. DEL reads nothing else, so addresses can be released even if other options are invalid. */
@@ -21,31 +21,31 @@ export type LeaseConf = z.output<typeof LeaseConf>;
 export const HostLocalConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
     type: z.optional(z.string()),
-    /** A single range in the old style, as CIDR; becomes a range set of its own before `ranges`. */
+    /** A single range in the old style, in CIDR notation; becomes a range set of its own before `ranges`. */
     subnet: z.optional(z.string()),
     /** First address of the single range; default: the one after the network address. */
     rangeStart: z.optional(z.string()),
     /** Last address of the single range; default: the one before the broadcast address (IPv6: the last one). */
     rangeEnd: z.optional(z.string()),
-    /** Gateway of the single range, never handed out; default: the one after the network address. */
+    /** Gateway of the single range, never allocated; default: the one after the network address. */
     gateway: z.optional(z.string()),
-    /** Range sets; one address is handed out from each set, from the first range of the set that has one free. */
+    /** Range sets; one address is allocated from each set, from its first range with a free one. */
     ranges: z.optional(z.array(RangeSetConf)),
-    /** Routes for the result, passed on as they are. */
+    /** Routes for the result, copied unchanged. */
     routes: z.optional(z.array(Route)),
-    /** Directory with one folder of leases per network; default `/var/lib/cni/networks`. */
+    /** Directory with one subdirectory of leases per network; default `/var/lib/cni/networks`. */
     dataDir: z.optional(z.string()),
-    /** Take leases of an earlier boot for free; no container survives a restart of the machine. Default `true`. */
+    /** Release leases from before the last boot, which no container survives. Default `true`. */
     reclaimAfterReboot: z.optional(z.boolean()),
-    /** A file in the format of resolv.conf(5) that becomes `dns` of the result; default: none. */
+    /** A file in resolv.conf(5) format whose content becomes `dns` of the result; default: none. */
     resolvConf: z.optional(z.string()),
   }),
-  /** Arguments of the runtime in the old style. */
+  /** Arguments as older runtimes pass them. */
   args: z.optional(
     z.looseObject({
       cni: z.optional(
         z.looseObject({
-          /** Addresses asked for, with or without prefix length. */
+          /** Requested addresses, with or without prefix length. */
           ips: z.optional(z.array(z.string())),
         }),
       ),
@@ -53,9 +53,9 @@ export const HostLocalConf = z.extend(PluginConfig, {
   ),
   runtimeConfig: z.optional(
     z.looseObject({
-      /** Capability `ips`: addresses asked for, with or without prefix length. */
+      /** Capability `ips`: requested addresses, with or without prefix length. */
       ips: z.optional(z.array(z.string())),
-      /** Capability `ipRanges`: range sets that come before the configured ones. */
+      /** Capability `ipRanges`: range sets that precede the configured ones. */
       ipRanges: z.optional(z.array(RangeSetConf)),
     }),
   ),

@@ -37,11 +37,11 @@ export function planSets(conf: HostLocalConf, version: SpecVersion): RangeSet[] 
   const sets = asInvalidConfig(() =>
     parseRangeSets([...(conf.runtimeConfig?.ipRanges ?? []), ...single, ...ranges]),
   );
-  if (sets.length === 0) throw invalidConfig('Cannot hand out addresses: the configuration has no ranges');
+  if (sets.length === 0) throw invalidConfig('Cannot allocate addresses: the configuration has no ranges');
   const families = sets.map(([range]) => range.start.family);
   if (!atLeast(version, '0.3.0') && new Set(families).size < families.length) {
     throw invalidConfig(
-      `Cannot use several range sets of one family: version ${version} allows one, 0.3.0 and newer more`,
+      `Cannot use several range sets of one family: version ${version} allows one, 0.3.0 and newer allow more`,
     );
   }
   return sets;
@@ -101,7 +101,7 @@ function planRequested(conf: HostLocalConf, args: CniArgs): Ip[] {
       if (ip === undefined) {
         throw new CniError(
           code,
-          `Cannot use ${source}: ${JSON.stringify(text)} is no IP address, with or without prefix`,
+          `Cannot use ${source}: ${JSON.stringify(text)} is not an IP address, with or without prefix length`,
         );
       }
       if (!requested.some(other => sameIp(other, ip))) requested.push(ip);

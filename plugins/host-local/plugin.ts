@@ -93,7 +93,7 @@ export const hostLocal = definePlugin({
       for (const address of used) {
         const owner = store.findOwner(address) ?? { containerId: '' };
         log.warn(
-          `Keeping the lease of ${address} of ${renderAttachment(owner)}: no valid attachment, but an interface has the address`,
+          `Keeping the lease of ${address} of ${renderAttachment(owner)}: the attachment is not valid, but an interface still has the address`,
         );
       }
       store.release(free);
@@ -123,7 +123,7 @@ function inStore<T>(
   const reclaim = call.conf.ipam.reclaimAfterReboot ?? true;
   return withStore(dir, { reclaim, ...options }, store => {
     const outcome = work(store);
-    if (store.reclaimed) call.log.info(`Took back ${store.reclaimed} leases of an earlier boot in "${dir}"`);
+    if (store.reclaimed) call.log.info(`Released ${store.reclaimed} leases of an earlier boot in "${dir}"`);
     return outcome;
   });
 }
@@ -170,7 +170,7 @@ function refuseSecondLease(store: LeaseStore, owner: Owner, sets: readonly Range
   );
 }
 
-/** Another attachment may have got the address in the meantime: only a lease that still names this one is deleted. */
+/** Another attachment may have got the address since then: only a lease that still names this one is deleted. */
 function releaseOwn(call: Call<LeaseConf>, owner: Owner, allocations: readonly Allocation[]): void {
   const addresses = allocations.map(({ ip }) => renderIp(ip));
   inStore(call, {}, store => store.release(addresses.filter(address => store.isOwnedBy(address, owner))));

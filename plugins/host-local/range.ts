@@ -53,7 +53,9 @@ export function parseRange(raw: IpRange): Range {
     throw new Error(`"subnet" ${raw.subnet} has host bits set, its network is ${proper}`);
   }
   if (subnet.prefix > MAX_PREFIX[family]) {
-    throw new Error(`"subnet" ${raw.subnet} is too small, its prefix may be ${MAX_PREFIX[family]} at most`);
+    throw new Error(
+      `"subnet" ${raw.subnet} is too small, its prefix length may be ${MAX_PREFIX[family]} at most`,
+    );
   }
   const first = offsetIp(network, 1n);
   const last = family === 4 ? offsetIp(lastOf(subnet), -1n) : lastOf(subnet);

@@ -30,6 +30,6 @@ export const loopback = definePlugin({
     if (call.findContainerNetns() !== undefined) setLoopback(call.container, false);
   },
 
-  gc: nothingToDo('the interface goes with its namespace'),
+  gc: nothingToDo('the kernel deletes the interface with its namespace'),
   status: nothingToDo('every kernel has a loopback interface'),
 });

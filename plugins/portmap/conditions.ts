@@ -61,7 +61,7 @@ function parse(family: 4 | 6, words: readonly string[]): Conditions {
     throw new CniError(
       ErrorCode.invalidConfig,
       `Cannot use "conditionsV${family}": ${JSON.stringify(words)}: ${thrown.problem}`,
-      { details: 'write it for "backend": "iptables" where nftables has no way to say it' },
+      { details: 'use "backend": "iptables" for matches that nftables does not have' },
     );
   }
 }

@@ -18,21 +18,21 @@ const MARK_BIT = 13;
 export const PortmapConf = z.extend(PluginConfig, {
   /** Packet filter to program: `nftables` or `iptables`. */
   backend: z.optional(z.string()),
-  /** Give forwarded connections from the pod's own subnet and from 127.0.0.0/8 an address of the host as source. */
+  /** Masquerade forwarded connections from the pod's own subnet and from 127.0.0.0/8. */
   snat: z._default(z.boolean(), true),
-  /** Give every forwarded connection an address of the host as source; needs `snat`. */
+  /** Masquerade every forwarded connection; needs `snat`. */
   masqAll: z._default(z.boolean(), false),
-  /** With iptables: bit of the packet mark that says "masquerade", 0 to 31; nftables needs no marks and ignores it. */
+  /** With iptables: bit of the packet mark that requests masquerading, 0 to 31; ignored by nftables, which needs no marks. */
   markMasqBit: z.optional(z.int()),
-  /** With iptables: chain of somebody else that marks what is to be masqueraded, and sees to that too. */
+  /** With iptables: existing chain that marks packets to be masqueraded; its owner must masquerade them. */
   externalSetMarkChain: z.optional(z.string()),
-  /** Further matches for IPv4, in the words of the backend: `["ip", "saddr", "192.0.2.0/24"]`, `["!", "-s", "192.0.2.0/24"]`. */
+  /** Further matches for IPv4, in the syntax of the backend: `["ip", "saddr", "192.0.2.0/24"]`, `["!", "-s", "192.0.2.0/24"]`. */
   conditionsV4: z.optional(z.array(z.string())),
   /** Further matches for IPv6. */
   conditionsV6: z.optional(z.array(z.string())),
   runtimeConfig: z.optional(
     z.looseObject({
-      /** Capability `portMappings`: the ports of the host that lead to the pod. */
+      /** Capability `portMappings`: the host ports to forward to the pod. */
       portMappings: z.optional(z.unknown()),
     }),
   ),
@@ -53,7 +53,7 @@ export function backendOf(conf: PortmapConf): Backend {
 }
 
 /**
- * Rejects what this plugin cannot do, before anything is changed.
+ * Validates the options; called before anything is changed.
  * @throws CniError 7, or 2 for unsupported keys
  */
 export function validatePortmapConf(conf: PortmapConf): void {
@@ -121,10 +121,9 @@ function refuseForNftables(conf: PortmapConf): void {
     if (!isForIptables(words)) continue;
     throw new CniError(
       ErrorCode.unsupportedField,
-      `Cannot use "${key}": ${JSON.stringify(words)}: these are words of iptables, and "backend" is nftables`,
+      `Cannot use "${key}": ${JSON.stringify(words)}: this is iptables syntax, and "backend" is nftables`,
       {
-        details:
-          'write them as nft does, such as ["ip", "saddr", "192.0.2.0/24"], or set "backend": "iptables"',
+        details: 'use nft syntax, such as ["ip", "saddr", "192.0.2.0/24"], or set "backend": "iptables"',
       },
     );
   }
@@ -134,7 +133,7 @@ function refuseForNftables(conf: PortmapConf): void {
 function refuseForIptables(conf: PortmapConf): void {
   const { markMasqBit, externalSetMarkChain } = conf;
   if (externalSetMarkChain && markMasqBit !== undefined) {
-    throw invalid('Cannot use "externalSetMarkChain" and "markMasqBit": the chain says which mark it sets');
+    throw invalid('Cannot use "externalSetMarkChain" and "markMasqBit": the chain determines its own mark');
   }
   if (markMasqBit !== undefined && (markMasqBit < 0 || markMasqBit > 31)) {
     throw invalid(`Cannot use "markMasqBit": ${markMasqBit}: marks have the bits 0 to 31`);
@@ -155,7 +154,7 @@ function refuseForIptables(conf: PortmapConf): void {
     }
     const odd = words.find(word => word === '' || /\p{Cc}/u.test(word));
     if (odd !== undefined)
-      throw invalid(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be a word of a rule`);
+      throw invalid(`Cannot use "${key}": ${JSON.stringify(odd)} cannot be part of a rule`);
     // The rule must jump to the container's chain; another command or target would make it a different rule.
     const command = words.find(word =>
       /^(-[jgtADICRNXFZPEL]|--(jump|goto|table|append|delete|insert))/.test(word),

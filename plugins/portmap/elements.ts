@@ -1,13 +1,12 @@
 // Which elements of the maps make up an attachment?
-import { type FilterOwner, filterOwnerOfNote } from '../../src/attach/handle.ts';
-import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachment.ts';
+import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/handle.ts';
+import { type Attachment, findOwner } from '../../src/cni/attachment.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
 import { type FieldValue, renderFields } from '../../src/netlink/nft/datatype.ts';
 import type { Element } from '../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../src/netlink/nft/entries.ts';
-import { COMMENT_MAX_LENGTH } from '../../src/netlink/nft/userdata.ts';
 import { type FamilyPlan, type HostPort, PROTOCOLS, protocolName } from './plan.ts';
 import { conditionalSets, SETS } from './sets.ts';
 import { SNAT_ALL, snatChain } from './skeleton.ts';
@@ -52,7 +51,7 @@ export interface Means {
 
 /** Handle and note of an attachment. */
 export function ownerOf(attachment: Attachment): Owner {
-  return { ...filterOwnerOfNote(renderOwner(attachment, COMMENT_MAX_LENGTH)), attachment };
+  return { ...filterOwnerOf(attachment), attachment };
 }
 
 /** The owner that a comment names. */

@@ -14,7 +14,7 @@ export interface IptablesOptions {
   readonly masqAll: boolean;
   /** Value of the mark, one bit. */
   readonly mark: number;
-  /** A third-party chain that marks packets for masquerading; whoever owns it also masquerades them. */
+  /** A third-party chain that marks packets for masquerading; its owner must also masquerade them. */
   readonly externalSetMarkChain?: string | undefined;
   /** Further matches of the rules that jump to the container's chain. */
   readonly conditions: Readonly<Record<4 | 6, readonly string[]>>;

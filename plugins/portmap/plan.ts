@@ -107,7 +107,7 @@ function refuseTooMany(mappings: readonly PortMapping[]): void {
   throw new CniError(
     ErrorCode.invalidConfig,
     `Cannot map ${mappings.length} host ports: one attachment has at most ${MOST_MAPPINGS} mappings`,
-    { details: 'give the pod an address that clients reach by themselves where it needs more ports' },
+    { details: 'for more ports, give the pod an address that clients can reach directly' },
   );
 }
 
@@ -122,7 +122,7 @@ function withoutRepeats(forwards: readonly Forward[]): Forward[] {
       throw new CniError(
         ErrorCode.invalidConfig,
         `Cannot map host port ${key} to container ports ` +
-          `${earlier.containerPort} and ${forward.containerPort}: one host port leads to one container port`,
+          `${earlier.containerPort} and ${forward.containerPort}: a host port can lead to one container port only`,
       );
     }
   }

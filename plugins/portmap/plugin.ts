@@ -138,7 +138,7 @@ function plansOf(call: Call<PortmapConf>): FamilyPlan[] {
   if (call.prevResult === undefined) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      'Cannot map ports: the request has no "prevResult"; put this link behind one that gives the pod an address',
+      'Cannot map ports: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }
   return planForwards(parsePortMappings(call.conf), call.prevResult, call.env.ifname);
@@ -149,6 +149,6 @@ function forgetFlows(call: Call, plans: readonly FamilyPlan[], lost: readonly Lo
   try {
     forgetStaleFlows(call, plans, lost);
   } catch (thrown) {
-    call.log.warn('stale UDP flows may live on', { reason: (thrown as Error).message });
+    call.log.warn('stale UDP flows may remain', { reason: (thrown as Error).message });
   }
 }

@@ -1,5 +1,5 @@
 // What can tools know about ptp without running it?
-import { aboutPlugin } from '../../src/cni/plugin-about.ts';
+import { aboutPlugin, mtuOf } from '../../src/cni/plugin-about.ts';
 import { PtpConf, validatePtpConf } from './config.ts';
 
 /** The ptp plugin, as `catena validate` and the published schemas see it. */
@@ -8,4 +8,5 @@ export const about = aboutPlugin({
   capabilities: [],
   config: PtpConf,
   validate: conf => void validatePtpConf(conf),
+  devicesOf: ({ mtu }) => [{ mtu: mtuOf(mtu) }],
 });

@@ -1,25 +1,25 @@
-// Which options does the ptp plugin take, and which values make no sense?
+// Which options does the ptp plugin take, and which values are invalid?
 import * as z from 'zod/mini';
 import { findBackendProblem } from '../../src/attach/masq-backend.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import { PluginConfig } from '../../src/cni/plugin-config.ts';
 
 /**
- * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Values that make no sense are left
+ * Options of a `"type": "ptp"` entry. The README's table repeats these descriptions. Invalid values are left
  * to {@link validatePtpConf}: DEL must work with them.
  */
 export const PtpConf = z.extend(PluginConfig, {
-  /** Masquerade what the container sends beyond its own subnet. */
+  /** Masquerade the container's traffic to destinations outside its subnet. */
   ipMasq: z._default(z.boolean(), false),
   /** Packet filter used for masquerading: `nftables` or `iptables`. */
   ipMasqBackend: z.optional(z.string()),
-  /** MTU in bytes of both veth ends; 0 leaves the kernel's default. */
+  /** MTU in bytes of both veth ends; 0 keeps the kernel's default. */
   mtu: z._default(z.int(), 0),
 });
 export type PtpConf = z.output<typeof PtpConf>;
 
 /**
- * Rejects what cannot work, before anything is changed.
+ * Validates the options; called before anything is changed.
  * @returns the type of the IPAM plugin
  * @throws CniError 7
  */
@@ -30,7 +30,7 @@ export function validatePtpConf(conf: PtpConf): string {
   const problem = findBackendProblem(conf.ipMasqBackend);
   if (problem) throw invalid(problem);
   if (conf.ipam?.type) return conf.ipam.type;
-  throw invalid('"ipam.type" is missing, and a link between two points is nothing without addresses');
+  throw invalid('"ipam.type" is missing; the plugin needs addresses to route');
 }
 
 function invalid(what: string): CniError {

@@ -20,7 +20,7 @@ export function connect(call: Call<PtpConf>, plan: PtpPlan): Pair {
   const { host, container, containerNetns, conf } = call;
   const pair = createPair(host, container, containerNetns, { owner: attachmentOf(call), mtu: conf.mtu });
   // Everything that follows belongs to one of the ends, and is deleted with it.
-  call.onFailure(`delete link "${pair.host.name}"`, () => removeLink(host, pair.host.index));
+  call.onFailure(`delete device "${pair.host.name}"`, () => removeLink(host, pair.host.index));
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_ra`, '0');
   // During duplicate address detection of its link-local address (one second) the host could not resolve the container's address.
   trySysctl(`net/ipv6/conf/${pair.host.name}/accept_dad`, '0');

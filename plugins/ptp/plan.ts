@@ -36,9 +36,9 @@ export interface PtpPlan {
 export function planPtp(ipam: Result, type: string): PtpPlan {
   const ips = (ipam.ips ?? []).map(({ address, gateway }) => {
     if (gateway) return { cidr: parseCidr(address), gateway: parseIp(gateway) };
-    throw refusal(`IPAM plugin "${type}" gave ${address} without a gateway, which the host end needs`);
+    throw refusal(`IPAM plugin "${type}" returned ${address} without a gateway, which the host end needs`);
   });
-  if (ips.length === 0) throw refusal(`IPAM plugin "${type}" gave no address`);
+  if (ips.length === 0) throw refusal(`IPAM plugin "${type}" returned no address`);
   // An address with a full-length prefix has no subnet, and the kernel adds no route for it.
   const inSubnets = ips.filter(({ cidr }) => cidr.prefix < IP_BITS[cidr.ip.family]);
   const toSubnets = once(
@@ -74,8 +74,8 @@ export function refuseBrought(call: Pick<Call, 'request' | 'env'>, { ips }: Pick
     .find(ip => isAsked(ip) && !holds(hostCidr(ip)));
   if (brought === undefined) return;
   throw refusal(
-    `it asks for ${renderIp(brought)}, to which the host would get a route, and the configuration has no subnet with it; ` +
-      'name the subnet in "ipam" of the network',
+    `${renderIp(brought)} was requested for it, but is in no subnet of the configuration, and the host would get a route to it; ` +
+      'add the subnet to "ipam" of the network',
   );
 }
 

@@ -23,7 +23,7 @@ export async function repairConnection(call: Call<PtpConf>): Promise<void> {
   const outside = inside && findLink(host, inside.peer);
   if (!prevResult || !inside || !outside) {
     throw new Error(
-      `Cannot repair the attachment: interface "${call.env.ifname}" and its host end can only come back with DEL and ADD`,
+      `Cannot repair the attachment: only DEL and ADD can recreate interface "${call.env.ifname}" and its host end`,
     );
   }
   const plan = planFromResult(prevResult, validatePtpConf(conf));

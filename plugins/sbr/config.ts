@@ -9,11 +9,11 @@ import { findIp, type Ip } from '../../src/net/ip.ts';
  * its configuration has become invalid.
  */
 export const SbrConf = z.extend(PluginConfig, {
-  /** Routing table to use as it is; no route is touched then. A free table of its own per address if absent. */
+  /** Existing routing table to use; no routes are changed. By default each address gets a free table of its own. */
   table: z.optional(z.int()),
-  /** Gateways of the default routes, one per IP version; those of `prevResult` if absent. Not with `table`. */
+  /** Gateways of the default routes, at most one per IP version; those of `prevResult` if absent. Ignored with `table`. */
   gateways: z.optional(z.array(z.string())),
-  /** Keep the subnets in the main table, with the pod's address as source. Not with `table`. */
+  /** Keep the subnets in the main table, with the pod's address as source. Ignored with `table`. */
   addSourceHints: z._default(z.boolean(), false),
 });
 export type SbrConf = z.output<typeof SbrConf>;
@@ -29,20 +29,24 @@ export interface SbrOptions {
 export const RESERVED_TABLES: readonly number[] = [253, 254, 255];
 
 /**
- * Rejects what cannot work, before anything is changed.
+ * Validates the options; called before anything is changed.
  * @throws CniError 7 naming key and value
  */
 export function parseSbrConf({ table, gateways = [], addSourceHints }: SbrConf): SbrOptions {
   // As in the reference, 0 means no table.
   if (table !== undefined && (table < 0 || table > 0xffffffff || RESERVED_TABLES.includes(table))) {
-    throw invalid('table', table, "expected 1 to 4294967295 without the kernel's own 253, 254 and 255");
+    throw invalid(
+      'table',
+      table,
+      "expected 1 to 4294967295, except 253, 254 and 255, which are the kernel's",
+    );
   }
   const ips: Ip[] = [];
   for (const text of gateways) {
     const ip = findIp(text);
-    if (ip === undefined) throw invalid('gateways', text, 'it is no IP address');
+    if (ip === undefined) throw invalid('gateways', text, 'it is not an IP address');
     if (ips.some(({ family }) => family === ip.family)) {
-      throw invalid('gateways', gateways, `expected one of IPv${ip.family} at most`);
+      throw invalid('gateways', gateways, `expected at most one of IPv${ip.family}`);
     }
     ips.push(ip);
   }

@@ -41,7 +41,7 @@ export function applySbr(call: Call, plan: SbrPlan): void {
   // Undo steps run in reverse order.
   for (const route of inOrder(plan.leaving).reverse()) {
     removeRoute(socket, route);
-    call.onFailure('put a route back', () => addRoute(socket, route));
+    call.onFailure('restore a route', () => addRoute(socket, route));
   }
 }
 
@@ -57,7 +57,7 @@ export function checkSbr(link: Link, plan: SbrPlan, present: Present): void {
     }
   }
   confirm(
-    `routes of "${link.name}" in the main table that its addresses use alone`,
+    `routes of "${link.name}" that belong in the tables of its addresses, in the main table`,
     [],
     plan.leaving.map(render),
   );

@@ -5,16 +5,10 @@ import type { Result } from '../../src/cni/result.ts';
 import { type Cidr, cidrContains, findCidr, parseCidr, subnetOf } from '../../src/net/cidr.ts';
 import { findIp, IP_BITS, type Ip, sameIp } from '../../src/net/ip.ts';
 import type { Route } from '../../src/netlink/rtnl/route.ts';
+import { RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
 import type { SourceRule } from '../../src/netlink/rtnl/rule.ts';
 import type { SbrOptions } from './config.ts';
-import {
-  findLostTable,
-  freeTables,
-  isSameSubnet,
-  isSourceRule,
-  type Present,
-  RT_TABLE_MAIN,
-} from './tables.ts';
+import { findLostTable, freeTables, isSameSubnet, isSourceRule, type Present } from './tables.ts';
 
 /** An address of the pod, and the gateway of its default route. */
 export interface Source {

@@ -69,7 +69,7 @@ export const sbr = definePlugin({
     });
   },
 
-  gc: nothingToDo('rules and routes go with the namespace of the pod'),
+  gc: nothingToDo('the kernel deletes rules and routes with the namespace'),
 
   status(call) {
     parseSbrConf(call.conf);
@@ -88,7 +88,7 @@ function sourcesOfCall(call: Call<SbrConf>): Source[] {
   if (call.prevResult === undefined) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      'Cannot route by source: the request has no "prevResult"; put this link behind one that gives the pod an address',
+      'Cannot route by source: the request has no "prevResult"; place this plugin after one that assigns addresses to the pod',
     );
   }
   return sourcesOf(call.prevResult, call.env.ifname, options);

@@ -2,6 +2,7 @@
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import { sameIp } from '../../src/net/ip.ts';
 import type { Route } from '../../src/netlink/rtnl/route.ts';
+import { RT_TABLE_MAIN } from '../../src/netlink/rtnl/route.ts';
 import type { Rule } from '../../src/netlink/rtnl/rule.ts';
 import { RESERVED_TABLES } from './config.ts';
 
@@ -12,8 +13,6 @@ export interface Present {
   readonly routes: readonly Route[];
 }
 
-/** linux/rtnetlink.h */
-export const RT_TABLE_MAIN = 254;
 const FIRST_TABLE = 100;
 
 /** Whether a rule is one of ours for the address: it has no other selector, and refers to the table, or to any of ours. */

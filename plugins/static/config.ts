@@ -7,23 +7,23 @@ import { Dns, Route } from '../../src/cni/result-schema.ts';
 export const StaticConf = z.extend(PluginConfig, {
   ipam: z.looseObject({
     type: z.optional(z.string()),
-    /** Addresses to report, in this order; none is fine when the runtime gives some. */
+    /** Addresses to report, in this order; may be absent if the runtime supplies some. */
     addresses: z.optional(
       z.array(
         z.looseObject({
-          /** Address with prefix length; host bits stay. */
+          /** Address with prefix length; host bits are kept. */
           address: z.string(),
           /** Gateway of the address; default: none. */
           gateway: z.optional(z.string()),
         }),
       ),
     ),
-    /** Routes for the result, passed on as they are. */
+    /** Routes for the result, copied unchanged. */
     routes: z.optional(z.array(Route)),
-    /** Resolver settings for the result, passed on as they are. */
+    /** Resolver settings for the result, copied unchanged. */
     dns: z.optional(Dns),
   }),
-  /** Arguments of the runtime in the old style. */
+  /** Arguments as older runtimes pass them. */
   args: z.optional(
     z.looseObject({
       cni: z.optional(

@@ -100,7 +100,7 @@ function refuseSeveral(addresses: PlannedAddress[], version: SpecVersion): Plann
   if (families.size === addresses.length || atLeast(version, '0.3.0')) return addresses;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot report several addresses of one family: version ${version} allows one, 0.3.0 and newer more`,
+    `Cannot report several addresses of one family: version ${version} allows one, 0.3.0 and newer allow more`,
   );
 }
 

@@ -26,8 +26,8 @@ export const staticIpam = definePlugin({
     if (difference !== undefined) throw new Error(`Cannot confirm ${difference}`);
   },
 
-  del: nothingToDo('nothing is kept'),
-  gc: nothingToDo('nothing is kept'),
+  del: nothingToDo('nothing is stored'),
+  gc: nothingToDo('nothing is stored'),
 
   status(call) {
     plan(call);

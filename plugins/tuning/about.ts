@@ -1,6 +1,6 @@
 // What can tools know about tuning without running it?
 import { aboutPlugin } from '../../src/cni/plugin-about.ts';
-import { TuningConf } from './config.ts';
+import { DEFAULT_DATA_DIR, TuningConf } from './config.ts';
 import { planTuning } from './plan.ts';
 
 /** The tuning plugin, as `catena validate` and the published schemas see it. */
@@ -9,4 +9,7 @@ export const about = aboutPlugin({
   capabilities: ['mac'],
   config: TuningConf,
   validate: conf => void planTuning(conf, [], 'eth0'),
+  filesOf: ({ dataDir }) => ({
+    backupDir: typeof dataDir === 'string' && dataDir ? dataDir : DEFAULT_DATA_DIR,
+  }),
 });

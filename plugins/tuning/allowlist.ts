@@ -23,8 +23,8 @@ export function readAllowlist(path = ALLOWLIST): AllowRule[] | undefined {
     text = readFileSync(path, 'utf8');
   } catch (cause) {
     if (['ENOENT', 'ENOTDIR'].includes((cause as { code?: string }).code ?? '')) return undefined;
-    const state = `${(cause as Error).message}; none is until "${path}" can be read, or is gone`;
-    throw new Error(`Cannot read the sysctls that are allowed: ${state}`, { cause });
+    const state = `${(cause as Error).message}; no sysctl is allowed until "${path}" is readable or removed`;
+    throw new Error(`Cannot read the list of allowed sysctls: ${state}`, { cause });
   }
   return parseAllowlist(text, path);
 }
@@ -38,8 +38,10 @@ export function parseAllowlist(text: string, path = ALLOWLIST): AllowRule[] {
       try {
         return { text: line.text, pattern: parseRe2(line.text) };
       } catch (cause) {
-        const state = `line ${line.number} is no regular expression: ${line.text} (${(cause as Error).message})`;
-        throw new Error(`Cannot use "${path}": ${state}; no sysctl is allowed until it is right`, { cause });
+        const state = `line ${line.number} is not a valid regular expression: ${line.text} (${(cause as Error).message})`;
+        throw new Error(`Cannot use "${path}": ${state}; no sysctl is allowed until it is corrected`, {
+          cause,
+        });
       }
     });
 }
@@ -68,7 +70,7 @@ export function refuseUnlisted(
 function unlisted(name: string, rules: readonly AllowRule[]): CniError {
   const allowed =
     rules.length === 0
-      ? `"${ALLOWLIST}" is there and has no line, which allows none; add lines, or remove the file to allow all`
+      ? `"${ALLOWLIST}" is empty, which allows none; add lines, or remove the file to allow all`
       : `"${ALLOWLIST}" has no line for it, only the following sysctls are allowed: ` +
         JSON.stringify(rules.map(rule => rule.text));
   return new CniError(ErrorCode.invalidConfig, `Cannot set sysctl "${name}": it is not allowed, ${allowed}`);

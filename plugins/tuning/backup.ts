@@ -1,9 +1,9 @@
 // How are the values from before tuning kept until DEL?
-import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { fileFailure } from '../../src/files/failure.ts';
+import { namesIfThere } from '../../src/files/names-in.ts';
 import { putFile } from '../../src/files/put-file.ts';
+import { readIfThere } from '../../src/files/read-file.ts';
 import { removeFile } from '../../src/files/remove-file.ts';
 import { isGivenUp } from '../../src/files/unfinished.ts';
 import type { KeptAttachments } from '../../src/plugin/kept.ts';
@@ -34,7 +34,7 @@ export function backupPathOf(dataDir: string | undefined, containerId: string, i
  * @throws CniError 5 when it cannot be read: its content may still be needed
  */
 export function findBackup(path: string): Backup | undefined {
-  const text = readIfThere(path);
+  const text = readIfThere(path, 'backup', ['ENOENT', 'ENOTDIR', 'EISDIR']);
   if (text === undefined) return undefined;
   try {
     const parsed = z.safeParse(Backup, JSON.parse(text));
@@ -66,7 +66,7 @@ export function findStaleBackups(
   kept: Pick<KeptAttachments, 'has'>,
 ): string[] {
   const directory = dataDir || DEFAULT_DATA_DIR;
-  const paths = namesIn(directory).flatMap(name => {
+  const paths = namesIfThere(directory, 'backups').flatMap(name => {
     // A temporary file of an unfinished ADD counts as that attachment's.
     const [, finished] = /^(.+_.+)\.json(?:\.new)?$/.exec(name) ?? [];
     return finished === undefined || ownersIn(finished).some(kept.has) ? [] : [join(directory, name)];
@@ -122,23 +122,4 @@ export function renderBackup(backup: Backup): string {
 /** A fixed name, so that DEL need not list the directory, which holds the files of all containers. */
 function unfinishedOf(path: string): string {
   return `${path}.new`;
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch (cause) {
-    if ((cause as { code?: string }).code === 'ENOENT') return [];
-    throw new Error(`Cannot look for backups: ${(cause as Error).message}`, { cause });
-  }
-}
-
-function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    const { code = '' } = cause as NodeJS.ErrnoException;
-    if (['ENOENT', 'ENOTDIR', 'EISDIR'].includes(code)) return undefined;
-    throw fileFailure('read backup', path, cause);
-  }
 }

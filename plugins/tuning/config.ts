@@ -7,26 +7,26 @@ export const DEFAULT_DATA_DIR = '/run/cni/tuning';
 
 /** Attributes that may appear at the top level or, with the highest precedence, in `args.cni`. */
 const attributes = {
-  /** Kernel parameters below `net`, value by name (`net.core.somaxconn`); the first `IFNAME` in a name becomes the interface's. */
+  /** Sysctls below `net`, such as `net.core.somaxconn`, and their values; the first `IFNAME` in a name is replaced by the interface's name. */
   sysctl: z.optional(z.record(z.string(), z.string())),
-  /** Hardware address of the interface, six bytes in colon, hyphen or dotted notation; empty: untouched. */
+  /** Hardware address of the interface, six bytes in colon, hyphen or dotted notation; empty: unchanged. */
   mac: z.optional(z.string()),
-  /** MTU of the interface in bytes; 0: untouched. */
+  /** MTU of the interface in bytes; 0: unchanged. */
   mtu: z.optional(z.int()),
-  /** True switches promiscuous mode on; false leaves it alone. */
+  /** True turns promiscuous mode on; false leaves it unchanged. */
   promisc: z.optional(z.boolean()),
-  /** Switches reception of all multicast packets on or off; default: untouched. */
+  /** Turns reception of all multicast packets on or off; default: unchanged. */
   allmulti: z.optional(z.boolean()),
-  /** Length of the transmit queue in packets; default: untouched. */
+  /** Length of the transmit queue in packets; default: unchanged. */
   txQLen: z.optional(z.int()),
 };
 
 /** The request as tuning sees it. */
 export const TuningConf = z.extend(PluginConfig, {
   ...attributes,
-  /** Directory on the host for what is to be restored on DEL; default `/run/cni/tuning`. */
+  /** Directory on the host for the original values, which DEL restores; default `/run/cni/tuning`. */
   dataDir: z.optional(z.string()),
-  /** Arguments of the runtime in the old style; what is present here overrides everything else. */
+  /** Arguments as older runtimes pass them; keys that are present here override all other sources. */
   args: z.optional(z.looseObject({ cni: z.optional(z.looseObject(attributes)) })),
   runtimeConfig: z.optional(
     z.looseObject({

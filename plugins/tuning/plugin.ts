@@ -33,7 +33,7 @@ export const tuning = definePlugin({
     const state = readState(target, plan);
     const backup = backupOf(plan, state);
     if (Object.keys(backup).length > 0) keep(call, { ...backup, network: call.network });
-    call.onFailure('restore what was there before', () => restoreAll(target, backup));
+    call.onFailure('restore the original values', () => restoreAll(target, backup));
     applySysctls(target, plan.sysctls, state);
     applyDevice(target, plan.link, state);
     return planResult(prevResult, plan.link, ifname, netns);
@@ -97,7 +97,7 @@ function keep(call: Call<TuningConf>, backup: Backup): void {
   const path = fileOf(call);
   const older = findBackup(path);
   writeBackup(path, mergeBackups(older ?? {}, backup));
-  call.onFailure('put the backup back', () => (older ? writeBackup(path, older) : removeBackup(path)));
+  call.onFailure('restore the backup', () => (older ? writeBackup(path, older) : removeBackup(path)));
 }
 
 function restoreAll(target: Target, backup: Backup): void {
@@ -127,6 +127,6 @@ function refuseRepeatedSysctl(call: Call<TuningConf>): void {
   if (key === undefined) return;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" is there twice`,
+    `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${key}" occurs twice`,
   );
 }

@@ -59,7 +59,7 @@ function translateOutside([piece, quoted, escaped]: RegExpExecArray): string {
 function translateWithin([piece, negated, name, escaped]: RegExpExecArray): string {
   if (name !== undefined) {
     const members = negated ? undefined : CLASSES[name];
-    if (members === undefined) throw new SyntaxError(`${piece} is not understood`);
+    if (members === undefined) throw new SyntaxError(`${piece} is not supported`);
     return members;
   }
   if (piece === '[') return '\\[';
@@ -69,9 +69,9 @@ function translateWithin([piece, negated, name, escaped]: RegExpExecArray): stri
 function translateEscape(piece: string, escaped: string | undefined): string {
   if (escaped === undefined) {
     const code = Number.parseInt(piece.slice(3, -1), 16);
-    if (code > 0xffff) throw new SyntaxError(`${piece} is not understood`);
+    if (code > 0xffff) throw new SyntaxError(`${piece} is not supported`);
     return `\\u${code.toString(16).padStart(4, '0')}`;
   }
-  if (['p', 'P', 'C'].includes(escaped)) throw new SyntaxError(`${piece} is not understood`);
+  if (['p', 'P', 'C'].includes(escaped)) throw new SyntaxError(`${piece} is not supported`);
   return piece;
 }

@@ -35,7 +35,7 @@ export function probeTuning({ conf, args, host }: Call<TuningConf>): void {
 function requireWritable(directory: string): void {
   try {
     const present = findPresent(directory);
-    if (!statSync(present).isDirectory()) throw new Error(`"${present}" is no directory`);
+    if (!statSync(present).isDirectory()) throw new Error(`"${present}" is not a directory`);
     accessSync(present, constants.W_OK | constants.X_OK);
   } catch (cause) {
     throw new Error(`Cannot keep backups in "${directory}": ${describeError(cause)}`, { cause });

@@ -31,7 +31,7 @@ export function planSysctls(
       if (other !== undefined) {
         throw new CniError(
           ErrorCode.invalidConfig,
-          `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${other}" and "${key}" are one`,
+          `Cannot use "sysctl": duplicated sysctl keys are not allowed, "${other}" and "${key}" are the same sysctl`,
         );
       }
       keys.set(paths[0], key);

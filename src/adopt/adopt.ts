@@ -8,10 +8,9 @@ import { toRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments, readAttachment } from '../chain/records/result-cache.ts';
 import { findExecutable } from '../chain/run/call-plugins.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
-import { inTurn } from '../chain/run/turns.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
-import { bootId } from '../journal/boot.ts';
+import { bootId } from '../files/boot-id.ts';
 import { holderOf } from '../journal/claim.ts';
 import { identifyNetns } from '../journal/netns-identity.ts';
 import type { Intent, Line } from '../journal/record.ts';
@@ -60,10 +59,10 @@ export async function adopt(scope: AdoptScope, runtime: Runtime): Promise<AdoptR
   const forgotten = dryRun || stateDir === undefined ? [] : await forgetDetached(stateDir, network, runtime);
   const { attachments, damaged } = listAttachments(cacheDirOf(runtime), filter);
   const adoptions: Adoption[] = [];
-  for (const { containerId, ...cached } of attachments) {
+  for (const cached of attachments) {
     if (runtime.signal?.aborted) break;
-    const work = async () => adoptOne({ containerId, ...cached }, scope, runtime);
-    adoptions.push(await inTurn(containerId, runtime, work));
+    // It calls no plugin, so it takes no turn: a record that is being worked on is left alone.
+    adoptions.push(adoptOne(cached, scope, runtime));
   }
   return { attachments: adoptions, forgotten, damaged };
 }

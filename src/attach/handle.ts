@@ -10,7 +10,12 @@ export interface FilterOwner {
 
 /** The handle and note of an attachment. */
 export function filterOwnerOf(attachment: Attachment): FilterOwner {
-  return filterOwnerOfNote(renderOwner(attachment, COMMENT_MAX_LENGTH));
+  return filterOwnerOfNote(noteOf(attachment));
+}
+
+/** The comment of an attachment's elements and rules. */
+export function noteOf(attachment: Attachment): string {
+  return renderOwner(attachment, COMMENT_MAX_LENGTH);
 }
 
 /** The owner that a comment names. */

@@ -7,7 +7,10 @@ import { type Attachment, findOwner } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
+import { findElements } from '../netlink/nft/element.ts';
+import type { NftSet } from '../netlink/nft/set.ts';
 import { type Link, listLinks } from '../netlink/rtnl/link.ts';
+import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { Call } from '../plugin/define.ts';
 import { closeNetns, findNetns, type Netns, sameNetns } from '../sys/netns.ts';
 import { filterOwnerOf } from './handle.ts';
@@ -39,6 +42,27 @@ export function refuserFor(call: Call): RefuseLiving {
       if (why !== undefined) refuse(attachmentOf(call), former, why);
     }
   };
+}
+
+/**
+ * The other attachments to which the addresses belong.
+ * @param pods whose keys are addresses
+ * @param own note of the attachment that asks
+ */
+export function findFormerOwners(
+  socket: NetlinkSocket,
+  pods: Readonly<Record<4 | 6, NftSet>>,
+  ips: readonly Ip[],
+  own: string,
+): { readonly ip: Ip; readonly owner: string }[] {
+  const found = findElements(
+    socket,
+    ips.map(ip => ({ set: pods[ip.family], key: [ip] })),
+  );
+  return ips.flatMap((ip, i) => {
+    const owner = found[i]?.comment;
+    return owner === undefined || owner === own ? [] : { ip, owner };
+  });
 }
 
 /** Describes the namespace, other than the call's, in which an interface without our alias has one of the addresses. */

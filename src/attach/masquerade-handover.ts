@@ -1,19 +1,17 @@
 // How is masquerading moved from our sets to the rules that the reference plugins delete?
-import { renderOwner } from '../cni/attachment.ts';
 import type { HandoverMode } from '../cni/env.ts';
 import type { Cidr } from '../net/cidr.ts';
 import { renderIp } from '../net/ip.ts';
-import { listElements } from '../netlink/nft/element.ts';
-import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
-import type { NetlinkSocket } from '../netlink/socket.ts';
+import { listOwned } from '../netlink/nft/owned-table.ts';
 import type { Call } from '../plugin/define.ts';
+import { noteOf } from './handle.ts';
 import { removeMasquerade } from './masquerade.ts';
 import {
   checkIptablesMasquerade,
   ensureIptablesMasquerade,
   removeIptablesMasquerade,
 } from './masquerade-iptables.ts';
-import { LOCAL, PODS } from './masquerade-skeleton.ts';
+import { SETS } from './masquerade-skeleton.ts';
 import { attachmentOf } from './owner.ts';
 import { listMarkedEnds } from './veth.ts';
 
@@ -29,7 +27,8 @@ import { listMarkedEnds } from './veth.ts';
 export function handOverMasquerading(call: Call, cidrs: readonly Cidr[], mode: HandoverMode): string[] {
   const { hostNft } = call;
   const owner = attachmentOf(call);
-  if (!hasElements(hostNft, renderOwner(owner, COMMENT_MAX_LENGTH))) return [];
+  const note = noteOf(owner);
+  if (listOwned(hostNft, SETS, one => one === note).length === 0) return [];
   if (mode === 'do') {
     // Rewriting existing rules would leave connections that start at this moment without them.
     const stands = listMarkedEnds(call).length > 0;
@@ -49,10 +48,4 @@ function isInIptables(call: Call, cidrs: readonly Cidr[]): boolean {
   } catch {
     return false;
   }
-}
-
-function hasElements(socket: NetlinkSocket, note: string): boolean {
-  return [PODS[4], PODS[6], LOCAL[4], LOCAL[6]].some(set =>
-    listElements(socket, set).some(({ comment }) => comment === note),
-  );
 }

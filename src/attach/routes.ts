@@ -3,14 +3,17 @@ import { networkOf, renderCidr } from '../net/cidr.ts';
 import { type Ip, renderIp, sameIp } from '../net/ip.ts';
 import { NetlinkError } from '../netlink/errors.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
-import { addRouteRequest, listRoutes, prependRoute, type Route } from '../netlink/rtnl/route.ts';
+import {
+  addRouteRequest,
+  listRoutes,
+  prependRoute,
+  type Route,
+  RT_TABLE_MAIN,
+} from '../netlink/rtnl/route.ts';
 import type { NetlinkSocket, Request } from '../netlink/socket.ts';
 import { confirm } from '../plugin/confirm.ts';
 import { Errno } from '../sys/errno.ts';
 import type { PlannedRoute } from './addressing.ts';
-
-/** linux/rtnetlink.h */
-const RT_TABLE_MAIN = 254;
 
 /**
  * Adds the routes with the interface as their output; routes that already exist are ignored. A route to the same destination

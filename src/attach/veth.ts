@@ -3,6 +3,7 @@ import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { NetlinkError } from '../netlink/errors.ts';
 import {
+  ALIAS_MAX_BYTES,
   bridgePortRequest,
   findLink,
   getLink,
@@ -20,8 +21,6 @@ import { Errno } from '../sys/errno.ts';
 import type { Netns } from '../sys/netns.ts';
 import { attachmentOf } from './owner.ts';
 
-/** linux/if.h: IFALIASZ, minus the terminating zero and one more byte that the kernel does not use. */
-const ALIAS_MAX_BYTES = 254;
 const NAME_ATTEMPTS = 10;
 
 /** Both ends of a veth pair. */

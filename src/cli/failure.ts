@@ -1,5 +1,7 @@
 // How is a failure reported so that a user can act on it?
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import { type CalledPlugin, CniError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
+import { isObject } from '../cni/json.ts';
 import { CURRENT_VERSION } from '../cni/version.ts';
 
 /** How many lines of a plugin's standard error are shown. */
@@ -21,7 +23,7 @@ const HINTS: Readonly<Record<number, string>> = {
 export function renderFailure(thrown: unknown): string {
   const error = toCniError(thrown);
   const lines = [`catena: ${error.message}`, ...detailsOf(error), ...describePlugin(error)];
-  const hint = HINTS[error.code] ?? hintFor(error);
+  const hint = HINTS[error.code] ?? hintForPackage(thrown) ?? hintFor(error);
   if (hint !== undefined) lines.push(`  hint: ${hint}`);
   return `${lines.join('\n')}\n`;
 }
@@ -92,11 +94,21 @@ function describePlugin({ plugin }: CniError): string[] {
   ];
 }
 
-function hintFor({ message }: CniError): string | undefined {
+/** The npm package leaves large packages that only some commands need to its users. */
+function hintForPackage(thrown: unknown): string | undefined {
+  if (!isObject(thrown) || thrown.code !== 'ERR_MODULE_NOT_FOUND') return undefined;
+  const { specifier } = thrown;
+  return typeof specifier === 'string'
+    ? `npm install ${specifier}, or use the executable of a release, which contains it`
+    : undefined;
+}
+
+function hintFor(error: CniError): string | undefined {
+  const { message } = error;
+  // It may come from the process of a plugin that delegates.
   if (message.startsWith('Cannot find plugin'))
     return 'set CNI_PATH or --bin-dir to the directories of the plugins';
-  if (message.startsWith('Cannot find network'))
-    return 'set NETCONFPATH or --conf-dir, or name a file with --file';
+  if (error instanceof NetworkNotFound) return 'set NETCONFPATH or --conf-dir, or name a file with --file';
   // The message already contains the advice.
   if (message.includes('run as root')) return undefined;
   if (/\b(EPERM|EACCES|Operation not permitted|Permission denied)\b/.test(message)) return 'run as root';

@@ -1,6 +1,6 @@
 // Does a network that the user names exist, for commands that work on records?
 import { listNetworks } from '../chain/config/load.ts';
-import { CniError, ErrorCode } from '../cni/errors.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { CommandCall } from './command.ts';
 import { confDirOf } from './target.ts';
 
@@ -15,8 +15,6 @@ export function checkConfigured(call: CommandCall, network: string): void {
   const known = names.length
     ? `configured are ${names.map(name => JSON.stringify(name)).join(', ')}`
     : 'there is none';
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot find network "${network}": it has no attachment on record, and no file in "${dir}" configures it; ${known}`,
-  );
+  const where = `: it has no attachment on record, and no file in "${dir}" configures it; ${known}`;
+  throw new NetworkNotFound(network, where);
 }

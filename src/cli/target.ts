@@ -4,6 +4,7 @@ import type { Conflist } from '../chain/config/conflist.ts';
 import { parsePluginDirs } from '../chain/config/find-plugin.ts';
 import { loadFile, loadNetwork } from '../chain/config/load.ts';
 import type { Diagnostic } from '../chain/config/network-file.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment, ChainRuntime, Deadlines } from '../chain/run/runtime.ts';
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
 import { DEFAULT_BIN_DIR, stateDir } from '../cni/directories.ts';
@@ -29,10 +30,7 @@ export function loadTarget(call: CommandCall): Conflist {
   if (file === undefined) return loadNetwork(confDirOf(call), name, tell);
   const list = loadFile(file, tell);
   if (list.name === name) return list;
-  throw new CniError(
-    ErrorCode.invalidConfig,
-    `Cannot find network "${name}" in "${file}": its name is "${list.name}"`,
-  );
+  throw new NetworkNotFound(name, ` in "${file}": its name is "${list.name}"`);
 }
 
 /** Where plugins are and how they run; the standard error of a plugin that succeeds is passed on. */
@@ -52,7 +50,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
-    openWitness: async () => (await import('../orphans/witness.ts')).NODE_WITNESS,
+    openWitness: async () => (await import('../orphans/witness.ts')).nodeWitness(call.plugins.find),
     onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },

@@ -22,9 +22,13 @@ export function runDir(env: Environment = process.env): string {
   return env.CATENA_RUN_DIR || '/run/catena';
 }
 
-/** Below the run directory: the generation notes of attachments, and GC's notes while it runs. */
-export function notesDirs(dir: string): { readonly generations: string; readonly gc: string } {
-  return { generations: `${dir}/generations`, gc: `${dir}/gc` };
+/** Below the run directory: the generation notes of attachments, GC's notes while it runs, and marks of removals. */
+export function notesDirs(dir: string): {
+  readonly generations: string;
+  readonly gc: string;
+  readonly removals: string;
+} {
+  return { generations: `${dir}/generations`, gc: `${dir}/gc`, removals: `${dir}/removals` };
 }
 
 /** State that survives a reboot and belongs to Catena alone. */

@@ -8,12 +8,34 @@ import type { JsonObject } from './json.ts';
 export type PluginKind = 'main' | 'ipam' | 'meta';
 
 /** A range of addresses that a plugin hands out, `start` to `end`, all in `subnet`. */
-export interface AddressPool {
+export interface AddressRange {
   /** Path of the subnet in the plugin's configuration (`["ipam", "subnet"]`). */
   readonly path: readonly (string | number)[];
   readonly subnet: Cidr;
   readonly start: Ip;
   readonly end: Ip;
+  /** Not handed out, neither from this range nor from another of its set. */
+  readonly gateway: Ip;
+  /** Ranges with the same number form a set. */
+  readonly set: number;
+  /** As configured: `10.1.0.0/24`, or with its ends. */
+  readonly text: string;
+}
+
+/** Where a plugin keeps files of a network's attachments, besides what the runner records. */
+export interface PluginFiles {
+  /** Has one file per leased address, in the format of src/ipam/lease-files.ts. */
+  readonly leaseDir?: string;
+  /** Has a JSON file `<container id>_<ifname>.json` per attachment, whose member `network` names the network. */
+  readonly backupDir?: string;
+}
+
+/** A device of the host that a plugin makes. */
+export interface PluginDevice {
+  /** Undefined if every attachment has one of its own. */
+  readonly name?: string;
+  /** Bytes. */
+  readonly mtu: number;
 }
 
 /** A plugin's description of itself for tools that examine a conflist; never loaded when the plugin itself starts. */
@@ -36,14 +58,35 @@ export interface PluginAbout<S extends z.core.$ZodType = z.core.$ZodType> {
    * @throws Error
    */
   validate?(conf: z.output<S>, entry: JsonObject): void;
-  /** The ranges that it hands out; called with a configuration that {@link validate} accepts. */
-  pools?(conf: z.output<S>): AddressPool[];
+  /**
+   * The ranges that it hands out.
+   * @throws Error when {@link validate} refuses the configuration
+   */
+  rangesOf?(conf: z.output<S>): AddressRange[];
+  /**
+   * Where it keeps files.
+   * @param conf as written, perhaps invalid: files are there of attachments that were made with an earlier configuration
+   */
+  filesOf?(conf: JsonObject, network: string): PluginFiles;
+  /**
+   * Devices of the host that it makes.
+   * @param conf as written, perhaps invalid
+   */
+  devicesOf?(conf: JsonObject): PluginDevice[];
 }
 
 /** Declares what is known about a plugin: returns its argument with the types tied together. */
 export function aboutPlugin<S extends z.core.$ZodType>(about: PluginAbout<S>): PluginAbout<S> {
   return about;
 }
+
+/** The MTU of a device, in bytes, by the value of a plugin's `mtu`: 0 or nothing means the kernel's default for Ethernet. */
+export function mtuOf(configured: unknown): number {
+  return typeof configured === 'number' && configured > 0 ? configured : ETHERNET_MTU;
+}
+
+/** linux/if_ether.h: ETH_DATA_LEN. */
+const ETHERNET_MTU = 1500;
 
 /** The plugins built into an executable, as tools see them. */
 export interface PluginCatalog {

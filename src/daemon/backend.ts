@@ -1,8 +1,8 @@
 // How does the daemon run clients' requests?
 import { resolve } from 'node:path';
 import { noteUnserved, type WorkerSource } from '../worker/client.ts';
-import { declinedFor, type PluginRequest } from './link-calls.ts';
 import type { WatchedCall } from './plugin-calls.ts';
+import { declinedFor, type PluginRequest } from './plugin-calls.ts';
 import type { WorkerPool } from './pool.ts';
 import { type RunAnswer, type RunReply, type RunRequest, SERVED_VARIABLE } from './protocol.ts';
 import type { Backend } from './server.ts';

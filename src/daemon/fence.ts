@@ -1,7 +1,9 @@
 // Is a daemon stopped, and how do we make sure that it never continues?
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRunning, type ProcessId } from '../files/process-id.ts';
+import { readProcessStat, readRunningStat } from '../files/process-stat.ts';
+import { tryRead } from '../files/read-file.ts';
 
 /** Long enough for a process to run again that was stopped only briefly, by a debugger or by strace. */
 const SECOND_LOOK_MS = 50;
@@ -19,7 +21,9 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
   if (isRunning({ pid, start, pidns }) !== true) return false;
   // proc(5): T is "stopped". The wait channel of a process in a frozen cgroup is a function of the freezer, in both cgroup
   // versions.
-  return stateOf(pid) === 'T' || /freezer|refrigerator/.test(read(`/proc/${pid}/wchan`));
+  return (
+    readProcessStat(pid)?.state === 'T' || /freezer|refrigerator/.test(tryRead(`/proc/${pid}/wchan`) ?? '')
+  );
 }
 
 /** A killed process may be in the middle of a system call, which it finishes first. */
@@ -38,17 +42,16 @@ export async function endFrozen(daemon: ProcessId): Promise<boolean> {
   try {
     // The daemon first: it must not notice that its workers end.
     for (const pid of [daemon.pid, ...workers]) kill(pid);
-    for (let left = LAST_CALL_MS; left > 0 && [daemon.pid, ...workers].some(hasNotEnded); left -= 10)
+    for (
+      let left = LAST_CALL_MS;
+      left > 0 && [daemon.pid, ...workers].some(pid => readRunningStat(pid));
+      left -= 10
+    )
       await sleep(10);
     return true;
   } catch {
     return false;
   }
-}
-
-function hasNotEnded(pid: number): boolean {
-  const state = stateOf(pid);
-  return state !== undefined && state !== '' && state !== 'Z' && state !== 'X';
 }
 
 function kill(pid: number): void {
@@ -61,24 +64,7 @@ function kill(pid: number): void {
 
 function childrenOf(parent: number): number[] {
   return readdirSync('/proc')
-    .filter(name => /^\d+$/.test(name) && fieldsOf(name)[1] === String(parent))
-    .map(Number);
-}
-
-function stateOf(pid: number): string | undefined {
-  return fieldsOf(pid)[0];
-}
-
-/** The fields of /proc/<pid>/stat from the state on. The process name before it may contain any character. */
-function fieldsOf(pid: number | string): string[] {
-  const text = read(`/proc/${pid}/stat`);
-  return text.slice(text.lastIndexOf(')') + 2).split(' ');
-}
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, 'latin1');
-  } catch {
-    return '';
-  }
+    .filter(name => /^\d+$/.test(name))
+    .map(Number)
+    .filter(pid => readProcessStat(pid)?.parent === parent);
 }

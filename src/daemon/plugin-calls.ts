@@ -1,11 +1,16 @@
 // How does the daemon serve calls of this executable as a plugin, from its own client or over gRPC?
-import { findCniArgs, renderCniArgs } from '../cni/cni-args.ts';
+import { finishDeferred } from '../chain/run/call-plugins.ts';
+import type { ExecOutcome } from '../chain/run/exec-plugin.ts';
+import type { Segment, PluginCall as SegmentCall, SegmentRunner } from '../chain/run/segment.ts';
+import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context.ts';
+import { findCniArgs } from '../cni/cni-args.ts';
+import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
-import { convertResult } from '../cni/result.ts';
+import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import type { Outcome } from '../cni/reply.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
-import type { CniBackend, CniRequest } from './grpc/cni-service.ts';
-import type { RunAnswer, RunRequest } from './protocol.ts';
+import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
+import type { Declined, RunAnswer, RunReply, RunRequest } from './protocol.ts';
 
 /** A call, as a plugin process would get it. */
 export interface PluginCall {
@@ -49,64 +54,76 @@ export function watchedCalls<C extends PluginCall>(
   };
 }
 
-/** Directory of plugins if the client does not set `CNI_PATH`. */
-const DEFAULT_PATH = '/opt/cni/bin';
+/** A plugin call, as a process of its own would get it. */
+export interface PluginRequest extends PluginCall {
+  readonly link: string;
+  /** Directory against which relative paths are resolved. */
+  readonly cwd: string;
+}
 
-/** coil's plugin reads results of this version, whatever the version of its own conflist. */
-const ANSWER_VERSION = '1.0.0';
+/** Deadline of one call. Runtimes give up long before that, which ends the call. */
+const CALL_DEADLINE_MS = 10 * 60_000;
 
 /**
- * Serves coil's calls with the delegate runner. The configuration either lists its networks under `delegates`, as the runner's
- * own does, or is itself a conflist with `plugins`.
- * @param admit waits for a turn among all requests of the daemon, and rejects if the queue is full
- * @param env environment that calls inherit
+ * Has workers serve plugin calls. Nothing is recorded or rolled back here: that is up to the process that runs the chain, as if
+ * each plugin were a process of its own. If the caller disconnects during a call, the worker is ended, as the plugin's process
+ * would be.
  */
-export function cniBackendOf(
-  call: WatchedCall,
-  admit: <T>(work: (queueMs: number) => Promise<T>) => Promise<T>,
-  env: RunRequest['env'],
-): CniBackend {
-  const make = (verb: string, { signal, ...request }: CniRequest): Promise<JsonObject | undefined> =>
-    admit(async queueMs => {
-      const stdin = toRunnerConfig(request.config);
-      const { exitCode, stdout } = await call({ env: toEnv(verb, request, env), stdin }, signal, queueMs);
-      const said = objectIn(stdout);
-      if (exitCode !== 0) throw errorOf(said);
-      return said;
+export function pluginCallsTo(workers: WorkerSource): MakeCall<PluginRequest> {
+  return async ({ link, env, stdin, cwd }, signal, watch) => {
+    const { onPlugin, tracesKernel, envOf } = watch;
+    const parent = findTraceParent(env);
+    const span = parent && startSpan(parent);
+    const { workers: watched, unserved } = noteUnserved(workers);
+    const own = ownSegments(watched, cwd);
+    const call = { path: link, env: { ...env, ...envOf?.(link), ...traceEnv(parent, span) }, request: stdin };
+    const outcome = await runOne(own, call, { signal, tracesKernel });
+    const about = { network: networkIn(stdin), verb: env.CNI_COMMAND as Command };
+    const late = await finishDeferred(own, about.network, about.verb, watch);
+    const reply = replyOf(link, outcome, late);
+    const said = objectIn(reply.stdout);
+    const { durationMs, transactions } = outcome;
+    onPlugin?.({
+      ...{ ...about, plugin: link, index: 0, executable: process.execPath, durationMs, stderr: reply.stderr },
+      ...(reply.exitCode !== 0 ? { error: errorOf(said) } : said ? { result: said } : {}),
+      ...(span ? { span } : {}),
+      ...(transactions ? { transactions } : {}),
     });
-  return {
-    add: async request => convertResult((await make('ADD', request)) ?? {}, ANSWER_VERSION),
-    check: async request => void (await make('CHECK', request)),
-    del: async request => void (await make('DEL', request)),
+    // No worker has begun the call, so its client makes it.
+    return unserved.why === undefined ? reply : { ...reply, ...declinedFor(unserved.why) };
   };
 }
 
-function toEnv(
-  verb: string,
-  { containerId, netns, ifname, args, path }: Omit<CniRequest, 'signal'>,
-  env: RunRequest['env'],
-): RunRequest['env'] {
-  // coil's plugin forwards only the arguments that it knows, which do not include the runtime's IgnoreUnknown.
-  const all = args.some(([name]) => name === 'IgnoreUnknown')
-    ? args
-    : [...args, ['IgnoreUnknown', '1'] as const];
-  return {
-    ...env,
-    CNI_COMMAND: verb,
-    CNI_CONTAINERID: containerId,
-    CNI_NETNS: netns,
-    CNI_IFNAME: ifname,
-    CNI_ARGS: renderCniArgs(all),
-    CNI_PATH: path || env.CNI_PATH || DEFAULT_PATH,
-  };
+/** Runs a segment of one call. */
+async function runOne(
+  own: SegmentRunner,
+  call: SegmentCall,
+  limits: Pick<Segment, 'signal' | 'tracesKernel'>,
+): Promise<ExecOutcome> {
+  const segment = { calls: [call], threadsResult: false, stopsAtFailure: true, ...limits };
+  for await (const outcome of own.run({ ...segment, deadlineMs: CALL_DEADLINE_MS })) return outcome;
+  throw new Error('a segment ended without an outcome');
 }
 
-/** Turns a conflist into the only delegate of a runner of the same name. */
-function toRunnerConfig(text: string): string {
-  const config = parseObject(text, 'stdin_data');
-  if (!Array.isArray(config.plugins)) return text;
-  const { cniVersion, name, runtimeConfig } = config;
-  return JSON.stringify({ cniVersion, name, type: 'catena', runtimeConfig, delegates: [config] });
+/** The answer if no worker has read a call. */
+export function declinedFor(why: string): Declined {
+  return { declined: 'workers', error: why };
+}
+
+/** The plugin's reply, byte for byte, unless the plugin died or one of its deferred removals failed. */
+function replyOf(link: string, outcome: ExecOutcome, late: Outcome | undefined): RunReply {
+  const { exitCode, stdout, stderr } = outcome;
+  if (exitCode === undefined || outcome.ended !== undefined || outcome.again) {
+    const how = howEnded(outcome);
+    const error = new CniError(
+      ErrorCode.tryAgainLater,
+      `Cannot finish call of plugin "${link}": its worker ended (${how}); delete the attachment and try again`,
+    );
+    return { exitCode: 1, stdout: JSON.stringify(error.toReply()), stderr };
+  }
+  if (exitCode === 0 && late && late.exitCode !== 0)
+    return { exitCode: 1, stdout: late.stdout, stderr: `${stderr}${late.stderr}` };
+  return { exitCode, stdout, stderr };
 }
 
 /** Name of the network in a request; empty if there is none. */

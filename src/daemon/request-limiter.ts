@@ -23,13 +23,23 @@ export interface ServerState {
 
 /** Limits how many requests run and how many are queued. */
 export class RequestLimiter {
-  limits: ServerLimits;
+  #limits: ServerLimits;
   readonly #waiting: (() => void)[] = [];
   #running = 0;
   #served = 0;
 
   constructor(limits: ServerLimits) {
-    this.limits = limits;
+    this.#limits = limits;
+  }
+
+  get limits(): ServerLimits {
+    return this.#limits;
+  }
+
+  /** New limits hold at once for what is queued: more requests may begin now, or none until enough have ended. */
+  set limits(limits: ServerLimits) {
+    this.#limits = limits;
+    this.#beginQueued();
   }
 
   get state(): ServerState {
@@ -53,14 +63,18 @@ export class RequestLimiter {
     const leave = (): void => {
       this.#running -= 1;
       this.#served += 1;
-      this.#waiting.shift()?.();
+      this.#beginQueued();
     };
     const begin = (): (() => void) => {
       this.#running += 1;
       return leave;
     };
-    if (this.#running < this.limits.requests) return Promise.resolve(begin());
-    if (this.#waiting.length >= this.limits.queue) return undefined;
+    if (this.#running < this.#limits.requests) return Promise.resolve(begin());
+    if (this.#waiting.length >= this.#limits.queue) return undefined;
     return new Promise(resolve => this.#waiting.push(() => resolve(begin())));
+  }
+
+  #beginQueued(): void {
+    while (this.#running < this.#limits.requests && this.#waiting.length > 0) this.#waiting.shift()?.();
   }
 }

@@ -38,12 +38,13 @@ export async function collectPods(runner: Runner, kept: { has(owner: Key): boole
 
 async function collectNetworks(runner: Runner, before: readonly PodRecord[]): Promise<unknown[]> {
   const errors: unknown[] = [];
-  const look = await runner.look?.();
-  const more = look ? { look } : {};
   for (const list of (await networksOf(runner, before)).values()) {
     // List pods after the networks' records: a pod's record is written before those of its networks.
     const valid = () => validOf(runner, listPods(runner.podsDir).pods, list.name);
-    await collectGarbage(list, { valid, ...more }, runner.runtime).catch(error => errors.push(error));
+    const look = await runner.look?.(list);
+    await collectGarbage(list, { valid, ...(look && { look }) }, runner.runtime).catch(error =>
+      errors.push(error),
+    );
   }
   return errors;
 }

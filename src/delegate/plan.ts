@@ -1,5 +1,6 @@
 // With which inputs is each network of a pod called?
 import type { Conflist } from '../chain/config/conflist.ts';
+import { NetworkNotFound } from '../chain/config/network-not-found.ts';
 import type { Attachment } from '../chain/run/runtime.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
@@ -80,8 +81,7 @@ async function find(
   try {
     return await findNetwork(places, { namespace, name, byPod, isolated: policy.isolated });
   } catch (error) {
-    const absent = error instanceof CniError && error.message.startsWith('Cannot find network');
-    if (!absent || index > 0) throw error;
+    if (!(error instanceof NetworkNotFound) || index > 0) throw error;
     const { message, details } = error;
     throw new CniError(ErrorCode.tryAgainLater, message, { ...(details ? { details } : {}), cause: error });
   }

@@ -74,7 +74,8 @@ async function isAttachedAgain(
   const own = findRecord(id, within);
   if (own === undefined) {
     if (!isOfEarlierBoot(record, runtime.env)) return false;
-    return (await runtime.openWitness?.())?.findLife(list, id) !== undefined;
+    const witness = await runtime.openWitness?.();
+    return (await witness?.findLife(list, id)) !== undefined;
   }
   if ((await findSuccessor(own, within)) === undefined) return false;
   const claim = claimRecord(stateDir, id);

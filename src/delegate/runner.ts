@@ -1,5 +1,6 @@
 // What does every verb of the delegate runner work with?
 import { existsSync } from 'node:fs';
+import type { Conflist } from '../chain/config/conflist.ts';
 import type { GcScope } from '../chain/records/garbage.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
 import { CniError } from '../cni/errors.ts';
@@ -26,7 +27,7 @@ export interface Runner {
   /** The first of these names that already exists as an interface of the container. */
   findTaken(ifnames: readonly string[]): string | undefined;
   /** What the node holds of attachments without a record here; only GC uses it. */
-  readonly look?: () => Promise<GcScope['look']>;
+  readonly look?: (list: Conflist) => Promise<GcScope['look']>;
   /** Reports what did not stop a verb. */
   warn(message: string, fields?: LogFields): void;
   /** Annotations of a pod, if the runtime does not pass them. */

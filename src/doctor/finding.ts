@@ -1,4 +1,5 @@
 // What does an examination of a node report?
+import type { FindAbout } from '../cni/network-plugins.ts';
 import type { DaemonView } from './daemon-view.ts';
 import type { NodeFacts } from './facts.ts';
 import type { NodeUser } from './user.ts';
@@ -30,6 +31,10 @@ export interface Check {
 /** What checks examine. */
 export interface NodeView {
   readonly facts: NodeFacts;
+  /** What is known about the plugins that are part of this executable. */
+  readonly findAbout: FindAbout;
+  /** Names of our executables. */
+  readonly ownNames: readonly string[];
   /** The user as which the node is examined; root by default. */
   readonly user?: NodeUser;
   readonly confDir: string;

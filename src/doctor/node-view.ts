@@ -1,16 +1,20 @@
 // Where do checks get their facts on a real node?
-import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
+import { accessSync, constants, statfsSync } from 'node:fs';
 import { namesIn } from '../files/names-in.ts';
+import { tryRead } from '../files/read-file.ts';
 import { renderCidr } from '../net/cidr.ts';
 import { listLinks } from '../netlink/rtnl/link.ts';
-import { listRoutes } from '../netlink/rtnl/route.ts';
+import { listRoutes, RT_TABLE_MAIN } from '../netlink/rtnl/route.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { factsIn } from './facts.ts';
 import type { NodeView } from './finding.ts';
 import { currentUser } from './user.ts';
 
-/** Directories that the caller chooses. */
-export type Places = Pick<NodeView, 'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir' | 'daemon'>;
+/** What the caller chooses. */
+export type Places = Pick<
+  NodeView,
+  'confDir' | 'pluginDirs' | 'cacheDir' | 'stateDir' | 'runDir' | 'daemon' | 'findAbout' | 'ownNames'
+>;
 
 /** This node, as seen from the namespace of this process. */
 export function viewNode(places: Places): NodeView {
@@ -22,27 +26,16 @@ export function viewNode(places: Places): NodeView {
       ...places,
       facts: factsIn(places),
       user: currentUser(),
-      read,
+      read: tryRead,
       list: namesIn,
       findStorageProblem,
       devices: devices.map(({ name, kind, mtu }) => ({ name, kind, mtu })),
       routes: listRoutes(socket)
-        .filter(({ table = MAIN_TABLE }) => table === MAIN_TABLE)
+        .filter(({ table = RT_TABLE_MAIN }) => table === RT_TABLE_MAIN)
         .map(({ dst, oif }) => ({ destination: renderCidr(dst), device: nameOf.get(oif) ?? '' })),
     };
   } finally {
     socket.close();
-  }
-}
-
-/** linux/rtnetlink.h: RT_TABLE_MAIN; routes to the node's own addresses are in another table. */
-const MAIN_TABLE = 254;
-
-function read(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
   }
 }
 

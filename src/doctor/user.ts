@@ -1,5 +1,5 @@
 // As which user is the node examined, and which users does this process's user namespace map?
-import { readFileSync } from 'node:fs';
+import { tryRead } from '../files/read-file.ts';
 
 /** The user of this process. */
 export interface NodeUser {
@@ -15,18 +15,10 @@ export const ROOT: NodeUser = { id: 0, unknown: undefined };
 const EVERYBODY = '0 0 4294967295';
 
 /** The user of this process, according to the kernel. */
-export function currentUser(read: (path: string) => string | undefined = readIfThere): NodeUser {
+export function currentUser(read: (path: string) => string | undefined = tryRead): NodeUser {
   const id = process.geteuid?.() ?? 0;
   // user_namespaces(7): first id inside, first id outside, count.
   const map = (read('/proc/self/uid_map') ?? EVERYBODY).trim().split(/\s+/).join(' ');
   if (map === EVERYBODY) return { id, unknown: undefined };
   return { id, unknown: Number(read('/proc/sys/kernel/overflowuid') ?? 65_534) };
-}
-
-function readIfThere(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return undefined;
-  }
 }

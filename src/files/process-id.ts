@@ -1,5 +1,6 @@
 // Which process is this, and is another one still alive?
-import { readFileSync, readlinkSync } from 'node:fs';
+import { readlinkSync } from 'node:fs';
+import { readRunningStat } from './process-stat.ts';
 
 /** A process, distinguished from a later one with the same number. */
 export interface ProcessId {
@@ -14,26 +15,14 @@ let own: ProcessId | undefined;
 
 /** This process. */
 export function thisProcess(): ProcessId {
-  own ??= { pid: process.pid, start: findStart(process.pid) ?? '', pidns: ownPidns() };
+  own ??= { pid: process.pid, start: readRunningStat(process.pid)?.start ?? '', pidns: ownPidns() };
   return own;
 }
 
 /** Whether a process is alive; undefined if it is in another process id namespace, whose processes we cannot see. */
 export function isRunning({ pid, start, pidns }: ProcessId): boolean | undefined {
   if (pidns !== thisProcess().pidns) return undefined;
-  return start !== '' && findStart(pid) === start;
-}
-
-/** Undefined if there is no such process, or it is a zombie. */
-function findStart(pid: number): string | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name in parentheses may contain any character. (man 5 proc: field 3 is the state, field 22 the start.)
-    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19];
-  } catch {
-    return undefined;
-  }
+  return start !== '' && readRunningStat(pid)?.start === start;
 }
 
 function ownPidns(): string {

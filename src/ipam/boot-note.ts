@@ -6,9 +6,9 @@
 // the same name and content, the new file has no note. Foreign leases get their note when we first see them. A lease with
 // the note of another boot of this machine therefore existed before this boot began. One without a note may be new.
 
-import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { readBootId } from '../files/boot-id.ts';
+import { bootId } from '../files/boot-id.ts';
+import { tryRead } from '../files/read-file.ts';
 import { findXattr, setXattr, xattrMatcher } from '../sys/xattr.ts';
 
 const NOTE = 'user.catena.boot';
@@ -28,9 +28,8 @@ let current: Boot | undefined;
 /** The current boot. */
 export function thisBoot(): Boot {
   current ??= {
-    // The same override as in the journal: replaces the kernel's id to test the effects of a reboot.
-    bootId: process.env.CATENA_BOOT_ID || readBootId(),
-    machine: read('/etc/machine-id') || hostname(),
+    bootId: bootId(),
+    machine: tryRead('/etc/machine-id')?.trim() || hostname(),
   };
   return current;
 }
@@ -58,12 +57,4 @@ export function noteReader(dir: string): (name: string) => boolean {
  */
 export function noteBoot(path: string, { bootId, machine }: Boot = thisBoot()): boolean {
   return bootId !== '' && setXattr(path, NOTE, `${bootId} ${machine}`);
-}
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, 'utf8').trim();
-  } catch {
-    return '';
-  }
 }

@@ -14,6 +14,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { fileFailure } from '../files/failure.ts';
+import { namesIn } from '../files/names-in.ts';
 import { putFile, writeOverLeftover } from '../files/put-file.ts';
 import { removeFile } from '../files/remove-file.ts';
 import { isIp } from '../net/ip.ts';
@@ -29,6 +30,11 @@ const AT_ONCE = constants.O_RDONLY | constants.O_NONBLOCK;
 /** The leased addresses in canonical text; files with other names are not leases. Needs no lock. */
 export function listLeases(dir: string): string[] {
   return listFiles(dir).filter(isLease);
+}
+
+/** The same, but a directory that is missing or unreadable has none. */
+export function tryListLeases(dir: string): string[] {
+  return namesIn(dir).filter(isLease);
 }
 
 /** Names of all files in the directory, leases and others. */

@@ -1,17 +1,5 @@
-// Which boot of the machine is this?
-import { readBootId } from '../files/boot-id.ts';
-
-/**
- * Identity of this boot: no kernel state outlives it. `CATENA_BOOT_ID` overrides the kernel's, to test what a restart
- * of the machine does. Empty if the kernel does not report one.
- */
-export function bootId(env: Readonly<Record<string, string | undefined>> = process.env): string {
-  if (env.CATENA_BOOT_ID) return env.CATENA_BOOT_ID;
-  current ??= readBootId();
-  return current;
-}
-
-let current: string | undefined;
+// Was a record written in an earlier boot of the machine?
+import { bootId } from '../files/boot-id.ts';
 
 /**
  * Whether the kernel cannot have anything of the attachment any longer. If one of the two boots is unknown, it may have:

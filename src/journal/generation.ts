@@ -5,10 +5,11 @@
 // is a symbolic link to a name that is never used again, because creating one takes a single, atomic system call. GC takes a
 // snapshot of the notes when it begins. An attachment with a note that is not in the snapshot was begun later, so no list of
 // valid attachments that GC was given can name it. No clocks are compared, and no process waits for another.
-import { lstatSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
+import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { type Attachment, digestOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
+import { namesIn } from '../files/names-in.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 
 /** A container's interface on some network. */
@@ -116,13 +117,5 @@ function removeNote(path: string): void {
     unlinkSync(path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-  }
-}
-
-function namesIn(dir: string): string[] {
-  try {
-    return lstatSync(dir, { throwIfNoEntry: false }) ? readdirSync(dir) : [];
-  } catch {
-    return [];
   }
 }

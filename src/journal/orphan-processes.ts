@@ -6,6 +6,7 @@
 // again before every signal, because process ids are reused.
 import { readdirSync, readFileSync } from 'node:fs';
 import { isRunning, thisProcess } from '../files/process-id.ts';
+import { readRunningStat } from '../files/process-stat.ts';
 import type { AttachmentRecord } from './record.ts';
 import { PLUGIN_DEADLINE_MS, processOf, RUNNER_VARIABLE, type Runner, WORKER_VARIABLE } from './runner.ts';
 
@@ -159,10 +160,12 @@ function find(runners: readonly Runner[], match: Match): OrphanProcess[] {
 function prove(pid: number, match: Match): OrphanProcess | undefined {
   // Most processes are not ours, and one check is enough.
   if (match(environmentOf(pid)) === undefined) return undefined;
-  const stat = statOf(pid);
+  const stat = readRunningStat(pid);
   const found = match(environmentOf(pid));
-  if (stat === undefined || found === undefined || statOf(pid)?.start !== stat.start) return undefined;
-  const { start, group, ageMs } = stat;
+  if (stat === undefined || found === undefined || readRunningStat(pid)?.start !== stat.start)
+    return undefined;
+  const { start, group } = stat;
+  const ageMs = upMs() - Number(start) * TICK_MS;
   const { runner, begun } = found;
   // After the clock was set back, it must not look as if it had just begun.
   const workedMs = begun === undefined ? ageMs : Math.min(ageMs, Math.abs(Date.now() - begun));
@@ -179,20 +182,9 @@ function findDead(runners: AttachmentRecord['runners']): string[] {
 /** The kernel reports times to user space in ticks of 10 ms on every machine (USER_HZ). */
 const TICK_MS = 10;
 
-/** Undefined for a process that is gone, or a zombie. */
-function statOf(pid: number): { start: string; group: number; ageMs: number } | undefined {
-  try {
-    const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The name in parentheses may contain any character. (man 5 proc: fields 3, 5 and 22.)
-    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-    const [state = '', , group = ''] = fields;
-    const start = fields[19] ?? '';
-    if ('ZX'.includes(state)) return undefined;
-    const upMs = Number(readFileSync('/proc/uptime', 'latin1').split(' ')[0]) * 1000;
-    return { start, group: Number(group), ageMs: upMs - Number(start) * TICK_MS };
-  } catch {
-    return undefined;
-  }
+/** How long the machine has been running, in milliseconds. */
+function upMs(): number {
+  return Number(readFileSync('/proc/uptime', 'latin1').split(' ')[0]) * 1000;
 }
 
 /** Empty if the process has exited, or belongs to another user. */

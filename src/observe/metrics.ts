@@ -2,6 +2,7 @@
 //
 // This file loads all of prom-client, so only the daemon imports it.
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { RangeUse } from '../ipam/range-use.ts';
 import type { RequestRecord } from './record.ts';
 
 /** What is read when the metrics are requested, and not before. */
@@ -20,16 +21,6 @@ export interface MetricSources {
   declined(): Readonly<Record<string, { readonly count: number }>>;
   /** Log lines, spans and traces that could not be delivered. */
   dropped(): { readonly log: number; readonly spans: number; readonly traces: number };
-}
-
-/** Use of a range of addresses. */
-export interface RangeUse {
-  readonly network: string;
-  /** As configured: `10.1.0.0/24`, or with its ends. */
-  readonly range: string;
-  readonly used: number;
-  /** Number of addresses that can be leased; not exact for an IPv6 range whose size exceeds a number's precision. */
-  readonly size: number;
 }
 
 /** All our metrics; the gRPC server adds its own to the same registry. */

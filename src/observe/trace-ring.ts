@@ -1,8 +1,8 @@
 // Where are recent requests kept for later inspection, and what bounds their number?
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isObject } from '../cni/json.ts';
-import { fileFailure } from '../files/failure.ts';
+import { namesIfThere } from '../files/names-in.ts';
 import { putFile } from '../files/put-file.ts';
 import { sweepUnfinished } from '../files/unfinished.ts';
 import type { RequestRecord } from './record.ts';
@@ -56,7 +56,7 @@ export class TraceRing {
 
   #look(): void {
     sweepUnfinished(this.#dir);
-    const sizes = namesIn(this.#dir).map(name => {
+    const sizes = tracesIn(this.#dir).map(name => {
       return [name, statSync(join(this.#dir, name), { throwIfNoEntry: false })?.size ?? 0] as const;
     });
     this.#sizes = new Map(sizes);
@@ -79,7 +79,7 @@ export class TraceRing {
 /** The records of a directory, oldest first, and the names of invalid files. */
 export function listTraces(dir: string): { records: RequestRecord[]; damaged: string[] } {
   const damaged: string[] = [];
-  const records = namesIn(dir).flatMap(name => {
+  const records = tracesIn(dir).flatMap(name => {
     const record = readRecord(join(dir, name));
     if (record === 'damaged') damaged.push(join(dir, name));
     return record === 'damaged' || record === undefined ? [] : [record];
@@ -92,7 +92,7 @@ export function listTraces(dir: string): { records: RequestRecord[]; damaged: st
  * @throws Error if there is none, or more than one
  */
 export function findTrace(dir: string, start: string): RequestRecord {
-  const names = namesIn(dir).filter(name => name.startsWith(start));
+  const names = tracesIn(dir).filter(name => name.startsWith(start));
   const [name] = names;
   const record = name === undefined ? undefined : readRecord(join(dir, name));
   if (record === 'damaged')
@@ -103,15 +103,10 @@ export function findTrace(dir: string, start: string): RequestRecord {
   return record;
 }
 
-function namesIn(dir: string): string[] {
-  try {
-    return readdirSync(dir)
-      .filter(name => NAME.test(name))
-      .sort();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw fileFailure('list traces in', dir, error);
-  }
+function tracesIn(dir: string): string[] {
+  return namesIfThere(dir, 'traces')
+    .filter(name => NAME.test(name))
+    .sort();
 }
 
 /** Undefined if the file no longer exists. */

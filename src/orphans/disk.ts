@@ -1,13 +1,13 @@
 // What on disk, other than records, carries the name of an attachment to a network?
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TracedNetwork } from '../chain/records/held-attachment.ts';
 import type { Attachment } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
+import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../cni/network-plugins.ts';
+import { namesIn } from '../files/names-in.ts';
 import type { Holder } from '../ipam/holders.ts';
 import { inspectLease } from '../ipam/inspect.ts';
-import { listLeases } from '../ipam/lease-files.ts';
-import { DEFAULT_DATA_DIR } from '../ipam/lease-store.ts';
+import { tryListLeases } from '../ipam/lease-files.ts';
 import type { Trace } from './trace.ts';
 
 /** A lease of the network. */
@@ -18,17 +18,15 @@ export interface HeldLease {
   readonly trace: Trace;
 }
 
-/** Where tuning stores earlier values, shared with the reference. */
-const BACKUP_DIR = '/run/cni/tuning';
-
 /** Leases that name an attachment. Leases in the old format, which name only a container, are left to the plugin. */
 export function listHeldLeases(
-  list: TracedNetwork,
+  list: NetworkPlugins,
+  find: FindAbout,
   holders: ReadonlyMap<string, readonly Holder[]> | undefined,
 ): HeldLease[] {
   const witnesses = { holders, findRecord: () => undefined };
-  return leaseDirsOf(list).flatMap(dir =>
-    namesIn(dir, listLeases).flatMap(address => {
+  return leaseDirsOf(list, find).flatMap(dir =>
+    tryListLeases(dir).flatMap(address => {
       const lease = inspectLease(dir, address, witnesses);
       const { containerId, ifname } = lease?.owner ?? {};
       if (!lease || !containerId || ifname === undefined) return [];
@@ -42,9 +40,9 @@ export function listHeldLeases(
 }
 
 /** Backups that name the network; the file name says which interface they belong to. */
-export function listBackups(list: TracedNetwork): Trace[] {
-  return backupDirsOf(list).flatMap(dir =>
-    namesIn(dir, readdirSync).flatMap(name => {
+export function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
+  return backupDirsOf(list, find).flatMap(dir =>
+    namesIn(dir).flatMap(name => {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
       if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
       const owner = { network: list.name, containerId, ifname };
@@ -54,37 +52,11 @@ export function listBackups(list: TracedNetwork): Trace[] {
   );
 }
 
-/** Lease directories of a network. */
-export function leaseDirsOf({ name, plugins }: TracedNetwork): string[] {
-  const dirs = plugins.flatMap(({ conf: { ipam } }) => {
-    if (!isObject(ipam) || ipam.type !== 'host-local') return [];
-    return join(typeof ipam.dataDir === 'string' && ipam.dataDir ? ipam.dataDir : DEFAULT_DATA_DIR, name);
-  });
-  return [...new Set(dirs)];
-}
-
-function backupDirsOf({ plugins }: TracedNetwork): string[] {
-  const dirs = plugins.flatMap(({ conf: { type, dataDir } }) => {
-    if (type !== 'tuning') return [];
-    return typeof dataDir === 'string' && dataDir ? dataDir : BACKUP_DIR;
-  });
-  return [...new Set(dirs)];
-}
-
 function networkIn(file: string): unknown {
   try {
     const backup: unknown = JSON.parse(readFileSync(file, 'utf8'));
     return isObject(backup) ? backup.network : undefined;
   } catch {
     return undefined;
-  }
-}
-
-/** A directory that cannot be read counts as empty. */
-export function namesIn(dir: string, list: (dir: string) => string[]): string[] {
-  try {
-    return list(dir);
-  } catch {
-    return [];
   }
 }

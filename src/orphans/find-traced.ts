@@ -3,10 +3,11 @@
 // Records get lost, and attachments of other runtimes are in their records, not in ours. So the owner of what is in the kernel
 // and on disk is read from its notes, and then whether it is in use: its namespace exists, or an interface has the address. An
 // attachment counts as leaked only if some evidence says that it is unused and none says that it is used.
-import type { HeldAttachment, TracedNetwork } from '../chain/records/held-attachment.ts';
+import type { HeldAttachment } from '../chain/records/held-attachment.ts';
 import { digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
+import type { FindAbout, NetworkPlugins } from '../cni/network-plugins.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { thisProcess } from '../files/process-id.ts';
 import { findUse, type Use } from '../ipam/holders.ts';
@@ -15,13 +16,22 @@ import { type HeldLease, listBackups, listHeldLeases } from './disk.ts';
 import { findRedirectTargets, listKernelTraces } from './kernel.ts';
 import type { Trace, Witnesses } from './trace.ts';
 
-type Look = (list: TracedNetwork, known: readonly AttachmentKey[]) => HeldAttachment[];
+/** Finds what the node holds of attachments to a network. */
+export type Look = (list: NetworkPlugins, known: readonly AttachmentKey[]) => HeldAttachment[];
+
+/** Where GC looks. */
+interface Where {
+  /** Where plugins write notes of what they begin. */
+  readonly runDir: string;
+  /** Says where plugins keep files. */
+  readonly find: FindAbout;
+}
 
 /** Like {@link findTraced}, but if the kernel refuses, it reports that and finds nothing. */
-export function lookOrTell(tell: (problem: CniError) => void, runDir: string): Look {
+export function lookOrTell(tell: (problem: CniError) => void, where: Where): Look {
   return (list, known) => {
     try {
-      return findTraced(list, known, runDir);
+      return findTraced(list, known, where);
     } catch (error) {
       tell(toCniError(error));
       return [];
@@ -32,18 +42,21 @@ export function lookOrTell(tell: (problem: CniError) => void, runDir: string): L
 /**
  * Everything that carries the name of an attachment to the network.
  * @param known names to match with digests
- * @param runDir where plugins write notes of what they begin
  * @throws NetlinkError when the kernel refuses
  */
-function findTraced(list: TracedNetwork, known: readonly AttachmentKey[], runDir: string): HeldAttachment[] {
+function findTraced(
+  list: NetworkPlugins,
+  known: readonly AttachmentKey[],
+  { runDir, find }: Where,
+): HeldAttachment[] {
   const found = listKernelTraces(list.name);
   const use = findUse();
-  const leases = listHeldLeases(list, use?.holders);
+  const leases = listHeldLeases(list, find, use?.holders);
   const witnesses = witnessesOf(use, leases);
   const traces = [
     ...found.map(({ owner, what, judge }) => ({ owner, what, ...judge(witnesses) })),
     ...leases.map(({ trace }) => trace),
-    ...listBackups(list),
+    ...listBackups(list, find),
   ];
   const traced = group(traces, known, use && seesAllProcesses() ? undefined : BLINDNESS);
   return [...traced, ...findBegun(list.name, traced, runDir)];

@@ -1,36 +1,45 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
 import { join } from 'node:path';
-import type { NodeWitness, TracedNetwork } from '../chain/records/held-attachment.ts';
+import type { NodeWitness } from '../chain/records/held-attachment.ts';
 import { type Attachment, renderOwner } from '../cni/attachment.ts';
+import { leaseDirsOf, loadAbouts, typesOf } from '../cni/network-plugins.ts';
+import type { PluginCatalog } from '../cni/plugin-about.ts';
 import { bootOf } from '../ipam/boot-note.ts';
 import { findUse } from '../ipam/holders.ts';
-import { listLeases, readLease } from '../ipam/lease-files.ts';
+import { readLease, tryListLeases } from '../ipam/lease-files.ts';
 import { parseOwner, sameOwner } from '../ipam/owner.ts';
-import { findLink, listLinks } from '../netlink/rtnl/link.ts';
+import { ALIAS_MAX_BYTES, findLink, listLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
-import { leaseDirsOf, namesIn } from './disk.ts';
 
-/** linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
-const ALIAS_MAX_BYTES = 254;
+/**
+ * Asks the kernel, and reads the lease directories.
+ * @param find what is known about plugins; says where they keep leases
+ */
+export function nodeWitness(find: PluginCatalog['find']): NodeWitness {
+  return {
+    async findLife(list, id) {
+      const pair = findPair(id);
+      if (pair !== undefined) return pair;
+      const dirs = leaseDirsOf(list, await loadAbouts(find, typesOf(list)));
+      return findLease(dirs, id);
+    },
+    hasInterface,
+  };
+}
 
-/** Asks the kernel, and reads the lease directories. */
-export const NODE_WITNESS: NodeWitness = {
-  findLife: (list, id) => findPair(id) ?? findLease(list, id),
-
-  hasInterface(netns, ifname) {
-    const place = findNetns(netns);
-    if (place === undefined) return false;
-    try {
-      return withSocket(
-        () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
-        socket => findLink(socket, ifname) !== undefined,
-      );
-    } finally {
-      closeNetns(place);
-    }
-  },
-};
+function hasInterface(netns: string, ifname: string): boolean {
+  const place = findNetns(netns);
+  if (place === undefined) return false;
+  try {
+    return withSocket(
+      () => inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE)),
+      socket => findLink(socket, ifname) !== undefined,
+    );
+  } finally {
+    closeNetns(place);
+  }
+}
 
 /** A pair that carries the name of the attachment, with its other end in a namespace that has a process or a name. */
 function findPair(id: Attachment): string | undefined {
@@ -48,9 +57,9 @@ function findPair(id: Attachment): string | undefined {
 }
 
 /** A lease that names the attachment and was written since the machine was started. */
-function findLease(list: TracedNetwork, { containerId, ifname }: Attachment): string | undefined {
-  for (const dir of leaseDirsOf(list)) {
-    for (const address of namesIn(dir, listLeases)) {
+function findLease(dirs: readonly string[], { containerId, ifname }: Attachment): string | undefined {
+  for (const dir of dirs) {
+    for (const address of tryListLeases(dir)) {
       const owner = parseOwner(readLease(dir, address) ?? '');
       const isOwn = owner !== undefined && sameOwner(owner, { containerId, ifname });
       if (isOwn && bootOf(join(dir, address)) === 'this')

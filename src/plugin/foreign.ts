@@ -3,6 +3,8 @@
 // The command and the library start plugins with execa (chain/exec-plugin.ts), which takes as long to load as two plugins take to
 // start. A plugin of ours that calls a foreign one uses Bun's own spawn(), with the same care: a process group, a deadline,
 // limits on what is read. One test suite covers both.
+
+import { retryWhileBusy } from '../chain/run/busy-executable.ts';
 import type { ExecOutcome, Invocation, PluginProcess } from '../chain/run/exec-plugin.ts';
 import { GRACE_MS, signalGroup } from '../chain/run/process-group.ts';
 import {
@@ -13,30 +15,16 @@ import {
   OutputBuffer,
 } from '../chain/run/process-output.ts';
 
-/** A file just written may still be open for writing, for a moment, in a process forked at the same time (ETXTBSY). */
-const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
-
 /** Like `startPlugin` of `chain/`, except that the process starts only when its request is sent. */
 export function startForeign(invocation: Invocation): PluginProcess {
   return {
-    async send(request) {
-      const started = performance.now();
-      const elapsed = () => performance.now() - started;
-      const { deadlineMs } = invocation;
-      for (const pause of [...BUSY_RETRY_MS, undefined]) {
+    send: request =>
+      retryWhileBusy(async leftMs => {
         const child = spawn(invocation, request);
-        if (typeof child !== 'string') {
-          const outcome = await converse(child, { ...invocation, deadlineMs: deadlineMs - elapsed() });
-          return { ...outcome, durationMs: elapsed() };
-        }
-        const busy = child.startsWith('ETXTBSY');
-        if (!busy || pause === undefined || elapsed() + pause > deadlineMs) {
-          return { spawnError: child, stdout: '', stderr: '', durationMs: elapsed() };
-        }
-        await Bun.sleep(pause);
-      }
-      throw new Error('unreachable');
-    },
+        return typeof child === 'string'
+          ? { spawnError: child, stdout: '', stderr: '' }
+          : converse(child, { ...invocation, deadlineMs: leftMs });
+      }, invocation.deadlineMs),
     discard() {},
   };
 }

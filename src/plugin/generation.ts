@@ -1,11 +1,12 @@
 // How does a call of a plugin write the generation of its attachment, and use those of others?
 import type { Attachment } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
-import { describeError } from '../cni/errors.ts';
+import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
 import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
-import { bootId } from '../journal/boot.ts';
+import { bootId } from '../files/boot-id.ts';
 import { findGeneration, forgetGeneration, listGenerations, noteGeneration } from '../journal/generation.ts';
+import { isBeingRemoved } from '../journal/removal.ts';
 import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { KeptAttachments } from './kept.ts';
@@ -38,11 +39,31 @@ export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Prom
   }
   const token = isNew ? tokenOf(call) : undefined;
   try {
+    if (isNew) await outwaitRemoval(dir, attachment);
     return await add();
   } catch (thrown) {
     // A failed ADD leaves no note.
     if (isNew && isFirst && tokenOf(call) === token) forget(call);
     throw thrown;
+  }
+}
+
+/** Longest wait for the removal of an earlier attachment of the same name. */
+const REMOVAL_MS = 10_000;
+const LOOK_AGAIN_MS = 20;
+
+/** Waits for a removal that may have looked for notes before ours was written. @throws CniError 11 */
+async function outwaitRemoval(dir: string, attachment: Attachment): Promise<void> {
+  const until = performance.now() + REMOVAL_MS;
+  while (isBeingRemoved(dir, attachment)) {
+    if (performance.now() > until) {
+      const { network, containerId, ifname } = attachment;
+      throw new CniError(
+        ErrorCode.tryAgainLater,
+        `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": what an earlier ADD made of it is still being deleted`,
+      );
+    }
+    await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
   }
 }
 

@@ -1,5 +1,5 @@
 // Which attachments does a plugin's GC keep?
-import type { Attachment } from '../cni/attachment.ts';
+import { type Attachment, findOwner } from '../cni/attachment.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { findGeneration, isContainer, type Key, listGenerations } from '../journal/generation.ts';
 import type { Snapshot } from '../journal/snapshot.ts';
@@ -15,6 +15,15 @@ export interface KeptAttachments {
   has(owner: Key): boolean;
   /** Whether any of them satisfies the test: for resources that do not name their attachment in full. */
   some(test: (owner: Attachment) => boolean): boolean;
+}
+
+/**
+ * Whether a note in the kernel names an attachment of the network that GC does not keep. Call it only for notes that were listed
+ * earlier: see {@link KeptAttachments}.
+ */
+export function isStaleNote(note: string | undefined, network: string, kept: KeptAttachments): boolean {
+  const owner = findOwner(note);
+  return owner?.network === network && !kept.has(owner);
 }
 
 /** Combines the runtime's list and the attachments that are not in the snapshot taken when GC began. */

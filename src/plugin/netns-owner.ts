@@ -10,12 +10,9 @@ import { findCidr } from '../net/cidr.ts';
 import { type Ip, sameIp } from '../net/ip.ts';
 import { askAll, type Question } from '../netlink/ask.ts';
 import { listAddresses } from '../netlink/rtnl/addr.ts';
-import { type Link, linkQuestion, listLinks } from '../netlink/rtnl/link.ts';
+import { ALIAS_MAX_BYTES, type Link, linkQuestion, listLinks } from '../netlink/rtnl/link.ts';
 import { netnsIdQuestion } from '../netlink/rtnl/netns-id.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
-
-/** linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
-const ALIAS_MAX_BYTES = 254;
 
 /** The address of loopback devices, which identifies nothing. */
 const NO_MAC = '00:00:00:00:00:00';

@@ -1,12 +1,12 @@
 // Are the networks of a directory compatible with each other?
 import { basename } from 'node:path';
-import type { AddressPool } from '../cni/plugin-about.ts';
+import type { AddressRange } from '../cni/plugin-about.ts';
 import { cidrsOverlap, renderCidr } from '../net/cidr.ts';
 import { sameIp } from '../net/ip.ts';
 import { atValue } from './document.ts';
 import type { Finding } from './finding.ts';
 import type { PlacedNetwork, PlacedPlugin } from './network.ts';
-import { poolsOf } from './plugin.ts';
+import { rangesOf } from './plugin.ts';
 
 /**
  * Finds names that several files use, and subnets that several networks lease from.
@@ -32,37 +32,39 @@ function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
   });
 }
 
-interface PlacedPool {
+interface PlacedRange {
   readonly network: PlacedNetwork;
   readonly link: PlacedPlugin;
-  readonly pool: AddressPool;
+  readonly range: AddressRange;
 }
 
 function judgeSubnets(networks: readonly PlacedNetwork[]): Finding[] {
-  const pools = networks.flatMap(network => {
-    return network.plugins.flatMap(plugin => poolsOf(plugin).map(pool => ({ network, link: plugin, pool })));
+  const ranges = networks.flatMap(network => {
+    return network.plugins.flatMap(plugin =>
+      rangesOf(plugin).map(range => ({ network, link: plugin, range })),
+    );
   });
-  return pools.flatMap((one, i) => {
-    const earlier = pools
+  return ranges.flatMap((one, i) => {
+    const earlier = ranges
       .slice(0, i)
       .filter(other => other.network.name !== one.network.name && clash(one, other));
     return earlier.map(other => {
       const { document, path } = one.link;
       const theirs = atValue(
         other.link.document,
-        [...other.link.path, ...other.pool.path],
+        [...other.link.path, ...other.range.path],
         ['warning', 'overlap', ''],
       );
       const message =
-        `subnet ${renderCidr(one.pool.subnet)} overlaps ${renderCidr(other.pool.subnet)}` +
+        `subnet ${renderCidr(one.range.subnet)} overlaps ${renderCidr(other.range.subnet)}` +
         ` of network "${other.network.name}" ("${theirs.file}" line ${theirs.line})`;
-      return atValue(document, [...path, ...one.pool.path], ['warning', 'overlap', message]);
+      return atValue(document, [...path, ...one.range.path], ['warning', 'overlap', message]);
     });
   });
 }
 
 /** Two networks may share a subnet if each has its own part of it. */
-function clash({ pool: a }: PlacedPool, { pool: b }: PlacedPool): boolean {
+function clash({ range: a }: PlacedRange, { range: b }: PlacedRange): boolean {
   if (!cidrsOverlap(a.subnet, b.subnet)) return false;
   const shared = sameIp(a.subnet.ip, b.subnet.ip) && a.subnet.prefix === b.subnet.prefix;
   return !shared || (a.start.value <= b.end.value && b.start.value <= a.end.value);

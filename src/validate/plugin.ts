@@ -1,7 +1,8 @@
 // What is wrong with the configuration of one plugin?
 import { findOddKeys } from '../chain/config/odd-keys.ts';
 import { decode, type JsonObject } from '../cni/json.ts';
-import type { AddressPool } from '../cni/plugin-about.ts';
+import { rangesIn } from '../cni/network-plugins.ts';
+import type { AddressRange } from '../cni/plugin-about.ts';
 import { ListedPlugin } from '../cni/plugin-config.ts';
 import { atKey, atValue, type Path } from './document.ts';
 import type { Finding, Severity } from './finding.ts';
@@ -20,16 +21,8 @@ export function judgePlugin(plugin: PlacedPlugin, isForeign: (type: string) => b
 }
 
 /** The addresses that a plugin and its IPAM plugin lease; none if their configuration is invalid. */
-export function poolsOf({ plugin, ipam, conf }: PlacedPlugin): AddressPool[] {
-  return [plugin, ipam].flatMap(one => {
-    if (one?.about?.pools === undefined) return [];
-    const { about } = one;
-    try {
-      return about.pools?.(decode(about.config, conf, one.type)) ?? [];
-    } catch {
-      return [];
-    }
-  });
+export function rangesOf({ plugin, ipam, conf }: PlacedPlugin): AddressRange[] {
+  return [plugin, ipam].flatMap(one => (one?.about ? rangesIn(one.about, conf, one.type) : []));
 }
 
 function judgeShape(link: PlacedPlugin, isForeign: (type: string) => boolean): Finding[] {

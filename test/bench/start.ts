@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { type Contestant, type Samples, takeTurns, timed } from './measure.ts';
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
-import { addByHand, configure, idOf, type Network, PORTS } from '../helpers/cnitool.ts';
+import { addByHand, configure, deleteByHand, idOf, type Network, PORTS } from '../helpers/cnitool.ts';
 import { type Container, directories, type Lab, type Row, withHost } from '../helpers/netns.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference } from '../helpers/skip.ts';
@@ -99,6 +99,26 @@ describeRoot(
           attachments: [{ state: 'sound', cacheWritten: true }],
         });
         expect(await catena(lab, 'del', 'podnet', container.path)).toMatchObject({ exitCode: 0, stderr: '' });
+        expect(await leftOf(lab, network, container)).toEqual([]);
+      });
+    });
+
+    test('an ADD that fails is undone where the runtime has deleted what was adopted', async () => {
+      await withHost(async lab => {
+        const [container, other] = [await lab.container(), await lab.container()];
+        const network = configure(lab, '1.0.0');
+        await addByHand(lab, network, container, { binDir: BIN_DIR, capabilityArgs: {} });
+        expect(await adopt(lab)).toMatchObject({ attachments: [{ state: 'adopted' }] });
+        await deleteByHand(lab, network, container, BIN_DIR);
+        expect(fs.existsSync(recordOf(lab, container))).toBe(true);
+        const mapping = ['--cap', JSON.stringify(PORTS)];
+        expect(await catena(lab, 'add', 'podnet', other.path, ...mapping)).toMatchObject({ exitCode: 0 });
+        const id = ['--container-id', idOf(container)];
+        const failed = await catena(lab, 'add', 'podnet', container.path, ...id, ...mapping);
+        expect(failed.exitCode).toBe(1);
+        expect(failed.stderr).toContain('holds');
+        expect(failed.stderr).not.toContain('nothing was undone');
+        expect(await catena(lab, 'del', 'podnet', other.path)).toMatchObject({ exitCode: 0 });
         expect(await leftOf(lab, network, container)).toEqual([]);
       });
     });

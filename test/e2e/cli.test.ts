@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { FIXTURE_PLUGINS, makeNoopChain, type NoopChain } from '../helpers/noop-chain.ts';

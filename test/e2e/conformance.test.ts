@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'bun:test';
 import { existsSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { deadline } from '../helpers/deadline.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';

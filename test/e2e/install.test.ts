@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { run } from '../helpers/command.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 import { describeNeeding, requires } from '../helpers/skip.ts';

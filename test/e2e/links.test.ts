@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
 import semver from 'semver';
 import { version } from '../../package.json' with { type: 'json' };
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { BIN_DIR } from '../helpers/plugin.ts';
 

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { type Finished, run, runOk } from '../helpers/command.ts';
+import { directories } from '../helpers/netns.ts';
 import { FIXTURE_PLUGINS } from '../helpers/noop-chain.ts';
 import { installPacked, packLibrary, pathOf } from '../helpers/package.ts';
 import { ROOT } from '../helpers/source-tree.ts';
@@ -56,6 +57,33 @@ describe('catena-cni', () => {
       [{ version: '4', address: '10.1.0.2/24' }],
       'Configuration of the main link bridge',
     ]);
+  });
+
+  test('brings none of the packages that only the daemon, a cluster or firewalld needs', async () => {
+    const { peerDependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+    const heavy = ['@grpc/grpc-js', '@kubernetes/client-node', 'dbus-native', 'prom-client', 'protobufjs'];
+    expect(Object.keys(peerDependencies)).toEqual(heavy);
+    const installed = (name: string) => fs.existsSync(path.join(project, 'node_modules', name));
+    expect(heavy.filter(installed)).toEqual([]);
+    expect(['execa', 'fs-extra', 'semver', 'winston', 'zod'].filter(name => !installed(name))).toEqual([]);
+    const main = path.join(project, 'node_modules/catena-cni/plugins/main.ts');
+    const { exitCode, stderr } = await inProject('bun', main, 'daemon', '--run-dir', `${project}/run`);
+    expect(exitCode).toBe(1);
+    expect(stderr).toEndWith(
+      '  hint: npm install prom-client, or use the executable of a release, which contains it\n',
+    );
+  });
+
+  test('runs the runner of examples/', async () => {
+    fs.copyFileSync(path.join(ROOT, 'examples/runner.ts'), path.join(project, 'runner.ts'));
+    const ips = [{ address: '10.1.0.2/24', gateway: '10.1.0.1' }];
+    write('report.json', JSON.stringify({ ReportResult: { cniVersion: '1.1.0', ips } }));
+    const plugins = [{ type: 'noop', debugFile: path.join(project, 'report.json') }];
+    write('net.conflist', JSON.stringify({ cniVersion: '1.1.0', name: 'net', plugins }));
+    const env = { ...directories(project), PATH: pathOf(project), CNI_PATH: FIXTURE_PLUGINS };
+    const argv = ['bun', 'runner.ts', 'net.conflist', '/run/netns/none'];
+    const { exitCode, stdout } = await run(argv, { cwd: project, env, timeoutMs: 60_000 });
+    expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: '10.1.0.2/24 via 10.1.0.1\n' });
   });
 
   test('its command runs on Bun', async () => {
@@ -148,7 +176,7 @@ export async function attach(file: string): Promise<string[]> {
     const any = (parseResult(result, '1.1.0').ips ?? []).map(({ address }) => address);
     return [first ?? '', String(current), ...any, ...gateways.map(String)];
   } catch (error) {
-    if (error instanceof CniError) return [error.message, String(error.link?.durationMs)];
+    if (error instanceof CniError) return [error.message, String(error.plugin?.durationMs)];
     throw error;
   }
 }

@@ -3,8 +3,8 @@ import { afterAll, expect } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { releaseFor, renderSums } from '../../plugins/package.ts';
-import { TARGETS } from '../../plugins/targets.ts';
+import { releaseFor, renderSums } from '../../plugins/build/package.ts';
+import { TARGETS } from '../../plugins/build/targets.ts';
 import { run, TEST_PATH } from '../helpers/command.ts';
 import { testNeeding } from '../helpers/skip.ts';
 

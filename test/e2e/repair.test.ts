@@ -202,7 +202,7 @@ describeRoot('catena repair', () => {
       for (const lease of await chain.leases()) fs.rmSync(lease);
       const report = await repair(lab);
       expect(report).toMatchObject({ exitCode: 1, attachments: [{ state: 'broken' }] });
-      expect(report.attachments[0].links[0].error.msg).toContain('can only come back with DEL and ADD');
+      expect(report.attachments[0].links[0].error.msg).toContain('only DEL and ADD can recreate');
       expect(await chain.leases()).toEqual([]);
       expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
     });

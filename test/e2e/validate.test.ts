@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
 import type { JsonObject } from '../../src/cni/json.ts';
 import { type Finished, run } from '../helpers/command.ts';
 import { BIN_DIR, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';

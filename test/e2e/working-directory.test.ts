@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { PLUGIN_NAMES } from '../../plugins/names.ts';
+import { PLUGIN_NAMES } from '../../plugins/registry.ts';
 import { AS_ORDINARY_USER, CATENA } from '../helpers/catena.ts';
 import { type Finished, type RunOptions, run } from '../helpers/command.ts';
 import { startDaemon } from '../helpers/daemon.ts';

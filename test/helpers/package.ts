@@ -7,6 +7,7 @@ import { ROOT } from './source-tree.ts';
 interface Manifest {
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly peerDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>;
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
@@ -70,8 +71,11 @@ function link(project: string, name: string): void {
   fs.symlinkSync(path.join(ROOT, 'node_modules', name), target);
 }
 
-function namesOf({ dependencies, peerDependencies, optionalDependencies }: Manifest): string[] {
-  return Object.keys({ ...dependencies, ...peerDependencies, ...optionalDependencies });
+/** What npm installs with a package: peers unless they are optional, and every optional dependency that it finds. */
+function namesOf(manifest: Manifest): string[] {
+  const { dependencies, peerDependencies = {}, peerDependenciesMeta = {}, optionalDependencies } = manifest;
+  const peers = Object.keys(peerDependencies).filter(name => !peerDependenciesMeta[name]?.optional);
+  return [...Object.keys({ ...dependencies, ...optionalDependencies }), ...peers];
 }
 
 function readManifest(dir: string): Manifest & { devDependencies?: Record<string, string> } {

@@ -56,7 +56,7 @@ describeRoot(
       );
 
       test(
-        'is refused to a second container of the same network',
+        'a second container of the same network is refused the address',
         async () => {
           const { lab, first } = await firstPod(backend);
           const before = await stateOf(lab);
@@ -70,7 +70,7 @@ describeRoot(
       );
 
       test(
-        'is anybody’s when the pod is gone without DEL',
+        'the address is free once its pod is gone, even without DEL',
         async () => {
           const { lab, first, server } = await firstPod(backend);
           await server.stop();
@@ -91,7 +91,7 @@ describeRoot(
       );
 
       testNeeding(
-        'is refused when the reference’s bridge connected the pod, whose interface says nothing',
+        'the address of a pod that the reference bridge connected, without an alias, is refused',
         async () => {
           const { lab, first } = await firstPod(backend, REFERENCE_BIN_DIR);
           expect(await aliases(lab)).toEqual([]);
@@ -110,7 +110,7 @@ describeRoot(
     });
 
     testNeeding(
-      'is refused when the reference’s portmap leads a port to the pod that another one asks for',
+      'a port that the reference portmap forwards to a living pod is refused',
       async () => {
         const { lab, first } = await firstPod('iptables', REFERENCE_BIN_DIR, REFERENCE_BIN_DIR);
         const second = await lab.container();

@@ -10,7 +10,7 @@ const DEADLINE_MS = deadline(120_000);
 const BOTH = { ingressRate: 8_000_000, egressRate: 4_000_000 };
 const SOME = { ...BOTH, unshapedSubnets: ['10.0.0.0/8', 'fd00::/8'] };
 
-/** Fails the first request of a verb, the second, … until there are fewer. @returns the requests that failed, in words */
+/** Fails the first request of a verb, the second, … until none is left. @returns descriptions of the requests that failed */
 async function failEach(limits: object, verb: 'ADD' | 'DEL'): Promise<string[]> {
   const failed: string[] = [];
   for (let request = 1; ; request++) {
@@ -44,10 +44,10 @@ function isBestEffort(fault: string): boolean {
 }
 
 describeRoot(
-  'bandwidth failing at the nth request',
+  'bandwidth, failing at the nth request',
   () => {
     test(
-      'ADD takes back what it did, with one bucket each way',
+      'ADD undoes its changes, with a bucket in each direction',
       async () => {
         const failed = await failEach(BOTH, 'ADD');
         expect(failed.filter(what => what.startsWith('put a token bucket'))).toHaveLength(2);
@@ -57,7 +57,7 @@ describeRoot(
     );
 
     test(
-      'ADD takes back what it did, with a tree each way',
+      'ADD undoes its changes, with a tree in each direction',
       async () => {
         const failed = await failEach(SOME, 'ADD');
         expect(failed.filter(what => what.startsWith('put a tree of classes'))).toHaveLength(2);

@@ -99,7 +99,7 @@ function describeKernel(title: string, body: () => void): void {
 
 describeKernel('bandwidth ADD with subnets', () => {
   test.each(['1.0.0', '1.1.0'])(
-    '[%s] makes a tree each way, CHECK agrees, DEL takes all back',
+    '[%s] ADD creates a tree in each direction, CHECK succeeds, DEL removes everything',
     async cniVersion => {
       await withHost(async lab => {
         const pod = await connect(lab);
@@ -140,7 +140,7 @@ describeKernel('bandwidth ADD with subnets', () => {
     },
   );
 
-  test('replaces a bucket by a tree, a tree by another, and a tree by a bucket', async () => {
+  test('ADD replaces a bucket by a tree, a tree by another, and a tree by a bucket', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
@@ -162,7 +162,7 @@ describeKernel('bandwidth ADD with subnets', () => {
     });
   });
 
-  test('takes many subnets, those that repeat once, and everything', async () => {
+  test('accepts many subnets, duplicates, and the whole address space', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const many = Array.from({ length: 300 }, (_, i) => `10.${i % 250}.${i >> 1}.7/24`);
@@ -177,7 +177,7 @@ describeKernel('bandwidth ADD with subnets', () => {
     });
   });
 
-  test('takes the lists from the runtime, or the limits, or both', async () => {
+  test('accepts the lists, the limits or both from the runtime', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       for (const limits of [
@@ -191,7 +191,7 @@ describeKernel('bandwidth ADD with subnets', () => {
         await succeed(lab, callOf('CHECK', pod, UNSHAPED));
         await succeed(lab, callOf('DEL', pod, limits));
       }
-      // Empty lists name nobody.
+      // Empty lists contain no subnet.
       await succeed(lab, callOf('ADD', pod, { ...BOTH, shapedSubnets: [], unshapedSubnets: [] }));
       expect(await treeOf(lab, pod.veth)).toMatchObject({ kind: 'tbf' });
     });
@@ -221,7 +221,7 @@ describeKernel('bandwidth ADD with subnets', () => {
     });
   });
 
-  test('leaves a tree of somebody else alone', async () => {
+  test('leaves a foreign tree alone', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const add = (what: string, ...args: string[]) =>
@@ -231,7 +231,7 @@ describeKernel('bandwidth ADD with subnets', () => {
       await add('class', 'parent', '1:1', 'classid', '1:30', 'htb', 'rate', '3mbit', 'quantum', '1500');
       const before = await lab.dump(lab.host);
       const message =
-        'Cannot limit "veth1": somebody put a root qdisc "htb" (handle "1:") on it; remove it first';
+        'Cannot limit "veth1": it has a foreign root qdisc "htb" (handle "1:"); remove it first';
       for (const limits of [UNSHAPED, BOTH]) {
         expect(await fail(lab, callOf('ADD', pod, limits))).toBe(message);
         await succeed(lab, callOf('DEL', pod, limits));
@@ -240,7 +240,7 @@ describeKernel('bandwidth ADD with subnets', () => {
     });
   });
 
-  test('redirects beside filters of somebody else that have the first preference', async () => {
+  test('adds its redirect next to foreign filters that have the first preference', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'clsact');
@@ -259,7 +259,7 @@ describeKernel('bandwidth ADD with subnets', () => {
 });
 
 describeKernel('bandwidth STATUS with subnets', () => {
-  test('asks for trees, too, and changes nothing', async () => {
+  test('STATUS also requires HTB support, and changes nothing', async () => {
     await withHost(async lab => {
       const before = await lab.dump(lab.host);
       const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth', unshapedSubnets: SUBNETS };
@@ -340,7 +340,7 @@ describeKernel('bandwidth CHECK with subnets', () => {
     [
       'the IFB device is gone',
       (lab, _, ifb) => lab.ip(lab.host, 'link', 'del', ifb),
-      'its IFB device is gone',
+      'its IFB device does not exist',
     ],
   ];
 
@@ -356,7 +356,7 @@ describeKernel('bandwidth CHECK with subnets', () => {
     });
   });
 
-  test('fails when other subnets, the other list or none are configured by now', async () => {
+  test('fails when other subnets, the other list or none are configured now', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await succeed(lab, callOf('ADD', pod, UNSHAPED));
@@ -371,7 +371,7 @@ describeKernel('bandwidth CHECK with subnets', () => {
 });
 
 describeKernel('bandwidth DEL with subnets', () => {
-  test('frees both directions while the veth lives, with neither a result nor sensible limits', async () => {
+  test('removes both limits while the veth exists, without a result and with invalid limits', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
@@ -383,7 +383,7 @@ describeKernel('bandwidth DEL with subnets', () => {
     });
   });
 
-  test('finds the veth in prevResult without a namespace, and the IFB device without either', async () => {
+  test('finds the veth through prevResult without a namespace, and the IFB device without either', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);

@@ -58,7 +58,7 @@ function describeKernel(title: string, body: () => void): void {
 
 describeKernel('bandwidth ADD', () => {
   test.each(SPEC_VERSIONS)(
-    '[%s] limits both directions, CHECK agrees, DEL takes all back',
+    '[%s] ADD limits both directions, CHECK succeeds, DEL removes everything',
     async cniVersion => {
       await withHost(async lab => {
         const pod = await connect(lab);
@@ -125,7 +125,7 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('again changes nothing, and a new rate replaces the old', async () => {
+  test('a second ADD changes nothing, and a new rate replaces the old one', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const first = await succeed(lab, callOf('ADD', pod));
@@ -137,7 +137,7 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('again puts the redirect right after its device was lost', async () => {
+  test('a second ADD restores the redirect after its device was deleted', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const { interfaces } = await succeed(lab, callOf('ADD', pod));
@@ -158,7 +158,7 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('without limits passes the result on and touches nothing', async () => {
+  test('without limits, ADD returns prevResult and changes nothing', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
@@ -175,7 +175,7 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('takes limits from the runtime, whatever the letter case', async () => {
+  test('accepts limits from the runtime in any letter case', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const { ingressRate: IngressRate, ingressBurst: ingressburst } = BOTH;
@@ -184,7 +184,7 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('raises a burst that no full frame fits into', async () => {
+  test('raises a burst that is smaller than a full frame', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const small = { ingressRate: MBIT, ingressBurst: 800, egressRate: MBIT, egressBurst: 800 };
@@ -196,7 +196,7 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('takes units, derives bursts, and traffic keeps to them', async () => {
+  test('accepts units and derives bursts, and traffic obeys them', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const limits = { ingressRate: '40Mbit', egressRate: '2.5MB/s', egressBurst: '64KiB' };
@@ -215,18 +215,18 @@ describeKernel('bandwidth ADD', () => {
     });
   });
 
-  test('warns of a burst that lets everything pass for long', async () => {
+  test('warns of a burst that passes all traffic for long', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const any = { egressRate: MBIT, egressBurst: 2 ** 31 - 1 };
       const reply = await lab.plugin('bandwidth', callOf('ADD', pod, any));
       expect(reply.exitCode).toBe(0);
-      expect(reply.stderr).toContain('egressBurst lets everything pass for a while');
+      expect(reply.stderr).toContain('egressBurst passes all traffic for a while');
       expect((await lab.plugin('bandwidth', callOf('ADD', pod))).stderr).toBe('');
     });
   });
 
-  test('shares a clsact qdisc with others and leaves it and their filters behind', async () => {
+  test('shares a foreign clsact qdisc, and DEL leaves it and its filters', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'clsact');
@@ -257,7 +257,7 @@ describeKernel('bandwidth ADD', () => {
 });
 
 describeKernel('bandwidth ADD failing', () => {
-  test('leaves nothing behind', async () => {
+  test('a failing ADD leaves nothing behind', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       // Devices of another kind sit on both names that the IFB device may have.
@@ -268,24 +268,24 @@ describeKernel('bandwidth ADD failing', () => {
         await lab.ip(lab.host, 'link', 'add', name, 'type', 'bridge');
       }
       const before = await lab.dump(lab.host);
-      expect(await fail(lab, callOf('ADD', pod))).toContain('both names are taken');
+      expect(await fail(lab, callOf('ADD', pod))).toContain('other attachments use both names');
       expect(await lab.dump(lab.host)).toEqual(before);
     });
   });
 
-  test('takes a token bucket with another handle for that of somebody else', async () => {
+  test('treats a token bucket with another handle as foreign', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const bucket = ['tbf', 'rate', '1mbit', 'burst', '10000', 'limit', '20000'];
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'root', 'handle', '7:', ...bucket);
       const before = await lab.dump(lab.host);
-      expect(await fail(lab, callOf('ADD', pod))).toContain('a root qdisc "tbf" (handle "7:") on it');
+      expect(await fail(lab, callOf('ADD', pod))).toContain('a foreign root qdisc "tbf" (handle "7:")');
       await succeed(lab, callOf('DEL', pod));
       expect(await lab.dump(lab.host)).toEqual(before);
     });
   });
 
-  test('warns when the configuration keeps limits of the runtime out', async () => {
+  test('warns when the configuration overrides limits from the runtime', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       for (const own of [{ ingressRate: 0 }, { ingressRate: MBIT }]) {
@@ -295,19 +295,19 @@ describeKernel('bandwidth ADD failing', () => {
         );
         expect(reply).toMatchObject({
           exitCode: 0,
-          stderr: expect.stringContaining('of the runtime are not used'),
+          stderr: expect.stringContaining('ignoring the limits from the runtime'),
         });
       }
     });
   });
 
-  test('refuses to replace a root qdisc of somebody else', async () => {
+  test('refuses to replace a foreign root qdisc', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'root', 'handle', '1:', 'pfifo');
       const before = await lab.dump(lab.host);
       expect(await fail(lab, callOf('ADD', pod))).toBe(
-        'Cannot limit "veth1": somebody put a root qdisc "pfifo" (handle "1:") on it; remove it first',
+        'Cannot limit "veth1": it has a foreign root qdisc "pfifo" (handle "1:"); remove it first',
       );
       expect(await lab.dump(lab.host)).toEqual(before);
       await succeed(lab, callOf('DEL', pod));
@@ -315,7 +315,7 @@ describeKernel('bandwidth ADD failing', () => {
     });
   });
 
-  test('says which interface it cannot limit, and why', async () => {
+  test('reports which interface it cannot limit, and why', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const { prevResult } = pod;
@@ -345,7 +345,7 @@ describeKernel('bandwidth ADD failing', () => {
   });
 
   test.each([
-    [{ ingressRate: '10mbps' }, 'expected a number of bits, or a text such as "10Mbit"'],
+    [{ ingressRate: '10mbps' }, 'expected a number of bits, or a string such as "10Mbit"'],
     [{ egressBurst: 8 }, 'if burst is set, rate must also be set'],
     [{ ingressRate: 8, ingressBurst: 34_359_738_360 }, 'burst cannot be more than 4GB'],
     [{ ingressRate: 7, ingressBurst: 8 }, 'the smallest rate is 8 bit/s'],
@@ -421,7 +421,7 @@ describeKernel('bandwidth CHECK', () => {
     [
       'the IFB device is gone',
       (lab, _, ifb) => lab.ip(lab.host, 'link', 'del', ifb),
-      'its IFB device is gone',
+      'its IFB device does not exist',
     ],
     [
       'the IFB device is down',
@@ -431,7 +431,7 @@ describeKernel('bandwidth CHECK', () => {
     [
       'the redirect was removed',
       (lab, veth) => lab.tc(lab.host, 'filter', 'del', 'dev', veth, 'ingress'),
-      'no filter redirects what comes in',
+      'no filter redirects its ingress traffic',
     ],
     [
       'the ingress qdisc was removed',
@@ -452,7 +452,7 @@ describeKernel('bandwidth CHECK', () => {
     });
   });
 
-  test('fails when the redirect leads elsewhere', async () => {
+  test('fails when the redirect has another target', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await succeed(lab, callOf('ADD', pod));
@@ -473,13 +473,13 @@ describeKernel('bandwidth CHECK', () => {
         'elsewhere',
       ];
       await lab.tc(host, 'filter', 'add', 'dev', pod.veth, 'ingress', 'pref', '1', 'protocol', 'all', ...all);
-      expect(await fail(lab, callOf('CHECK', pod))).toContain('no filter redirects what comes in');
+      expect(await fail(lab, callOf('CHECK', pod))).toContain('no filter redirects its ingress traffic');
     });
   });
 });
 
 describeKernel('bandwidth DEL', () => {
-  test('frees the container while its veth lives', async () => {
+  test('removes the limits while the veth exists', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
@@ -491,7 +491,7 @@ describeKernel('bandwidth DEL', () => {
     });
   });
 
-  test('finds the veth in prevResult when it is given no namespace', async () => {
+  test('finds the veth through prevResult without a namespace', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
@@ -501,7 +501,7 @@ describeKernel('bandwidth DEL', () => {
     });
   });
 
-  test('removes the IFB device when namespace and veth are gone', async () => {
+  test('removes the IFB device when namespace and veth no longer exist', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await succeed(lab, callOf('ADD', pod));
@@ -512,7 +512,7 @@ describeKernel('bandwidth DEL', () => {
     });
   });
 
-  test('frees the container although no limits are configured by now', async () => {
+  test('removes the limits although none are configured now', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       const before = await lab.dump(lab.host);
@@ -523,7 +523,7 @@ describeKernel('bandwidth DEL', () => {
     });
   });
 
-  test('of an attachment that was never limited touches nothing', async () => {
+  test('of an attachment without limits changes nothing', async () => {
     await withHost(async lab => {
       const pod = await connect(lab);
       await lab.tc(lab.host, 'qdisc', 'add', 'dev', pod.veth, 'ingress');
@@ -536,7 +536,7 @@ describeKernel('bandwidth DEL', () => {
 });
 
 describeKernel('bandwidth GC', () => {
-  test('removes devices of attachments that are gone, of this network only', async () => {
+  test('removes devices of invalid attachments, of this network only', async () => {
     await withHost(async lab => {
       const [kept, gone, foreign] = [await connect(lab, 1), await connect(lab, 2), await connect(lab, 3)];
       await succeed(lab, callOf('ADD', kept));
@@ -561,7 +561,7 @@ describeKernel('bandwidth GC', () => {
 
 describe('bandwidth GC after the reference', () => {
   testNeeding(
-    'removes devices without a note to which nothing leads any more, of whatever network',
+    'removes devices without an alias to which nothing redirects, of any network',
     async () => {
       await withHost(async lab => {
         const reference = { binDir: REFERENCE_BIN_DIR };
@@ -589,7 +589,7 @@ describe('bandwidth GC after the reference', () => {
 });
 
 describeKernel('bandwidth STATUS', () => {
-  test('says yes and changes nothing', async () => {
+  test('succeeds and changes nothing', async () => {
     await withHost(async lab => {
       const before = await lab.dump(lab.host);
       const conf = { cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth' };
@@ -598,7 +598,7 @@ describeKernel('bandwidth STATUS', () => {
     });
   });
 
-  test('answers 50 when it may not change the network', async () => {
+  test('fails with code 50 without the right to change the network', async () => {
     await withHost(async lab => {
       const conf = JSON.stringify({ cniVersion: '1.1.0', name: 'podnet', type: 'bandwidth' });
       const unprivileged = ['setpriv', '--bounding-set=-all', '--inh-caps=-all', '--no-new-privs'];
@@ -614,7 +614,7 @@ describe('bandwidth and the reference', () => {
   const needs = requiresReference('bandwidth') ?? requiresLinkKind('ifb');
 
   testNeeding(
-    'set the same numbers',
+    'ours and the reference set the same numbers',
     async () => {
       await withHost(async lab => {
         const pod = await connect(lab);
@@ -644,7 +644,7 @@ describe('bandwidth and the reference', () => {
   );
 
   testNeeding(
-    'take over from each other, also where the reference overflows or drops full frames',
+    'ours and the reference take over from each other, even if the reference overflows or drops full frames',
     async () => {
       await withHost(async lab => {
         const pod = await connect(lab);
@@ -677,7 +677,7 @@ describeKernel('bandwidth on the wire', () => {
     Math.abs((bytesPerSecond * 8) / rateBits - 1) <= 0.15;
 
   test.each(['v4', 'v6'] as const)(
-    'holds a transfer to the configured rate each way (IP%s)',
+    'limits a transfer to the configured rate in each direction (IP%s)',
     async family => {
       await withHost(async lab => {
         const pod = await connect(lab);

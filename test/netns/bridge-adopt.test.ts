@@ -49,8 +49,8 @@ const globalAddresses = async (lab: Lab, device: string) =>
     .filter((one: { scope: string }) => one.scope === 'global')
     .map((one: { local: string; prefixlen: number }) => `${one.local}/${one.prefixlen}`);
 
-describeRoot('bridge, on a bridge that was there', () => {
-  test('[1.0.0] one that lost its last port and its hardware address gets one that stays', async () => {
+describeRoot('bridge, on an existing bridge', () => {
+  test('[1.0.0] an existing bridge without ports and hardware address gets a fixed one', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       await prepare(
@@ -72,7 +72,7 @@ describeRoot('bridge, on a bridge that was there', () => {
     });
   });
 
-  test('[1.0.0] one whose gateway is there already keeps the hardware address it had', async () => {
+  test('[1.0.0] an existing bridge that already has the gateway keeps its hardware address', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await prepare(
@@ -91,7 +91,7 @@ describeRoot('bridge, on a bridge that was there', () => {
     });
   });
 
-  test('[1.0.0] without a gateway its hardware address may move, and the result says where', async () => {
+  test('[1.0.0] without a gateway the hardware address may change, and the result has the new one', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await prepare(lab, 'ip link add br0 type bridge');
@@ -102,7 +102,7 @@ describeRoot('bridge, on a bridge that was there', () => {
     });
   });
 
-  test('[1.0.0] addresses and ports that others gave it stay', async () => {
+  test('[1.0.0] an existing bridge keeps its addresses and ports', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await prepare(
@@ -126,7 +126,7 @@ describeRoot('bridge, on a bridge that was there', () => {
     });
   });
 
-  test('[1.1.0] a link of another kind under its name is refused, and STATUS says so', async () => {
+  test('[1.1.0] a device of another kind with the name of the bridge is refused, by STATUS too', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await prepare(lab, 'ip link add br0 type veth peer name x0');
@@ -172,7 +172,7 @@ describeRoot('bridge, several subnets', () => {
     });
   });
 
-  test('[1.0.0] a link-local gateway lives beside the address that the kernel gives the bridge', async () => {
+  test('[1.0.0] a link-local gateway coexists with the address that the kernel assigns to the bridge', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const ranges = [[{ subnet: 'fd88::/64', gateway: 'fe80::1' }]];
@@ -191,7 +191,7 @@ describeRoot('bridge, several subnets', () => {
     });
   });
 
-  test('[1.0.0] several gateways for one destination are one route, with its MTU', async () => {
+  test('[1.0.0] several gateways for one destination become one route, with its MTU', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const dst = '10.99.0.0/16';
@@ -237,7 +237,7 @@ describeRoot('bridge, container interface', () => {
     });
   });
 
-  test('[1.0.0] "enabledad" finds an address that somebody else has, and leaves nothing', async () => {
+  test('[1.0.0] "enabledad" detects a duplicate address, and ADD leaves nothing', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const conf = (name: string) =>
@@ -256,7 +256,7 @@ describeRoot('bridge, container interface', () => {
     });
   });
 
-  test('[1.0.0] "disableContainerInterface" leaves it down', async () => {
+  test('[1.0.0] "disableContainerInterface" leaves the interface down', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const conf = confOf(lab, { ipam: {}, isGateway: false, disableContainerInterface: true });
@@ -278,7 +278,7 @@ describeRoot('bridge, container interface', () => {
       { RuntimeConfig: { mac: runtime.replaceAll(':', '-').toUpperCase() } },
       runtime,
     ],
-  ])('[1.0.0] has the hardware address of %s', async (_where, more, options, mac) => {
+  ])('[1.0.0] the interface has the hardware address of %s', async (_where, more, options, mac) => {
     await withHost(async lab => {
       const container = await lab.container();
       const result = await call(lab, 'ADD', confOf(lab, options), container, more);
@@ -288,7 +288,7 @@ describeRoot('bridge, container interface', () => {
   });
 
   test.each(['nonsense', '01:00:5e:00:00:01', '00:00:00:00:00:00', '0a:58:0a:00:00:00:00:07'])(
-    '[1.0.0] cannot have the hardware address %s',
+    '[1.0.0] the interface cannot have the hardware address %s',
     async mac => {
       await withHost(async lab => {
         const container = await lab.container();
@@ -302,7 +302,7 @@ describeRoot('bridge, container interface', () => {
   );
 
   test.each(['0.1.0', '0.2.0'])(
-    '[%s] on layer 2 cannot be reported, so nothing is left',
+    '[%s] cannot express a result of layer 2, so ADD fails and leaves nothing',
     async cniVersion => {
       await withHost(async lab => {
         const container = await lab.container();
@@ -317,8 +317,8 @@ describeRoot('bridge, container interface', () => {
   );
 });
 
-describeRoot('bridge DEL, by whatever is left', () => {
-  test('[1.0.0] an id of any length marks the pair', async () => {
+describeRoot('bridge DEL with partial state', () => {
+  test('[1.0.0] a container id of any length marks the pair', async () => {
     await withHost(async lab => {
       const container = { ...(await lab.container()), id: `a${'-very'.repeat(60)}-long-id` };
       await call(lab, 'ADD', confOf(lab), container);
@@ -328,7 +328,7 @@ describeRoot('bridge DEL, by whatever is left', () => {
     });
   });
 
-  test('[1.0.0] an interface that was renamed in the container goes', async () => {
+  test('[1.0.0] an interface that was renamed in the container is deleted', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await call(lab, 'ADD', confOf(lab), container);
@@ -340,7 +340,7 @@ describeRoot('bridge DEL, by whatever is left', () => {
     });
   });
 
-  test('[1.0.0] options that make no sense any more keep nothing', async () => {
+  test('[1.0.0] DEL removes everything although the options are invalid now', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await lab.sysctl(lab.host, 'net/ipv4/ip_forward', 1);
@@ -379,7 +379,7 @@ describeRoot('bridge STATUS', () => {
     return exitCode === 0 ? { code: 0 } : JSON.parse(stdout);
   }
 
-  test('[1.1.0] warns of chains of the host that drop what a gateway forwards', async () => {
+  test('[1.1.0] warns of chains on the host that drop forwarded packets', async () => {
     await withHost(async lab => {
       const chain = '{ type filter hook forward priority 0; policy drop; }';
       await lab.run(lab.host, ['nft', `add table ip other; add chain ip other fw ${chain}`]);
@@ -407,7 +407,7 @@ describeRoot('bridge STATUS', () => {
     },
   );
 
-  test('[1.1.0] forwarding that cannot be turned on is code 50, and 51 once containers need it', async () => {
+  test('[1.1.0] forwarding that cannot be enabled is code 50, and 51 once containers need it', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const conf = confOf(lab, { cniVersion: '1.1.0' });
@@ -429,7 +429,7 @@ describeRoot('bridge STATUS', () => {
 describeRoot(
   'bridge and the reference on one bridge',
   () => {
-    test('[1.0.0] each attaches beside the other, and takes the other away', async () => {
+    test('[1.0.0] each attaches next to the other, and deletes attachments of the other', async () => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         const conf = confOf(lab, { isDefaultGateway: true });
@@ -450,7 +450,7 @@ describeRoot(
       });
     });
 
-    test('[1.0.0] a pair that the reference made goes by its result when its namespace cannot be found', async () => {
+    test('[1.0.0] a pair of the reference is deleted by its result if the namespace is missing', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const conf = confOf(lab);

@@ -53,7 +53,7 @@ interface Scene {
   readonly host?: readonly string[];
 }
 
-/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, in words */
+/** Fails the first request, the second, … until ADD makes fewer. @returns descriptions of the requests that failed */
 async function failEach(scene: Scene): Promise<string[]> {
   const failed: string[] = [];
   for (let request = 1; ; request++) {
@@ -79,7 +79,7 @@ async function failOnce(lab: Lab, scene: Scene, request: number): Promise<string
 
 describeRoot('bridge ADD that fails at the nth request', () => {
   test(
-    '[1.1.0] on a fresh host leaves nothing',
+    '[1.1.0] leaves nothing on a fresh host',
     async () => {
       const options = { macspoofchk: true, hairpinMode: true, portIsolation: true, mtu: 1400 };
       const failed = (await failEach({ conf: lab => layer3(lab, options) })).join('\n');
@@ -93,7 +93,7 @@ describeRoot('bridge ADD that fails at the nth request', () => {
   );
 
   test(
-    '[1.1.0] gives an adopted bridge its flags and addresses back',
+    '[1.1.0] restores flags and addresses of an adopted bridge',
     async () => {
       const failed = await failEach({
         conf: lab => layer3(lab, { forceAddress: true, promiscMode: true }),
@@ -107,7 +107,7 @@ describeRoot('bridge ADD that fails at the nth request', () => {
   );
 
   test(
-    '[1.1.0] on layer 2 leaves nothing',
+    '[1.1.0] leaves nothing without IPAM',
     async () => {
       expect((await failEach({ conf: () => LAYER2 })).length).toBeGreaterThan(5);
     },
@@ -146,7 +146,7 @@ describeRoot(
     );
 
     test(
-      '[1.1.0] leaves a bridge of somebody else as it was',
+      '[1.1.0] leaves a foreign bridge unchanged',
       async () => {
         const host = ['ip link add br0 address 02:00:00:00:00:77 type bridge vlan_filtering 1'];
         expect((await failEach({ conf, host })).join('\n')).toContain('add address 10.88.0.1/24');

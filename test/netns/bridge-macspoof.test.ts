@@ -55,7 +55,7 @@ describeRoot('bridge macspoofchk', () => {
     });
   });
 
-  test('[1.0.0] restricts a container on layer 2, with the hardware address it asked for', async () => {
+  test('[1.0.0] restricts a container without IPAM, with a requested hardware address', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const runtimeConfig = { mac: '0a:58:0a:00:00:07' };
@@ -71,13 +71,13 @@ describeRoot('bridge macspoofchk', () => {
   test.each([
     ['', (_lab: Lab, _container: Container) => Promise.resolve()],
     [', also without namespace', (lab: Lab, container: Container) => lab.remove(container)],
-  ])('[1.0.0] DEL lifts it%s', async (_how, prepare) => {
+  ])('[1.0.0] DEL removes the restriction%s', async (_how, prepare) => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       await add(lab, one, confOf(lab));
       const result = await add(lab, two, confOf(lab));
       await prepare(lab, one);
-      // The configuration may have changed meanwhile.
+      // The configuration may have changed in between.
       const conf = confOf(lab, { macspoofchk: false });
       expect(await lab.plugin('bridge', { command: 'DEL', conf, container: one })).toMatchObject({
         exitCode: 0,
@@ -86,7 +86,7 @@ describeRoot('bridge macspoofchk', () => {
     });
   });
 
-  test('[1.1.0] GC lifts it for attachments that are not in the list', async () => {
+  test('[1.1.0] GC removes the restriction of attachments that are not in the list', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const conf = confOf(lab, { cniVersion: '1.1.0' });
@@ -101,9 +101,9 @@ describeRoot('bridge macspoofchk', () => {
   });
 
   test.each([
-    ['a flushed chain', 'nft flush chain bridge catena_macspoof prerouting', 'add rule'],
-    ['a flushed set', 'nft flush set bridge catena_macspoof allowed', 'owner of'],
-    ['a deleted table', 'nft delete table bridge catena_macspoof', 'owner of the port'],
+    ['a flushed chain', 'nft flush chain bridge catena_macspoof prerouting', 'rules of chain "prerouting"'],
+    ['a flushed set', 'nft flush set bridge catena_macspoof allowed', 'of "allowed" is missing'],
+    ['a deleted table', 'nft delete table bridge catena_macspoof', 'of "ports" is missing'],
   ])('[1.0.0] CHECK names %s, and another ADD repairs what is shared', async (_what, tamper, words) => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
@@ -123,7 +123,7 @@ describeRoot('bridge macspoofchk', () => {
 describeRoot(
   'bridge macspoofchk after the reference',
   () => {
-    test('[1.0.0] DEL removes the chains that the reference made', async () => {
+    test('[1.0.0] DEL removes the chains of the reference', async () => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         const conf = confOf(lab);
@@ -149,7 +149,7 @@ describeRoot(
       });
     });
 
-    test('[1.1.0] GC removes chains of the reference whose port is gone', async () => {
+    test('[1.1.0] GC removes chains of the reference whose port no longer exists', async () => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         for (const container of [one, two]) await add(lab, container, confOf(lab), REFERENCE_BIN_DIR);

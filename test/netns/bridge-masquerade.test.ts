@@ -55,7 +55,7 @@ async function call(lab: Lab, command: string, conf: object, container: Containe
 describeRoot(
   'bridge ipMasq with iptables',
   () => {
-    test.each(MODES)('[1.0.0] %s: hides the container outside, and DEL leaves no rule', async mode => {
+    test.each(MODES)('[1.0.0] %s: masquerades the container, and DEL leaves no rule', async mode => {
       await withHost(async lab => {
         const [one, two, outside] = [await lab.container(), await lab.container(), await lab.outside()];
         const env = systemWith(lab, mode);
@@ -79,7 +79,7 @@ describeRoot(
       });
     });
 
-    test('[1.0.0] another interface of the container keeps its rules', async () => {
+    test('[1.0.0] DEL keeps the rules of another interface of the container', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const conf = confOf(lab);
@@ -98,7 +98,7 @@ describeRoot(
       ['a rule', (chain: string) => `iptables -t nat -D ${chain} 1`, '-j ACCEPT'],
       ['what is in the chain', (chain: string) => `ip6tables -t nat -F ${chain}`, 'fd88::/64'],
       ['the way there', () => 'iptables -t nat -F POSTROUTING', 'POSTROUTING -s 10.88.0.2/32'],
-    ])('[1.0.0] CHECK misses %s', async (_what, tamper, words) => {
+    ])('[1.0.0] CHECK reports %s as missing', async (_what, tamper, words) => {
       await withHost(async lab => {
         const container = await lab.container();
         const conf = confOf(lab);
@@ -127,7 +127,7 @@ describeRoot(
       },
     );
 
-    test('[1.0.0] a program that refuses is an error in its words, and nothing is left', async () => {
+    test('[1.0.0] ADD reports the error of a program that fails, and leaves nothing', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const before = await lab.dump(lab.host);
@@ -155,7 +155,7 @@ describeNeeding(
       return conf;
     };
 
-    test.each(MODES)('[1.0.0] %s: DEL removes what the reference made', async mode => {
+    test.each(MODES)('[1.0.0] %s: DEL removes the rules of the reference', async mode => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         const env = systemWith(lab, mode);
@@ -173,7 +173,7 @@ describeNeeding(
       });
     });
 
-    test.each(MODES)('[1.0.0] %s: the reference removes what we made', async mode => {
+    test.each(MODES)('[1.0.0] %s: the reference removes our rules', async mode => {
       await withHost(async lab => {
         const container = await lab.container();
         const env = systemWith(lab, mode);
@@ -231,7 +231,7 @@ describeRoot('bridge ipMasq after the nftables backend of the reference', () => 
     });
   });
 
-  test('[1.1.0] GC removes those of the network that are not in the list', async () => {
+  test('[1.1.0] GC removes rules of attachments that are not in the list', async () => {
     await withHost(async lab => {
       await prepare(lab);
       const valid = { 'cni.dev/valid-attachments': [{ containerID: 'two', ifname: 'eth0' }] };

@@ -34,7 +34,7 @@ async function vlansOf(lab: Lab, port: string): Promise<Row[]> {
 const NATIVE = ['PVID', 'Egress Untagged'];
 
 describeRoot(
-  'bridge VLANs on a kernel without them',
+  'bridge VLANs on a kernel without VLAN filtering',
   () => {
     test.each([
       [{ vlan: 100 }, '"vlan": 100'],
@@ -56,7 +56,7 @@ describeRoot(
       });
     });
 
-    test('[1.1.0] ADD to an existing bridge is refused as well, and STATUS says so', async () => {
+    test('[1.1.0] an existing bridge is refused too, by ADD and STATUS', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         await lab.run(lab.host, ['ip', 'link', 'add', 'br0', 'type', 'bridge']);
@@ -76,7 +76,7 @@ describeRoot(
 describeRoot(
   'bridge VLANs',
   () => {
-    test('[1.1.0] "vlan" separates containers, with a gateway each; DEL takes all back', async () => {
+    test('[1.1.0] "vlan" separates containers, with a gateway each; DEL removes everything', async () => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         for (const key of ['net/ipv4/ip_forward', 'net/ipv6/conf/all/forwarding'])
@@ -107,7 +107,7 @@ describeRoot(
       });
     });
 
-    test('[1.1.0] "vlanTrunk" lets tagged frames through, untagged ones stay in the default VLAN', async () => {
+    test('[1.1.0] "vlanTrunk" passes tagged frames; untagged ones stay in the default VLAN', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const vlanTrunk = [{ id: 101 }, { minID: 200, maxID: 210 }];
@@ -160,7 +160,7 @@ describeRoot(
       ['filtering', () => 'ip link set br0 type bridge vlan_filtering 0', 'VLAN filtering of bridge'],
       ['gateway', () => 'ip addr del 10.100.0.1/24 dev br0.100', 'addresses of "br0.100"'],
       ['gateway port', () => 'ip link del br0.100', 'gateway of VLAN 100'],
-    ])('[1.1.0] CHECK names what was changed: %s', async (_what, tamper, words) => {
+    ])('[1.1.0] CHECK reports what was changed: %s', async (_what, tamper, words) => {
       await withHost(async lab => {
         const container = await lab.container();
         const conf = layer3(lab, 100);
@@ -171,7 +171,7 @@ describeRoot(
       });
     });
 
-    test('[1.1.0] a bridge of somebody else that does not filter is left alone', async () => {
+    test('[1.1.0] a foreign bridge without VLAN filtering is left alone', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         await lab.run(lab.host, ['ip', 'link', 'add', 'br0', 'type', 'bridge']);
@@ -179,7 +179,7 @@ describeRoot(
         const reply = await lab.plugin('bridge', { command: 'ADD', conf: layer3(lab, 100), container });
         expect(reply.error).toMatchObject({
           code: 7,
-          msg: expect.stringContaining('does not keep VLANs apart'),
+          msg: expect.stringContaining('VLAN filtering is off'),
           details: 'run: ip link set br0 type bridge vlan_filtering 1',
         });
         expect(await lab.dump(lab.host)).toEqual(before);
@@ -193,7 +193,7 @@ describeRoot(
         ['ip link add link br0 name br0.100 type vlan id 100', 'bridge vlan add dev br0 vid 100 self'],
         0,
       ],
-    ])('[1.1.0] %s under the name of the gateway port', async (_what, lines, code) => {
+    ])('[1.1.0] %s has the name of the gateway port', async (_what, lines, code) => {
       await withHost(async lab => {
         const container = await lab.container();
         for (const line of ['ip link add br0 type bridge vlan_filtering 1', ...lines]) {

@@ -42,7 +42,7 @@ async function add(lab: Lab, container: Container, conf: object) {
 
 describeRoot('bridge', () => {
   test.each(SPEC_VERSIONS)(
-    '[%s] ADD connects two containers, gateway and outside; DEL takes all back',
+    '[%s] ADD connects two containers, the gateway and the outside; DEL removes everything',
     async cniVersion => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
@@ -100,7 +100,7 @@ describeRoot('bridge', () => {
     },
   );
 
-  test('[1.1.0] ipMasq hides the container outside its subnet and nowhere else', async () => {
+  test('[1.1.0] ipMasq masquerades traffic that leaves the subnet, and no other', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const outside = await lab.outside();
@@ -174,8 +174,8 @@ describeRoot('bridge', () => {
   });
 });
 
-describeRoot('bridge, in awkward order', () => {
-  test('[1.1.0] ADD twice is refused and leaves the first as it was', async () => {
+describeRoot('bridge, verbs in unusual order', () => {
+  test('[1.1.0] a second ADD is refused and leaves the first attachment unchanged', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const result = await add(lab, container, confOf(lab));
@@ -197,7 +197,7 @@ describeRoot('bridge, in awkward order', () => {
     });
   });
 
-  test('[1.1.0] an interface of that name in the container is refused, and the lease given back', async () => {
+  test('[1.1.0] an existing interface of that name is refused, and the lease released', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await lab.run(container, ['ip', 'link', 'add', 'eth0', 'type', 'bridge']);
@@ -235,7 +235,7 @@ describeRoot('bridge, in awkward order', () => {
     });
   });
 
-  test('[1.1.0] DEL goes on when IPAM fails, and reports it', async () => {
+  test('[1.1.0] DEL continues if IPAM fails, and reports it', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await add(lab, container, confOf(lab));
@@ -250,7 +250,7 @@ describeRoot('bridge, in awkward order', () => {
     });
   });
 
-  test('[1.1.0] GC removes what is not in the list and keeps the rest', async () => {
+  test('[1.1.0] GC removes attachments that are not in the list and keeps the rest', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const keep = await add(lab, one, confOf(lab));
@@ -382,7 +382,7 @@ describeRoot('bridge CHECK', () => {
     ['interface', () => ['container', ['ip', 'link', 'del', 'eth0']], 'eth0'],
   ];
 
-  test.each(tampering)('[1.1.0] names what was changed: %s', async (what, tamper, words) => {
+  test.each(tampering)('[1.1.0] reports what was changed: %s', async (what, tamper, words) => {
     await withHost(async lab => {
       const container = await lab.container();
       // These two do not go together.
@@ -401,7 +401,7 @@ describeRoot('bridge CHECK', () => {
 describeNeeding(
   'bridge with a foreign IPAM plugin',
   () => {
-    test('[1.0.0] the reference host-local is executed in place of ours', async () => {
+    test('[1.0.0] the reference host-local runs in place of ours', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const conf = confOf(lab, { cniVersion: '1.0.0' });

@@ -76,7 +76,7 @@ describeRoot('a subnet that a container asks for', () => {
     });
   });
 
-  test.each(WAYS)('by %s is fine where the configuration or the bridge has it', async (_, asking) => {
+  test.each(WAYS)('by %s is accepted if the configuration or the bridge has it', async (_, asking) => {
     await withHost(async lab => {
       const dataDir = `${lab.tmp}/leases`;
       const ranges = [[{ subnet: '10.67.0.0/24' }]];
@@ -94,7 +94,7 @@ describeRoot('a subnet that a container asks for', () => {
     });
   });
 
-  test('by the capability ipRanges is the word of the runtime, and not of the container', async () => {
+  test('by the capability ipRanges is accepted, since it comes from the runtime', async () => {
     await withHost(async lab => {
       const ipam = { type: 'host-local', dataDir: `${lab.tmp}/leases` };
       const conf = { runtimeConfig: { ipRanges: [[{ subnet: '10.69.0.0/24' }]] } };
@@ -141,7 +141,7 @@ function writePool(lab: Lab): {
 }
 
 describeRoot('a subnet that the IPAM plugin chooses', () => {
-  test('goes with its last container, while the bridge stays for others', async () => {
+  test('is removed with its last container, while the bridge stays for others', async () => {
     await withHost(async lab => {
       const pool = writePool(lab);
       const conf = confOf('bridge', { type: 'pool' });
@@ -170,7 +170,7 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
     });
   });
 
-  test('stays where a port may lead anywhere, and on a bridge that others made', async () => {
+  test('stays if a port may lead anywhere, and on a foreign bridge', async () => {
     await withHost(async lab => {
       const pool = writePool(lab);
       const conf = confOf('bridge', { type: 'pool' });
@@ -200,7 +200,7 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
     });
   });
 
-  test('of two networks on one bridge goes with its own containers, and the bridge with the last', async () => {
+  test('of two networks on one bridge is removed with its own containers, and the bridge with the last', async () => {
     await withHost(async lab => {
       const networks = ['10.72.0.0/24', '10.73.0.0/24'].map((subnet, i) =>
         confOf('bridge', { type: 'host-local', subnet, dataDir: `${lab.tmp}/leases` }, { name: `net${i}` }),
@@ -221,12 +221,12 @@ describeRoot('a subnet that the IPAM plugin chooses', () => {
   });
 
   test.each([
-    ['10.74.0.5/24', undefined, 'holds 10.74.0.200, which is an address of this host'],
-    ['10.74.0.5/8', '10.0.0.1', 'holds 10.74.0.200, which is an address of this host'],
-    ['1.2.3.4/1', undefined, 'is no subnet for containers'],
-    ['1.2.3.4/0', '1.0.0.1', 'is no subnet for containers'],
-    ['2001:db8::5/3', undefined, 'is no subnet for containers'],
-  ])('is refused where it is no subnet for containers: %s', async (address, gateway, problem) => {
+    ['10.74.0.5/24', undefined, 'contains 10.74.0.200, an address of this host'],
+    ['10.74.0.5/8', '10.0.0.1', 'contains 10.74.0.200, an address of this host'],
+    ['1.2.3.4/1', undefined, 'is too large a subnet for containers'],
+    ['1.2.3.4/0', '1.0.0.1', 'is too large a subnet for containers'],
+    ['2001:db8::5/3', undefined, 'is too large a subnet for containers'],
+  ])('is refused: %s', async (address, gateway, problem) => {
     await withHost(async lab => {
       await lab.ip(lab.host, 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'up1');
       await lab.ip(lab.host, 'addr', 'add', '10.74.0.200/24', 'dev', 'up0');

@@ -216,7 +216,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] an ADD that is given up is waited for, or finished, by DEL', async () => {
+  test('[1.1.0] DEL waits for, or finishes, an ADD whose caller has given up', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const conf = {
@@ -236,7 +236,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] an ADD whose process is killed is taken back by DEL, whenever that happens', async () => {
+  test('[1.1.0] DEL undoes an ADD whose process was killed at any point', async () => {
     await withHost(async lab => {
       const conf = { ...runner(lab, '1.1.0'), delegates: [1, 2, 3].map(i => network(lab, `n${i}`, 70 + i)) };
       // What containers share is there as long as there is one.
@@ -286,7 +286,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] an ADD that is told to end takes back what it has done, and says so', async () => {
+  test('[1.1.0] an ADD that is terminated undoes what it has done, and reports it', async () => {
     await withHost(async lab => {
       const conf = {
         ...runner(lab, '1.1.0'),

@@ -55,7 +55,7 @@ const files = async (lab: Lab) => {
 };
 
 describeRoot('the delegate runner', () => {
-  test('[1.1.0] gives two networks, each with traffic, and takes both away', async () => {
+  test('[1.1.0] attaches two networks, each with traffic, and detaches both', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const conf = runner(lab, {
@@ -94,7 +94,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] a failure in the middle leaves nothing: no interface, route, lease, record', async () => {
+  test('[1.1.0] a failure in the middle leaves no interface, route, lease or record', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const bad = bridged(lab, 'bad', 43, {}, [{ type: 'tuning', sysctl: { 'net.core.no_such_key': '1' } }]);
@@ -117,7 +117,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] a name that an interface of the container has is refused before anything is touched', async () => {
+  test('[1.1.0] the name of an existing interface is refused before anything is changed', async () => {
     await withHost(async lab => {
       const one = await lab.container();
       // The kernel takes no new interface of a name that is another one's alternative name either.
@@ -144,7 +144,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] DEL needs the record alone: the configuration has changed, its files and the namespace are gone', async () => {
+  test('[1.1.0] DEL needs only the record, without the former configuration, its files and the namespace', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const dir = `${lab.tmp}/net.d`;
@@ -201,7 +201,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] a pod asks for gateways, addresses and names by its annotation', async () => {
+  test('[1.1.0] a pod requests gateways, addresses and names by its annotation', async () => {
     await withHost(async lab => {
       const [container, outside] = [await lab.container(), await lab.outside()];
       const dir = `${lab.tmp}/net.d`;
@@ -237,7 +237,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] GC takes what a lost container left, in every network, and leaves the others', async () => {
+  test('[1.1.0] GC removes what a lost container left, in every network, and keeps the others', async () => {
     await withHost(async lab => {
       const [lost, kept] = [await lab.container(), await lab.container()];
       const conf = runner(lab, { delegates: [bridged(lab, 'red', 41), bridged(lab, 'blue', 42)] });
@@ -258,7 +258,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.1.0] is not ready until its file is there: ADD 11, STATUS 50', async () => {
+  test('[1.1.0] is not ready until its file exists: ADD fails with 11, STATUS with 50', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const conf = runner(lab, {
@@ -278,7 +278,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.0.0] logs and traces each link where it is told', async () => {
+  test('[1.0.0] logs and traces each plugin call in the configured files', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const [logFile, traceFile] = [`${lab.tmp}/log`, `${lab.tmp}/trace`];
@@ -325,7 +325,7 @@ describeRoot('the delegate runner', () => {
     });
   });
 
-  test('[1.0.0] keeps a trace of each call where it is told, and works where it cannot', async () => {
+  test('[1.0.0] keeps a trace of each call in the configured directory, and works without one', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const traceDir = `${lab.tmp}/traces`;
@@ -358,7 +358,7 @@ describeRoot('the delegate runner', () => {
 });
 
 describeNeeding(
-  'the delegate runner with links of other makers',
+  'the delegate runner with third-party plugins',
   () => {
     test.each<[string, Row, string]>([
       ['the first network', {}, 'eth0'],
@@ -402,7 +402,7 @@ describeNeeding(
   requiresReference('bridge', 'host-local'),
 );
 
-describeRoot('the delegate runner in the place of multus', () => {
+describeRoot('the delegate runner as multus', () => {
   test.each<[string, Row]>([
     ['delegates', {}],
     ['clusterNetwork by name', { clusterNetwork: 'red', delegates: [] }],

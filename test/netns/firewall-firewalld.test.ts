@@ -37,7 +37,7 @@ describeRoot(
     const createLab = useLabs();
 
     test.each(['nftables', 'iptables'] as const)(
-      'ADD lets packets pass where firewalld with %s rejects them, and needs not be told to',
+      'ADD accepts traffic that firewalld with %s rejects, without being configured to',
       async backend => {
         const { lab, outside, a, firewalld, env } = await guarded(createLab, backend);
         for (const family of FAMILIES) expect(await reaches(lab, a, outside.address[family])).toBe(false);
@@ -63,7 +63,7 @@ describeRoot(
     );
 
     test(
-      'ADD twice is ADD once, another zone replaces the earlier one, and policies hold',
+      'a second ADD changes nothing, another zone replaces the earlier one, and policies hold',
       async () => {
         const { lab, outside, a, b, firewalld, env } = await guarded(createLab);
         await firewalld.cmd('--permanent', '--new-zone', 'pods');
@@ -89,7 +89,7 @@ describeRoot(
     );
 
     test(
-      'CHECK says what a reload forgot, and ADD puts it back',
+      'CHECK reports what a reload removed, and ADD restores it',
       async () => {
         const { lab, a, firewalld, env } = await guarded(createLab);
         expect(await add(lab, a, { env })).toMatchObject({ exitCode: 0 });
@@ -104,7 +104,7 @@ describeRoot(
     );
 
     test(
-      'bad zones are refused before any rule, and a zone that has the address is not robbed of it',
+      'invalid zones are refused before any rule is made, and another zone keeps its address',
       async () => {
         const { lab, a, firewalld, env } = await guarded(createLab);
         const unknown = { backend: 'firewalld', firewalldZone: 'nowhere' };
@@ -124,29 +124,31 @@ describeRoot(
     );
 
     test(
-      'without a running firewalld: named when it was asked for, no matter otherwise',
+      'without a running firewalld, ADD fails only if it is configured',
       async () => {
         const { lab, outside, a, firewalld, env } = await guarded(createLab);
         const asked = { conf: { backend: 'firewalld' }, env };
         expect(await add(lab, a, asked)).toMatchObject({ exitCode: 0 });
         await firewalld.stop();
-        expect((await check(lab, a, asked)).error?.msg).toContain('does not run');
+        expect((await check(lab, a, asked)).error?.msg).toContain('is not running');
         expect(await del(lab, a, { env })).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await elementsOf(lab)).toEqual({});
         const refused = await add(lab, a, asked);
-        expect(refused.error?.msg).toContain('does not run');
+        expect(refused.error?.msg).toContain('is not running');
         expect(await elementsOf(lab)).toEqual({});
         expect((await status(lab, { backend: 'firewalld' }, env)).error?.code).toBe(50);
         expect(await add(lab, a, { env })).toMatchObject({ exitCode: 0, stderr: '' });
         expect(await ping(lab, a, outside.address.v4)).toBe(true);
         // Nor without a bus.
-        expect((await add(lab, a, { conf: { backend: 'firewalld' } })).error?.msg).toContain('does not run');
+        expect((await add(lab, a, { conf: { backend: 'firewalld' } })).error?.msg).toContain(
+          'is not running',
+        );
       },
       DEADLINE_MS,
     );
 
     testNeeding(
-      'either plugin finds and removes what the other told firewalld',
+      'either plugin finds and removes the sources that the other added',
       async () => {
         const { lab, a, firewalld, env } = await guarded(createLab);
         const conf = { backend: 'firewalld' };

@@ -52,7 +52,7 @@ describeRoot(
         DEADLINE_MS,
       );
 
-      test('a neighbour that needs no ARP does not reach it either, nor does multicast', async () => {
+      test('a neighbour that needs no ARP does not reach the pod, nor does multicast', async () => {
         const { lab, a, b } = await sceneWith(filtered);
         const mac = await macOf(lab, a);
         await giveBoth(lab, a, b, '192.0.2.2/24', '192.0.2.3/24');
@@ -72,10 +72,10 @@ describeRoot(
         expect(await multicastSeen(lab, a)).toBe(then);
       });
 
-      test('it reaches its gateway and the outside, which reach it, though nobody knows a hardware address yet', async () => {
+      test('an isolated pod and its gateway and the outside reach each other, with empty neighbour tables', async () => {
         const { lab, outside, a } = await sceneWith(filtered);
         await add(lab, a, ISOLATED);
-        // Without a link-local address of its own there, the host asks for nobody beyond unless it speaks itself.
+        // Without a link-local address there, the host sends neighbour solicitations for its own traffic only.
         expect(await ping(lab, lab.host, outside.address.v6)).toBe(true);
         await forgetNeighbours(lab, a);
         for (const address of [
@@ -95,7 +95,7 @@ describeRoot(
       });
     });
 
-    test('CHECK misses the port, ADD puts it back, DEL and GC take it away', async () => {
+    test('CHECK reports a missing port, ADD restores it, DEL and GC remove it', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       for (const pod of [a, b]) await add(lab, pod, ISOLATED);
       expect(await portsOf(lab)).toEqual(['br1pod2', 'br1pod3']);
@@ -118,16 +118,16 @@ describeRoot(
       expect(await ping(lab, b, `${LINK_LOCAL.a}%eth0`)).toBe(true);
     });
 
-    test('a bridge without a port that is the pod’s is refused before anything is made', async () => {
+    test('a bridge without a port of the pod is refused before anything is changed', async () => {
       const { lab, a } = await twoBridges(createLab);
       await lab.ip(lab.host, 'link', 'set', 'br1pod2', 'nomaster');
       const { error } = await add(lab, a, ISOLATED);
       expect(error).toMatchObject({ code: 7 });
-      expect(error?.msg).toBe('Cannot isolate "eth0": no port of bridge "br1" leads to it');
+      expect(error?.msg).toBe('Cannot isolate "eth0": bridge "br1" has no port that leads to it');
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
     });
 
-    test('pods that an earlier release isolated pass CHECK, go with DEL, and are closed with the next ADD', async () => {
+    test('pods that an earlier release isolated pass CHECK and DEL, and their ports are closed by the next ADD', async () => {
       const { lab, a, b } = await sceneWith('0');
       const third = await addPod(lab, 'br1', 4);
       for (const pod of [a, b, third]) await add(lab, pod, ISOLATED);
@@ -160,7 +160,7 @@ describeRoot(
       expect(await check(lab, a, ISOLATED)).toMatchObject({ exitCode: 0, stderr: '' });
     });
 
-    test('a device that got the name of a dead pod’s port is its new pod’s', async () => {
+    test('a device with the name of a dead pod’s port belongs to its new pod', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       await add(lab, a, ISOLATED);
       await lab.ip(lab.host, 'link', 'delete', 'br1pod2');

@@ -59,13 +59,13 @@ const LATECOMERS: Record<string, readonly string[]> = {
 };
 
 describeRoot(
-  'firewall, and iptables that drops later',
+  'firewall, with iptables that drops later',
   () => {
     const createLab = useLabs();
 
     describe.each(Object.keys(LATECOMERS))('set by %s', name => {
       test(
-        'pods that were there before keep their way out and back, with nothing done for them',
+        'existing pods keep their traffic without any action',
         async () => {
           const { lab, outside, a } = await reachableScene();
           expect(await add(lab, a)).toMatchObject({ exitCode: 0, stderr: '' });
@@ -84,7 +84,7 @@ describeRoot(
       );
     });
 
-    test('iptables takes the table for its own: it lists, saves, restores and changes it without a complaint', async () => {
+    test('iptables treats the table as its own: it lists, saves, restores and changes it without errors', async () => {
       const { lab, outside, a, b } = await reachableScene();
       for (const pod of [a, b]) await add(lab, pod);
       for (const tool of TOOLS) {
@@ -123,14 +123,14 @@ describeRoot(
       expect(await elementsOf(lab)).toEqual({});
     });
 
-    test('the operator’s chain goes first there', async () => {
+    test('the operator’s chain is evaluated first in iptables', async () => {
       const { lab, outside, a } = await reachableScene();
       await add(lab, a);
       await lab.run(lab.host, ['iptables', '-A', 'CNI-ADMIN', '-s', a.v4, '-j', 'DROP']);
       expect(await reaches(lab, a, outside.address.v4)).toBe(false);
     });
 
-    test('a policy of pods on one bridge stays that of each pod', async () => {
+    test('pods on one bridge keep their own policies', async () => {
       const { lab, a, b } = await reachableScene();
       await add(lab, a, { network: 'one', conf: { ingressPolicy: 'same-bridge' } });
       await add(lab, b, { network: 'two', conf: { ingressPolicy: 'isolated' } });
@@ -139,7 +139,7 @@ describeRoot(
       expect((await rulesOf(lab)).join('\n')).not.toContain('STAGE-1 -i br1');
     });
 
-    test('"backend": "nftables" writes nothing there', async () => {
+    test('"backend": "nftables" writes nothing to iptables', async () => {
       const { lab, a } = await reachableScene();
       expect((await add(lab, a, { conf: { backend: 'nftables' } })).exitCode).toBe(0);
       expect(await lab.nft(lab.host, 'list', 'tables')).toMatchObject([
@@ -147,7 +147,7 @@ describeRoot(
       ]);
     });
 
-    test('CHECK accepts pods that an earlier release let in, until iptables drops; then another ADD lets them out', async () => {
+    test('CHECK accepts pods of an earlier release until iptables drops; then another ADD adds their rules', async () => {
       const { lab, outside, a } = await reachableScene();
       await add(lab, a, { conf: { backend: 'nftables' } });
       expect(await check(lab, a)).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
@@ -158,7 +158,7 @@ describeRoot(
       expect(await check(lab, a)).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
     });
 
-    test('rules that somebody flushed come back with ADD, and CHECK names one that is missing', async () => {
+    test('ADD restores flushed rules, and CHECK names one that is missing', async () => {
       const { lab, outside, a } = await reachableScene();
       await add(lab, a);
       await comeLater(lab, 'an operator');
@@ -171,7 +171,7 @@ describeRoot(
       expect(await check(lab, a)).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
     });
 
-    test('where iptables is the old packet filter, the rules are there', async () => {
+    test('with iptables-legacy, the rules are in its table', async () => {
       const { lab, outside, a } = await reachableScene();
       const env = { PATH: legacyPath(lab) };
       expect(await add(lab, a, { env })).toMatchObject({ exitCode: 0 });
@@ -184,7 +184,7 @@ describeRoot(
       expect(await reaches(lab, a, outside.address.v4)).toBe(false);
     });
 
-    test('where both packet filters have a table, both get the rules', async () => {
+    test('if both packet filters have a table, both get the rules', async () => {
       const { lab, outside, a } = await reachableScene();
       for (const tool of TOOLS) await lab.run(lab.host, [`${tool}-legacy`, '-S']);
       expect(await add(lab, a)).toMatchObject({ exitCode: 0 });
@@ -199,7 +199,7 @@ describeRoot(
     });
 
     testNeeding(
-      'the reference finds our rules in order and removes them, and the reverse',
+      'the reference accepts and removes our rules, and the reverse',
       async () => {
         const { lab, a, b } = await reachableScene();
         const reference = (command: string, pod: Pod) => {
@@ -224,7 +224,7 @@ describeRoot(
     );
 
     testNeeding(
-      'an address that the reference lets a living pod have is refused, and DEL leaves its rules',
+      'an address of a living pod of the reference is refused, and DEL leaves its rules',
       async () => {
         const { lab, outside, a, b } = await reachableScene();
         const conf = confOf({ version: '1.0.0', conf: { backend: 'iptables' } });

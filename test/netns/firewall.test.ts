@@ -41,7 +41,7 @@ describeRoot(
   () => {
     const createLab = useLabs();
 
-    test.each(VERSIONS)('[%s] ADD lets packets pass, CHECK confirms, DEL takes it back', async version => {
+    test.each(VERSIONS)('[%s] ADD accepts traffic, CHECK succeeds, DEL removes everything', async version => {
       const { lab, a } = await twoBridges(createLab);
       const before = await lab.dump(lab.host, TABLES);
       expect(await add(lab, a, { version })).toMatchObject({
@@ -57,13 +57,13 @@ describeRoot(
       expect(await lab.dump(lab.host, TABLES)).toEqual(before);
     });
 
-    test('[0.3.1] is refused, as by the reference', async () => {
+    test('[0.3.1] the version is refused, as by the reference', async () => {
       const { lab, a } = await twoBridges(createLab);
       expect((await add(lab, a, { version: '0.3.1' })).error?.code).toBe(1);
     });
 
     describe.each(['1', '0'])('where bridge-nf-call-iptables is %s', filtered => {
-      test.each(FAMILIES)('ingressPolicy open: everybody reaches everybody by IP%s', async family => {
+      test.each(FAMILIES)('ingressPolicy open: all peers reach each other by IP%s', async family => {
         const { lab, outside, a, b, c } = await twoBridges(createLab);
         await setBridgeFilter(lab, filtered);
         for (const pod of [a, b, c]) expect((await add(lab, pod)).exitCode).toBe(0);
@@ -72,7 +72,7 @@ describeRoot(
       });
 
       test.each(FAMILIES)(
-        'ingressPolicy same-bridge: no way between closed bridges by IP%s',
+        'ingressPolicy same-bridge: pods on different bridges do not reach each other by IP%s',
         async family => {
           const { lab, outside, a, b, c } = await twoBridges(createLab);
           await setBridgeFilter(lab, filtered);
@@ -89,22 +89,28 @@ describeRoot(
         },
       );
 
-      test.each(FAMILIES)('ingressPolicy isolated: not even the neighbours come in by IP%s', async family => {
-        const { lab, outside, a, b, c } = await twoBridges(createLab);
-        await setBridgeFilter(lab, filtered);
-        for (const pod of [a, b, c]) await add(lab, pod, { conf: { ingressPolicy: 'isolated' } });
-        for (const from of [outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
-        expect(await ping(lab, a, outside.address[family])).toBe(true);
-        expect(await Promise.all([b, c].map(from => reaches(lab, from, a[family])))).toEqual([false, false]);
-        for (const pod of [a, b, c]) await del(lab, pod);
-        for (const from of [b, c]) expect(await ping(lab, from, a[family])).toBe(true);
-      });
+      test.each(FAMILIES)(
+        'ingressPolicy isolated: neighbours do not reach the pod either, by IP%s',
+        async family => {
+          const { lab, outside, a, b, c } = await twoBridges(createLab);
+          await setBridgeFilter(lab, filtered);
+          for (const pod of [a, b, c]) await add(lab, pod, { conf: { ingressPolicy: 'isolated' } });
+          for (const from of [outside, lab.host]) expect(await ping(lab, from, a[family])).toBe(true);
+          expect(await ping(lab, a, outside.address[family])).toBe(true);
+          expect(await Promise.all([b, c].map(from => reaches(lab, from, a[family])))).toEqual([
+            false,
+            false,
+          ]);
+          for (const pod of [a, b, c]) await del(lab, pod);
+          for (const from of [b, c]) expect(await ping(lab, from, a[family])).toBe(true);
+        },
+      );
     });
 
     test.each([
       ['left to the link', {}],
       ['iptables', { backend: 'iptables' }],
-    ])('SCTP passes as anything else does, backend %s', async (_name, conf) => {
+    ])('SCTP is accepted like any other protocol, backend %s', async (_name, conf) => {
       const { lab, outside, a } = await twoBridges(createLab);
       await lab.run(lab.host, ['iptables', '-P', 'FORWARD', 'DROP']);
       expect(await ping(lab, lab.host, outside.address.v4)).toBe(true);
@@ -118,7 +124,7 @@ describeRoot(
       for (const peer of [inside, beyond]) peer.close();
     });
 
-    test('a pod cannot come in under an address that is nobody’s', async () => {
+    test('a pod cannot use an unassigned source address to get in', async () => {
       const { lab, a, c } = await twoBridges(createLab);
       for (const pod of [a, c]) await add(lab, pod, { conf: { ingressPolicy: 'same-bridge' } });
       await lab.ip(c, 'addr', 'add', '192.0.2.77/32', 'dev', 'lo');
@@ -126,7 +132,7 @@ describeRoot(
       expect(await reaches(lab, c, a.v4, '-I', '192.0.2.77')).toBe(false);
     });
 
-    test('of one bridge with both policies, each pod keeps its own', async () => {
+    test('each pod of one bridge keeps its own policy', async () => {
       const { lab, a, b, c } = await twoBridges(createLab);
       await add(lab, a, { network: 'one', conf: { ingressPolicy: 'same-bridge' } });
       await add(lab, b, { network: 'two', conf: { ingressPolicy: 'isolated' } });
@@ -138,7 +144,7 @@ describeRoot(
       expect(await reaches(lab, c, a.v4)).toBe(false);
     });
 
-    test('the operator’s chain goes first, and outlives what we rewrite', async () => {
+    test('the operator’s chain is evaluated first, and kept when our rules are rewritten', async () => {
       const { lab, outside, a, b } = await twoBridges(createLab);
       await add(lab, a);
       await nft(lab, `add rule inet catena_firewall admin ip daddr ${a.v4} drop`);
@@ -151,7 +157,7 @@ describeRoot(
       expect(await ping(lab, outside, b.v4)).toBe(true);
     });
 
-    test('ADD twice is ADD once, and another policy replaces the earlier one', async () => {
+    test('a second ADD changes nothing, and another policy replaces the earlier one', async () => {
       const { lab, a } = await twoBridges(createLab);
       await add(lab, a, { conf: { ingressPolicy: 'isolated' } });
       const once = await elementsOf(lab);
@@ -171,7 +177,7 @@ describeRoot(
       ]);
     });
 
-    test('ADD evicts whoever had the address of the pod before, whose late DEL harms nobody', async () => {
+    test('ADD replaces the elements of the address’s previous owner, whose late DEL changes nothing', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       await add(lab, a, { conf: { ingressPolicy: 'isolated' } });
       await lab.ip(a, 'addr', 'flush', 'dev', 'eth0');
@@ -199,7 +205,7 @@ describeRoot(
       expect(await elementsOf(lab)).toEqual({});
     });
 
-    test('DEL needs nothing but the name of the attachment, and may come twice or for nothing', async () => {
+    test('DEL needs only the name of the attachment, and may be repeated or come without ADD', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       expect((await del(lab, a)).exitCode).toBe(0);
       for (const pod of [a, b]) await add(lab, pod, { conf: { ingressPolicy: 'isolated' } });
@@ -219,7 +225,7 @@ describeRoot(
       expect((await elementsOf(lab)).pods4).toEqual([elem(`catena:two/${a.id}/eth0`, b.v4)]);
     });
 
-    test('CHECK names what is missing or was changed, and ADD puts it back', async () => {
+    test('CHECK names what is missing or was changed, and ADD restores it', async () => {
       const { lab, a } = await twoBridges(createLab);
       const isolated = { conf: { ingressPolicy: 'isolated' } };
       const t = 'inet catena_firewall';
@@ -246,7 +252,7 @@ describeRoot(
       }
     });
 
-    test('GC removes what is not valid, of its own network only', async () => {
+    test('GC removes invalid attachments, of its own network only', async () => {
       const { lab, a, b, c } = await twoBridges(createLab);
       const closed = { conf: { ingressPolicy: 'isolated' } };
       await add(lab, a, closed);
@@ -287,7 +293,7 @@ describeRoot(
       DEADLINE_MS,
     );
 
-    test('bad input is refused before anything is touched', async () => {
+    test('invalid input is refused before anything is changed', async () => {
       const { lab, a } = await twoBridges(createLab);
       const lonely = { ...prevResultOf(a), interfaces: [{ name: 'eth0', sandbox: a.path }] };
       const cases: [Call, number, string][] = [
@@ -304,7 +310,7 @@ describeRoot(
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
     });
 
-    test('ADD takes the empty backend of Podman’s list, and passes on a result without addresses', async () => {
+    test('ADD accepts the empty backend of Podman’s list, and returns a result without addresses', async () => {
       const { lab, a } = await twoBridges(createLab);
       expect((await add(lab, a, { conf: { backend: '' } })).exitCode).toBe(0);
       const none = { cniVersion: LATEST_SPEC_VERSION, ips: [] };
@@ -325,7 +331,7 @@ describeRoot(
       expect(await status(lab)).toMatchObject({ exitCode: 0, stderr: words });
     });
 
-    test('STATUS asks the kernel and leaves nothing', async () => {
+    test('STATUS lets the kernel check the rules and leaves nothing', async () => {
       const { lab } = await twoBridges(createLab);
       for (const ingressPolicy of ['open', 'isolated']) {
         expect(await status(lab, { ingressPolicy })).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
@@ -365,7 +371,7 @@ describeRoot(
     const iptables = { conf: { backend: 'iptables' } };
 
     test.each(FAMILIES)(
-      'ADD lets IP%s pass where iptables drops, and needs not be told to',
+      'ADD accepts IP%s where iptables drops, without being configured to',
       async family => {
         const { lab, outside, a } = await twoBridges(createLab);
         for (const tool of ['iptables', 'ip6tables'])
@@ -415,7 +421,7 @@ describeRoot(
       expect((await elementsOf(lab)).iptables4).toBeUndefined();
     });
 
-    test('DEL takes out what is its own, and the interface with the last of its pods', async () => {
+    test('DEL removes its own rules, and those of the interface with the last of its pods', async () => {
       const { lab, a, b, c } = await twoBridges(createLab);
       const conf = {
         conf: { backend: 'iptables', ingressPolicy: 'isolated', iptablesAdminChainName: 'OURS' },
@@ -445,7 +451,7 @@ describeRoot(
       expect(await Promise.all(barred)).toEqual([false, false, false]);
     });
 
-    test('CHECK names what is missing, and ADD puts it back in order', async () => {
+    test('CHECK names what is missing, and ADD restores it in order', async () => {
       const { lab, a } = await twoBridges(createLab);
       const conf = { conf: { backend: 'iptables', ingressPolicy: 'same-bridge' } };
       const cases: [string, string][] = [
@@ -470,14 +476,14 @@ describeRoot(
       expect(forward.map(rule => rule.split(' ').at(-1))).toEqual(['CNI-ISOLATION-STAGE-1', 'CNI-FORWARD']);
     });
 
-    test('a table "filter" of somebody’s own is left alone: ADD does without, unless told to use iptables', async () => {
+    test('a foreign table "filter" is left alone: ADD does without it, unless configured to use iptables', async () => {
       const { lab, a } = await twoBridges(createLab);
       const own = 'chain ip filter forward { type filter hook forward priority 0; policy drop; }';
       await nft(lab, 'add table ip filter', `add ${own}`);
       const before = (await lab.run(lab.host, ['nft', 'list', 'table', 'ip', 'filter'])).stdout;
       const failed = await add(lab, a, iptables);
       expect(failed).toMatchObject({ exitCode: 1, error: { code: 999 } });
-      expect(failed.error?.msg).toContain('the table "filter" is somebody else\'s');
+      expect(failed.error?.msg).toContain('the table "filter" is foreign');
       expect(await elementsOf(lab)).toEqual({});
       expect((await add(lab, a)).exitCode).toBe(0);
       expect((await check(lab, a)).exitCode).toBe(0);
@@ -486,7 +492,7 @@ describeRoot(
     });
 
     test.each(['DROP', 'FORWARD', 'CNI-FORWARD', 'two words', '"x"'])(
-      'a chain of the operator called %s is refused before anything is made',
+      'an operator’s chain with the name %s is refused before anything is changed',
       async name => {
         const { lab, a } = await twoBridges(createLab);
         const failed = await add(lab, a, { conf: { iptablesAdminChainName: name } });
@@ -509,7 +515,7 @@ describeRoot(
       expect(await rulesOf(lab)).toHaveLength(4);
     });
 
-    test('GC removes what is not valid from iptables, too', async () => {
+    test('GC removes invalid attachments from iptables, too', async () => {
       const { lab, a, b } = await twoBridges(createLab);
       const conf = { conf: { backend: 'iptables', ingressPolicy: 'same-bridge' } };
       for (const pod of [a, b]) await add(lab, pod, conf);
@@ -523,7 +529,7 @@ describeRoot(
     });
 
     testNeeding(
-      'the old packet filter that drops by itself is told, too, and noticed where nobody told it',
+      'iptables-legacy that drops gets the rules too, and is reported if it lacks them',
       async () => {
         const { lab, outside, a } = await twoBridges(createLab);
         for (const tool of ['iptables-legacy', 'ip6tables-legacy'])
@@ -554,7 +560,7 @@ describeRoot(
     );
 
     testNeeding(
-      'GC removes what the reference left for pods and bridges that are gone, and nothing else',
+      'GC removes only what the reference left for pods and bridges that no longer exist',
       async () => {
         const { lab, a, b, c } = await twoBridges(createLab);
         const conf = confOf({ version: '1.0.0', conf: { ingressPolicy: 'same-bridge' } });
@@ -583,7 +589,7 @@ describeRoot(
     );
 
     testNeeding(
-      'the reference removes what ours added, finds it in order, and the reverse',
+      'the reference accepts and removes what ours added, and the reverse',
       async () => {
         const { lab, a, b } = await twoBridges(createLab);
         const reference = (command: string, pod: Pod) => {
@@ -604,7 +610,7 @@ describeRoot(
         const call = { command: 'DEL', container: a, conf, prevResult: prevResultOf(a) };
         expect((await lab.plugin('firewall', call)).exitCode).toBe(0);
         expect(await rulesOf(lab)).toHaveLength(6);
-        // An address that is somebody's by now is not a leftover.
+        // An address that has a new owner is not a leftover.
         const heir = { ...a, v4: b.v4, v6: b.v6 };
         expect(await add(lab, heir, iptables)).toMatchObject({ error: { code: 101 } });
         await lab.ip(b, 'addr', 'flush', 'dev', 'eth0');
@@ -617,7 +623,7 @@ describeRoot(
     );
 
     testNeeding(
-      'CHECK takes the rules of the reference in place of our sets, all of them and nothing less',
+      'CHECK accepts the complete rules of the reference in place of our sets',
       async () => {
         const { lab, a } = await twoBridges(createLab);
         const conf = confOf({ version: '1.0.0' });

@@ -51,7 +51,7 @@ const leases = (lab: Lab) =>
 
 describeRoot('flannel', () => {
   test.each(SPEC_VERSIONS.filter(version => version >= '0.3.0'))(
-    '[%s] ADD connects two containers, gateway and outside; DEL takes all back',
+    '[%s] ADD connects two containers, the gateway and the outside; DEL removes everything',
     async cniVersion => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
@@ -149,7 +149,7 @@ describeRoot('flannel', () => {
     });
   });
 
-  test('[1.1.0] DEL goes on without a file, with an empty one, and with that of the reference', async () => {
+  test('[1.1.0] DEL works without a file, with an empty one, and with that of the reference', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       writeSubnets(lab);
@@ -171,7 +171,7 @@ describeRoot('flannel', () => {
     });
   });
 
-  test('[1.1.0] DEL keeps what it knows until the delegate has succeeded', async () => {
+  test('[1.1.0] DEL keeps the stored configuration until the delegate has succeeded', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       writeSubnets(lab);
@@ -185,7 +185,7 @@ describeRoot('flannel', () => {
     });
   });
 
-  test('[1.1.0] without a subnet file ADD asks to try later, and STATUS says so', async () => {
+  test('[1.1.0] without a subnet file ADD fails with code 11, and STATUS with 50', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const conf = confOf(lab);
@@ -200,7 +200,7 @@ describeRoot('flannel', () => {
     });
   });
 
-  test('[1.1.0] GC forgets what is not valid and reaches the delegate', async () => {
+  test('[1.1.0] GC removes stored configurations of invalid attachments and calls the delegate', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       writeSubnets(lab);

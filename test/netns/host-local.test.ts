@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { loadAbout } from '../../plugins/registry.ts';
+import { loadAbouts } from '../../src/cni/network-plugins.ts';
 import { bootOf, noteBoot, thisBoot } from '../../src/ipam/boot-note.ts';
-import { rangesOf } from '../../src/ipam/range-use.ts';
+import { rangeUsesOf } from '../../src/ipam/range-use.ts';
 import { createLab, directories, type Lab } from '../helpers/netns.ts';
 import { BIN_DIR, type PluginCall, type PluginReply, REFERENCE_BIN_DIR } from '../helpers/plugin.ts';
 import { describeRoot, requiresReference, testNeeding } from '../helpers/skip.ts';
@@ -56,7 +58,7 @@ describeRoot('host-local', () => {
   };
 
   for (const version of SPEC_VERSIONS) {
-    test(`[${version}] ADD hands out one address of each set, DEL takes them back`, async () => {
+    test(`[${version}] ADD allocates one address of each set, DEL releases them`, async () => {
       const { call, leases, dir } = network(dual, version);
       const resolvConf = join(lab.tmp, 'resolv.conf');
       writeFileSync(resolvConf, 'nameserver 192.0.2.3 # mine\nsearch example.org\n');
@@ -96,7 +98,7 @@ describeRoot('host-local', () => {
   }
 
   for (const version of ['0.1.0', '0.2.0', '0.3.0']) {
-    test(`[${version}] ADD answers in the version's own shape`, async () => {
+    test(`[${version}] ADD prints the result in the format of the version`, async () => {
       const { call } = network(dual, version);
       const { result } = await call('ADD', 'one');
       if (version === '0.3.0') expect(result.ips).toHaveLength(2);
@@ -109,7 +111,7 @@ describeRoot('host-local', () => {
     });
   }
 
-  test('ADD again for the same attachment is refused by name of its address, another interface is not', async () => {
+  test('a second ADD of the same attachment is refused and names its address; another interface is accepted', async () => {
     const { call, leases } = network({ subnet: '10.1.0.0/24' });
     await call('ADD', 'one');
     const { error, exitCode } = await call('ADD', 'one');
@@ -121,7 +123,7 @@ describeRoot('host-local', () => {
     expect(leases()).toEqual({ '10.1.0.3': 'one\r\neth1' });
   });
 
-  test('ADD takes addresses asked for by argument, args and capability', async () => {
+  test('ADD accepts addresses requested by CNI_ARGS, args and capability', async () => {
     const { call, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]] });
     const add = { args: { cni: { ips: ['fd00::99/64'] } } };
     const byBoth = await call('ADD', 'one', { args: 'IgnoreUnknown=1;K8S_POD_NAME=a;IP=10.1.0.50', add });
@@ -144,7 +146,7 @@ describeRoot('host-local', () => {
     expect(Object.values(leases()).filter(text => text.startsWith('three'))).toEqual([]);
   });
 
-  test('ADD with a full set names it and leaves nothing of the other sets', async () => {
+  test('ADD with a full set names it and leaves no lease of the other sets', async () => {
     const { call, leases } = network({ ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: '10.2.0.0/30' }]] });
     await call('ADD', 'one');
     const before = leases();
@@ -185,13 +187,14 @@ describeRoot('host-local', () => {
       for (let i = 0; i < count; i++) expect((await call('ADD', `pod${i}`)).exitCode).toBe(0);
       expect((await call('ADD', 'late')).error).toMatchObject({ code: 11 });
       const conf = { ipam: { type: 'host-local', dataDir: lab.tmp, ...ipam } };
-      const ranges = rangesOf({ name, plugins: [{ conf }] });
+      const find = await loadAbouts(loadAbout, ['host-local']);
+      const ranges = rangeUsesOf({ name, plugins: [{ conf }] }, find);
       expect(ranges.reduce((sum, { size }) => sum + size, 0)).toBe(count);
       for (const { used, size } of ranges) expect(used).toBe(size);
     },
   );
 
-  test('ADD whose result the version cannot express gives the address back', async () => {
+  test('ADD releases the address if the version cannot express the result', async () => {
     const { call, leases } = network({
       ranges: [[{ subnet: '10.1.0.0/24' }]],
       resolvConf: '/nonexistent/resolv.conf',
@@ -224,7 +227,7 @@ describeRoot('host-local', () => {
     });
   }
 
-  test('DEL works with ranges that went bad and before anything was ever leased', async () => {
+  test('DEL works with invalid ranges and before any lease exists', async () => {
     const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
     expect((await call('DEL', 'one')).exitCode).toBe(0);
     expect(existsSync(dir)).toBe(false);
@@ -237,7 +240,7 @@ describeRoot('host-local', () => {
     expect(leases()).toEqual({});
   });
 
-  test('DEL frees older leases that name the container only', async () => {
+  test('DEL releases older leases that name only the container', async () => {
     const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
     await call('ADD', 'one');
     writeFileSync(join(dir, '10.1.0.77'), 'old\n');
@@ -245,7 +248,7 @@ describeRoot('host-local', () => {
     expect(leases()).toEqual({ '10.1.0.2': 'one\r\neth0' });
   });
 
-  test('DEL frees a lease that was written over with the container alone after ADD', async () => {
+  test('DEL releases a lease that was overwritten with only the container after ADD', async () => {
     const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
     for (const id of ['one', 'two']) expect((await call('ADD', id)).exitCode).toBe(0);
     writeFileSync(join(dir, '10.1.0.2'), 'one');
@@ -255,7 +258,7 @@ describeRoot('host-local', () => {
   });
 
   testNeeding(
-    'CHECK sees and DEL frees both families of what the reference leased, one of them an address leased before',
+    'CHECK finds and DEL releases both families of a lease of the reference, one of them leased before',
     async () => {
       const ranges = [[{ subnet: '10.1.0.0/29' }], [{ subnet: 'fd00:1::/64' }]];
       const { call, leases } = network({ ranges }, '1.0.0');
@@ -281,7 +284,7 @@ describeRoot('host-local', () => {
     requiresReference('host-local'),
   );
 
-  test("CHECK notices a lease that is gone or someone else's", async () => {
+  test('CHECK reports a lease that is missing or belongs to another attachment', async () => {
     const { call, dir } = network({ subnet: '10.1.0.0/24' });
     const { result } = await call('ADD', 'one');
     const check = () => call('CHECK', 'one', { prevResult: result });
@@ -297,7 +300,7 @@ describeRoot('host-local', () => {
     expect((await check()).error?.msg).toContain('Cannot find a lease of container "one"');
   });
 
-  test('GC frees what nobody holds, torn leases too, and keeps pointers, lock and foreign files', async () => {
+  test('GC releases unused and incomplete leases, and keeps pointers, lock and foreign files', async () => {
     const { call, leases, dir } = network({ subnet: '10.1.0.0/24' });
     for (const id of ['one', 'two', 'three']) await call('ADD', id);
     for (const [name, text] of [
@@ -323,7 +326,7 @@ describeRoot('host-local', () => {
     expect(Object.keys(leases())).toHaveLength(3);
   });
 
-  test('ADD that finds no room on the disk for one of its files leaves none', async () => {
+  test('ADD leaves no file if the disk has no space for one of them', async () => {
     const ranges = [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]];
     const dataDir = join(lab.tmp, 'small');
     mkdirSync(dataDir);
@@ -354,7 +357,7 @@ describeRoot('host-local', () => {
     expect(new Set(outcomes).size).toBe(2);
   });
 
-  test('STATUS says when a set is nearly full, on standard error', async () => {
+  test('STATUS warns on standard error when a set is nearly full', async () => {
     const { call } = network({ subnet: '10.1.0.0/28' });
     for (let i = 0; i < 11; i++) await call('ADD', `c${i}`);
     expect(await call('STATUS', 'x')).toMatchObject({ exitCode: 0, stderr: '' });
@@ -364,7 +367,7 @@ describeRoot('host-local', () => {
     expect(stderr).toContain('Range set 0 is nearly full: 12 of 13 addresses in use');
   });
 
-  test('ADD takes leases of an earlier boot for free, unless that is switched off', async () => {
+  test('ADD releases leases of an earlier boot, unless that is turned off', async () => {
     const { call, leases, dir } = network({ subnet: '10.1.0.0/29' });
     for (const id of ['one', 'two', 'three', 'four', 'five']) await call('ADD', id);
     restart(dir, '10.1.0.2', '10.1.0.4');
@@ -383,7 +386,7 @@ describeRoot('host-local', () => {
     expect(Object.keys(leases())).toHaveLength(5);
   });
 
-  test('a holder that does not let go is named, and STATUS does not wait for it long', async () => {
+  test('the process that keeps the lock is named, and STATUS waits only briefly', async () => {
     const { call, dir } = network({ subnet: '10.1.0.0/29' });
     await call('ADD', 'one');
     const holder = lab.start(lab.host, ['flock', '--no-fork', join(dir, 'lock'), 'sleep', '60']);
@@ -397,12 +400,12 @@ describeRoot('host-local', () => {
     });
   });
 
-  describe('next to the reference', () => {
+  describe('host-local next to the reference', () => {
     const reference = requiresReference('host-local');
     const binDirs = [BIN_DIR, REFERENCE_BIN_DIR];
 
     testNeeding(
-      'each frees and checks what the other leased',
+      'each releases and checks leases of the other',
       async () => {
         const { call, leases } = network(dual, '1.0.0');
         for (const [mine, other] of [binDirs, binDirs.toReversed()]) {
@@ -419,7 +422,7 @@ describeRoot('host-local', () => {
     );
 
     testNeeding(
-      "both answer alike and continue each other's round robin",
+      "both give the same results and continue each other's round robin",
       async () => {
         const { call } = network({ ranges: dual.ranges, routes: dual.routes }, '1.0.0');
         const twin = network({ ranges: dual.ranges, routes: dual.routes }, '1.0.0');
@@ -434,7 +437,7 @@ describeRoot('host-local', () => {
     );
 
     testNeeding(
-      'what the reference leased in this boot is never taken for older, not even under an old name',
+      'leases of the reference from this boot are never released as older, not even with an old name',
       async () => {
         const { call, leases, dir } = network({ subnet: '10.1.0.0/29' }, '1.0.0');
         const byReference = { binDir: REFERENCE_BIN_DIR };
@@ -458,7 +461,7 @@ describeRoot('host-local', () => {
     );
 
     testNeeding(
-      'both at once never hand out one address twice',
+      'both at once never allocate one address twice',
       async () => {
         const { call, leases } = network(
           { ranges: [[{ subnet: '10.1.0.0/24' }], [{ subnet: 'fd00::/64' }]] },
@@ -474,7 +477,7 @@ describeRoot('host-local', () => {
         );
         expect(new Set(addresses).size).toBe(ids.length * 2);
         expect(Object.keys(leases())).toHaveLength(ids.length * 2);
-        // Whoever added it, the other one deletes it, and both keep adding meanwhile.
+        // Each deletes what the other added, while both keep adding.
         const mixed = await eightAtATime(ids, async (id, i) => {
           const del = await call('DEL', id, { binDir: String(binDirs[(i + 1) % 2]) });
           const add = await call('ADD', `again-${id}`, { binDir: String(binDirs[(i >> 1) % 2]) });

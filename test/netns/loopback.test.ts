@@ -61,7 +61,7 @@ describeRoot('loopback', () => {
   }
 
   for (const version of ['0.1.0', '0.2.0']) {
-    test(`[${version}] ADD answers in the version's own shape`, async () => {
+    test(`[${version}] ADD prints the result in the format of the version`, async () => {
       const lab = await createLab();
       const container = await lab.container();
       const { result } = await lab.plugin('loopback', { command: 'ADD', conf: confOf(version), container });
@@ -74,7 +74,7 @@ describeRoot('loopback', () => {
     });
   }
 
-  test('ADD passes on the result of earlier links', async () => {
+  test('ADD returns the result of earlier plugins', async () => {
     const lab = await createLab();
     const container = await lab.container();
     const prevResult = {
@@ -87,7 +87,7 @@ describeRoot('loopback', () => {
     expect(await isUp(lab, container)).toBe(true);
   });
 
-  test('ADD is not put off by further addresses', async () => {
+  test('ADD ignores other addresses on lo', async () => {
     const lab = await createLab();
     const container = await lab.container();
     await lab.run(container, ['ip', 'addr', 'add', '192.0.2.1/32', 'dev', 'lo']);
@@ -95,7 +95,7 @@ describeRoot('loopback', () => {
     expect(result.ips.map((ip: { address: string }) => ip.address)).toEqual(['127.0.0.1/8', '::1/128']);
   });
 
-  test('DEL is content with a namespace that is gone, empty or none', async () => {
+  test('DEL succeeds with a namespace that is missing, empty or invalid', async () => {
     const lab = await createLab();
     const container = await lab.container();
     await lab.remove(container);
@@ -107,7 +107,7 @@ describeRoot('loopback', () => {
     expect(add.error).toMatchObject({ code: 8, msg: expect.stringContaining(container.path) });
   });
 
-  test('ADD refuses the namespace it runs in before touching it', async () => {
+  test('ADD refuses the namespace it runs in before changing it', async () => {
     const lab = await createLab();
     const container = { ...lab.host, id: 'host' };
     await lab.run(lab.host, ['ip', 'link', 'set', 'lo', 'down']);

@@ -18,8 +18,8 @@ function leasesOf(lab: Lab): string[] {
   return fs.readdirSync(`${lab.tmp}/leases/podnet`).filter(name => name.startsWith('10.'));
 }
 
-describeRoot('main links and their IPAM link', () => {
-  test.each(MAIN_LINKS)('[1.1.0] STATUS of %s tells of a pool without addresses', async type => {
+describeRoot('main plugins and their IPAM plugin', () => {
+  test.each(MAIN_LINKS)('[1.1.0] STATUS of %s reports a pool without free addresses', async type => {
     await withHost(async lab => {
       const [container, conf] = [await lab.container(), confOf(lab, type)];
       const status = () => lab.plugin(type, { command: 'STATUS', conf });
@@ -31,18 +31,21 @@ describeRoot('main links and their IPAM link', () => {
     });
   });
 
-  test.each(MAIN_LINKS)('[1.1.0] GC of %s frees the leases of those who are not in the list', async type => {
-    await withHost(async lab => {
-      const [container, conf] = [await lab.container(), confOf(lab, type)];
-      expect(await lab.plugin(type, { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
-      const gc = (valid: Row[]) =>
-        lab.plugin(type, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': valid } });
-      expect(await gc([{ containerID: container.id, ifname: 'eth0' }])).toMatchObject({ exitCode: 0 });
-      expect(leasesOf(lab)).toEqual(['10.88.0.2']);
-      expect(await gc([])).toMatchObject({ exitCode: 0 });
-      expect(leasesOf(lab)).toEqual([]);
-    });
-  });
+  test.each(MAIN_LINKS)(
+    '[1.1.0] GC of %s releases the leases of attachments that are not in the list',
+    async type => {
+      await withHost(async lab => {
+        const [container, conf] = [await lab.container(), confOf(lab, type)];
+        expect(await lab.plugin(type, { command: 'ADD', conf, container })).toMatchObject({ exitCode: 0 });
+        const gc = (valid: Row[]) =>
+          lab.plugin(type, { command: 'GC', conf: { ...conf, 'cni.dev/valid-attachments': valid } });
+        expect(await gc([{ containerID: container.id, ifname: 'eth0' }])).toMatchObject({ exitCode: 0 });
+        expect(leasesOf(lab)).toEqual(['10.88.0.2']);
+        expect(await gc([])).toMatchObject({ exitCode: 0 });
+        expect(leasesOf(lab)).toEqual([]);
+      });
+    },
+  );
 });
 
 const PROGRAMS = ['iptables', 'ip6tables'].flatMap(family =>

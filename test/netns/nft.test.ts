@@ -1,30 +1,21 @@
 // Does the kernel take our nf_tables changes for what nft says they are?
 
 import { afterEach, describe, expect, test } from 'bun:test';
+import { SKELETON as FIREWALL, BRIDGE_SKELETON as FIREWALL_BRIDGE } from '../../plugins/firewall/skeleton.ts';
+import { planSkeleton as portmapSkeleton } from '../../plugins/portmap/skeleton.ts';
+import { planSkeleton as masqueradeSkeleton } from '../../src/attach/masquerade-skeleton.ts';
 import { parseCidr } from '../../src/net/cidr.ts';
-import { ipToBytes, parseIp } from '../../src/net/ip.ts';
+import { parseIp } from '../../src/net/ip.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { commit, commitAfterReading, tryOut } from '../../src/netlink/nft/batch.ts';
 import { addChain, deleteChain, listChains } from '../../src/netlink/nft/chain.ts';
-import { goto, jump, NF_DROP } from '../../src/netlink/nft/data.ts';
+import { goto, NF_DROP } from '../../src/netlink/nft/data.ts';
 import { addElements, deleteElements, findElement, listElements } from '../../src/netlink/nft/element.ts';
-import { maskRegister } from '../../src/netlink/nft/expr/bitwise.ts';
 import { decide } from '../../src/netlink/nft/expr/immediate.ts';
-import { followVerdict, isInSet, isNotInSet, lookUp } from '../../src/netlink/nft/expr/lookup.ts';
-import { dnat, masquerade } from '../../src/netlink/nft/expr/nat.ts';
-import type { Expression } from '../../src/netlink/nft/expr.ts';
-import { addRule, countRules, deleteRule, flushChain, listRules } from '../../src/netlink/nft/rule.ts';
+import { addRule, deleteRule, flushChain, listRules, summarizeChains } from '../../src/netlink/nft/rule.ts';
+import { parseRule } from '../../src/netlink/nft/rule-words.ts';
 import { addSet, deleteSet, listSets, type NftSet } from '../../src/netlink/nft/set.ts';
-import {
-  loadAddress,
-  loadDestinationPort,
-  loadProtocol,
-  matchAddress,
-  matchFamily,
-  matchLocalDestination,
-  matchTranslatedDestination,
-  REG,
-} from '../../src/netlink/nft/statements.ts';
+import { type Skeleton, skeletonChanges } from '../../src/netlink/nft/skeleton.ts';
 import { addTable, deleteTable, hasTable } from '../../src/netlink/nft/table.ts';
 import { NETLINK_NETFILTER, NetlinkSocket } from '../../src/netlink/socket.ts';
 import { Errno } from '../../src/sys/errno.ts';
@@ -146,34 +137,12 @@ describeRoot(
 
     test('addRule() makes rules that nft prints as meant', async () => {
       const { lab, socket } = await open();
-      const rules: [Expression[], string][] = [
-        [[...matchLocalDestination(), decide(jump('sub'))], 'fib daddr type local jump sub'],
-        [
-          [
-            ...matchFamily(4),
-            loadProtocol(REG.first),
-            loadDestinationPort(REG.quarter(1)),
-            lookUp(ports, REG.first, REG.first),
-            dnat('ip', REG.first, REG.quarter(1)),
-          ],
-          'meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports',
-        ],
-        [
-          [...matchFamily(4), ...matchAddress('saddr', parseCidr('10.9.0.0/17')), decide({ code: NF_DROP })],
-          'ip saddr 10.9.0.0/17 drop',
-        ],
-        [
-          [
-            ...matchFamily(6),
-            ...matchAddress('daddr', parseCidr('fd00::/64'), { not: true }),
-            decide(jump('sub')),
-          ],
-          'ip6 daddr != fd00::/64 jump sub',
-        ],
-        [
-          [...matchFamily(4), loadAddress(4, 'daddr', REG.first), followVerdict(verdicts, REG.first)],
-          'ip daddr vmap @verdicts',
-        ],
+      const rules = [
+        'fib daddr type local jump sub',
+        'meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports',
+        'ip saddr 10.9.0.0/17 drop',
+        'ip6 daddr != fd00::/64 jump sub',
+        'ip daddr vmap @verdicts',
       ];
       commit(socket, [
         addTable(table),
@@ -181,12 +150,12 @@ describeRoot(
         addChain(table, 'sub'),
         addChain(table, 'pre', { type: 'nat', hook: 'prerouting', priority: -100 }),
         addRule(table, 'sub', [decide({ code: NF_DROP })], 'a comment'),
-        ...rules.map(([rule]) => addRule(table, 'pre', rule)),
+        ...rules.map(rule => addRule(table, 'pre', parseRule('inet', rule))),
       ]);
       const text = await listText(lab);
       expect(text).toContain('drop comment "a comment"');
-      for (const [, words] of rules) expect(text).toContain(`\t${words}\n`);
-      expect([...countRules(socket, table)]).toEqual([
+      for (const words of rules) expect(text).toContain(`\t${words}\n`);
+      expect([...summarizeChains(socket, table)].map(([name, { count }]) => [name, count])).toEqual([
         ['sub', 1],
         ['pre', rules.length],
       ]);
@@ -194,26 +163,29 @@ describeRoot(
 
     test('addRule() masquerades by set membership', async () => {
       const { lab, socket } = await open();
-      const masked = (match: typeof isInSet) => [
-        ...matchTranslatedDestination(),
-        ...matchFamily(6),
-        loadAddress(6, 'saddr', REG.first),
-        maskRegister(REG.first, ipToBytes(parseIp('ffff:ffff:ffff:ffff::'))),
-        loadAddress(6, 'daddr', REG.quarter(4)),
-        match(pairs, REG.first),
-        masquerade(),
-      ];
+      const key = 'ip6 saddr & ffff:ffff:ffff:ffff:: . ip6 daddr';
+      const rules = [`${key} @pairs masquerade`, `${key} != @pairs masquerade`];
       commit(socket, [
         addTable(table),
         addSet(pairs),
         addChain(table, 'post', { type: 'nat', hook: 'postrouting', priority: 100 }),
-        addRule(table, 'post', masked(isInSet)),
-        addRule(table, 'post', masked(isNotInSet)),
+        ...rules.map(rule => addRule(table, 'post', parseRule('inet', rule))),
       ]);
       const text = await listText(lab);
-      const key = 'ip6 saddr & ffff:ffff:ffff:ffff:: . ip6 daddr';
-      expect(text).toContain(`ct status & dnat == dnat ${key} @pairs masquerade`);
-      expect(text).toContain(`ct status & dnat == dnat ${key} != @pairs masquerade`);
+      for (const words of rules) expect(text).toContain(`\t${words}\n`);
+    });
+
+    test.each<[string, Skeleton]>([
+      ['portmap', portmapSkeleton({ pods: ['10.9.0.2/24', 'fd00::2/64'].map(parseCidr), conditions: [] })],
+      ['firewall', FIREWALL],
+      ['firewall within bridges', FIREWALL_BRIDGE],
+      ['masquerading', masqueradeSkeleton(['10.9.0.2/24', 'fd00::2/64'].map(parseCidr))],
+    ])('nft prints the rules of %s as they are written', async (_what, skeleton) => {
+      const { lab, socket } = await open();
+      commit(socket, skeletonChanges(skeleton));
+      const text = (await listText(lab)).replaceAll(/"| comment ".*"/g, '');
+      for (const words of skeleton.chains.flatMap(({ rules = [] }) => rules))
+        expect(text).toContain(`\t${words.replace('\0*', '')}\n`);
     });
 
     test('flushChain(), deleteRule(), deleteChain(), deleteSet() and deleteTable() take away', async () => {

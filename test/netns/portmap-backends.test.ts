@@ -1,4 +1,4 @@
-// Do host ports belong to one container only, whichever packet filter forwards them and whoever wrote the rules?
+// Do host ports belong to one container only, whichever packet filter forwards them and whichever plugin wrote the rules?
 
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
@@ -65,7 +65,7 @@ describeRoot(
         expect(await answers(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(false);
       });
 
-      test('goes with the address of its pod to whoever has that now', async () => {
+      test('passes to the new owner of the pod’s address', async () => {
         const { lab, pod } = await podsOnBridge(createLab);
         await call(lab, 'ADD', pod, { backend });
         await lab.ip(pod, 'addr', 'flush', 'dev', 'eth0');
@@ -118,7 +118,7 @@ describeRoot(
     });
 
     testNeeding(
-      'a port of a container of the reference is refused, but for conditions and its own address',
+      'a port of a container of the reference is refused, unless it has conditions or its own address',
       async () => {
         const { lab, pod, neighbour } = await podsOnBridge(createLab);
         await call(lab, 'ADD', pod, { reference: true, ports: [...WEB, ...ON_ONE] });
@@ -145,7 +145,7 @@ describeRoot(
     );
 
     testNeeding(
-      'a port of a container of the reference is refused where the old packet filter carries it, until DEL',
+      'a port of a container of the reference in iptables-legacy is refused until DEL',
       async () => {
         const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const env = { PATH: legacyPath(lab) };
@@ -162,6 +162,40 @@ describeRoot(
       requiresReference('portmap'),
       requires('iptables-legacy-restore'),
     );
+
+    for (const tool of ['iptables', 'iptables-legacy']) {
+      testNeeding(
+        `a rule in ${tool} that excludes a port, or an address, does not hold it`,
+        async () => {
+          const { lab, neighbour } = await podsOnBridge(createLab);
+          const dnat = `-j DNAT --to-destination 10.9.0.99:80`;
+          for (const rule of [
+            '-N CNI-HOSTPORT-DNAT',
+            '-N CNI-DN-other',
+            '-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-other -m multiport ! --dports 8080',
+            '-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-other -m tcp --dport 8080 --sport 1000',
+            '-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-other -m multiport --dports 8080,8081',
+            '-A CNI-HOSTPORT-DNAT -p udp -j CNI-DN-other -m multiport --dports 53',
+            `-A CNI-DN-other -p tcp ! --dport 8080 ${dnat}`,
+            `-A CNI-DN-other -p tcp --sport 1000 --dport 8080 ${dnat}`,
+            `-A CNI-DN-other -p tcp --dport 8081 ${dnat}`,
+            `-A CNI-DN-other -p udp ! -d 10.201.0.1 --dport 53 ${dnat}`,
+          ]) {
+            expect(await lab.run(lab.host, [tool, '-t', 'nat', ...rule.split(' ')])).toMatchObject({
+              exitCode: 0,
+            });
+          }
+          expect(await call(lab, 'ADD', neighbour, { ports: [...WEB, ...ON_ONE] })).toMatchObject({
+            exitCode: 0,
+          });
+          const taken = [{ hostPort: 8081, containerPort: 80 }];
+          expect((await call(lab, 'ADD', neighbour, { ports: taken })).error?.code).toBe(100);
+          const onAnother = [{ ...ON_ONE[0], hostIP: BRIDGE.v4 }];
+          expect((await call(lab, 'ADD', neighbour, { ports: onAnother })).error?.code).toBe(100);
+        },
+        requires(tool),
+      );
+    }
 
     test("a port in the reference's own table is refused", async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
@@ -219,7 +253,7 @@ describeRoot(
       expect(await elementsLeft(lab)).toEqual([]);
     });
 
-    test('with iptables, DEL forgets UDP flows without being told what was mapped', async () => {
+    test('with iptables, DEL deletes UDP flows without knowing the mappings', async () => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
       const ask = () => askUdp(lab, outside, outside.hostAddress.v4);
@@ -232,7 +266,7 @@ describeRoot(
     });
 
     testNeeding(
-      'DEL forgets UDP flows to a container of the reference, too',
+      'DEL also deletes UDP flows to a container of the reference',
       async () => {
         const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
         for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
@@ -241,7 +275,7 @@ describeRoot(
         expect(await ask()).toBe(true);
         await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
         await call(lab, 'DEL', pod);
-        // The reference's ADD would forget them as well: nobody but DEL has had the chance.
+        // The reference's ADD would delete them as well: only DEL can have done it here.
         const flows = (await lab.run(lab.host, ['conntrack', '-L', '-p', 'udp', '--orig-port-dst', '8080']))
           .stdout;
         expect(flows).not.toContain('dport=8080');
@@ -252,7 +286,7 @@ describeRoot(
       requires('conntrack'),
     );
 
-    test('with iptables, pods do not get to the loopback of the host', async () => {
+    test('with iptables, pods do not reach the host’s loopback', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', pod, { backend: 'iptables' });
       expect(await lab.sysctl(lab.host, 'net/ipv4/conf/br0/route_localnet')).toBe('1');
@@ -266,7 +300,7 @@ describeRoot(
       expect((await call(lab, 'CHECK', pod, { backend: 'iptables' })).error?.msg).toContain('chain "guard"');
     });
 
-    test('with iptables, what somebody wiped comes back with ADD, and CHECK misses it until then', async () => {
+    test('with iptables, ADD restores flushed rules, and CHECK fails until then', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const how = { backend: 'iptables' };
       for (const wipe of [
@@ -286,7 +320,7 @@ describeRoot(
       expect(await call(lab, 'CHECK', pod, how)).toMatchObject({ exitCode: 0 });
     });
 
-    test('STATUS tries the rules of iptables, and leaves nothing', async () => {
+    test('STATUS tests the rules of iptables, and leaves nothing', async () => {
       const { lab } = await podsOnBridge(createLab);
       const status = (more: object) =>
         lab.plugin('portmap', { command: 'STATUS', conf: { ...confOf({}), backend: 'iptables', ...more } });

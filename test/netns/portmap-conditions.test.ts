@@ -1,4 +1,4 @@
-// Do conditions hold for the attachment that has them, for nobody else, and at no cost to others?
+// Do conditions apply to their own attachment only, and at no cost to others?
 
 import { describe, expect, test } from 'bun:test';
 import { type Lab, type Namespace, useLabs } from '../helpers/netns.ts';
@@ -33,7 +33,7 @@ describeRoot(
     const createLab = useLabs();
 
     describe.each(FAMILIES)('over IP%s', family => {
-      test.each(PROTOCOLS)('only who fits gets there by %s', async protocol => {
+      test.each(PROTOCOLS)('only matching clients reach the pod by %s', async protocol => {
         const { lab, pod, outside } = await podsOnBridge(createLab);
         await startServer(lab, pod, { protocol, port: 80 });
         const conf = whenFrom(family, outside.address[family]);
@@ -47,7 +47,7 @@ describeRoot(
         expect(await elementsLeft(lab)).toEqual([]);
       });
 
-      test('the other family, other ports and other attachments have none', async () => {
+      test('conditions do not apply to the other family, other ports and other attachments', async () => {
         const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
         for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'tcp', port: 80 });
         await call(lab, 'ADD', pod, { conf: whenFrom(family, `!= ${outside.address[family]}`) });
@@ -101,7 +101,7 @@ describeRoot(
       expect(got).toEqual(reached);
     });
 
-    test('what nft shows is what was asked for, and nft reads it again', async () => {
+    test('nft prints the configured conditions, and accepts its own output', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const words =
         'ip saddr != 10.0.0.0/8 iifname != "eth*" tcp dport 80-90 meta mark & 0x000000ff == 0x00000010';
@@ -112,7 +112,7 @@ describeRoot(
       expect(await lab.run(lab.host, ['nft', '-f', '-'], { stdin: listed })).toMatchObject({ exitCode: 0 });
     });
 
-    test('a port may lead elsewhere under other conditions, those without come last, and none is taken twice', async () => {
+    test('a port may have other targets under other conditions, those without come last, and none is taken twice', async () => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       const third = await addPod(lab, 4);
       for (const [i, one] of [pod, neighbour, third].entries()) {
@@ -128,7 +128,7 @@ describeRoot(
       expect(
         await call(lab, 'ADD', neighbour, { ports: to(81), conf: fromPods, network: 'b' }),
       ).toMatchObject({ exitCode: 0 });
-      // Whoever fits nobody's conditions gets to the one without.
+      // Clients that match no conditions reach the one without.
       expect(await answers(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(true);
       await call(lab, 'DEL', pod, { network: 'a' });
       expect(await peerSeen(lab, outside, 'tcp', outside.hostAddress.v4)).toBe(outside.address.v4);
@@ -161,7 +161,7 @@ describeRoot(
       expect((await rulesAndSets(lab)).filter(name => /_[0-9a-f]{15}|^conditions/.test(name))).toEqual([]);
     });
 
-    test('CHECK misses conditions, and ADD restores them', async () => {
+    test('CHECK reports missing conditions, and ADD restores them', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const conf = { conditionsV4: ['iifname', 'outside0'] };
       for (const [command, words] of [
@@ -195,7 +195,7 @@ describeRoot(
       expect(left).toEqual([]);
     });
 
-    test('STATUS tries them', async () => {
+    test('STATUS tests the conditions', async () => {
       const { lab } = await podsOnBridge(createLab);
       const status = (conf: object) =>
         lab.plugin('portmap', { command: 'STATUS', conf: confOf('podnet', conf) });

@@ -44,7 +44,7 @@ describeRoot(
       requiresReference('portmap'),
     );
 
-    test('ADD twice is ADD once, and other mappings replace the earlier ones', async () => {
+    test('a second ADD changes nothing, and other mappings replace the earlier ones', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
       await call(lab, 'ADD', pod);
@@ -116,7 +116,7 @@ describeRoot(
       },
     );
 
-    test('conditions hold for their own attachment only', async () => {
+    test('conditions apply to their own attachment only', async () => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'tcp', port: 80 });
       const conf = { conditionsV4: ['!', '-s', outside.address.v4] };
@@ -131,7 +131,7 @@ describeRoot(
       expect(await call(lab, 'CHECK', pod, { conf })).toMatchObject({ exitCode: 0 });
     });
 
-    test('a chain of others marks, and ADD fails without a trace when there is none', async () => {
+    test('an external chain sets the mark, and ADD fails without a trace if it is missing', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const conf = { backend: undefined, externalSetMarkChain: 'KUBE-MARK-MASQ' };
       const failed = await call(lab, 'ADD', pod, { conf });
@@ -161,7 +161,7 @@ describeRoot(
       expect(await peerSeen(lab, neighbour, 'tcp', BRIDGE.v4)).toBe(BRIDGE.v4);
     });
 
-    test('CHECK names the rule that is missing, shared ones too, and ADD puts it back', async () => {
+    test('CHECK names a missing rule, also a shared one, and ADD restores it', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', pod);
       const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
@@ -182,7 +182,7 @@ describeRoot(
       expect((await call(lab, 'CHECK', pod)).error?.msg).toContain('rule "CNI-HOSTPORT-DNAT');
     });
 
-    test('UDP flows are forgotten with ADD and with a DEL that says what was mapped', async () => {
+    test('ADD and a DEL with mappings delete UDP flows', async () => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
       const ask = () => askUdp(lab, outside, outside.hostAddress.v4);
@@ -194,7 +194,7 @@ describeRoot(
       expect(await ask()).toBe(true);
     });
 
-    test('DEL takes back what was made with another backend, with nothing but a name', async () => {
+    test('DEL removes mappings of another backend, knowing only the name', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await call(lab, 'ADD', pod);
       await call(lab, 'ADD', neighbour, { ports: [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }] });
@@ -210,7 +210,7 @@ describeRoot(
       expect(await call(lab, 'DEL', pod, bare)).toMatchObject({ exitCode: 0 });
     });
 
-    test('DEL starts no program and looks for little where there is nothing', async () => {
+    test('DEL starts no program and makes few requests if there is nothing', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const { stderr, exitCode } = await call(lab, 'DEL', pod, {
         conf: {},
@@ -222,7 +222,7 @@ describeRoot(
     });
 
     testNeeding(
-      'DEL and GC remove what the reference left, whatever is configured',
+      'DEL and GC remove the mappings of the reference, whatever is configured',
       async () => {
         const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const other = [{ hostPort: 22, containerPort: 22, protocol: 'tcp' }];
@@ -245,7 +245,7 @@ describeRoot(
     );
 
     testNeeding(
-      'CHECK takes the rules of the reference in place of our sets, all of them and nothing less',
+      'CHECK accepts the complete rules of the reference in place of our sets',
       async () => {
         const { lab, pod } = await podsOnBridge(createLab);
         const conf = { backend: 'nftables' };
@@ -291,7 +291,7 @@ describeRoot(
     );
 
     testNeeding(
-      'the reference removes what we left',
+      'the reference removes our mappings',
       async () => {
         const { lab, pod } = await podsOnBridge(createLab);
         await call(lab, 'ADD', pod);
@@ -302,7 +302,7 @@ describeRoot(
     );
 
     testNeeding(
-      'DEL and GC remove rules that the old packet filter carries, and no others',
+      'DEL and GC remove rules of iptables-legacy, and no others',
       async () => {
         const { lab, pod, neighbour } = await podsOnBridge(createLab);
         const env = { PATH: legacyPath(lab) };
@@ -329,7 +329,7 @@ describeRoot(
       requires('iptables-legacy-restore', 'iptables-legacy-save'),
     );
 
-    test("DEL removes the rules of the reference's own table, of this network where it can tell", async () => {
+    test("DEL removes the rules in the reference's own table, of this network if it can be determined", async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const twin = { ...pod, v4: '10.77.0.2', v6: 'fd00:77::2' };
       const tables = [pod, twin, neighbour].flatMap((one, i) => hostportRules(one, 8000 + i));
@@ -343,7 +343,7 @@ describeRoot(
       expect(await hostportOwners(lab)).toEqual(Array(7).fill(neighbour.id));
     });
 
-    test("GC removes rules of the reference's own table once the container is surely gone", async () => {
+    test("GC removes rules in the reference's own table once the container certainly no longer exists", async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const [elsewhere, gone] = [await fakePod(lab, 7), await fakePod(lab, 8)];
       const known = [pod, neighbour, elsewhere];
@@ -351,7 +351,7 @@ describeRoot(
       await load(lab, [...HOSTPORT_TABLES, ...tables]);
       const all = [...known, gone].flatMap(({ id }) => Array(7).fill(id)).sort();
       const kept = known.flatMap(({ id }) => Array(7).fill(id)).sort();
-      // Without records nobody can tell.
+      // Without records it cannot be determined.
       await gc(lab, [pod]);
       expect(await hostportOwners(lab)).toEqual(all);
       const record = (network: string, { id }: Pod) => `${lab.tmp}/cni/results/${network}-${id}-eth0`;

@@ -45,7 +45,7 @@ describeRoot(
       6 * VERB_MS.iptables,
     );
 
-    test('more than the limit are refused in words, before anything is touched', async () => {
+    test('more mappings than the limit are refused before anything is changed', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const conf = confOf('nftables', 8193);
       const added = await lab.plugin('portmap', {

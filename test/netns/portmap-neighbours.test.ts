@@ -30,7 +30,7 @@ describeRoot(
       const kubeProxy = backend === 'nftables' ? kubeProxyInNftables : kubeProxyInIptables;
 
       test.each(['v4', 'v6'] as const)(
-        'a connection that kube-proxy leads to a pod with mapped ports keeps its source by IP%s',
+        'a connection that kube-proxy forwards to a pod with mapped ports keeps its source by IP%s',
         async family => {
           const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
           await showBridged(lab, true);
@@ -51,7 +51,7 @@ describeRoot(
       );
 
       test.each(['v4', 'v6'] as const)(
-        'masqAll masquerades the link’s own connections, not those of a NodePort by IP%s',
+        'masqAll masquerades the plugin’s own connections, not those of a NodePort, by IP%s',
         async family => {
           const { lab, pod, outside } = await podsOnBridge(createLab);
           await startServer(lab, pod, { protocol: 'tcp', port: 80 });
@@ -111,7 +111,7 @@ describeRoot(
       }
     });
 
-    test('CHECK misses a rule of an earlier release as it misses one of its own', async () => {
+    test('CHECK reports a missing rule of an earlier release like one of its own', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       await add(lab, pod, 'nftables');
       await installEarlierRules(lab);
@@ -123,7 +123,7 @@ describeRoot(
   requires('nft', 'iptables'),
 );
 
-/** Services as kube-proxy's mode nftables has them: chains of their own before anybody else's, no mark for these clients. */
+/** Services as kube-proxy's mode nftables has them: chains of their own before all others, no mark for these clients. */
 async function kubeProxyInNftables(lab: Lab, pod: Pod): Promise<void> {
   const rules = (['ip', 'ip6'] as const).map(family => {
     const [service, to] = family === 'ip' ? [SERVICE.v4, pod.v4] : [SERVICE.v6, `[${pod.v6}]`];

@@ -75,7 +75,7 @@ describeRoot(
         ['fd00:9::1', ['v6 bridge']],
         // The kernel has no route_localnet for IPv6.
         ['::1', []],
-      ])('hostIP %p is taken for %p', async (hostIP, reached) => {
+      ])('hostIP %p is treated as %p', async (hostIP, reached) => {
         const { lab, pod, outside } = await podsOnBridge(createLab);
         await startServer(lab, pod, { protocol: 'tcp', port: 80 });
         const mapping = { hostPort: 8080, containerPort: 80, protocol: 'tcp', hostIP };
@@ -97,7 +97,7 @@ describeRoot(
         expect(got.flat()).toEqual([...reached]);
       });
 
-      test('a range of ports leads to a range of ports, at both ends and in between', async () => {
+      test('a range of ports is forwarded to a range of ports, at both ends and in between', async () => {
         const { lab, pod, outside } = await podsOnBridge(createLab);
         const range = Array.from({ length: 40 }, (_, i) => ({
           ...{ hostPort: 9000 + i, containerPort: 100 + i, protocol: 'tcp' },

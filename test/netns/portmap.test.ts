@@ -42,7 +42,7 @@ describeRoot(
   () => {
     const createLab = useLabs();
 
-    test.each(SPEC_VERSIONS)('[%s] ADD maps ports, CHECK confirms, DEL takes them back', async version => {
+    test.each(SPEC_VERSIONS)('[%s] ADD maps ports, CHECK succeeds, DEL removes them', async version => {
       const { lab, pod } = await podsOnBridge(createLab);
       const before = await settledDump(lab);
       const added = await add(lab, pod, [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }], {
@@ -92,7 +92,7 @@ describeRoot(
       });
     });
 
-    test('ADD takes hostIP as address, as all of its family, or as localhost', async () => {
+    test('ADD accepts hostIP as an address, as all of its family, or as localhost', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const hostIPs = ['', '0.0.0.0', '::', '127.0.0.1', '10.201.0.1', 'fd00:201::1', '::ffff:10.201.0.1'];
       const mappings = hostIPs.map((hostIP, i) => ({ hostPort: 8000 + i, containerPort: 80, hostIP }));
@@ -124,7 +124,7 @@ describeRoot(
       expect(await keysOf(lab)).toMatchObject({ wildcard4: [['sctp', 9000]], wildcard6: [['sctp', 9000]] });
     });
 
-    test('ADD with snat off changes no source and leaves route_localnet alone', async () => {
+    test('ADD with snat off keeps sources and leaves route_localnet unchanged', async () => {
       const { lab, pod, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       expect((await add(lab, pod, WEB, { conf: { snat: false } })).exitCode).toBe(0);
@@ -134,7 +134,7 @@ describeRoot(
       expect((await check(lab, pod, WEB, { conf: { snat: false } })).exitCode).toBe(0);
     });
 
-    test('ADD with masqAll gives every client the address of the host', async () => {
+    test('ADD with masqAll masquerades every client', async () => {
       const { lab, pod, outside } = await podsOnBridge(createLab);
       for (const protocol of PROTOCOLS) await startServer(lab, pod, { protocol, port: 80 });
       expect((await add(lab, pod, WEB, { conf: { masqAll: true } })).exitCode).toBe(0);
@@ -144,7 +144,7 @@ describeRoot(
       expect((await check(lab, pod, WEB, { conf: { masqAll: true } })).exitCode).toBe(0);
     });
 
-    test('ADD does not touch connections that were not forwarded', async () => {
+    test('ADD does not masquerade connections that were not forwarded', async () => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       await add(lab, pod, WEB, { conf: { masqAll: true } });
@@ -152,7 +152,7 @@ describeRoot(
       expect(await peerSeen(lab, neighbour, 'tcp', pod.v4, 80)).toBe(neighbour.v4);
     });
 
-    test('ADD opens 127.0.0.1 for the host, but not the loopback of the host for pods', async () => {
+    test('ADD makes 127.0.0.1 work on the host, and keeps pods from the host’s loopback', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, WEB);
       expect(await lab.sysctl(lab.host, 'net/ipv4/conf/br0/route_localnet')).toBe('1');
@@ -166,7 +166,7 @@ describeRoot(
       expect(await answers(lab, neighbour, 'tcp', '127.0.0.1', 9999)).toBe(true);
     });
 
-    test('ADD twice is ADD once, and other mappings replace the earlier ones', async () => {
+    test('a second ADD changes nothing, and other mappings replace the earlier ones', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       await add(lab, pod, WEB);
       const once = await elementsOf(lab);
@@ -207,7 +207,7 @@ describeRoot(
       expect((await add(lab, pod, [{ hostPort: 3, containerPort: 80 }])).exitCode).toBe(0);
     });
 
-    test('ADD without mappings makes no kernel call', async () => {
+    test('ADD without mappings makes no kernel request', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const trace = { CATENA_NETLINK_TRACE: '1' };
       const empty = await add(lab, pod, [], {}, trace);
@@ -248,7 +248,7 @@ describeRoot(
       expect((await add(lab, neighbour, free)).exitCode).toBe(0);
     });
 
-    test('ADD leaves a port with the network of the container that has it, and DEL hands it on', async () => {
+    test('ADD leaves a port to the network of the container that has it, and DEL passes it on', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'tcp', port: 80 });
       const second = { ...neighbour, id: pod.id };
@@ -283,7 +283,7 @@ describeRoot(
       expect(await elementsOf(lab)).toEqual({});
     });
 
-    test('ADD evicts whoever had the address of the pod before', async () => {
+    test('ADD replaces the elements of the address’s previous owner', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       await add(lab, pod, [...WEB, { hostPort: 22, containerPort: 22 }]);
       await lab.ip(pod, 'addr', 'flush', 'dev', 'eth0');
@@ -295,7 +295,7 @@ describeRoot(
       expect((await check(lab, neighbour, WEB, { prevResult })).exitCode).toBe(0);
     });
 
-    test('of many ADDs at once for one port a single one succeeds, and all others with ports of their own', async () => {
+    test('of many ADDs at once for one port one succeeds, and all others with different ports do', async () => {
       const { lab } = await podsOnBridge(createLab);
       const fakes = Array.from({ length: 8 }, (_, i) => fakePod(lab, i));
       const pods = await Promise.all(fakes);
@@ -313,7 +313,7 @@ describeRoot(
       expect(await elementsOf(lab)).toEqual({});
     });
 
-    test('DEL and CHECK manage hundreds of mappings', async () => {
+    test('DEL and CHECK handle hundreds of mappings', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const many = Array.from({ length: 300 }, (_, i) => ({ hostPort: 10_000 + i, containerPort: i + 1 }));
       expect((await add(lab, pod, many)).exitCode).toBe(0);
@@ -323,7 +323,7 @@ describeRoot(
       expect(await elementsOf(lab)).toEqual({});
     });
 
-    test('DEL needs nothing but the name of the attachment, and may come twice or for nothing', async () => {
+    test('DEL needs only the name of the attachment, and may be repeated or come without ADD', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       expect((await del(lab, pod)).exitCode).toBe(0);
       await add(lab, pod, WEB);
@@ -350,21 +350,18 @@ describeRoot(
       expect((await keysOf(lab)).wildcard4).toEqual([['tcp', 22]]);
     });
 
-    test.each(FAMILIES)(
-      'DEL makes UDP flows over IP%s forgotten, so that the next pod gets them',
-      async family => {
-        const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
-        for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
-        const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
-        await add(lab, pod, WEB);
-        expect(await ask()).toBe(true);
-        await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
-        expect(await ask()).toBe(false);
-        await del(lab, pod);
-        await add(lab, neighbour, WEB);
-        expect(await ask()).toBe(true);
-      },
-    );
+    test.each(FAMILIES)('DEL deletes UDP flows over IP%s, so that the next pod gets them', async family => {
+      const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
+      for (const one of [pod, neighbour]) await startServer(lab, one, { protocol: 'udp', port: 80 });
+      const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
+      await add(lab, pod, WEB);
+      expect(await ask()).toBe(true);
+      await lab.ip(lab.host, 'link', 'set', 'pod2', 'down');
+      expect(await ask()).toBe(false);
+      await del(lab, pod);
+      await add(lab, neighbour, WEB);
+      expect(await ask()).toBe(true);
+    });
 
     test.each(FAMILIES)('DEL and ADD find UDP flows over IP%s among many', async family => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
@@ -382,22 +379,19 @@ describeRoot(
       expect(Number(count)).toBeGreaterThan(250);
     });
 
-    test.each(FAMILIES)(
-      'ADD makes UDP flows over IP%s that began before the mapping forgotten',
-      async family => {
-        const { lab, pod, outside } = await podsOnBridge(createLab);
-        await startServer(lab, pod, { protocol: 'udp', port: 80 });
-        const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
-        const own = await startServer(lab, lab.host, { protocol: 'udp', port: 8080 });
-        expect(await ask()).toBe(true);
-        await own.stop();
-        expect(await ask()).toBe(false);
-        await add(lab, pod, WEB);
-        expect(await ask()).toBe(true);
-      },
-    );
+    test.each(FAMILIES)('ADD deletes UDP flows over IP%s that began before the mapping', async family => {
+      const { lab, pod, outside } = await podsOnBridge(createLab);
+      await startServer(lab, pod, { protocol: 'udp', port: 80 });
+      const ask = () => askUdp(lab, outside, outside.hostAddress[family]);
+      const own = await startServer(lab, lab.host, { protocol: 'udp', port: 8080 });
+      expect(await ask()).toBe(true);
+      await own.stop();
+      expect(await ask()).toBe(false);
+      await add(lab, pod, WEB);
+      expect(await ask()).toBe(true);
+    });
 
-    test('ADD keeps UDP flows that go where they should, and those through the host to the same port elsewhere', async () => {
+    test('ADD keeps UDP flows with the right target, and those through the host to the same port elsewhere', async () => {
       const { lab, pod, neighbour, outside } = await podsOnBridge(createLab);
       await startServer(lab, pod, { protocol: 'udp', port: 80 });
       await startServer(lab, neighbour, { protocol: 'udp', port: 8080 });
@@ -454,7 +448,7 @@ describeRoot(
       expect((await check(lab, pod, mappings)).error?.msg).toContain('route_localnet');
     });
 
-    test('CHECK sees a port that leads elsewhere or belongs to somebody else', async () => {
+    test('CHECK reports a port with another target or another owner', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       await add(lab, pod, WEB);
       const replace = async (element: string) => {
@@ -485,7 +479,7 @@ describeRoot(
       }
     });
 
-    test('GC removes what is not valid, of its own network only', async () => {
+    test('GC removes invalid attachments, of its own network only', async () => {
       const { lab, pod, neighbour } = await podsOnBridge(createLab);
       const third = await addPod(lab, 4);
       await add(lab, pod, WEB);
@@ -506,7 +500,7 @@ describeRoot(
       expect((await check(lab, pod, WEB)).exitCode).toBe(0);
     });
 
-    test('bad input is refused before anything is touched', async () => {
+    test('invalid input is refused before anything is changed', async () => {
       const { lab, pod } = await podsOnBridge(createLab);
       const web = { hostPort: 80, containerPort: 80 };
       const cases: [Mapping[], object, number, string][] = [
@@ -520,7 +514,7 @@ describeRoot(
         [[web], { backend: 'pf' }, 7, 'pf'],
         [[web], { conditionsV4: ['ip', 'saddr', '10.0.0'] }, 7, '"ip saddr" takes an IPv4 address'],
         [[web], { conditionsV4: ['limit rate 1/second'] }, 7, '"limit rate" is not among'],
-        [[web], { backend: 'nftables', conditionsV4: ['-s', '10.0.0.0/8'] }, 2, 'words of iptables'],
+        [[web], { backend: 'nftables', conditionsV4: ['-s', '10.0.0.0/8'] }, 2, 'iptables syntax'],
         [[web], { backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
       ];
       for (const [mappings, conf, code, words] of cases) {
@@ -533,7 +527,7 @@ describeRoot(
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
     });
 
-    test('STATUS asks the kernel and leaves nothing', async () => {
+    test('STATUS lets the kernel check the rules and leaves nothing', async () => {
       const { lab } = await podsOnBridge(createLab);
       expect(await status(lab)).toMatchObject({ exitCode: 0, stdout: '' });
       expect(await lab.nft(lab.host, 'list', 'tables')).toEqual([]);
@@ -546,7 +540,7 @@ describeRoot(
     });
 
     testNeeding(
-      'STATUS where no sysctl can be set is code 50, unless none is needed',
+      'STATUS fails with code 50 if no sysctl can be set, unless none is needed',
       async () => {
         const lab = await createLab();
         const readOnly =
@@ -649,7 +643,7 @@ function elem(comment: string, key: unknown): Row {
   return { elem: { val: Array.isArray(key) ? { concat: key } : key, comment } };
 }
 
-/** The state of the host but for our table, once nothing of it changes any more: links come up a moment after they were made. */
+/** The state of the host but for our table, once it no longer changes: devices come up a moment after their creation. */
 async function settledDump(lab: Lab): Promise<Dump> {
   const dump = () => lab.dump(lab.host, { ignoreTables: ['inet catena_portmap'] });
   let last = await dump();

@@ -50,7 +50,7 @@ function leasesOf(lab: Lab): string[] {
 
 describeRoot('ptp', () => {
   test.each(SPEC_VERSIONS)(
-    '[%s] ADD connects two containers, gateway and outside; DEL takes all back',
+    '[%s] ADD connects two containers, the gateway and the outside; DEL removes everything',
     async cniVersion => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
@@ -101,7 +101,7 @@ describeRoot('ptp', () => {
     },
   );
 
-  test('[1.1.0] ADD leads everything but the gateway through the gateway', async () => {
+  test('[1.1.0] ADD routes everything but the gateway through the gateway', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await add(lab, container, confOf(lab, { mtu: 1400 }));
@@ -126,7 +126,7 @@ describeRoot('ptp', () => {
     });
   });
 
-  test('[1.1.0] ipMasq hides the container outside its subnet and nowhere else', async () => {
+  test('[1.1.0] ipMasq masquerades traffic that leaves the subnet, and no other', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const outside = await lab.outside();
@@ -144,7 +144,7 @@ describeRoot('ptp', () => {
   });
 
   testNeeding(
-    '[1.1.0] ipMasq with iptables hides the container as well, and leaves no rule',
+    '[1.1.0] ipMasq with iptables masquerades as well, and leaves no rule',
     async () => {
       await withHost(async lab => {
         const container = await lab.container();
@@ -169,7 +169,7 @@ describeRoot('ptp', () => {
     requires('iptables-restore'),
   );
 
-  test('[1.1.0] an address without a subnet works, and so do two ways for one destination', async () => {
+  test('[1.1.0] an address without a subnet works, and so do two routes for one destination', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const ipam = {
@@ -199,7 +199,7 @@ describeRoot('ptp', () => {
     });
   });
 
-  test('[1.1.0] DEL works when the namespace is gone, and goes on when IPAM fails', async () => {
+  test('[1.1.0] DEL works without the namespace, and continues if IPAM fails', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const before = await lab.dump(lab.host, SKELETON);
@@ -222,7 +222,7 @@ describeRoot('ptp', () => {
     });
   });
 
-  test('[1.1.0] GC removes what is not in the list and keeps the rest', async () => {
+  test('[1.1.0] GC removes attachments that are not in the list and keeps the rest', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const { interfaces } = await add(lab, one, confOf(lab));
@@ -248,7 +248,7 @@ describeRoot('ptp, bad input', () => {
       7,
       '10.1.0.2/24 without a gateway',
     ],
-    ['no address', { ipam: { type: 'static' } }, 7, 'gave no address'],
+    ['no address', { ipam: { type: 'static' } }, 7, 'returned no address'],
     ['an IPAM plugin that is not there', { ipam: { type: 'nowhere' } }, 999, 'nowhere'],
     ['an unknown backend', { ipMasqBackend: 'x' }, 7, 'ipMasqBackend'],
     ['an MTU that the kernel refuses', { mtu: 60 }, 999, 'create link'],
@@ -266,7 +266,7 @@ describeRoot('ptp, bad input', () => {
     });
   });
 
-  test('[0.2.0] a result without interfaces is what the version has', async () => {
+  test('[0.2.0] the result has no interfaces, as in that version', async () => {
     await withHost(async lab => {
       const conf = confOf(lab, { cniVersion: '0.2.0' });
       const result = await add(lab, await lab.container(), conf);
@@ -299,7 +299,7 @@ describeRoot('ptp CHECK', () => {
     ['lease', outside('find', 'TMP/leases', '-name', '10.88.0.2', '-delete'), '10.88.0.2'],
     ['interface', inside('link', 'del', 'eth0'), 'kind of interface "eth0"'],
   ];
-  test.each(changes)('[1.1.0] names what was changed: %s', async (_, { where, argv }, words) => {
+  test.each(changes)('[1.1.0] reports what was changed: %s', async (_, { where, argv }, words) => {
     await withHost(async lab => {
       const container = await lab.container();
       const conf = confOf(lab, { mtu: 1400 });
@@ -316,7 +316,7 @@ describeRoot('ptp CHECK', () => {
 describeNeeding(
   'ptp next to the reference',
   () => {
-    test('[1.0.0] each checks and deletes what the other connected', async () => {
+    test('[1.0.0] each checks and deletes attachments of the other', async () => {
       await withHost(async lab => {
         await forward(lab);
         const conf = confOf(lab, { cniVersion: '1.0.0', ipMasq: false });
@@ -344,7 +344,7 @@ describeNeeding(
       });
     });
 
-    test('[1.0.0] DEL ends the masquerading that the reference began', async () => {
+    test('[1.0.0] DEL removes the masquerading of the reference', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const call = { conf: confOf(lab, { cniVersion: '1.0.0' }), container };

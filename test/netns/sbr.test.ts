@@ -73,7 +73,7 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
-    test.each(FAMILIES)('answers leave by the interface that was asked over IP%s', async family => {
+    test.each(FAMILIES)('replies leave through the interface of the request over IP%s', async family => {
       const { lab, pod, client } = await twoInterfaces(createLab);
       const address = { v4: '10.8.0.2', v6: 'fd00:8::2' }[family];
       // The client is behind the gateway of net1; the pod's default route leads elsewhere.
@@ -84,7 +84,7 @@ describeRoot(
       expect(await ping(lab, pod, { v4: '10.7.0.1', v6: 'fd00:7::1' }[family])).toBe(true);
     });
 
-    test('ADD twice is ADD once', async () => {
+    test('a second ADD changes nothing', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
       await add(lab, pod);
@@ -96,7 +96,7 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
-    test('ADD takes tables that no rule and no route of either family mentions', async () => {
+    test('ADD uses tables that no rule or route of either family uses', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       await lab.ip(pod, 'route', 'add', '192.0.2.0/24', 'dev', 'eth0', 'table', '100');
       await lab.ip(pod, '-6', 'route', 'add', 'fd00:99::/64', 'dev', 'eth0', 'table', '101');
@@ -113,7 +113,7 @@ describeRoot(
       for (const ifname of ['net1', 'eth0']) expect((await check(lab, pod, { ifname })).exitCode).toBe(0);
     });
 
-    test('two attachments of one pod at once take tables of their own', async () => {
+    test('concurrent attachments of one pod use different tables', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const replies = await Promise.all(['net1', 'eth0'].map(ifname => add(lab, pod, { ifname })));
       expect(replies.map(({ exitCode }) => exitCode)).toEqual([0, 0]);
@@ -121,7 +121,7 @@ describeRoot(
       expect(new Set(tables).size).toBe(4);
     });
 
-    test('two addresses of one family get a table each, with the routes that are theirs', async () => {
+    test('two addresses of one family get a table each, with their own routes', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       await lab.ip(pod, 'addr', 'add', '10.88.0.2/24', 'dev', 'net1');
       const one = prevResultOf(pod, 'net1') as { ips: object[] };
@@ -136,7 +136,7 @@ describeRoot(
       expect((await check(lab, pod, { prevResult })).exitCode).toBe(0);
     });
 
-    test('table: only rules are added, to the table as it is', async () => {
+    test('with a configured table, only rules are added', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
       const conf = { table: 5000 };
@@ -151,7 +151,7 @@ describeRoot(
       expect(await rulesOf(lab, pod)).toEqual(['10.8.0.2 77']);
     });
 
-    test('gateways replace those of the result, and those of default routes that move', async () => {
+    test('configured gateways replace those of the result, and those of moved default routes', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       await lab.ip(pod, 'route', 'add', 'default', 'via', '10.8.0.1', 'dev', 'net1', 'metric', '50');
       const conf = { gateways: ['10.8.0.9', 'fd00:8::9'] };
@@ -177,7 +177,7 @@ describeRoot(
       expect(await routesOf(lab, pod, 'main')).toEqual(main);
     });
 
-    test('addresses of other interfaces are left alone, and none of ours is nothing to do', async () => {
+    test('addresses of other interfaces are left alone, and without own addresses nothing is done', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
       const prevResult = { ...prevResultOf(pod, 'eth0'), cniVersion: LATEST_SPEC_VERSION };
@@ -185,7 +185,7 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
-    test('a failing ADD puts everything back', async () => {
+    test('a failing ADD restores everything', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
       // A gateway that nothing leads to, for the address that comes last.
@@ -196,7 +196,7 @@ describeRoot(
     });
 
     test(
-      'ADD that fails at the nth request puts everything back',
+      'ADD that fails at the nth request restores everything',
       async () => {
         const failed: string[] = [];
         for (let request = 1; ; request++) {
@@ -217,7 +217,7 @@ describeRoot(
       DEADLINE_MS,
     );
 
-    test('DEL is fine without the interface, twice, and without a namespace, where it makes no file', async () => {
+    test('DEL succeeds without the interface, repeatedly, and without a namespace, where it creates no file', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       await add(lab, pod);
       await lab.ip(pod, 'link', 'del', 'net1');
@@ -231,7 +231,7 @@ describeRoot(
       expect(await Bun.file(gone).exists()).toBe(false);
     });
 
-    test('CHECK names what is missing or came back', async () => {
+    test('CHECK names what is missing or has returned', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const routes = [{ dst: '10.9.0.0/16', gw: '10.8.0.9' }, { dst: '0.0.0.0/0' }];
       const call = { prevResult: { ...prevResultOf(pod, 'net1'), routes } };
@@ -255,7 +255,7 @@ describeRoot(
       }
     });
 
-    test('ADD puts a rule back that leads to the table of before', async () => {
+    test('ADD restores a rule for the table that the address had', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       expect((await add(lab, pod)).exitCode).toBe(0);
       const before = await lab.dump(pod);
@@ -265,7 +265,7 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
-    test('in a chain, earlier links find their routes where they went', async () => {
+    test('in a chain, earlier plugins find their routes in the new tables', async () => {
       const lab = await createLab();
       const container = await lab.container();
       const ranges = [[{ subnet: '10.88.0.0/24' }], [{ subnet: 'fd88::/64' }]];
@@ -282,7 +282,7 @@ describeRoot(
       expect(await rulesOf(lab, container)).toEqual([]);
     });
 
-    test('bad input is refused before anything is touched', async () => {
+    test('invalid input is refused before anything is changed', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(pod);
       const cases: [Call, string][] = [
@@ -301,7 +301,7 @@ describeRoot(
       expect(await lab.dump(pod)).toEqual(before);
     });
 
-    test('GC has nothing to do, STATUS asks the kernel and leaves nothing', async () => {
+    test('GC does nothing, STATUS tests the kernel and leaves nothing', async () => {
       const { lab, pod } = await twoInterfaces(createLab);
       const before = await lab.dump(lab.host);
       const conf = confOf({});

@@ -26,7 +26,7 @@ const call = (lab: Lab, command: string, more: Partial<PluginCall> = {}) =>
 
 describeRoot('static', () => {
   test.each(SPEC_VERSIONS)(
-    '[%s] ADD reports, bridge applies, CHECK confirms, DEL has nothing to do',
+    '[%s] ADD reports addresses, bridge applies them, CHECK succeeds, DEL does nothing',
     async cniVersion => {
       await withHost(async lab => {
         const container = await lab.container();
@@ -56,7 +56,7 @@ describeRoot('static', () => {
   );
 
   test.each(['0.1.0', '0.2.0'])(
-    '[%s] ADD answers in the shape of the version, or not at all',
+    '[%s] ADD prints the result in the format of the version, or fails',
     async cniVersion => {
       await withHost(async lab => {
         const { result } = await call(lab, 'ADD', { conf: confOf({ cniVersion }) });
@@ -76,7 +76,7 @@ describeRoot('static', () => {
     });
   });
 
-  test('[1.1.0] DEL and GC succeed with options that went bad, ADD and STATUS refuse them', async () => {
+  test('[1.1.0] DEL and GC succeed with invalid options, ADD and STATUS refuse them', async () => {
     await withHost(async lab => {
       for (const ipam of [
         undefined,
@@ -132,7 +132,7 @@ describeNeeding(
       ],
       ['nothing', { conf: confOf({ cniVersion: '1.0.0', ipam: { type: 'static' } }) }],
     ];
-    test.each(cases)('[1.0.0] both answer alike: %s', async (_, more) => {
+    test.each(cases)('[1.0.0] both give the same results: %s', async (_, more) => {
       await withHost(async lab => {
         const conf = more.conf ?? confOf({ cniVersion: '1.0.0' });
         const [ours, theirs] = await Promise.all(

@@ -134,13 +134,13 @@ describeRoot('tuning', () => {
     expect((await call('CHECK', conf)).exitCode).toBe(0);
   });
 
-  test('ADD without anything to do passes the result on and writes nothing', async () => {
+  test('ADD without any options returns prevResult and writes nothing', async () => {
     const { prevResult, call, dataDir } = await attachment();
     expect((await call('ADD', {})).result).toEqual(prevResult);
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  test('ADD again keeps the first backup', async () => {
+  test('a second ADD keeps the first backup', async () => {
     const { lab, container, call } = await attachment();
     await call('ADD', { mtu: 1400, sysctl: { 'net.core.somaxconn': '500' } });
     const before = await lab.sysctl(container, 'net/ipv4/conf/eth0/arp_filter');
@@ -166,7 +166,7 @@ describeRoot('tuning', () => {
     ],
   ];
   for (const [title, conf, gist] of failures) {
-    test(`ADD with ${title} leaves everything as it was`, async () => {
+    test(`ADD with ${title} leaves everything unchanged`, async () => {
       const { lab, container, call, dataDir } = await attachment();
       const before = [await lab.dump(container), await sysctlsOf(lab, container)];
       const { error } = await call('ADD', conf);
@@ -177,7 +177,7 @@ describeRoot('tuning', () => {
     });
   }
 
-  test('ADD that fails at the nth request leaves everything as it was', async () => {
+  test('ADD that fails at the nth request leaves everything unchanged', async () => {
     const failed: string[] = [];
     for (let request = 1; ; request++) {
       const { lab, container, call, dataDir } = await attachment();
@@ -224,13 +224,13 @@ describeRoot('tuning', () => {
     });
   }
 
-  test('ADD and CHECK refuse a sysctl that is there twice, missing prevResult and a missing interface', async () => {
+  test('ADD and CHECK refuse a duplicate sysctl, a missing prevResult and a missing interface', async () => {
     const { lab, container, call } = await attachment();
     const twice =
       '{"cniVersion":"1.1.0","name":"n","type":"tuning","sysctl":{"net.core.somaxconn":"1","net.core.somaxconn":"2"}}';
     for (const command of ['ADD', 'CHECK']) {
       expect((await lab.plugin('tuning', { command, conf: twice, container })).error?.msg).toContain(
-        'is there twice',
+        'occurs twice',
       );
       expect((await call(command, {}, { prevResult: undefined })).error?.msg).toContain(
         'required prevResult missing',
@@ -241,7 +241,7 @@ describeRoot('tuning', () => {
     }
   });
 
-  test('sysctls alone need no interface, as behind a main plugin without a device in the kernel', async () => {
+  test('sysctls alone need no interface, as after a main plugin without a kernel device', async () => {
     const { lab, container, call } = await attachment();
     const before = await lab.sysctl(container, 'net/core/somaxconn');
     const conf = {
@@ -316,8 +316,8 @@ describeRoot('tuning', () => {
     const status = await add({ 'net.ipv4.conf.IFNAME.arp_filter': '1' }, 'STATUS');
     expect(JSON.parse(status.stdout).code).toBe(50);
     for (const [list, words] of [
-      ['', 'has no line, which allows none; add lines, or remove the file to allow all'],
-      ['net\n(\n', 'line 2 is no regular expression: ('],
+      ['', 'is empty, which allows none; add lines, or remove the file to allow all'],
+      ['net\n(\n', 'line 2 is not a valid regular expression: ('],
     ] as const) {
       writeFileSync(rules, list);
       expect(JSON.parse((await add({ 'net.core.somaxconn': '700' })).stdout).msg).toContain(words);
@@ -334,7 +334,7 @@ describeRoot('tuning', () => {
     [['allmulticast', 'off'], 'allmulti is false instead of true'],
     [['txqueuelen', '7'], 'txQLen is 7 instead of 20000'],
   ];
-  test('CHECK notices every attribute and every sysctl that was changed', async () => {
+  test('CHECK reports every attribute and every sysctl that was changed', async () => {
     const { lab, container, call } = await attachment();
     const conf = { ...wanted, sysctl };
     await call('ADD', conf);
@@ -351,7 +351,7 @@ describeRoot('tuning', () => {
     expect((await call('CHECK', conf)).error?.msg).toContain('is "20000\t30001" instead of "20000 30000"');
   });
 
-  test('CHECK is not misled by a packet capture or a wish nobody made', async () => {
+  test('CHECK ignores a packet capture and attributes that are not configured', async () => {
     const { lab, container, call } = await attachment();
     await call('ADD', { mtu: 1400 });
     await lab.run(container, ['ip', 'link', 'set', 'eth0', 'promisc', 'on']);
@@ -378,7 +378,7 @@ describeRoot('tuning', () => {
     expect(await linkOf(lab, container)).toEqual(untouched);
   });
 
-  test('GC removes backups of attachments to its network that are gone, and nothing else', async () => {
+  test('GC removes only backups of invalid attachments of its network', async () => {
     const { lab, container, call, dataDir } = await attachment();
     const kept = await lab.container();
     const others = [await lab.container(), await lab.container()];
@@ -408,7 +408,7 @@ describeRoot('tuning', () => {
     expect((await linkOf(lab, container)).mtu).toBe(1400);
   });
 
-  test('STATUS says whether ADD could do what is configured, and changes nothing', async () => {
+  test('STATUS reports whether ADD could apply the configuration, and changes nothing', async () => {
     const { lab, call, dataDir } = await attachment();
     const before = await lab.dump(lab.host);
     for (const conf of [{}, wanted, { sysctl }, { ...wanted, sysctl }]) {
@@ -419,7 +419,7 @@ describeRoot('tuning', () => {
     const file = join(lab.tmp, 'file');
     writeFileSync(file, '');
     for (const [conf, words] of [
-      [{ mtu: 1400, dataDir: file }, `"${file}" is no directory`],
+      [{ mtu: 1400, dataDir: file }, `"${file}" is not a directory`],
       [{ mtu: 1400, dataDir: join(file, 'backups') }, 'ENOTDIR'],
       [{ mtu: 1400, dataDir: '/proc/sys/none' }, 'Cannot keep backups in "/proc/sys/none"'],
       [{ mac: 'zz' }, '"zz"'],
@@ -471,7 +471,7 @@ describeRoot('tuning', () => {
   }
 
   testNeeding(
-    "backups are the reference's byte for byte, and the name of the network",
+    "backups equal the reference's byte for byte, apart from the name of the network",
     async () => {
       const ours = await attachment('1.0.0');
       const theirs = await attachment('1.0.0');

@@ -1,4 +1,4 @@
-// Does the library work under Node, which loads no TypeScript? (the bundle that plugins/build.ts makes)
+// Does the library work under Node, which loads no TypeScript? (the bundle that the build makes)
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';

@@ -19,7 +19,7 @@ import {
   type Violation,
 } from './history.ts';
 import { compare } from './invariants.ts';
-import { look } from './look.ts';
+import { Looker } from './look.ts';
 import { hostDevicesOf, Model } from './model.ts';
 import { keyOf, SLOTS } from './networks.ts';
 import { holdersOfNamespaces, processes, signal, tool, waitFor } from './node.ts';
@@ -36,6 +36,7 @@ export class Driver {
   readonly model = new Model();
   readonly namespaces = new Namespaces(this.model);
   readonly daemons: Daemons;
+  readonly looker = new Looker(this.namespaces);
   readonly log: string[] = [];
   readonly kinds: Tally = {};
   steps = 0;
@@ -63,6 +64,7 @@ export class Driver {
     const all = Promise.withResolvers<void>();
     this.log.push(`round ${this.model.known.length + 1}`);
     this.#begun.clear();
+    this.model.beginRound();
     const gates = setGates(round);
     const started = round.map(action => this.#act(action, all.promise));
     // What hangs until the others are done, and what takes so long that nothing should hang for it.
@@ -71,7 +73,9 @@ export class Driver {
       // It finishes what was begun.
       (action.kind === 'daemon' && (action.act === 'freeze' || action.act === 'stop')) ||
       // It plays whole lives of containers.
-      action.kind === 'swap';
+      action.kind === 'swap' ||
+      // It may delete another attachment of a container whose ADD hangs, and waits for that.
+      (action.kind === 'gc' && action.list === 'old');
     await Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
     all.resolve();
     await openGates(gates, started);
@@ -95,9 +99,11 @@ export class Driver {
     const worked = new Set(round.flatMap(action => ('slot' in action ? [action.slot] : [])));
     for (const { slot } of this.model.list('present', 'whole', 'unknown')) worked.add(slot);
     const slots = this.model.slots.filter(({ alive, index }) => alive && worked.has(index));
-    const seen = await look(slots.map(({ index }) => index));
+    const seen = await this.looker.look(slots.map(({ index }) => index));
     const found = compare(this.model, seen);
-    return found.length ? found : findSilent(this.model, this.namespaces, this.#features.has('neighbour'));
+    if (found.length) return found;
+    const watchesNeighbours = this.#features.has('neighbour') && !this.model.mayShareAddress;
+    return findSilent(this.model, this.namespaces, watchesNeighbours);
   }
 
   async #act(action: Action, others: Promise<void>): Promise<Done> {
@@ -210,7 +216,12 @@ export class Driver {
 
   #stragglers(): { pid: number; command: string }[] {
     const all = processes().filter(({ zombie }) => !zombie);
-    const known = new Set([...this.#base, ...this.daemons.pids, ...this.namespaces.pids]);
+    const known = new Set([
+      ...this.#base,
+      ...this.daemons.pids,
+      ...this.namespaces.pids,
+      ...this.looker.pids,
+    ]);
     // Parents come before their children.
     for (const { pid, parent } of all.toSorted((a, b) => a.pid - b.pid)) {
       if (known.has(parent) && parent !== 1 && parent !== process.pid) known.add(pid);

@@ -2,7 +2,6 @@
 
 import type { Driver } from './driver.ts';
 import type { Del, Violation } from './history.ts';
-import { look } from './look.ts';
 import { keyOf } from './networks.ts';
 
 /** What failed is repeated, as runtimes do. */
@@ -40,7 +39,7 @@ export async function finish(driver: Driver): Promise<Violation[]> {
   const { violations = [] } = await driver.daemons.act('start');
   if (violations.length) return [...violations];
   const late = await driver.daemons.endAll();
-  const seen = await look(model.slots.filter(({ alive }) => alive).map(({ index }) => index));
+  const seen = await driver.looker.look(model.slots.filter(({ alive }) => alive).map(({ index }) => index));
   const left = [
     ...late,
     ...seen.host.filter(one => /^(veth|bwp)/.test(one.ifname)).map(({ ifname }) => `device ${ifname}`),

@@ -1,7 +1,9 @@
 // What do kernel and files of a node hold, by the words of ip, tc and nft?
 
 import fs from 'node:fs';
-import { LETTERS, NETS, slotName } from './networks.ts';
+import { Asker } from './actors/asker.ts';
+import type { Namespaces } from './actors/namespaces.ts';
+import { LETTERS, NETS } from './networks.ts';
 import { tool } from './node.ts';
 
 /** A device as `ip -j -d addr` shows it. */
@@ -48,27 +50,37 @@ const IS_ADDRESS = /^(\d+\.\d+\.\d+\.\d+|[\da-f]*:[\da-f:]+)$/;
 /** The last requests, of which the daemon keeps a fixed number. */
 const TRACES = /^\/run\/catena\/traces\//;
 
-/** Looks at all of it. @param slots the namespaces that are there */
-export async function look(slots: readonly number[]): Promise<Look> {
-  const [host, queues, rules, ...inside] = await Promise.all([
-    rows<Device>(['ip', '-j', '-d', 'addr', 'show']),
-    rows<Queue>(['tc', '-j', 'qdisc', 'show']),
-    tool(['nft', '-j', 'list', 'ruleset']),
-    ...slots.map(slot => rows<Device>(['ip', '-n', slotName(slot), '-j', '-d', 'addr', 'show'])),
-  ]);
-  return {
-    host,
-    queues,
-    rules,
-    inside: new Map(slots.map((slot, i) => [slot, inside[i] ?? []])),
-    leases: LETTERS.flatMap(letter => leasesOf(NETS[letter].name)),
-    files: STATE.flatMap(filesBelow).filter(file => !TRACES.test(file) && !file.startsWith(`${LEASES}/`)),
-  };
-}
+/** Looks at one node again and again. */
+export class Looker {
+  readonly #namespaces: Namespaces;
+  readonly #ip = new Asker('ip', '-j', '-d');
+  readonly #tc = new Asker('tc', '-j');
 
-async function rows<T>(argv: string[]): Promise<readonly T[]> {
-  const text = await tool(argv);
-  return text.trim() === '' ? [] : JSON.parse(text);
+  constructor(namespaces: Namespaces) {
+    this.#namespaces = namespaces;
+  }
+
+  get pids(): number[] {
+    return [...this.#ip.pids, ...this.#tc.pids];
+  }
+
+  /** Looks at all of it. @param slots the namespaces that are there */
+  async look(slots: readonly number[]): Promise<Look> {
+    const [host, queues, rules, ...inside] = await Promise.all([
+      this.#ip.ask<Device>('addr show'),
+      this.#tc.ask<Queue>('qdisc show'),
+      tool(['nft', '-j', 'list', 'ruleset']),
+      ...slots.map(slot => this.#namespaces.devicesOf(slot)),
+    ]);
+    return {
+      host,
+      queues,
+      rules,
+      inside: new Map(slots.map((slot, i) => [slot, inside[i] ?? []])),
+      leases: LETTERS.flatMap(letter => leasesOf(NETS[letter].name)),
+      files: STATE.flatMap(filesBelow).filter(file => !TRACES.test(file) && !file.startsWith(`${LEASES}/`)),
+    };
+  }
 }
 
 function leasesOf(net: string): Lease[] {

@@ -20,7 +20,7 @@ const { values } = parseArgs({
     minutes: { type: 'string', default: '30' },
     seed: { type: 'string', default: '1' },
     seeds: { type: 'string', default: '400' },
-    steps: { type: 'string', default: '250' },
+    steps: { type: 'string', default: '225' },
     nodes: { type: 'string', default: '6' },
     only: { type: 'string' },
     without: { type: 'string', default: '' },

@@ -65,6 +65,8 @@ export class Model {
   /** Keys that callers knew of, one set for each round that has ended. */
   readonly known: ReadonlySet<string>[] = [];
   daemon: 'none' | 'running' = 'none';
+  /** When the round began, two could have one address: what is added beside the other is not announced to neighbours. */
+  mayShareAddress = false;
   swapped: { net: NetLetter; plugin: string } | undefined;
 
   constructor() {
@@ -116,6 +118,11 @@ export class Model {
       // Nobody knows which address an ADD got that failed.
       return addressesOf(other).includes(address) || (other.leaseLost && other.state === 'unknown');
     });
+  }
+
+  /** Takes down what holds when a round begins. */
+  beginRound(): void {
+    this.mayShareAddress = this.list('present', 'whole', 'unknown').some(({ leaseLost }) => leaseLost);
   }
 
   /** Remembers what is known now, for lists that are old when they are used. */

@@ -28,6 +28,8 @@ export interface RunSpec {
 }
 
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+/** What tools and daemons get. */
+export const ENVIRONMENT = { PATH, LC_ALL: 'C' } as const;
 const DEADLINE_MS = 30_000;
 const slowness = Number(process.env.CATENA_TEST_SLOWNESS) || 1;
 let gone = 0;
@@ -37,7 +39,7 @@ export async function run(argv: readonly string[], spec: RunSpec = {}): Promise<
   const started = performance.now();
   const child = Bun.spawn(spec.noCwd ? inDeletedDirectory(argv) : [...argv], {
     cwd: '/',
-    env: { PATH, LC_ALL: 'C', ...spec.env },
+    env: { ...ENVIRONMENT, ...spec.env },
     stdin: spec.stdin === undefined ? 'ignore' : new TextEncoder().encode(spec.stdin),
     stdout: 'pipe',
     stderr: 'pipe',

@@ -7,12 +7,15 @@ import { HOST_PORTS, keyOf, LETTERS, SLOTS } from './networks.ts';
 import type { Random } from './random.ts';
 import { findSlot } from './slots.ts';
 
-/** Which kinds of action a round is made of, by weight. */
-const WEIGHTS = { attach: 70, gc: 6, upkeep: 4, swap: 0.4, daemon: 6, namespace: 7, loss: 2 };
+/**
+ * Which kinds of action a round is made of, by weight. A swap tries the other plugin in a laboratory first, which takes as long
+ * as a hundred other actions.
+ */
+const WEIGHTS = { attach: 72, gc: 6, upkeep: 4, swap: 0.05, daemon: 5, namespace: 6, loss: 1.5 };
 /** Rounds with one action and nothing beside it. */
 const ALONE = { run: 1, journal: 1, leases: 1, boot: 1.5 } as const;
 const ALONE_SHARE = 0.035;
-const MAX_ACTIONS = 7;
+const MAX_ACTIONS = 12;
 /** Rounds in which nobody but the reference's plugins works on the network that is shared with them. */
 const REFERENCE_SHARE = 0.15;
 const REFERENCE_LASTS = 0.6;
@@ -51,7 +54,7 @@ export class Planner {
       if (this.#has(what)) return [{ kind: 'loss', what, at: 0 }];
     }
     const actions: Action[] = [];
-    const count = random.int(2, MAX_ACTIONS);
+    const count = random.int(3, MAX_ACTIONS);
     for (let attempt = 0; attempt < 40 && actions.length < count; attempt++) actions.push(...this.#one());
     return this.#inTime(actions);
   }
@@ -101,7 +104,9 @@ export class Planner {
   #attach(): Action[] {
     const free = [...this.#model.entries.values()].filter(entry => !this.#used.has(keyOf(entry)));
     if (free.length === 0) return [];
-    const entry = this.#random.pick(free);
+    // Each call for `b` takes five plugins.
+    const often = free.filter(({ net }) => net !== 'b' || this.#random.chance(0.5));
+    const entry = this.#random.pick(often.length ? often : free);
     const actions = this.#isReferences && entry.net === 'a' ? this.#ofReference(entry) : this.#onEntry(entry);
     if (actions.length) this.#used.add(keyOf(entry));
     return actions;
@@ -263,10 +268,10 @@ export class Planner {
     const at = this.#at();
     if (this.#model.daemon === 'none') return [{ kind: 'daemon', act: 'start', at }];
     const act = this.#random.weighted({
-      ...{ stop: 20, kill: 30 },
-      freeze: this.#has('freeze') ? 8 : 0,
-      second: this.#has('second') ? 10 : 0,
-      upgrade: this.#has('upgrade') ? 8 : 0,
+      ...{ stop: 9, kill: 18 },
+      freeze: this.#has('freeze') ? 12 : 0,
+      second: this.#has('second') ? 8 : 0,
+      upgrade: this.#has('upgrade') ? 10 : 0,
     });
     return [{ kind: 'daemon', act, at }];
   }

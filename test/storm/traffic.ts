@@ -24,7 +24,14 @@ export async function findSilent(
 ): Promise<Violation[]> {
   const standing = model.list('present').filter(entry => model.isInPlace(entry));
   await namespaces.listen([...new Set(standing.map(({ slot }) => slot))]);
-  const first = await silentAmong(standing, model, namespaces);
+  // The listener of a busy machine may be slow once; a neighbour's old entry lasts for eight seconds.
+  const slow = await silentAmong(standing, model, namespaces);
+  if (slow.length === 0) return [];
+  const first = await silentAmong(
+    slow.map(({ entry }) => entry),
+    model,
+    namespaces,
+  );
   if (first.length === 0) return [];
   for (const { entry } of first) await tool(['ip', 'neigh', 'flush', 'dev', NETS[entry.net].bridge]);
   let silent = await silentAmong(standing, model, namespaces);

@@ -51,12 +51,12 @@ const LISTS: readonly (readonly [title: string, plugins: Row[], parts: readonly 
   [
     'firewall',
     [bridge([...V4, ...V6], MASQ), { type: 'firewall' }],
-    ['masquerading', 'passage of 10.88.0.2'],
+    ['masquerading', 'firewall rules for 10.88.0.2'],
   ],
   [
     'firewall with closed bridges',
     [bridge(V4), { type: 'firewall', ingressPolicy: 'same-bridge' }],
-    ['passage of 10.88.0.2'],
+    ['firewall rules for 10.88.0.2'],
   ],
   [
     'bandwidth',
@@ -74,7 +74,7 @@ const LISTS: readonly (readonly [title: string, plugins: Row[], parts: readonly 
       { type: 'bandwidth', capabilities: { bandwidth: true } },
       { type: 'tuning', mtu: 1400 },
     ],
-    ['masquerading', 'host port 8080/tcp', 'passage'],
+    ['masquerading', 'host port 8080/tcp', 'firewall rules'],
   ],
 ];
 
@@ -274,7 +274,7 @@ describeRoot(
         const before = await elementsOf(lab, container);
         const refused = await handOver(lab);
         expect(refused.exitCode).toBe(1);
-        expect(refused.stdout).toContain('its conditions are in the words of nft');
+        expect(refused.stdout).toContain('its conditions are in nft syntax');
         expect(await elementsOf(lab, container)).toEqual(before);
       });
     });

@@ -3,13 +3,14 @@
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../plugins/registry.ts';
+import { expectGenerated, table } from '../helpers/generated.ts';
 import { listFiles, parseSource, ROOT, readSources, type SourceFile } from '../helpers/source-tree.ts';
 
 const product = readSources('src', 'plugins');
 const tests = readSources('test');
 
-// A folder may import only itself and what its row names; everyone may import src/log.ts and src/version.ts.
+// A folder may import only itself and what its row names; everyone may import src/log.ts. src/README.md shows this table.
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/net': [],
   'src/sys': [],
@@ -22,9 +23,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
     // What distinguishes one ADD of an attachment from the next.
-    ...['src/journal/boot', 'src/journal/generation', 'src/journal/snapshot'],
+    ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
       'src/chain/config/find-plugin',
+      'src/chain/run/busy-executable',
       'src/chain/run/process-group',
       'src/chain/run/process-output',
       'src/chain/run/exec-plugin',
@@ -62,7 +64,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // What a plugin added to a result, and how times are written, is the same in every report.
   'src/observe': [
-    ...['src/chain', 'src/files', 'src/cni'],
+    ...['src/chain', 'src/files', 'src/cni', 'src/ipam/range-use'],
     ...['src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
   ],
   // It looks at everything and changes nothing.
@@ -71,14 +73,22 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/journal',
     'src/ipam',
     'src/netlink',
-    'src/files/names-in',
+    ...['src/files/names-in', 'src/files/read-file'],
     'src/sys/lock-holder',
     // How a client asks the daemon.
     ...['src/daemon/place', 'src/daemon/protocol'],
     'src/cni',
     'src/net',
   ],
-  'src/adopt': ['src/chain', 'src/journal', 'src/netlink', 'src/sys/netns', 'src/cni', 'src/net'],
+  'src/adopt': [
+    'src/chain',
+    'src/journal',
+    'src/files/boot-id',
+    'src/netlink',
+    'src/sys/netns',
+    'src/cni',
+    'src/net',
+  ],
   'src/orphans': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/journal/generation', 'src/sys/netns'],
@@ -122,26 +132,18 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'src/observe/log-backups',
       'src/sys/interface',
     ],
+    // Only its single-file executable, which knows where other plugins keep files.
+    'plugins/registry',
   ],
   // The library: protocol and runner, no kernel.
   'src/index': ['src/chain', 'src/journal', 'src/cni', 'src/net'],
   'src/log': [],
-  'src/version': [],
-  'plugins/names': [],
-  'plugins/release': ['plugins/names'],
-  'plugins/build': [
-    ...['plugins/names', 'plugins/build-library', 'plugins/library-package', 'plugins/schemas'],
-  ],
-  'plugins/library-package': ['plugins/archive'],
-  'plugins/build-library': ['plugins/schemas'],
-  'plugins/doc-comments': [],
-  'plugins/package': ['plugins'],
-  'plugins/archive': [],
-  'plugins/targets': ['package-lock.json'],
-  'plugins/inspect-release': ['plugins/names', 'plugins/targets'],
-  // What tools know of the links, without a link's own code.
-  'plugins/schemas': ['src/cni', 'plugins'],
-  'plugins/published-schemas': ['src/cni', 'plugins/schemas'],
+  // A row of the registry loads a plugin; every start loads the registry itself.
+  'plugins/registry': ['src/cni', 'src/plugin/define', 'plugins'],
+  'plugins/daemon-first': ['src/cni', 'src/daemon', 'src/plugin', 'src/sys/fault-variable'],
+  'plugins/release': ['plugins/registry'],
+  // How executables, packages and releases are made from all of it.
+  'plugins/build': ['plugins', 'src/cni', 'src/files', 'package-lock.json'],
   // The one place that sees both worlds.
   'plugins/main': ['src', 'plugins'],
 };
@@ -156,10 +158,10 @@ const MAY_START_PROCESSES = [
   ],
   // For people: laboratories, tests of authors, building and packing.
   ...['src/lab/own-command', 'src/lab/reexec', 'src/testing/run-in'],
-  ...['plugins/package', 'plugins/build-library', 'plugins/targets', 'plugins/inspect-release'],
+  ...['package', 'build-library', 'targets', 'inspect-release'].map(name => `plugins/build/${name}`),
 ];
 
-const FOR_EVERYONE = ['src/log', 'src/version', 'package.json'];
+const FOR_EVERYONE = ['src/log', 'package.json'];
 
 // Heavy or platform-bound dependencies have one door.
 const DOORS: Readonly<Record<string, readonly string[]>> = {
@@ -179,6 +181,8 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
 const MAY_LOAD_LAZILY = [
   ...[
     'plugins/main',
+    'plugins/registry',
+    'plugins/daemon-first',
     'src/cli/commands',
     'src/log',
     'src/chain/run/lazy-exec-plugin',
@@ -207,6 +211,17 @@ const MAY_LOAD_LAZILY = [
   'src/cli/daemon/shared-clusters',
 ];
 
+/** Where a word that is also a plugin's name means something else, file by file. */
+const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
+  // A kind of device in the kernel.
+  bridge: [
+    ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
+    ...['src/lab/lab', 'src/lab/state/devices', 'src/compare/crossings'],
+  ],
+  // A capability of CONVENTIONS.md.
+  bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
+};
+
 const MAX_LINES = 300;
 
 // Tables may be longer: each row is read separately.
@@ -215,6 +230,9 @@ const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 // Tests of what holds for many files at once.
 const ABOUT_THE_TREE = [
   'test/unit/structure.test.ts',
+  'test/unit/plain-english.test.ts',
+  'test/unit/reference.test.ts',
+  'test/unit/reference-json.test.ts',
   'test/unit/threat-model.test.ts',
   'test/unit/plugins/readme.test.ts',
 ];
@@ -228,6 +246,14 @@ describe('imports', () => {
   test('every source folder has a row in the import table', () => {
     const strange = product.filter(file => rowOf(file) === undefined).map(file => file.path);
     expect(strange).toEqual([]);
+  });
+
+  test('src/README.md shows the table', () => {
+    const rows = Object.entries(MAY_IMPORT).map(([folder, allowed]) => {
+      const names = allowed.map(name => `\`${name.replace(/^src\//, '')}\``);
+      return [`\`${folder.replace(/^src\//, '')}\``, names.join(', ') || 'nothing of ours'];
+    });
+    expectGenerated('src/README.md', 'imports', table(['files in', 'may import'], rows));
   });
 
   test('folders import only what the table names', () => {
@@ -251,6 +277,17 @@ describe('imports', () => {
       file => file.path.startsWith('src/') && targetsOf(file).some(t => isIn(t, 'plugins')),
     );
     expect(wrong.map(file => file.path)).toEqual([]);
+  });
+
+  test('nothing under src knows a plugin by name', () => {
+    const literal = new RegExp(`(['"\`])(${PLUGIN_NAMES.join('|')})\\1`, 'g');
+    const found = readSources('src').flatMap(file =>
+      [...file.code.matchAll(literal)].map(([, , name = '']) => `${withoutExtension(file)}: ${name}`),
+    );
+    const allowed = Object.entries(SAME_WORD).flatMap(([name, files]) =>
+      files.map(file => `${file}: ${name}`),
+    );
+    expect([...new Set(found)].sort()).toEqual(allowed.sort());
   });
 
   test.each(Object.entries(DOORS))('%s comes in through %j only', (name, doors) => {
@@ -391,7 +428,7 @@ describe('repository', () => {
   test('has one plugin folder per shipped name', () => {
     const folders = fs
       .readdirSync(path.join(ROOT, 'plugins'), { withFileTypes: true })
-      .filter(it => it.isDirectory());
+      .filter(it => it.isDirectory() && it.name !== 'build');
     expect(folders.map(folder => folder.name).sort()).toEqual([...PLUGIN_NAMES, RUNNER_NAME].sort());
   });
 

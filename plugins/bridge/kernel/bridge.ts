@@ -77,10 +77,10 @@ export function removeUnusedBridge(socket: NetlinkSocket, name: string, ours?: r
  */
 export function requireBridge(conf: BridgeConf, link: Link): void {
   if (link.kind !== 'bridge') {
-    const found = link.kind ? `of kind "${link.kind}"` : 'no bridge';
+    const found = link.kind ? `of kind "${link.kind}"` : 'not a bridge';
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot use "${link.name}" as bridge: a link of that name exists and is ${found}`,
+      `Cannot use "${link.name}" as bridge: a device of that name exists and is ${found}`,
     );
   }
   if (wantsFiltering(conf)) requireFiltering(conf, link, isOurs(link));
@@ -115,9 +115,9 @@ function adoptBridge(call: Call<BridgeConf>, link: Link): Link {
     ...(conf.promiscMode ? { promisc: (link.flags & IFF_PROMISC) !== 0 } : {}),
   };
   if (JSON.stringify(wanted) === JSON.stringify(before)) return link;
-  // Containers that join in the meantime rely on the new flags.
+  // Containers that join before the undo rely on the new flags.
   const known = new Set(listBridgePorts(host, link.index).map(({ index }) => index));
-  call.onFailure('set flags of the bridge back', () =>
+  call.onFailure('restore the flags of the bridge', () =>
     withBridgeLock(link.name, () => {
       const joined = listBridgePorts(host, link.index).some(({ index }) => !known.has(index));
       if (!joined) setLink(host, link.index, before);

@@ -45,12 +45,12 @@ export function ensureGateways(
     for (const rival of present.filter(address => isRival(address, gateway))) {
       if (!conf.forceAddress) throw overlap(target, rival, gateway);
       removeAddress(host, target.index, rival.cidr);
-      call.onFailure(`put ${renderCidr(rival.cidr)} back`, () => restoreAddress(host, rival));
+      call.onFailure(`restore ${renderCidr(rival.cidr)}`, () => restoreAddress(host, rival));
     }
   }
   for (const gateway of missing) {
     if (!add(host, target, gateway)) continue;
-    call.onFailure(`take gateway ${renderCidr(gateway)} off "${target.name}"`, () =>
+    call.onFailure(`remove gateway ${renderCidr(gateway)} from "${target.name}"`, () =>
       withBridgeLock(conf.bridge, () => removeIdleGateways(host, conf.bridge, target, [gateway])),
     );
   }
@@ -91,7 +91,7 @@ function refuseSubnet(call: Call<BridgeConf>, target: Link, gateway: Cidr, ips: 
     `Cannot add gateway ${renderCidr(gateway)} to ${target.kind} "${target.name}": ${problem}`,
     {
       details:
-        'what a container asks for needs a subnet that "ipam" of the network names, or that the bridge has an address in',
+        'a requested address must be in a subnet of "ipam", or in one in which the bridge has an address',
     },
   );
 }
@@ -105,17 +105,17 @@ function findSubnetProblem(
   const { holds, names, isAsked } = holdingsOf(call);
   const subnet = renderCidr(subnetOf(gateway));
   if (gateway.prefix < SHORTEST_PREFIX)
-    return `${subnet} is no subnet for containers, it holds half of the net`;
+    return `${subnet} is too large a subnet for containers, the prefix length must be at least ${SHORTEST_PREFIX}`;
   if (names(gateway)) return undefined;
   const asked = [gateway.ip, ...ips.filter(ip => isBehind(ip, gateway)).map(({ cidr }) => cidr.ip)];
   if (asked.some(isAsked) && !holds(gateway)) {
-    return `the container asks for it, and neither the configuration nor "${target.name}" has ${subnet}`;
+    return `it was requested for the container, and neither the configuration nor "${target.name}" has ${subnet}`;
   }
   const own = listAddresses(call.host).find(
     ({ index, scope, cidr }) =>
       index !== target.index && scope === RT_SCOPE_UNIVERSE && cidrContains(gateway, cidr.ip),
   );
-  return own && `${subnet} holds ${renderIp(own.cidr.ip)}, which is an address of this host`;
+  return own && `${subnet} contains ${renderIp(own.cidr.ip)}, an address of this host`;
 }
 
 function isBehind({ cidr, gateway }: PlannedIp, { ip, prefix }: Cidr): boolean {

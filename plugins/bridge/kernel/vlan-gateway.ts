@@ -56,7 +56,7 @@ export function findGatewayProblem(
   if (link.kind === 'vlan' && link.peer === bridge.index) return undefined;
   if (link.kind !== 'veth') return `it is of kind "${link.kind}"`;
   const port = listBridgePorts(host, bridge.index).find(({ index }) => index === link.peer);
-  if (port === undefined) return `its other end is no port of bridge "${bridge.name}"`;
+  if (port === undefined) return `its other end is not a port of bridge "${bridge.name}"`;
   const native = port.vlans.find(({ pvid }) => pvid)?.first;
   return native === vlan ? undefined : `its other end is in VLAN ${native ?? 'none'}`;
 }

@@ -51,7 +51,7 @@ export function requireFiltering(conf: BridgeConf, bridge: Link, ours: boolean):
   if (filtering === 1 || ours) return;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": it does not keep VLANs apart, and this link did not make it`,
+    `Cannot use ${vlanKeys(conf)} on bridge "${bridge.name}": its VLAN filtering is off, and this plugin did not create it`,
     { details: `run: ip link set ${bridge.name} type bridge vlan_filtering 1` },
   );
 }

@@ -42,7 +42,7 @@ async function openBus(): Promise<MessageBus | undefined> {
   const { createClient } = await import('dbus-native');
   const bus = createClient({ busAddress, timeout: REPLY_DEADLINE_MS });
   const outcome = await new Promise<'open' | Error>(resolve => {
-    const deadline = setTimeout(() => resolve(new Error('it does not answer')), REPLY_DEADLINE_MS);
+    const deadline = setTimeout(() => resolve(new Error('it does not reply')), REPLY_DEADLINE_MS);
     const settle = (result: 'open' | Error): void => {
       clearTimeout(deadline);
       resolve(result);
@@ -83,7 +83,7 @@ function speakTo(bus: MessageBus): Firewalld {
     } catch (cause) {
       const { message } = cause as DBusError;
       if (tolerated && message.includes(tolerated)) return undefined as T;
-      throw new Error(`Cannot ${action}: firewalld says ${message}`, { cause });
+      throw new Error(`Cannot ${action}: firewalld replied ${message}`, { cause });
     }
   };
   const words = (zone: string, source: string): string => `source ${source} of zone "${zone}"`;

@@ -1,7 +1,7 @@
 // How are the addresses of an attachment added to a zone of firewalld, removed from it and checked?
 import { CniError, ErrorCode } from '../../../src/cni/errors.ts';
 import { IP_BITS, type Ip, renderIp } from '../../../src/net/ip.ts';
-import { hasChain } from '../../../src/netlink/nft/policy.ts';
+import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
 import { withFirewalld } from './bus.ts';
 
@@ -42,7 +42,7 @@ export async function requireUnclaimed(zone: string, pods: readonly Ip[]): Promi
       const found = await firewalld.findZone(sourceOf(pod));
       if (found === undefined || found === zone) continue;
       throw new Error(
-        `Cannot add source ${sourceOf(pod)} to zone "${zone}" of firewalld: zone "${found}" has it`,
+        `Cannot add source ${sourceOf(pod)} to zone "${zone}" of firewalld: it is in zone "${found}"`,
       );
     }
   }, refuse);
@@ -101,8 +101,8 @@ export async function removeForeignSources(
 /** With nf_tables it has a table of its own; with iptables it has chains in the table "filter". */
 function hasFirewalldRules(socket: NetlinkSocket): boolean {
   return (
-    hasChain(socket, { table: { family: 'inet', name: 'firewalld' }, chain: 'filter_FORWARD' }) ||
-    hasChain(socket, { table: { family: 'ip', name: 'filter' }, chain: 'FORWARD_ZONES' })
+    hasChain(socket, { family: 'inet', name: 'firewalld' }, 'filter_FORWARD') ||
+    hasChain(socket, { family: 'ip', name: 'filter' }, 'FORWARD_ZONES')
   );
 }
 
@@ -112,5 +112,5 @@ function sourceOf(pod: Ip): string {
 }
 
 function refuse(): never {
-  throw new Error('Cannot ask firewalld: it does not run, or is not on the system bus');
+  throw new Error('Cannot query firewalld: it is not running, or not on the system bus');
 }

@@ -1,14 +1,13 @@
 // How are the elements of an attachment put into the kernel?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
-import { refuserFor } from '../../../src/attach/living-owner.ts';
-import { isNetlinkError } from '../../../src/netlink/errors.ts';
-import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
-import { deleteElements, findElement, findElements } from '../../../src/netlink/nft/element.ts';
+import { findFormerOwners, refuserFor } from '../../../src/attach/living-owner.ts';
+import { tryOut } from '../../../src/netlink/nft/batch.ts';
+import { deleteElements, findElement } from '../../../src/netlink/nft/element.ts';
 import { addEntries, type Entry } from '../../../src/netlink/nft/entries.ts';
-import { hasSkeleton, type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+import { changeOwned } from '../../../src/netlink/nft/owned-table.ts';
+import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Call } from '../../../src/plugin/define.ts';
-import { Errno } from '../../../src/sys/errno.ts';
 import type { IngressPolicy } from '../config.ts';
 import { planElements } from '../elements.ts';
 import type { AccessPlan } from '../plan.ts';
@@ -30,37 +29,27 @@ export function allow(call: Call, plan: AccessPlan, owner: FilterOwner, adminCha
   const entries = planElements(plan, owner);
   const skeletons = skeletonsFor(plan.ingress?.policy ?? 'open');
   const isOthers = ({ element }: Entry) => element.comment !== owner.note;
-  const attempt = (isThere: (skeleton: Skeleton) => boolean) =>
-    commitAfterReading(socket, () => {
-      const removals = [owner, ...findFormerOwners(call, plan, owner)].map(one => removalOf(socket, one));
-      const gone = removals.flatMap(({ claims }) => claims);
-      const { bridge } = plan.ingress ?? {};
-      const come = plan.pods.map(() => (bridge === undefined ? {} : { bridge }));
-      const lacking = skeletons.filter(skeleton => !isThere(skeleton));
-      return [
-        ...lacking.flatMap(skeletonChanges),
-        ...removals.flatMap(({ changes }) => changes),
-        ...strangersPort(socket, plan, owner),
-        ...addEntries([
-          // With the rules of an earlier release, elements are missing that its pods now need.
-          ...(lacking.includes(BRIDGE_SKELETON) ? missingPorts(host, socket) : []).filter(isOthers),
-          ...entries,
-        ]),
-        ...countClosed(socket, come, gone),
-        ...(plan.others.includes('iptables')
-          ? iptablesChanges(socket, plan, adminChain, pods => {
-              if (!isKnown(socket, pods)) refuseStrangers(call, pods);
-            })
-          : []),
-      ];
-    });
-  try {
-    attempt(skeleton => hasSkeleton(socket, skeleton));
-  } catch (thrown) {
-    // A set that no rule mentions is missing: it was deleted, or the skeleton is that of an older release.
-    if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
-    attempt(() => false);
-  }
+  changeOwned(socket, skeletons, incomplete => {
+    const removals = [owner, ...formerOwners(call, plan, owner)].map(one => removalOf(socket, one));
+    const gone = removals.flatMap(({ claims }) => claims);
+    const { bridge } = plan.ingress ?? {};
+    const come = plan.pods.map(() => (bridge === undefined ? {} : { bridge }));
+    return [
+      ...removals.flatMap(({ changes }) => changes),
+      ...strangersPort(socket, plan, owner),
+      ...addEntries([
+        // With the rules of an earlier release, elements are missing that its pods now need.
+        ...(incomplete.includes(BRIDGE_SKELETON) ? missingPorts(host, socket) : []).filter(isOthers),
+        ...entries,
+      ]),
+      ...countClosed(socket, come, gone),
+      ...(plan.others.includes('iptables')
+        ? iptablesChanges(socket, plan, adminChain, pods => {
+            if (!isKnown(socket, pods)) refuseStrangers(call, pods);
+          })
+        : []),
+    ];
+  });
 }
 
 /** A port leads to one pod at a time: an element that names another pod belongs to an earlier device of the same name. */
@@ -72,12 +61,8 @@ function strangersPort(socket: NetlinkSocket, { ingress }: AccessPlan, { note }:
 
 /** Adds the elements that an earlier release did not make for isolated pods; does nothing if there are none. */
 export function closePorts({ hostNft, host }: Pick<Call, 'host' | 'hostNft'>): void {
-  commitAfterReading(hostNft, () => {
-    const entries = missingPorts(host, hostNft);
-    if (entries.length === 0) return [];
-    const changes = hasSkeleton(hostNft, BRIDGE_SKELETON) ? [] : skeletonChanges(BRIDGE_SKELETON);
-    return [...changes, ...addEntries(entries)];
-  });
+  if (missingPorts(host, hostNft).length === 0) return;
+  changeOwned(hostNft, [BRIDGE_SKELETON], () => addEntries(missingPorts(host, hostNft)));
 }
 
 /**
@@ -85,7 +70,10 @@ export function closePorts({ hostNft, host }: Pick<Call, 'host' | 'hostNft'>): v
  * @throws NetlinkError naming what it would refuse
  */
 export function tryAdmission(socket: NetlinkSocket, policy: IngressPolicy): void {
-  tryOut(socket, skeletonsFor(policy).flatMap(skeletonChanges));
+  tryOut(
+    socket,
+    skeletonsFor(policy).flatMap(one => skeletonChanges(one)),
+  );
 }
 
 /** The tables that a policy needs. */
@@ -97,13 +85,8 @@ export function skeletonsFor(policy: IngressPolicy): Skeleton[] {
  * Attachments that had the pod's addresses before and were never deleted.
  * @throws CniError 101 when one of them is alive
  */
-export function findFormerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwner): FilterOwner[] {
-  const places = pods.map(pod => ({ set: SETS[pod.family].pods, key: [pod] }));
-  const found = findElements(call.hostNft, places);
-  const former = pods.flatMap((ip, i) => {
-    const note = found[i]?.comment;
-    return note === undefined || note === owner.note ? [] : { ip, owner: note };
-  });
+export function formerOwners(call: Call, { pods }: AccessPlan, owner: FilterOwner): FilterOwner[] {
+  const former = findFormerOwners(call.hostNft, { 4: SETS[4].pods, 6: SETS[6].pods }, pods, owner.note);
   refuserFor(call)(former);
   return [...new Set(former.map(one => one.owner))].map(filterOwnerOfNote);
 }

@@ -2,8 +2,8 @@
 import { type Ip, sameIp } from '../../../src/net/ip.ts';
 import { filterTable, tryFilter } from '../../../src/netlink/iptables/filter.ts';
 import { hasLegacyTable } from '../../../src/netlink/iptables/legacy-table.ts';
+import { hasChain } from '../../../src/netlink/nft/chain.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
-import { hasChain } from '../../../src/netlink/nft/policy.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Claim } from '../elements.ts';
 import {
@@ -136,7 +136,7 @@ export function requireIptables(socket: NetlinkSocket, pods: readonly Ip[]): voi
   for (const family of familiesOf(pods)) {
     if (places.some(place => place.family === family)) continue;
     throw new Error(
-      `Cannot use iptables for IPv${family}: the kernel lacks what it needs in nf_tables, or the table "filter" is somebody else's`,
+      `Cannot use iptables for IPv${family}: the kernel lacks features of nf_tables, or the table "filter" is foreign`,
     );
   }
 }
@@ -155,9 +155,7 @@ export function tryIptables(socket: NetlinkSocket): void {
 /** Whether iptables has the reference's chain for all IP versions of the pods. */
 export function hasReferenceRules(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
   return familiesOf(pods).every(
-    family =>
-      hasChain(socket, { table: filterTable(family), chain: CNI_FORWARD }) ||
-      hasLegacyTable(family, 'filter'),
+    family => hasChain(socket, filterTable(family), CNI_FORWARD) || hasLegacyTable(family, 'filter'),
   );
 }
 

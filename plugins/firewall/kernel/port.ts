@@ -22,10 +22,10 @@ export function withPort(call: Call, ingress: Ingress): Ingress {
   if (port !== undefined) return { ...ingress, port: port.name };
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot isolate "${call.env.ifname}": no port of bridge "${ingress.bridge}" leads to it`,
+    `Cannot isolate "${call.env.ifname}": bridge "${ingress.bridge}" has no port that leads to it`,
     {
       details:
-        'put this link behind one that connects the pod to the bridge, and reports the interface it made',
+        'place this plugin after one that connects the pod to the bridge and reports the interface it created',
     },
   );
 }

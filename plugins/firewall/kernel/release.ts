@@ -1,16 +1,24 @@
 // How is everything of an attachment removed from the kernel when only its name is known?
 import { type FilterOwner, filterOwnerOfNote } from '../../../src/attach/handle.ts';
-import { findOwner } from '../../../src/cni/attachment.ts';
 import type { Ip } from '../../../src/net/ip.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { type Element, findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
+import { findElement } from '../../../src/netlink/nft/element.ts';
 import { deletePlaces, type Place } from '../../../src/netlink/nft/entries.ts';
+import {
+  findNumbered,
+  findOwned,
+  listOwned,
+  listOwners,
+  placeOf,
+} from '../../../src/netlink/nft/owned-table.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
-import type { KeptAttachments } from '../../../src/plugin/kept.ts';
+import { isStaleNote, type KeptAttachments } from '../../../src/plugin/kept.ts';
 import type { Other } from '../config.ts';
 import { type Claim, decodeClaim, placesOf } from '../elements.ts';
 import { BEHIND, OWNED_SETS, PORTS, SETS } from '../skeleton.ts';
 import { countClosed } from './tally.ts';
+
+const CLAIM_SETS = [SETS[4].claims, SETS[6].claims];
 
 /** The changes that remove an attachment, and the claims that it had. */
 export interface Removal {
@@ -36,9 +44,7 @@ export function revoke(socket: NetlinkSocket, owner: FilterOwner): void {
 export function removalOf(socket: NetlinkSocket, owner: FilterOwner): Removal {
   const claims = findClaims(socket, owner);
   const places = [...claims.flatMap(claim => placesOf(claim, owner)), ...portPlacesOf(socket, owner)];
-  const found = findElements(socket, places);
-  const present = places.filter((_, i) => found[i]?.comment === owner.note);
-  return { changes: deletePlaces(present), claims };
+  return { changes: deletePlaces(findOwned(socket, places, owner.note)), claims };
 }
 
 /** The places that record the port of an isolated pod. */
@@ -66,46 +72,21 @@ export function findClaimsIn(socket: NetlinkSocket, other: Other, owners: readon
 
 /** Attachments of the network that still have claims but that GC does not keep. Reads every claim. */
 export function findDead(socket: NetlinkSocket, network: string, kept: KeptAttachments): FilterOwner[] {
-  const notes = ([4, 6] as const)
-    .flatMap(family => listElements(socket, SETS[family].claims))
-    .flatMap(({ comment: note }) => note ?? [])
-    .filter(note => isStale(note, network, kept));
-  return [...new Set(notes)].map(filterOwnerOfNote);
+  return listOwners(socket, CLAIM_SETS, note => isStaleNote(note, network, kept)).map(filterOwnerOfNote);
 }
 
 /** Removes the elements of the network's attachments that GC does not keep. Reads every element. */
 export function sweep(socket: NetlinkSocket, network: string, kept: KeptAttachments): void {
-  const isDead = ({ comment }: Element) => isStale(comment, network, kept);
   commitAfterReading(socket, () => {
-    const dead = OWNED_SETS.flatMap(set =>
-      listElements(socket, set)
-        .filter(isDead)
-        .map(element => ({ set, element })),
-    );
+    const dead = listOwned(socket, OWNED_SETS, note => isStaleNote(note, network, kept));
     const claims = dead
-      .filter(({ set }) => set === SETS[4].claims || set === SETS[6].claims)
+      .filter(({ set }) => CLAIM_SETS.includes(set))
       .map(({ element }) => decodeClaim(element));
-    return [
-      ...deletePlaces(dead.map(({ set, element }) => ({ set, key: element.key }))),
-      ...countClosed(socket, [], claims),
-    ];
+    return [...deletePlaces(dead.map(placeOf)), ...countClosed(socket, [], claims)];
   });
-}
-
-/** Call this only for notes that were listed earlier: see {@link KeptAttachments}. */
-function isStale(note: string | undefined, network: string, kept: KeptAttachments): boolean {
-  const owner = findOwner(note);
-  return owner?.network === network && !kept.has(owner);
 }
 
 /** The claims of an attachment. They are numbered, so each is found at constant cost. */
 function findClaims(socket: NetlinkSocket, owner: FilterOwner): Claim[] {
-  return ([4, 6] as const).flatMap(family => {
-    const claims: Claim[] = [];
-    for (;;) {
-      const element = findElement(socket, SETS[family].claims, [owner.handle, claims.length]);
-      if (element === undefined || element.comment !== owner.note) return claims;
-      claims.push(decodeClaim(element));
-    }
-  });
+  return findNumbered(socket, CLAIM_SETS, owner).flat().map(decodeClaim);
 }

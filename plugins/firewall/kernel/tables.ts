@@ -14,7 +14,7 @@ import { restoreTable } from '../../../src/netlink/iptables/restore.ts';
 import { type SavedTable, saveTable } from '../../../src/netlink/iptables/save.ts';
 import { inTurn } from '../../../src/netlink/iptables/turn.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
-import { hasChain, isDropping } from '../../../src/netlink/nft/policy.ts';
+import { hasChain, isDropping } from '../../../src/netlink/nft/chain.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import { ADMIN_WORDS, CNI_FORWARD, ensureLines, STAGES } from '../iptables-rules.ts';
 
@@ -47,9 +47,7 @@ export function wantedTables(socket: NetlinkSocket, pods: readonly Ip[]): TableP
 export function presentTables(socket: NetlinkSocket, families: readonly Family[]): TablePlace[] {
   return families.flatMap(family =>
     tablesOf(socket, family).filter(({ mode }) =>
-      mode === 'nft'
-        ? hasChain(socket, { table: filterTable(family), chain: CNI_FORWARD })
-        : hasLegacyTable(family, 'filter'),
+      mode === 'nft' ? hasChain(socket, filterTable(family), CNI_FORWARD) : hasLegacyTable(family, 'filter'),
     ),
   );
 }
@@ -99,8 +97,7 @@ export function tableChanges(
 export function doesIptablesDrop(socket: NetlinkSocket, pods: readonly Ip[]): boolean {
   return familiesOf(pods).some(
     family =>
-      isDropping(socket, { table: filterTable(family), chain: 'FORWARD' }) ||
-      isLegacyDropping(family, 'filter', 'FORWARD'),
+      isDropping(socket, filterTable(family), 'FORWARD') || isLegacyDropping(family, 'filter', 'FORWARD'),
   );
 }
 
@@ -117,7 +114,7 @@ export function familiesOf(pods: readonly Ip[]): Family[] {
 /** If no program is installed, one that is installed later will use nf_tables. */
 function tablesOf(socket: NetlinkSocket, family: Family): TablePlace[] {
   if (modeOf(family) === 'legacy') {
-    const isBoth = hasChain(socket, { table: filterTable(family), chain: CNI_FORWARD });
+    const isBoth = hasChain(socket, filterTable(family), CNI_FORWARD);
     return [{ family, mode: 'any' }, ...(isBoth ? [{ family, mode: 'nft' as const }] : [])];
   }
   const hasOld = hasLegacyTable(family, 'filter') && hasLegacyTools(family);
@@ -134,7 +131,7 @@ function modeOf(family: Family): 'nft' | 'legacy' {
 
 /** A foreign table with that name is not iptables', and a kernel may lack what iptables needs in nf_tables. */
 function isUsable(socket: NetlinkSocket, { family, mode }: TablePlace): boolean {
-  if (mode !== 'nft' || hasChain(socket, { table: filterTable(family), chain: CNI_FORWARD })) return true;
+  if (mode !== 'nft' || hasChain(socket, filterTable(family), CNI_FORWARD)) return true;
   const pod: Ip = { family, value: 1n };
   const trial = ensureLines({ chains: [], rules: [] }, { pods: [pod], adminChain: 'CNI-ADMIN' });
   return isFilterOfIptables(socket, family) && canUseFilter(socket, family, trial);

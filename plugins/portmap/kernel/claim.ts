@@ -1,14 +1,13 @@
 // How are the elements of an attachment put into the kernel, and which existing ones conflict with them?
 
-import type { RefuseLiving } from '../../../src/attach/living-owner.ts';
+import { findFormerOwners, type RefuseLiving } from '../../../src/attach/living-owner.ts';
 import type { Ip } from '../../../src/net/ip.ts';
-import { isNetlinkError } from '../../../src/netlink/errors.ts';
-import { commitAfterReading, tryOut } from '../../../src/netlink/nft/batch.ts';
+import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
 import { addEntries, type Place } from '../../../src/netlink/nft/entries.ts';
-import { hasSkeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+import { changeOwned, placeOf } from '../../../src/netlink/nft/owned-table.ts';
+import { skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
-import { Errno } from '../../../src/sys/errno.ts';
 import type { Conditions } from '../conditions.ts';
 import {
   type Claim,
@@ -69,37 +68,28 @@ export function claimPorts(socket: NetlinkSocket, wanted: Wanted, isAlone: boole
   const claims = plans.flatMap(plan => planClaims(plan, means));
   const skeleton = planSkeleton({ pods: plans.map(({ pod }) => pod), conditions });
   let claimed: Claimed = { gone: [], chains: [] };
-  const attempt = (isSkeletonThere: () => boolean) =>
-    commitAfterReading(socket, () => {
-      const outdated = [owner, ...findFormerOwners(socket, wanted)];
-      const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
-      if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
-      outdated.push(...ghosts);
-      const taken = new Set(shared.map(placeName));
-      refuseForeign(socket, claims, outdated, refuseLiving);
-      const removals = outdated.map(one => removalOf(socket, one));
-      const gone = removals.flatMap(one => one.claims);
-      const inIptables = outdated.filter((one, i) => hasIptables(one === owner ? claims : [], removals[i]));
-      claimed = { gone, chains: inIptables.flatMap(one => chainsOf(socket, one)) };
-      return [
-        ...(isSkeletonThere() ? [] : skeletonChanges(skeleton)),
-        ...askingChanges(socket, conditions),
-        ...removals.flatMap(({ changes }) => changes),
-        ...addEntries([
-          ...entries.filter(({ set, element }) => !taken.has(placeName({ set, key: element.key }))),
-          ...plans.flatMap(plan => planHeirs(plan, claims, owner, taken)),
-          ...chainEntriesOf(socket, wanted, outdated),
-        ]),
-        ...countTaken(socket, claims, gone),
-      ];
-    });
-  try {
-    attempt(() => hasSkeleton(socket, skeleton));
-  } catch (thrown) {
-    // A set that no rule mentions is missing: it was deleted, or the skeleton is that of an older release.
-    if (!isNetlinkError(thrown, Errno.ENOENT)) throw thrown;
-    attempt(() => false);
-  }
+  changeOwned(socket, [skeleton], () => {
+    const outdated = [owner, ...formerOwners(socket, wanted)];
+    const { ghosts, shared } = findHolders(socket, claims, outdated, owner);
+    if (ghosts.length && !isAlone) throw new SuspectError('Cannot tell whether a holder of a port is gone');
+    outdated.push(...ghosts);
+    const taken = new Set(shared.map(placeName));
+    refuseForeign(socket, claims, outdated, refuseLiving);
+    const removals = outdated.map(one => removalOf(socket, one));
+    const gone = removals.flatMap(one => one.claims);
+    const inIptables = outdated.filter((one, i) => hasIptables(one === owner ? claims : [], removals[i]));
+    claimed = { gone, chains: inIptables.flatMap(one => chainsOf(socket, one)) };
+    return [
+      ...askingChanges(socket, conditions),
+      ...removals.flatMap(({ changes }) => changes),
+      ...addEntries([
+        ...entries.filter(entry => !taken.has(placeName(placeOf(entry)))),
+        ...plans.flatMap(plan => planHeirs(plan, claims, owner, taken)),
+        ...chainEntriesOf(socket, wanted, outdated),
+      ]),
+      ...countTaken(socket, claims, gone),
+    ];
+  });
   return claimed;
 }
 
@@ -121,13 +111,10 @@ function hasIptables(come: readonly Claim[], removal: Removal | undefined): bool
  * Attachments that had the pod's addresses before and were never deleted.
  * @throws CniError 101 when one of them is alive
  */
-function findFormerOwners(socket: NetlinkSocket, { plans, owner, refuseLiving }: Wanted): Owner[] {
-  const places = plans.map(({ family, pod }) => ({ set: SETS[family].pods, key: [pod.ip] }));
-  const found = findElements(socket, places);
-  const former = plans.flatMap(({ pod }, i) => {
-    const note = found[i]?.comment;
-    return note === undefined || note === owner.note ? [] : { ip: pod.ip, owner: note };
-  });
+function formerOwners(socket: NetlinkSocket, { plans, owner, refuseLiving }: Wanted): Owner[] {
+  const pods = { 4: SETS[4].pods, 6: SETS[6].pods };
+  const ips = plans.map(({ pod }) => pod.ip);
+  const former = findFormerOwners(socket, pods, ips, owner.note);
   refuseLiving(former);
   return [...new Set(former.map(one => one.owner))].map(ownerOfNote);
 }
@@ -176,7 +163,7 @@ function refuse(claim: Claim, { protocol, port, ip }: Claim, { comment = 'unknow
   throwTaken(
     claim,
     { holder: `"${comment}"`, protocol, port, ...(ip ? { ip } : {}) },
-    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, and catena gc where it is gone',
+    'the holder is named catena:<network>/<container id>/<interface>; its DEL releases the port, or "catena gc" if it no longer exists',
   );
 }
 

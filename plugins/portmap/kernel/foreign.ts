@@ -1,6 +1,7 @@
 // Which containers that our own sets do not record hold a host port?
 import type { FormerOwner, RefuseLiving } from '../../../src/attach/living-owner.ts';
 import { CniError } from '../../../src/cni/errors.ts';
+import { cidrContains } from '../../../src/net/cidr.ts';
 import { sameIp } from '../../../src/net/ip.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import type { Family, NatRule } from '../../../src/netlink/iptables/nat-rule.ts';
@@ -81,7 +82,7 @@ function refuseHeldBy(wanted: readonly Claim[], held: readonly Held[], refuseLiv
       continue;
     }
     const { protocol, port } = claim;
-    const ip = rule.destination?.cidr.ip;
+    const ip = rule.destination?.not ? undefined : rule.destination?.cidr.ip;
     throwTaken(claim, { holder, protocol, port, ...(ip ? { ip } : {}) }, 'its DEL releases the port');
   }
 }
@@ -121,7 +122,8 @@ function hostportRules(socket: NetlinkSocket, family: Family, own: ReadonlySet<s
 function excludes({ protocol, port, ip }: Claim, rule: NatRule): boolean {
   if (rule.target !== 'DNAT' || rule.protocol !== PROTOCOLS[protocol] || !rule.ports?.includes(port))
     return false;
-  return ip === undefined || rule.destination === undefined || sameIp(ip, rule.destination.cidr.ip);
+  const { destination } = rule;
+  return !(ip && destination) || cidrContains(destination.cidr, ip) !== destination.not;
 }
 
 function holderIn(comment: string | undefined): string | undefined {

@@ -33,7 +33,7 @@ export function handOverPorts(
   const { attachment } = owner;
   const wanted = readWanted();
   if (wanted.conditions.length) {
-    throw cannot('its conditions are in the words of nft, which the rules of iptables do not have');
+    throw cannot('its conditions are in nft syntax, which iptables rules do not have');
   }
   if (attachment === undefined) throw cannot('the container id is too long to be found in its rules');
   if (chainOwnerOf(nft, owner, attachment) !== attachment) {
@@ -62,7 +62,7 @@ function cannot(why: string): CniError {
     ErrorCode.unsupportedField,
     `Cannot hand host ports over to the reference's portmap: ${why}`,
     {
-      details: 'delete the pod with our plugins before they go',
+      details: 'delete the pod before you remove these plugins',
     },
   );
 }

@@ -119,7 +119,7 @@ function confirmEntries(socket: NetlinkSocket, { family, forwards }: FamilyPlan,
   if (missing === undefined) return;
   const { protocol, port } = missing;
   throw new Error(
-    `Cannot confirm ${nameOf(family)}: ${protocol} port ${port} does not lead to chain "${chain}"`,
+    `Cannot confirm ${nameOf(family)}: ${protocol} port ${port} is not forwarded to chain "${chain}"`,
   );
 }
 

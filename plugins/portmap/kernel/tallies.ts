@@ -2,8 +2,9 @@
 import type { Ip } from '../../../src/net/ip.ts';
 import { jump } from '../../../src/netlink/nft/data.ts';
 import { renderFields } from '../../../src/netlink/nft/datatype.ts';
-import { addElements, deleteElements, findElement, listElements } from '../../../src/netlink/nft/element.ts';
-import type { Place } from '../../../src/netlink/nft/entries.ts';
+import { listElements } from '../../../src/netlink/nft/element.ts';
+import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
+import { recount, type Tally } from '../../../src/netlink/nft/tally.ts';
 import type { NetlinkSocket, Request } from '../../../src/netlink/socket.ts';
 import type { Taken } from '../elements.ts';
 import { PROTOCOLS } from '../plan.ts';
@@ -16,11 +17,10 @@ export function listHostIps(socket: NetlinkSocket, family: 4 | 6): Ip[] {
 }
 
 /**
- * The changes that count added host ports in and removed ones out; a count of zero is deleted. Call within `commitAfterReading`,
- * since other processes count as well.
+ * The changes that count added host ports in and removed ones out; a count of zero is deleted. Call within `commitAfterReading`.
  */
 export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: readonly Taken[]): Request[] {
-  const sums = new Map<string, Sum>();
+  const sums = new Map<string, Tally & { readonly place: Place }>();
   const add = (key: 'come' | 'went') => (taken: Taken) => {
     for (const place of countedPlaces(taken)) {
       const name = `${place.set.name} ${renderFields(place.key)}`;
@@ -30,14 +30,7 @@ export function countTaken(socket: NetlinkSocket, come: readonly Taken[], went: 
   };
   come.forEach(add('come'));
   went.forEach(add('went'));
-  return [...sums.values()].flatMap(sum => recount(socket, sum));
-}
-
-/** What is added to one count and removed from it. */
-interface Sum {
-  readonly place: Place;
-  readonly come: number;
-  readonly went: number;
+  return [...sums.values()].flatMap(sum => recount(socket, sum.place, sum, evaluation(sum.place)));
 }
 
 /** Where a host port is counted. */
@@ -49,29 +42,9 @@ export function countedPlaces({ family, ip, protocol, port, backend, condition }
   ];
 }
 
-function recount(socket: NetlinkSocket, { place, come, went }: Sum): Request[] {
-  const { set, key } = place;
-  const counted = findElement(socket, set, key);
-  const [before = 0] = (counted?.data ?? []) as readonly number[];
-  // The count may have been wiped; at least the ports added now exist.
-  const after = Math.max(before + come - went, come);
-  const conditional = conditionalChanges(socket, place, after > 0);
-  if (after === before) return conditional;
-  return [
-    ...deleteElements(set, counted ? [key] : []),
-    ...addElements(set, after > 0 ? [{ key, data: [after] }] : []),
-    ...conditional,
-  ];
-}
-
-/** A port has its conditions evaluated while its count of mappings with conditions is above zero. */
-function conditionalChanges(socket: NetlinkSocket, { set, key }: Place, isWanted: boolean): Request[] {
+/** The element that has the conditions of a port evaluated; it exists while mappings with conditions are counted. */
+function evaluation({ set, key }: Place): Entry | undefined {
   const family = ([4, 6] as const).find(one => SETS[one].tally === set);
-  if (family === undefined) return [];
-  const { conditional } = SETS[family];
-  const isThere = findElement(socket, conditional, key) !== undefined;
-  if (isThere === isWanted) return [];
-  return isWanted
-    ? addElements(conditional, [{ key, data: jump(askingChain(family)) }])
-    : deleteElements(conditional, [key]);
+  const data = family && jump(askingChain(family));
+  return family && data && { set: SETS[family].conditional, element: { key, data } };
 }

@@ -3,9 +3,11 @@ import { renderFields } from '../../../src/netlink/nft/datatype.ts';
 import { type Element, findElements } from '../../../src/netlink/nft/element.ts';
 import type { Entry, Place } from '../../../src/netlink/nft/entries.ts';
 import { renderTable } from '../../../src/netlink/nft/message.ts';
+import { elementProblem, placeOf } from '../../../src/netlink/nft/owned-table.ts';
 import type { NftSet } from '../../../src/netlink/nft/set.ts';
 import { skeletonProblems } from '../../../src/netlink/nft/skeleton.ts';
 import type { NetlinkSocket } from '../../../src/netlink/socket.ts';
+import { confirmAll } from '../../../src/plugin/confirm.ts';
 import { type Claim, isSameContainer, type Owner, planClaims, planElements } from '../elements.ts';
 import { PROTOCOLS } from '../plan.ts';
 import { findConditionalSet, SETS, TABLE } from '../sets.ts';
@@ -13,9 +15,6 @@ import { askingChain, planSkeleton } from '../skeleton.ts';
 import { isAsked } from './asking.ts';
 import type { Wanted } from './claim.ts';
 import { countedPlaces } from './tallies.ts';
-
-/** Differences that one message lists; one missing object often means that all are missing. */
-const MOST_LISTED = 5;
 
 /**
  * Compares the skeleton and the elements of an attachment with those in the kernel.
@@ -26,30 +25,22 @@ export function checkPorts(socket: NetlinkSocket, { owner, plans, means, conditi
   const claims = plans.flatMap(plan => planClaims(plan, means));
   const entries = plans.flatMap(plan => planElements(plan, owner, means));
   const counted = claims.flatMap(claim => [...countedPlaces(claim), ...askedPlaces(claim)]);
-  const places = entries.map(({ set, element: { key } }) => ({ set, key }));
-  const found = findElements(socket, [...places, ...counted]);
-  const problems = [
+  const found = findElements(socket, [...entries.map(placeOf), ...counted]);
+  confirmAll(`port mappings in table ${renderTable(TABLE)}`, [
     ...skeletonProblems(socket, skeleton),
     ...conditions
       .filter(one => !isAsked(socket, one))
       .map(({ family, text }) => `rules of chain "${askingChain(family)}" for "${text}" are not ours`),
-    ...entries.flatMap((entry, i) => elementProblem(entry, found[i], owner)),
+    ...entries.flatMap((entry, i) =>
+      isShared(entry, found[i], owner) ? [] : (elementProblem(entry, found[i]) ?? []),
+    ),
     ...counted.flatMap((place, i) => countProblem(place, found[entries.length + i])),
-  ];
-  if (problems.length === 0) return;
-  const more = problems.length > MOST_LISTED ? ` and ${problems.length - MOST_LISTED} more` : '';
-  throw new Error(
-    `Cannot confirm port mappings in table ${renderTable(TABLE)}: ${problems.slice(0, MOST_LISTED).join(', ')}${more}`,
-  );
+  ]);
 }
 
-function elementProblem({ set, element }: Entry, found: Element | undefined, owner: Owner): string[] {
-  const name = `{ ${renderFields(element.key)} } of "${set.name}"`;
-  if (found === undefined) return [`${name} is missing`];
-  // The first network of a container keeps the ports that were passed to all of them.
-  if (found.comment !== owner.note && isForward(set) && isSameContainer(found.comment, owner)) return [];
-  if (found.comment !== element.comment) return [`${name} belongs to "${found.comment ?? 'nobody'}"`];
-  return Bun.deepEquals(found.data, element.data, true) ? [] : [`${name} leads elsewhere`];
+/** The first network of a container keeps the ports that were passed to all of them. */
+function isShared({ set }: Entry, found: Element | undefined, owner: Owner): boolean {
+  return found?.comment !== owner.note && isForward(set) && isSameContainer(found?.comment, owner);
 }
 
 function isForward({ name }: NftSet): boolean {

@@ -1,6 +1,6 @@
 // Which networks are configured on this machine, and what is wrong with the files that hold none?
 import { readFileSync } from 'node:fs';
-import { CniError, ErrorCode } from '../../cni/errors.ts';
+import type { CniError } from '../../cni/errors.ts';
 import { isObject, memberOf } from '../../cni/json.ts';
 import { findConfFiles } from './conf-files.ts';
 import type { Conflist } from './conflist.ts';
@@ -12,6 +12,7 @@ import {
   readParts,
   skipped,
 } from './network-file.ts';
+import { NetworkNotFound } from './network-not-found.ts';
 
 /** What a directory of network configurations holds. */
 export interface LoadedNetworks {
@@ -96,7 +97,7 @@ function notFound(
     ? `found ${[...new Set(names)].map(n => JSON.stringify(n)).join(', ')}`
     : 'found none';
   const broken = diagnostics.map(({ error }) => error.message).join('; ');
-  return new CniError(ErrorCode.invalidConfig, `Cannot find network "${name}" in "${dir}": ${found}`, {
+  return new NetworkNotFound(name, ` in "${dir}": ${found}`, {
     ...(broken ? { details: `not usable: ${broken}` } : {}),
     cause: diagnostics.length ? new AggregateError(diagnostics.map(({ error }) => error)) : undefined,
   });

@@ -1,7 +1,7 @@
 // How does an ADD keep its record while it runs?
 import { CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
-import { bootId } from '../../journal/boot.ts';
+import { bootId } from '../../files/boot-id.ts';
 import { createRecord } from '../../journal/create-record.ts';
 import { settle } from '../../journal/marks.ts';
 import { identifyNetns } from '../../journal/netns-identity.ts';

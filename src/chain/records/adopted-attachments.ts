@@ -22,15 +22,24 @@ export async function forgetDetached(
 ): Promise<AttachmentId[]> {
   const forgotten: AttachmentId[] = [];
   for (const record of listRecords(stateDir, network).records) {
-    if (!isDetached(record) || (await hasInterface(record, runtime))) continue;
     const { containerId, ifname } = record;
-    const id = { network: record.network, containerId, ifname };
-    const claim = claimRecord(stateDir, id, isDetached);
-    if (claim === undefined || 'holder' in claim) continue;
-    claim.drop();
-    forgotten.push(id);
+    if (await forgetIfDetached(stateDir, record, runtime))
+      forgotten.push({ network: record.network, containerId, ifname });
   }
   return forgotten;
+}
+
+/** The same for one record. @returns whether it was dropped */
+export async function forgetIfDetached(
+  stateDir: string,
+  record: AttachmentRecord,
+  runtime: ChainRuntime,
+): Promise<boolean> {
+  if (!isDetached(record) || (await hasInterface(record, runtime))) return false;
+  const claim = claimRecord(stateDir, record, isDetached);
+  if (claim === undefined || 'holder' in claim) return false;
+  claim.drop();
+  return true;
 }
 
 function isDetached(record: AttachmentRecord): boolean {

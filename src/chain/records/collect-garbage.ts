@@ -1,7 +1,7 @@
 // How is the garbage of a network collected, while others add attachments to it?
 //
-// GC and the operations of attachments never wait for each other. GC acts on what existed when it began: it takes a snapshot of
-// the records and of the generations that plugins note of each ADD (journal/generation.ts). Deleting stale attachments takes
+// GC never waits for the operations of attachments, and these wait only while plugins collect (turns.ts). GC acts on what existed
+// when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD (journal/generation.ts). Deleting stale attachments takes
 // long, so each is checked again before it is deleted, and all of them before plugins are called. From the generations, plugins
 // tell what was begun later.
 import { existsSync } from 'node:fs';
@@ -13,6 +13,7 @@ import { atLeast, SINCE } from '../../cni/version.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
+import { markRemoval } from '../../journal/removal.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
 import { unmark } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -22,7 +23,7 @@ import { IGNORED } from '../run/plugin-outcome.ts';
 import { buildGcRequest } from '../run/request.ts';
 import { deleteNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { alone } from '../run/turns.ts';
+import { listRunning, withNoneBegun } from '../run/turns.ts';
 import {
   collectorsOf,
   type GarbageCandidate,
@@ -50,18 +51,13 @@ export async function collectGarbage(
   scope: GcScope,
   runtime: ChainRuntime,
 ): Promise<GarbagePlan> {
-  const isListed = 'valid' in scope;
-  // Waiting for its turn takes as long as this process's earlier operations. The list is older than that, so begin first.
-  const begun = isListed ? begin(list, scope, runtime) : undefined;
-  return alone(runtime, async () => {
-    const { snapshot, plan } = begun ?? begin(list, scope, runtime);
-    try {
-      const env = { ...(runtime.env ?? process.env), [SNAPSHOT_VARIABLE]: snapshot?.path };
-      return await collect({ list, scope, snapshot, runtime: { ...runtime, env } }, plan);
-    } finally {
-      snapshot?.remove();
-    }
-  });
+  const { snapshot, plan } = begin(list, scope, runtime);
+  try {
+    const env = { ...(runtime.env ?? process.env), [SNAPSHOT_VARIABLE]: snapshot?.path };
+    return await collect({ list, scope, snapshot, runtime: { ...runtime, env } }, plan);
+  } finally {
+    snapshot?.remove();
+  }
 }
 
 function begin(
@@ -97,7 +93,7 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
       errors.push(new Error(what, { cause: error }));
     });
   }
-  if (!plan.disabled) await callCollectors(run, plan, errors);
+  if (!plan.disabled) await withNoneBegun(list.name, runtime, () => callCollectors(run, plan, errors));
   if (errors.length) throw joinErrors(`Cannot collect garbage of network "${list.name}"`, errors);
   return plan;
 }
@@ -109,13 +105,21 @@ async function removeStale({ list, snapshot, runtime }: Run, stale: GarbageCandi
     return;
   }
   const { onWarning: _, ...quiet } = runtime;
+  const dir = runDir(runtime.env);
+  const id = { ...stale, network: list.name };
+  let unmark: (() => void) | undefined;
   const isStill = (record: AttachmentRecord | undefined): boolean => {
-    const note = findGeneration(runDir(runtime.env), { ...stale, network: list.name });
+    unmark ??= markRemoval(dir, id);
+    const note = findGeneration(dir, id);
     if (note && snapshot && !snapshot.snapshot.tokens.has(note.token)) return false;
-    const life = lifeOf(record, findCached({ ...stale, network: list.name }, quiet));
+    const life = lifeOf(record, findCached(id, quiet));
     return life === (stale.life ?? lifeOf(undefined, undefined));
   };
-  await deleteNetwork(list, stale, runtime, isStill);
+  try {
+    await deleteNetwork(list, stale, runtime, isStill);
+  } finally {
+    unmark?.();
+  }
 }
 
 async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): Promise<void> {
@@ -128,6 +132,7 @@ async function callCollectors(run: Run, plan: GarbagePlan, errors: unknown[]): P
     for (const key of keys) valid.set(keyOf(key), key);
   };
   keep(validNow(run, plan, again));
+  keep(listRunning(list.name, runtime));
   const { look: _, ...recorded } = scope;
   const asked = atLeast(list.version, SINCE.gc) ? list : { ...list, version: SINCE.gc };
   // A foreign plugin does not know generations, and the plugins before it may have taken long.

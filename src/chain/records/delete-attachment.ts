@@ -1,4 +1,5 @@
 // How is an attachment taken down, by DEL or after its runner has died?
+import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
@@ -6,6 +7,7 @@ import { lastBegun } from '../../journal/lines.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
+import { markRemoval } from '../../journal/removal.ts';
 import type { Runner } from '../../journal/runner.ts';
 import { dropUnclaimed } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -77,6 +79,15 @@ async function tearDownOnce(
  * @throws CniError as tearDown(), 6 when the record's configuration cannot be used
  */
 export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+  const unmark = markRemoval(runDir(runtime.env), claim.record);
+  try {
+    return await deleteMarked(claim, runtime);
+  } finally {
+    unmark();
+  }
+}
+
+async function deleteMarked(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
   const { record } = claim;
   const { network, containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };

@@ -5,6 +5,7 @@ import { holderOf } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
+import { forgetIfDetached } from './adopted-attachments.ts';
 import type { AttachmentId, CachedAttachment } from './cache-record.ts';
 import { acquireClaim, deleteClaimed, waitLimit } from './delete-attachment.ts';
 import { isOfEarlierBoot } from './recover.ts';
@@ -12,8 +13,8 @@ import { findCached, findRecord } from './remembered-add.ts';
 import { cacheFileOf } from './result-cache.ts';
 
 /**
- * Takes down what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone.
- * Waits while another process works on it.
+ * Takes down what an earlier ADD of the attachment left if that was cut off, or if its namespace or its boot is gone. Drops the
+ * record of an adopted attachment that its own runtime has deleted. Waits while another process works on it.
  * @returns the file that records an earlier ADD whose attachment exists; undefined if there is none
  * @throws CniError of what cannot be taken down, 11 while another process works on the attachment
  */
@@ -22,7 +23,11 @@ export async function settleEarlierAdd(id: AttachmentId, runtime: ChainRuntime):
   for (;;) {
     const record = findRecord(id, runtime);
     if (record === undefined) break;
-    if (isAttached(record, runtime)) return record.file;
+    if (isAttached(record, runtime)) {
+      const { stateDir } = runtime;
+      if (stateDir !== undefined && (await forgetIfDetached(stateDir, record, runtime))) continue;
+      return record.file;
+    }
     const holder = holderOf(record);
     if (holder) await wait(holder);
     else {

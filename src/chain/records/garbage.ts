@@ -156,8 +156,9 @@ function findAll(
     const known = chooseRemembered(record, cachedNow) ?? toRemembered(record);
     const judged = judge(record, scope, env);
     // The record says nothing about an attachment that another runtime has made again since: the scope decides.
-    if (cachedNow && judged.stays !== true && isOfLaterAdd(cachedNow, record)) continue;
-    found.set(id, { ...known, ...judged, life: lifeOf(record, cachedNow) });
+    const isRemade = cachedNow !== undefined && judged.stays !== true && isOfLaterAdd(cachedNow, record);
+    const life = lifeOf(record, cachedNow);
+    found.set(id, isRemade ? { ...cachedNow, life } : { ...known, ...judged, life });
   }
   const sorted = [...found.values()].sort((a, b) => (idText(a) < idText(b) ? -1 : 1));
   return { found: sorted, damaged: [...cached.damaged, ...journal.damaged] };

@@ -1,6 +1,6 @@
 // What does a node hold of an attachment, whichever runtime recorded it?
 import type { Attachment } from '../../cni/attachment.ts';
-import type { JsonObject } from '../../cni/json.ts';
+import type { NetworkPlugins } from '../../cni/network-plugins.ts';
 
 /** An attachment that has resources on the node. */
 export interface HeldAttachment {
@@ -23,13 +23,7 @@ export interface NodeWitness {
    * @param list says where its plugins keep leases
    * @throws CniError, NetlinkError when the node cannot be queried
    */
-  findLife(list: TracedNetwork, id: Attachment): string | undefined;
+  findLife(list: NetworkPlugins, id: Attachment): Promise<string | undefined>;
   /** Whether the namespace at the path has an interface of that name. @throws Error when that cannot be determined */
   hasInterface(netns: string, ifname: string): boolean;
-}
-
-/** The part of a list that tells where plugins keep files. */
-export interface TracedNetwork {
-  readonly name: string;
-  readonly plugins: readonly { readonly conf: JsonObject }[];
 }

@@ -3,12 +3,14 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, toCniError } from '../../cni/errors.ts';
+import { bootId } from '../../files/boot-id.ts';
 import { putFile } from '../../files/put-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
-import { bootId, isOfEarlierBoot } from '../../journal/boot.ts';
+import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord, holderOf } from '../../journal/claim.ts';
 import { listMarked, type Marked, setMark } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
+import { sweepRemovals } from '../../journal/removal.ts';
 import { sweepSnapshots } from '../../journal/snapshot.ts';
 import { listRecords, readFile, unmark } from '../../journal/store.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
@@ -67,6 +69,7 @@ export async function recover(
   try {
     markEarlierBoots(stateDir, runtime, scope.all === true);
     sweepSnapshots(runDir(runtime.env));
+    sweepRemovals(runDir(runtime.env));
     // A verb for one network has no time to look through what all networks share.
     if (scope.all || scope.network === undefined) {
       sweepUnfinished(stateDir);

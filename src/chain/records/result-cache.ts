@@ -1,10 +1,11 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { fileFailure } from '../../files/failure.ts';
 import { putFile } from '../../files/put-file.ts';
+import { readIfThere } from '../../files/read-file.ts';
 import { removeFile } from '../../files/remove-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
 import { type AttachmentId, type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
@@ -32,7 +33,7 @@ export function cacheFileOf(dir: string, { network, containerId, ifname }: Attac
  */
 export function readAttachment(dir: string, id: AttachmentId): CachedAttachment | undefined {
   const file = cacheFileOf(dir, id);
-  const text = readIfThere(file);
+  const text = readIfThere(file, 'cached result');
   if (text === undefined) return undefined;
   const attachment = parseRecord(text, file, id);
   return sameId(attachment, id) ? attachment : undefined;
@@ -123,25 +124,16 @@ function isMeant(attachment: CachedAttachment, { network, containerId }: Attachm
 /** Undefined for a directory, and for a file deleted since it was listed. */
 function readRecord(file: string, name: string): CachedAttachment | undefined {
   if (statSync(file, { throwIfNoEntry: false })?.isDirectory()) return undefined;
-  const text = readIfThere(file);
+  const text = readIfThere(file, 'cached result');
   if (text === undefined) return undefined;
   const [network = '', containerId = '', ifname = '', ...more] = name.split('-');
   return parseRecord(text, file, more.length ? undefined : { network, containerId, ifname });
 }
 
-function readIfThere(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw fileFailure('read cached result', file, cause);
-  }
-}
-
 /** All three names may contain "-", so the file may belong to another attachment. Its fields decide. */
 function isOfAnother(file: string, id: AttachmentId): boolean {
   try {
-    const text = readIfThere(file);
+    const text = readIfThere(file, 'cached result');
     return text !== undefined && !sameId(parseRecord(text, file, id), id);
   } catch {
     return false;

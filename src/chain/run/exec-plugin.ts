@@ -5,10 +5,10 @@
 // plugin/foreign.ts. Both share reading, waiting and ending, and one test suite.
 import { ChildProcess } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { execa, type ResultPromise } from 'execa';
 import { workingDirectory } from '../../cni/directories.ts';
 import type { Outcome } from '../../cni/reply.ts';
+import { retryWhileBusy } from './busy-executable.ts';
 import { GRACE_MS, signalGroup } from './process-group.ts';
 import { drain, MAX_STDERR_BYTES, MAX_STDOUT_BYTES, type Output, OutputBuffer } from './process-output.ts';
 
@@ -60,31 +60,22 @@ export interface PluginProcess {
 /** Starts a plugin. Tests and other ways of running a plugin replace it. */
 export type StartPlugin = (invocation: Invocation) => PluginProcess;
 
-/** A file just written may still be open for writing, for a moment, in a process forked at the same time (ETXTBSY). */
-const BUSY_RETRY_MS = [10, 50, 100, 250, 500, 1000, 1000];
-
 /**
  * Starts an executable as leader of its own process group, so that its children can be ended with it. More than 16 MiB of
  * standard output ends the plugin. Of standard error, the last 1 MiB is kept.
  */
 export function startProcess({ path, env, deadlineMs, signal }: Invocation): PluginProcess {
-  let child = spawn(path, env);
+  const early = spawn(path, env);
   return {
-    async send(request) {
-      const started = performance.now();
-      const elapsed = () => performance.now() - started;
-      for (const pause of [...BUSY_RETRY_MS, undefined]) {
-        const outcome = await converse(child, request, deadlineMs - elapsed(), signal);
-        const busy = outcome.spawnError?.startsWith('ETXTBSY') ?? false;
-        if (!busy || pause === undefined || elapsed() + pause > deadlineMs) {
-          return { ...outcome, durationMs: elapsed() };
-        }
-        await sleep(pause);
-        child = spawn(path, env);
-      }
-      throw new Error('unreachable');
+    send(request) {
+      let next: Child | undefined = early;
+      return retryWhileBusy(leftMs => {
+        const child = next ?? spawn(path, env);
+        next = undefined;
+        return converse(child, request, leftMs, signal);
+      }, deadlineMs);
     },
-    discard: () => signalGroup(child.running.pid, 'SIGKILL'),
+    discard: () => signalGroup(early.running.pid, 'SIGKILL'),
   };
 }
 

@@ -27,7 +27,7 @@ import { inTurn } from './turns.ts';
  * @throws CniError of the plugin that failed; failures of the undo are in its details
  */
 export function addNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
-  return inTurn(attachment.containerId, runtime, () => add(list, attachment, runtime));
+  return inTurn(idOf(list, attachment), runtime, () => add(list, attachment, runtime));
 }
 
 async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<ResultOf> {
@@ -71,7 +71,7 @@ async function add(list: Conflist, attachment: Attachment, runtime: ChainRuntime
  * @throws CniError of the first plugin that reports a problem, or when no ADD is on record
  */
 export function checkNetwork(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
-  return inTurn(attachment.containerId, runtime, () => check(list, attachment, runtime));
+  return inTurn(idOf(list, attachment), runtime, () => check(list, attachment, runtime));
 }
 
 async function check(list: Conflist, attachment: Attachment, runtime: ChainRuntime): Promise<void> {
@@ -116,7 +116,7 @@ export function deleteNetwork(
   runtime: ChainRuntime,
   isStill?: IsStill,
 ): Promise<void> {
-  return inTurn(attachment.containerId, runtime, () => del(list, attachment, runtime, isStill));
+  return inTurn(idOf(list, attachment), runtime, () => del(list, attachment, runtime, isStill));
 }
 
 async function del(

@@ -1,61 +1,58 @@
 // Which operations of this process must not run at the same time?
+//
+// SPEC "Lifecycle & Ordering" forbids parallel operations for one container, and GC beside other operations of its network, because
+// no list of valid attachments can name what is being added. Ours names what has begun (listRunning), so it is enough that nothing
+// begins while plugins collect. No more than that is excluded: a plugin may hang for minutes, and neither other networks
+// nor GC must wait for it. An operation that waits holds nothing, so no two can wait for each other.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { AttachmentKey } from '../../cni/plugin-config.ts';
+import type { AttachmentId } from '../records/cache-record.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
 type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;
 
 /**
- * Does the work when nothing else runs for the container, and no GC (SPEC "Lifecycle & Ordering": no parallel
- * operations for one container, GC runs alone). Work for one container is done in order of arrival; other
- * containers do not wait. Work requested from within such work is part of it and does not wait.
+ * Does the work when nothing else runs for the container, and plugins of the network do not collect. Work for one container is
+ * done in order of arrival; other containers do not wait. Work requested from within work for the container is part of it and
+ * does not wait.
  *
  * This holds within this process only: processes that share a cache must coordinate by other means.
  */
-export function inTurn<T>(containerId: string, place: Place, work: () => Promise<T>): Promise<T> {
+export function inTurn<T>(
+  { network, containerId, ifname }: AttachmentId,
+  place: Place,
+  work: () => Promise<T>,
+): Promise<T> {
+  const within = current.getStore();
   const queue = queueOf(place);
-  if (isPartOf(queue, containerId)) return work();
-  const { containers } = queue;
-  const turn = after(
-    [containers.get(containerId), queue.alone],
-    { queue, containerId, over: false },
-    place,
-    work,
-  );
-  containers.set(containerId, turn.settled);
-  turn.settled.then(() => {
-    if (containers.get(containerId) === turn.settled) containers.delete(containerId);
-  });
-  return turn.result;
+  if (within?.containerId === containerId && queue.running.has(within)) return work();
+  return waitFor({ network, containerId, ifname }, place, work);
 }
 
-/** Does the work when nothing else runs on the cache; later work waits for it. */
-export function alone<T>(place: Place, work: () => Promise<T>): Promise<T> {
-  const queue = queueOf(place);
-  if (isPartOf(queue, undefined)) return work();
-  const turn = after(
-    [...queue.containers.values(), queue.alone],
-    { queue, containerId: undefined, over: false },
-    place,
-    work,
-  );
-  queue.alone = turn.settled;
-  turn.settled.then(() => {
-    if (queue.alone === turn.settled) queue.alone = undefined;
-  });
-  return turn.result;
+/** Does the work when no other work of this kind is done for the network; other work on it does not begin until it has ended. */
+export function withNoneBegun<T>(network: string, place: Place, work: () => Promise<T>): Promise<T> {
+  return waitFor({ network, containerId: undefined, ifname: '' }, place, work);
 }
 
-/** What runs or waits on one cache: the last operation of each container, and the last one that must run alone. */
+/** The attachments to the network that operations of this process work on. They need not be on record yet. */
+export function listRunning(network: string, place: Place): AttachmentKey[] {
+  return [...queueOf(place).running].flatMap(({ network: of, containerId, ifname }) =>
+    of === network && containerId !== undefined ? [{ containerID: containerId, ifname }] : [],
+  );
+}
+
+/** What runs and what waits on one cache, in order of arrival. */
 interface Queue {
-  readonly containers: Map<string, Promise<void>>;
-  alone: Promise<void> | undefined;
+  readonly running: Set<Turn>;
+  readonly waiting: Turn[];
 }
 
-/** A running operation; without container id, one that runs alone. */
+/** An operation; without container id, the plugins' GC of the network. */
 interface Turn {
-  readonly queue: Queue;
+  readonly network: string;
   readonly containerId: string | undefined;
-  over: boolean;
+  readonly ifname: string;
+  readonly begin: () => void;
 }
 
 const queues = new Map<string, Queue>();
@@ -63,32 +60,49 @@ const current = new AsyncLocalStorage<Turn>();
 
 function queueOf(place: Place): Queue {
   const dir = cacheDirOf(place);
-  const queue = queues.get(dir) ?? { containers: new Map(), alone: undefined };
+  const queue = queues.get(dir) ?? { running: new Set(), waiting: [] };
   queues.set(dir, queue);
   return queue;
 }
 
-function isPartOf(queue: Queue, containerId: string | undefined): boolean {
-  const turn = current.getStore();
-  if (turn === undefined || turn.over || turn.queue !== queue) return false;
-  return turn.containerId === undefined || containerId === undefined || turn.containerId === containerId;
+function waitFor<T>(
+  of: Pick<Turn, 'network' | 'containerId' | 'ifname'>,
+  place: Place,
+  work: () => Promise<T>,
+): Promise<T> {
+  const queue = queueOf(place);
+  const asked = performance.now();
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  const turn: Turn = {
+    ...of,
+    begin() {
+      queue.running.add(turn);
+      place.onTurn?.(performance.now() - asked);
+      void current
+        .run(turn, work)
+        .finally(() => end(turn, queue))
+        .then(resolve, reject);
+    },
+  };
+  if (mayBegin(turn, queue, queue.waiting)) turn.begin();
+  else queue.waiting.push(turn);
+  return promise;
 }
 
-function after<T>(
-  others: readonly (Promise<void> | undefined)[],
-  turn: Turn,
-  { onTurn }: Place,
-  work: () => Promise<T>,
-): { result: Promise<T>; settled: Promise<void> } {
-  const waiting = others.filter(other => other !== undefined);
-  const asked = performance.now();
-  const begin = () => {
-    onTurn?.(performance.now() - asked);
-    return current.run(turn, work);
-  };
-  const result = waiting.length ? Promise.all(waiting).then(begin) : begin();
-  const end = () => {
-    turn.over = true;
-  };
-  return { result, settled: result.then(end, end) };
+function end(turn: Turn, queue: Queue): void {
+  const { running, waiting } = queue;
+  running.delete(turn);
+  for (const next of [...waiting]) {
+    const place = waiting.indexOf(next);
+    if (!mayBegin(next, queue, waiting.slice(0, place))) continue;
+    waiting.splice(place, 1);
+    next.begin();
+  }
+}
+
+/** @param before what waits and came earlier */
+function mayBegin({ network, containerId }: Turn, { running }: Queue, before: readonly Turn[]): boolean {
+  const ahead = [...running, ...before];
+  const isCollecting = ahead.some(one => one.containerId === undefined && one.network === network);
+  return !isCollecting && (containerId === undefined || !ahead.some(one => one.containerId === containerId));
 }

@@ -1,11 +1,11 @@
 // What does `catena daemon` do?
 
 import { cniCacheDir, runDir } from '../../cni/directories.ts';
+import { loadAbouts } from '../../cni/network-plugins.ts';
 import { makeBackend, withWorkers } from '../../daemon/backend.ts';
 import { DeclinedCalls } from '../../daemon/declined-calls.ts';
 import type { GrpcServer } from '../../daemon/grpc.ts';
-import { pluginCallsTo } from '../../daemon/link-calls.ts';
-import { watchedCalls } from '../../daemon/plugin-calls.ts';
+import { pluginCallsTo, watchedCalls } from '../../daemon/plugin-calls.ts';
 import { POOL_LIMITS, WorkerPool } from '../../daemon/pool.ts';
 import { socketPathOf } from '../../daemon/protocol.ts';
 import { SERVER_LIMITS } from '../../daemon/request-limiter.ts';
@@ -67,7 +67,7 @@ export async function run(call: CommandCall): Promise<number> {
   let server: Server | undefined;
   observer = await openObserver({
     ...settings.observer,
-    sources: { ...sourcesOf(call, pool, () => server?.state), declined: () => declined.counts },
+    sources: { ...(await sourcesOf(call, pool, () => server?.state)), declined: () => declined.counts },
   });
   const watcher = observer;
   const clusters = shareClusters(call.text('node-name') ?? env.CATENA_NODE_NAME, watcher);
@@ -178,14 +178,14 @@ async function openGrpc(
 }
 
 /** Where the metrics get their numbers from. */
-function sourcesOf(
-  { env }: CommandCall,
+async function sourcesOf(
+  { env, plugins }: CommandCall,
   pool: WorkerPool,
   state: () => Server['state'] | undefined,
-): Omit<MetricSources, 'dropped' | 'declined'> {
+): Promise<Omit<MetricSources, 'dropped' | 'declined'>> {
   const cacheDir = cniCacheDir(env);
   // The delegate runner keeps its own attachments next to those of the host's runtimes.
-  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`]);
+  const facts = hostFactsIn([cacheDir, `${cacheDir}/catena`], await loadAbouts(plugins.find, plugins.types));
   return {
     version: TOOL_VERSION,
     workers: () => ({ idle: pool.state.workers - pool.state.busy, busy: pool.state.busy }),

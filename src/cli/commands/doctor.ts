@@ -3,6 +3,7 @@
 import { cacheDirOf } from '../../chain/run/runtime.ts';
 import { runDir, runnerJournals } from '../../cni/directories.ts';
 import { toCniError } from '../../cni/errors.ts';
+import { loadAbouts } from '../../cni/network-plugins.ts';
 import { examineAttachments } from '../../doctor/checks/attachments.ts';
 import { viewDaemon } from '../../doctor/daemon-view.ts';
 import { examine, worstFirst } from '../../doctor/examine.ts';
@@ -22,6 +23,8 @@ export async function run(call: CommandCall): Promise<number> {
     stateDir,
     runDir: runDir(call.env),
     daemon: await viewDaemon(runDir(call.env)),
+    findAbout: await loadAbouts(call.plugins.find, call.plugins.types),
+    ownNames: call.plugins.types,
   });
   const { delegates } = runnerJournals(stateDir);
   const findings = worstFirst([

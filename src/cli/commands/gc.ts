@@ -6,17 +6,19 @@ import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records
 import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
 import { findIfnameProblem } from '../../net/ifname.ts';
-import { lookOrTell } from '../../orphans/find-traced.ts';
+import { type Look, lookOrTell } from '../../orphans/find-traced.ts';
 import { type CommandCall, UsageError } from '../command.ts';
 import { loadTarget, runtimeOf, warn } from '../target.ts';
 import { watched } from '../watched.ts';
 
 /** Deletes attachments that are not named as valid; with `--all`, every recorded attachment of the network. */
 export async function run(call: CommandCall): Promise<number> {
-  const scope = scopeOf(call);
+  const named = scopeOf(call);
   const list = loadTarget(call);
+  const scope = { ...named, look: await lookFor(call, list) };
   if (!call.on('dry-run')) {
     warnOfUnknown(call, list, scope);
     await watched(call, 'GC', undefined, runtime => collectGarbage(list, scope, runtime));
@@ -50,11 +52,16 @@ function scopeOf(call: CommandCall): GcScope {
     );
   }
   const more = {
-    look: lookOrTell(problem => warn(call, problem), runDir(call.env)),
     unrecorded: call.on('foreign'),
     since: call.queueMs === undefined ? performance.timeOrigin : Date.now() - call.queueMs,
   };
   return call.on('all') ? { all: true, ...more } : { valid: valid.map(parseKey), ...more };
+}
+
+/** Looks at the node for attachments of the network. */
+async function lookFor(call: CommandCall, list: Conflist): Promise<Look> {
+  const find = await loadAbouts(call.plugins.find, typesOf(list));
+  return lookOrTell(problem => warn(call, problem), { runDir: runDir(call.env), find });
 }
 
 function parseKey(text: string): AttachmentKey {

@@ -10,7 +10,7 @@ import { renderLeases, renderReason, toJson } from '../ipam/render.ts';
 
 type Operands = readonly string[];
 
-const ACTIONS: Readonly<Record<string, (call: CommandCall, operands: Operands) => number>> = {
+const ACTIONS: Readonly<Record<string, (call: CommandCall, operands: Operands) => Promise<number>>> = {
   ls,
   why,
   free,
@@ -30,22 +30,22 @@ export async function run(call: CommandCall): Promise<number> {
   return action(call, operands);
 }
 
-function ls(call: CommandCall, [network]: Operands): number {
-  const places = network === undefined ? listPlaces(call) : [placeOf(call, network)];
+async function ls(call: CommandCall, [network]: Operands): Promise<number> {
+  const places = network === undefined ? listPlaces(call) : [await placeOf(call, network)];
   const leases = places.flatMap(place => inspectAll(call, place));
   call.out(call.on('json') ? `${JSON.stringify(leases.map(toJson), null, 2)}\n` : renderLeases(leases));
   return 0;
 }
 
-function why(call: CommandCall, operands: Operands): number {
-  const { place, lease } = find(call, operands);
+async function why(call: CommandCall, operands: Operands): Promise<number> {
+  const { place, lease } = await find(call, operands);
   const found = { ...place, ...lease };
   call.out(call.on('json') ? `${JSON.stringify(toJson(found), null, 2)}\n` : renderReason(found));
   return 0;
 }
 
-function free(call: CommandCall, operands: Operands): number {
-  const { place, lease } = find(call, operands);
+async function free(call: CommandCall, operands: Operands): Promise<number> {
+  const { place, lease } = await find(call, operands);
   if (lease.state !== 'unused' && !call.on('force')) {
     throw new CniError(
       ErrorCode.tryAgainLater,
@@ -72,13 +72,13 @@ const WORDS = {
   unknown: 'not known to be unused',
 } as const;
 
-function find(
+async function find(
   call: CommandCall,
   [network = '', text = '']: Operands,
-): { place: LeasePlace; lease: InspectedLease } {
+): Promise<{ place: LeasePlace; lease: InspectedLease }> {
   const ip = findIp(text);
   if (ip === undefined) throw new UsageError(`Cannot look for "${text}": it is no address`);
-  const place = placeOf(call, network);
+  const place = await placeOf(call, network);
   const lease = inspectLease(place.dir, renderIp(ip), findWitnesses(call, network));
   if (lease) return { place, lease };
   throw new CniError(

@@ -1,8 +1,9 @@
 // How is the daemon's optional gRPC socket set up?
 import { CniError, ErrorCode } from '../../cni/errors.ts';
+import { cniBackendOf } from '../../daemon/grpc/coil-backend.ts';
 import { CODE_NAMES, type GrpcCall } from '../../daemon/grpc/watch-calls.ts';
 import { type GrpcServer, grpcMethods, serveGrpc } from '../../daemon/grpc.ts';
-import { cniBackendOf, type WatchedCall } from '../../daemon/plugin-calls.ts';
+import type { WatchedCall } from '../../daemon/plugin-calls.ts';
 import { awaitSeat } from '../../daemon/seat.ts';
 import { BUSY, type Server } from '../../daemon/server.ts';
 import type { LogFields, LogLevel } from '../../log.ts';

@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { parseNetwork } from '../../chain/config/conflist.ts';
 import { listAttachments } from '../../chain/records/result-cache.ts';
-import { rangesOf } from '../../ipam/range-use.ts';
-import type { RangeUse } from '../../observe/metrics.ts';
+import type { FindAbout } from '../../cni/network-plugins.ts';
+import { type RangeUse, rangeUsesOf } from '../../ipam/range-use.ts';
 
 /** The facts that are read together, for all metrics of a page. */
 export interface HostFacts {
@@ -19,20 +19,21 @@ const KEEP_MS = 5_000;
 /**
  * Returns a function that reads the result caches, at most once in five seconds.
  * @param cacheDirs cache directories of the host's runtimes and of the delegate runner
+ * @param findAbout what is known about the plugins, from which the ranges are taken
  */
-export function hostFactsIn(cacheDirs: readonly string[]): () => HostFacts {
+export function hostFactsIn(cacheDirs: readonly string[], findAbout: FindAbout): () => HostFacts {
   let known: HostFacts | undefined;
   let knownAt = 0;
   return () => {
     if (known === undefined || performance.now() - knownAt > KEEP_MS) {
-      known = look(cacheDirs);
+      known = look(cacheDirs, findAbout);
       knownAt = performance.now();
     }
     return known;
   };
 }
 
-function look(cacheDirs: readonly string[]): HostFacts {
+function look(cacheDirs: readonly string[], findAbout: FindAbout): HostFacts {
   const records = cacheDirs.flatMap(dir => listAttachments(dir).attachments);
   const attachments = new Map<string, number>();
   for (const { network } of records) attachments.set(network, (attachments.get(network) ?? 0) + 1);
@@ -43,13 +44,13 @@ function look(cacheDirs: readonly string[]): HostFacts {
   return {
     attachments,
     leaked: records.filter(({ netns }) => netns !== '' && !existsSync(netns)).length,
-    ranges: [...lists.values()].flatMap(rangesIn),
+    ranges: [...lists.values()].flatMap(source => rangesIn(source, findAbout)),
   };
 }
 
-function rangesIn(source: string): RangeUse[] {
+function rangesIn(source: string, findAbout: FindAbout): RangeUse[] {
   try {
-    return rangesOf(parseNetwork(source));
+    return rangeUsesOf(parseNetwork(source), findAbout);
   } catch {
     // The conflist is outdated: no number is better than a wrong one.
     return [];

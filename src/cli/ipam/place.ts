@@ -6,7 +6,7 @@ import { loadFile, loadNetwork } from '../../chain/config/load.ts';
 import { listAttachments } from '../../chain/records/result-cache.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject } from '../../cni/json.ts';
+import { leaseDirsOf, loadAbouts, typesOf } from '../../cni/network-plugins.ts';
 import { findHolders } from '../../ipam/holders.ts';
 import type { Witnesses } from '../../ipam/inspect.ts';
 import { DEFAULT_DATA_DIR } from '../../ipam/lease-store.ts';
@@ -23,9 +23,10 @@ export interface LeasePlace {
  * Where the network keeps its leases: in `--data-dir`, else where its conflist says, else in the default directory.
  * @throws CniError 7 if nothing was ever leased there
  */
-export function placeOf(call: CommandCall, network: string): LeasePlace {
-  const dataDir = call.text('data-dir') ?? dataDirOf(findList(call, network)) ?? DEFAULT_DATA_DIR;
-  const dir = join(dataDir, network);
+export async function placeOf(call: CommandCall, network: string): Promise<LeasePlace> {
+  const dataDir = call.text('data-dir');
+  const configured = dataDir === undefined ? await findLeaseDir(call, network) : undefined;
+  const dir = configured ?? join(dataDir ?? DEFAULT_DATA_DIR, network);
   if (existsSync(dir)) return { network, dir };
   throw new CniError(
     ErrorCode.invalidConfig,
@@ -67,11 +68,7 @@ function findList(call: CommandCall, network: string): Conflist | undefined {
   }
 }
 
-function dataDirOf(list: Conflist | undefined): string | undefined {
-  for (const { ipam } of (list?.plugins ?? []).map(({ conf }) => conf)) {
-    if (isObject(ipam) && ipam.type === 'host-local' && typeof ipam.dataDir === 'string' && ipam.dataDir) {
-      return ipam.dataDir;
-    }
-  }
-  return undefined;
+async function findLeaseDir(call: CommandCall, network: string): Promise<string | undefined> {
+  const list = findList(call, network);
+  return list && leaseDirsOf(list, await loadAbouts(call.plugins.find, typesOf(list)))[0];
 }

@@ -1,27 +1,24 @@
 // Do the networks' addresses and MTUs fit the node's?
-import { rangesOf } from '../../ipam/range-use.ts';
-import { cidrsOverlap, findCidr } from '../../net/cidr.ts';
+import { devicesOf, rangesOf } from '../../cni/network-plugins.ts';
+import { cidrsOverlap, findCidr, renderCidr } from '../../net/cidr.ts';
 import { type Check, fine } from '../finding.ts';
 
 /** If the node has another route to a container's address, packets to the container go elsewhere. */
 export const subnets: Check = {
   id: 'network.subnet-overlap',
-  run({ facts, routes }) {
+  run({ facts, findAbout, routes }) {
     const findings = facts.networks().networks.flatMap(({ list }) => {
-      const bridges = list.plugins.map(({ conf }) =>
-        typeof conf.bridge === 'string' ? conf.bridge : 'cni0',
-      );
-      return rangesOf(list).flatMap(({ subnet }) => {
-        const own = findCidr(subnet);
+      const devices = devicesOf(list, findAbout).map(({ name }) => name);
+      return rangesOf(list, findAbout).flatMap(({ range: { subnet } }) => {
         const others = routes.filter(({ destination, device }) => {
           const other = findCidr(destination);
-          if (!own || !other || other.prefix === 0 || bridges.includes(device)) return false;
-          return cidrsOverlap(own, other);
+          if (!other || other.prefix === 0 || devices.includes(device)) return false;
+          return cidrsOverlap(subnet, other);
         });
         return others.map(({ destination, device }) => ({
           id: this.id,
           severity: 'warning' as const,
-          found: `subnet ${subnet} of network "${list.name}" overlaps with the route to ${destination} by "${device}"`,
+          found: `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} by "${device}"`,
           mend: `ip route show ${destination}; give the network another subnet, unless the route is meant for it`,
         }));
       });
@@ -33,15 +30,13 @@ export const subnets: Check = {
 /** A container's packets must fit the MTU of the node's uplink. */
 export const mtu: Check = {
   id: 'network.mtu',
-  run({ facts, routes, devices }) {
+  run({ facts, findAbout, routes, devices }) {
     const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
     const smallest = devices.filter(({ name }) => uplinks.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];
     if (smallest === undefined) return fine(this.id, 'the node has no default route to compare with');
     const findings = facts.networks().networks.flatMap(({ list }) =>
-      list.plugins.flatMap(({ type, conf }) => {
-        const size = typeof conf.mtu === 'number' && conf.mtu > 0 ? conf.mtu : 1500;
-        const makesLinks = type === 'bridge' || type === 'ptp';
-        if (!makesLinks || size <= smallest.mtu) return [];
+      devicesOf(list, findAbout).flatMap(({ type, mtu: size }) => {
+        if (size <= smallest.mtu) return [];
         return [
           {
             id: this.id,

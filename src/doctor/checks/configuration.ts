@@ -72,11 +72,11 @@ function findMissing(type: string, { pluginDirs }: NodeView): Finding[] {
 }
 
 /** Our executables are one file with many names. A different file under one of these names is of another release, or not ours. */
-function findMixed({ pluginDirs }: NodeView): Finding[] {
+function findMixed({ pluginDirs, ownNames }: NodeView): Finding[] {
   return pluginDirs.flatMap(dir => {
     const tool = statSync(`${dir}/catena`, { bigint: true, throwIfNoEntry: false });
     if (tool === undefined) return [];
-    const others = OUR_COMMON_NAMES.filter(name => {
+    const others = ownNames.filter(name => {
       const file = statSync(`${dir}/${name}`, { bigint: true, throwIfNoEntry: false });
       return file !== undefined && file.ino !== tool.ino && file.size !== tool.size;
     });
@@ -88,6 +88,3 @@ function findMixed({ pluginDirs }: NodeView): Finding[] {
     ];
   });
 }
-
-/** Enough to detect a mixture; the full list of plugins is known only where the executables are built. */
-const OUR_COMMON_NAMES = ['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning', 'firewall', 'loopback'];

@@ -2,7 +2,8 @@
 import { statSync } from 'node:fs';
 import { findReason } from '../../chain/records/recover.ts';
 import { cacheFileOf } from '../../chain/records/result-cache.ts';
-import { rangesOf } from '../../ipam/range-use.ts';
+import { leaseDirsOf } from '../../cni/network-plugins.ts';
+import { rangeUsesOf } from '../../ipam/range-use.ts';
 import { findFlockHolder } from '../../sys/lock-holder.ts';
 import { type Check, type Finding, fine, type NodeView } from '../finding.ts';
 import { type NodeUser, ROOT } from '../user.ts';
@@ -34,7 +35,7 @@ export const storage: Check = {
   id: 'state.storage',
   run(node) {
     const { stateDir, cacheDir, runDir, user = ROOT } = node;
-    const leases = node.facts.networks().networks.flatMap(({ list }) => rangesOf(list).map(({ dir }) => dir));
+    const leases = node.facts.networks().networks.flatMap(({ list }) => leaseDirsOf(list, node.findAbout));
     const dirs = [...new Set([stateDir, cacheDir, runDir, ...leases])];
     const problems = dirs.flatMap((dir): Finding[] => {
       const found = node.findStorageProblem(dir);
@@ -115,8 +116,8 @@ export const locks: Check = {
 /** Ranges that are nearly full. */
 export const pools: Check = {
   id: 'ipam.pools',
-  run({ facts }) {
-    const ranges = facts.networks().networks.flatMap(({ list }) => rangesOf(list));
+  run({ facts, findAbout }) {
+    const ranges = facts.networks().networks.flatMap(({ list }) => rangeUsesOf(list, findAbout));
     const tight = ranges.filter(({ used, size }) => used >= size * NEARLY_FULL);
     if (tight.length === 0) return fine(this.id, `${ranges.length} ranges of addresses, all with room`);
     return tight.map(({ network, range, used, size }) => ({
@@ -155,12 +156,12 @@ export const lastSuccess: Check = {
 
 const NEARLY_FULL = 0.9;
 
-function lockFilesOf({ runDir, facts, list }: NodeView): string[] {
+function lockFilesOf({ runDir, facts, findAbout, list }: NodeView): string[] {
   const own = list(runDir)
     .filter(name => name.endsWith('.lock'))
     .map(name => `${runDir}/${name}`);
   const leases = facts
     .networks()
-    .networks.flatMap(({ list: network }) => rangesOf(network).map(({ dir }) => `${dir}/lock`));
+    .networks.flatMap(({ list: network }) => leaseDirsOf(network, findAbout).map(dir => `${dir}/lock`));
   return [...own, ...new Set(leases)];
 }

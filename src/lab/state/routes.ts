@@ -2,12 +2,10 @@
 import { renderCidr, subnetOf } from '../../net/cidr.ts';
 import { renderIp } from '../../net/ip.ts';
 import { listAddresses } from '../../netlink/rtnl/addr.ts';
-import { listRoutes, type Route } from '../../netlink/rtnl/route.ts';
+import { listRoutes, type Route, RT_TABLE_MAIN } from '../../netlink/rtnl/route.ts';
 import type { NetlinkSocket } from '../../netlink/socket.ts';
 import { deviceKey } from './devices.ts';
 import type { StateObject } from './object.ts';
-
-const MAIN_TABLE = 254;
 
 /** Unicast routes of all tables, without those that the kernel adds itself. */
 export function readRoutes(socket: NetlinkSocket, nameOf: (index: number) => string): StateObject[] {
@@ -29,12 +27,12 @@ export function readRoutes(socket: NetlinkSocket, nameOf: (index: number) => str
 }
 
 function renderRoute(route: Route, nameOf: (index: number) => string): string {
-  const { dst, gateway, oif, table = MAIN_TABLE, priority } = route;
+  const { dst, gateway, oif, table = RT_TABLE_MAIN, priority } = route;
   const parts = [
     `route ${dst.prefix === 0 && gateway ? 'default' : renderCidr(dst)}`,
     ...(gateway === undefined ? [] : [`via ${renderIp(gateway)}`]),
     `on ${nameOf(oif)}`,
-    ...(table === MAIN_TABLE ? [] : [`in table ${table}`]),
+    ...(table === RT_TABLE_MAIN ? [] : [`in table ${table}`]),
     // 1024 is the kernel's default for IPv6.
     ...(priority === undefined || priority === 1024 ? [] : [`metric ${priority}`]),
   ];

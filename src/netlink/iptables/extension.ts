@@ -9,31 +9,66 @@ export interface Extension {
   readonly info: Uint8Array;
 }
 
-/** Offset of the destination port range in linux/netfilter/xt_tcpudp.h and xt_sctp.h, and the bytes needed to read it. */
-const PORTS: Readonly<Record<string, { readonly at: number; readonly least: number }>> = {
-  tcp: { at: 4, least: 8 },
-  udp: { at: 4, least: 8 },
-  sctp: { at: 0, least: 4 },
+/**
+ * Where the first and last port are in linux/netfilter/xt_tcpudp.h and xt_sctp.h, and which bytes are zero unless the rule also
+ * tests something else: flags and options, or ports that packets must not have.
+ */
+const PORTS: Readonly<Record<string, PortLayout>> = {
+  tcp: { source: 0, destination: 4, zero: [8, 9, 11], bytes: 12 },
+  udp: { source: 0, destination: 4, zero: [8], bytes: 9 },
+  // Source ports count only if a flag says so; the chunks, if another one does.
+  sctp: { source: 4, destination: 0, zero: [64], bytes: 68, flags: 60 },
 };
 
-/** linux/netfilter/xt_multiport.h, enum xt_multiport_flags, struct xt_multiport_v1: u8 flags, u8 count, u16 ports[15] */
-const XT_MULTIPORT_DESTINATION = 1;
-const MULTIPORT_PORTS_AT = 2;
+interface PortLayout {
+  readonly source: number;
+  readonly destination: number;
+  readonly zero: readonly number[];
+  readonly bytes: number;
+  /** Where linux/netfilter/xt_sctp.h has XT_SCTP_SRC_PORTS, XT_SCTP_DEST_PORTS and XT_SCTP_CHUNK_TYPES. */
+  readonly flags?: number;
+}
 
-/** The parts of a match that we understand; undefined for a match that restricts the rule in an unknown way. */
+const XT_SCTP_SRC_PORTS = 1;
+const XT_SCTP_DEST_PORTS = 2;
+
+/**
+ * linux/netfilter/xt_multiport.h, enum xt_multiport_flags, struct xt_multiport_v1: u8 flags, u8 count, u16 ports[15],
+ * u8 pflags[15] (set for the start of a range), u8 invert
+ */
+const XT_MULTIPORT_DESTINATION = 1;
+const MULTIPORT = { ports: 2, rangesFrom: 32, bytes: 48 } as const;
+
+/**
+ * The parts of a match that we understand; undefined for a match that restricts the rule in another way: by source ports, by a
+ * range, or by ports that packets must not have.
+ */
 export function readMatch({ name, info }: Extension): Partial<NatRule> | undefined {
-  const view = new DataView(info.buffer, info.byteOffset, info.byteLength);
   if (name === 'comment') return { comment: textOf(info) };
-  if (name === 'multiport' && info.length >= 32 && info[0] === XT_MULTIPORT_DESTINATION) {
-    const count = Math.min(info[1] ?? 0, 15);
-    return {
-      ports: Array.from({ length: count }, (_, i) => view.getUint16(MULTIPORT_PORTS_AT + i * 2, true)),
-    };
-  }
+  if (name === 'multiport') return multiport(info);
   const layout = PORTS[name];
-  if (layout === undefined || info.length < layout.least) return undefined;
-  const [from, to] = [view.getUint16(layout.at, true), view.getUint16(layout.at + 2, true)];
-  return from === to ? { ports: [from] } : undefined;
+  return layout && info.length >= layout.bytes ? singlePort(layout, info) : undefined;
+}
+
+function multiport(info: Uint8Array): Partial<NatRule> | undefined {
+  const isMore = info.subarray(MULTIPORT.rangesFrom, MULTIPORT.bytes).some(byte => byte !== 0);
+  if (info.length < MULTIPORT.bytes || info[0] !== XT_MULTIPORT_DESTINATION || isMore) return undefined;
+  const view = viewOf(info);
+  const count = Math.min(info[1] ?? 0, 15);
+  return { ports: Array.from({ length: count }, (_, i) => view.getUint16(MULTIPORT.ports + i * 2, true)) };
+}
+
+function singlePort(layout: PortLayout, info: Uint8Array): Partial<NatRule> | undefined {
+  const view = viewOf(info);
+  const range = (at: number) => [view.getUint16(at, true), view.getUint16(at + 2, true)] as const;
+  const flags = layout.flags === undefined ? undefined : view.getUint32(layout.flags, true);
+  if (layout.zero.some(at => info[at] !== 0)) return undefined;
+  if (flags !== undefined && (flags | XT_SCTP_SRC_PORTS) !== (XT_SCTP_SRC_PORTS | XT_SCTP_DEST_PORTS)) {
+    return undefined;
+  }
+  const [lowest, highest] = flags === XT_SCTP_DEST_PORTS ? [0, 0xffff] : range(layout.source);
+  const [from, to] = range(layout.destination);
+  return lowest === 0 && highest === 0xffff && from === to ? { ports: [from] } : undefined;
 }
 
 /** The effect of a target. */
@@ -56,6 +91,10 @@ function destinationOf(family: Family, name: string, revision: number, info: Uin
   const at = family === 4 && revision === 0 ? 8 : 4;
   const bytes = info.slice(at, at + (family === 4 ? 4 : 16));
   return bytes.length === (family === 4 ? 4 : 16) ? { to: ipFromBytes(bytes) satisfies Ip } : {};
+}
+
+function viewOf(info: Uint8Array): DataView {
+  return new DataView(info.buffer, info.byteOffset, info.byteLength);
 }
 
 function textOf(info: Uint8Array): string {

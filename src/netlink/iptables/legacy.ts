@@ -1,17 +1,20 @@
 // Which rules are in table "nat" of the legacy packet filter?
-import type { Cidr } from '../../net/cidr.ts';
 import { IP_BITS, ipFromBytes } from '../../net/ip.ts';
 import { readMatch, readTarget } from './extension.ts';
 import { OFFSETS_AT, readLegacyTable, XT_HEADER_BYTES } from './legacy-table.ts';
-import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
+import { type AddressMatch, type Family, type NatRule, prefixOf } from './nat-rule.ts';
 
-/** Offsets in struct ipt_entry and struct ip6t_entry of what we read; `inverse` are the flags IPT_INV_*. */
+/**
+ * Offsets in struct ipt_entry and struct ip6t_entry of what we read; `masks` are those of both interfaces, `inverse` are the flags
+ * IPT_INV_*.
+ */
 const LAYOUT = {
   4: {
     source: 0,
     destination: 4,
     sourceMask: 8,
     destinationMask: 12,
+    masks: 48,
     protocol: 80,
     inverse: 83,
     offsets: OFFSETS_AT[4],
@@ -22,6 +25,7 @@ const LAYOUT = {
     destination: 16,
     sourceMask: 32,
     destinationMask: 48,
+    masks: 96,
     protocol: 128,
     inverse: 132,
     offsets: OFFSETS_AT[6],
@@ -30,6 +34,8 @@ const LAYOUT = {
 } as const;
 const INV_SRCIP = 0x08;
 const INV_DSTIP = 0x10;
+/** linux/if.h, IFNAMSIZ */
+const IFNAMSIZ = 16;
 
 /** struct xt_entry_target: u8 revision after size and name. */
 const XT_REVISION_AT = 31;
@@ -85,27 +91,31 @@ export function decodeEntries(
       ...facts,
       chain,
       target: name || (VERDICTS[verdict] ?? starts.get(verdict) ?? ''),
-      protocol: view.getUint16(at + layout.protocol, true) || undefined,
-      ...addressesOf(family, entry),
+      ...headerFacts(family, entry),
       ...matchFacts(bytes.subarray(at + layout.entry, target)),
     };
   });
 }
 
-function addressesOf(family: Family, entry: Uint8Array): Pick<NatRule, 'source' | 'destination'> {
+function headerFacts(family: Family, entry: Uint8Array): Partial<NatRule> {
   const layout = LAYOUT[family];
   const inverse = entry[layout.inverse] ?? 0;
+  const addressAt = (at: number) => entry.subarray(at, at + IP_BITS[family] / 8);
   const match = (at: number, maskAt: number, not: boolean): AddressMatch | undefined => {
-    const bytes = IP_BITS[family] / 8;
-    const cidr: Cidr = {
-      ip: ipFromBytes(entry.subarray(at, at + bytes)),
-      prefix: countOnes(entry.subarray(maskAt, maskAt + bytes)),
-    };
-    return cidr.prefix === 0 ? undefined : { cidr, not };
+    const prefix = prefixOf(addressAt(maskAt));
+    return prefix ? { cidr: { ip: ipFromBytes(addressAt(at)), prefix }, not } : undefined;
   };
+  const isOtherwiseInverse = (inverse & ~(INV_SRCIP | INV_DSTIP)) !== 0;
+  const hasOtherMask = [layout.sourceMask, layout.destinationMask].some(
+    at => prefixOf(addressAt(at)) === undefined,
+  );
+  const hasInterface = entry.subarray(layout.masks, layout.masks + 2 * IFNAMSIZ).some(byte => byte !== 0);
+  const protocol = (entry[layout.protocol] ?? 0) | ((entry[layout.protocol + 1] ?? 0) << 8);
   return {
+    protocol: isOtherwiseInverse ? undefined : protocol || undefined,
     source: match(layout.source, layout.sourceMask, (inverse & INV_SRCIP) !== 0),
     destination: match(layout.destination, layout.destinationMask, (inverse & INV_DSTIP) !== 0),
+    ...(isOtherwiseInverse || hasOtherMask || hasInterface ? { more: true } : {}),
   };
 }
 
@@ -132,8 +142,4 @@ function matchFacts(matches: Uint8Array): Partial<NatRule> {
 function textAt(bytes: Uint8Array, at: number): string {
   const end = bytes.indexOf(0, at);
   return new TextDecoder().decode(bytes.subarray(at, end < 0 ? undefined : end));
-}
-
-function countOnes(bytes: Uint8Array): number {
-  return bytes.reduce((sum, byte) => sum + byte.toString(2).replaceAll('0', '').length, 0);
 }

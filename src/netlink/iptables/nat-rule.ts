@@ -45,6 +45,13 @@ export function renderRule({ chain, target, source, destination, comment }: NatR
   ].join(' ');
 }
 
+/** The length of the prefix that a mask covers; undefined for a mask that covers no prefix. */
+export function prefixOf(mask: Uint8Array): number | undefined {
+  const bits = Array.from(mask, byte => byte.toString(2).padStart(8, '0')).join('');
+  const prefix = bits.indexOf('0') < 0 ? bits.length : bits.indexOf('0');
+  return bits.includes('1', prefix) ? undefined : prefix;
+}
+
 function renderMatch(flag: string, match: AddressMatch | undefined): string[] {
   return match ? [...(match.not ? ['!'] : []), flag, renderCidr(subnetOf(match.cidr))] : [];
 }

@@ -8,7 +8,7 @@ import type { Table } from '../nft/message.ts';
 import { listRules, type Rule } from '../nft/rule.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { type Extension, readMatch, readTarget } from './extension.ts';
-import type { AddressMatch, Family, NatRule } from './nat-rule.ts';
+import { type AddressMatch, type Family, type NatRule, prefixOf } from './nat-rule.ts';
 
 /** linux/netfilter/nf_tables_compat.h, enum nft_match_attributes and nft_target_attributes: the same numbers. */
 const extension = attrs('xtables extension', { name: [1, str], revision: [2, u32be], info: [3, bytes] });
@@ -104,9 +104,10 @@ function compare(
   const value = (own?.data as { value?: Uint8Array } | undefined)?.value ?? new Uint8Array();
   const not = own?.op === NFT_CMP_NEQ;
   if (loaded === 'source' || loaded === 'destination') {
-    return { [loaded]: matchOf(value, mask, HEADER[family].length, not) };
+    const match = matchOf(value, mask, HEADER[family].length, not);
+    return match && { [loaded]: match };
   }
-  if (not || own?.op !== NFT_CMP_EQ) return undefined;
+  if (not || mask || own?.op !== NFT_CMP_EQ) return undefined;
   if (loaded === 'protocol') return { protocol: value[0] };
   return { ports: [((value[0] ?? 0) << 8) | (value[1] ?? 0)] };
 }
@@ -124,17 +125,17 @@ function targetFacts(family: Family, data: unknown): Partial<NatRule> {
   return extension ? readTarget(family, extension) : {};
 }
 
-/** Prefixes of whole bytes are compared directly, others through a mask. */
+/** Prefixes of whole bytes are compared directly, others through a mask; undefined for a mask that is no prefix. */
 function matchOf(
   value: Uint8Array,
   mask: Uint8Array | undefined,
   length: number,
   not: boolean,
-): AddressMatch {
+): AddressMatch | undefined {
   const full = new Uint8Array(length);
   full.set(value);
-  const ones = mask?.reduce((sum, byte) => sum + byte.toString(2).replaceAll('0', '').length, 0);
-  return { cidr: { ip: ipFromBytes(full), prefix: ones ?? value.length * 8 }, not };
+  const prefix = mask ? prefixOf(mask) : value.length * 8;
+  return prefix === undefined ? undefined : { cidr: { ip: ipFromBytes(full), prefix }, not };
 }
 
 function targetOf(data: Readonly<Record<string, unknown>> | undefined): string | undefined {

@@ -4,6 +4,7 @@ import { attrs } from '../codec/attrs.ts';
 import { s32be, str, u32be, u64be } from '../codec/fields.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
+import { NF_DROP } from './data.ts';
 import { NftMsg, nftLayout, nftRequest, renderTable, type Table } from './message.ts';
 
 /** linux/netfilter.h, enum nf_inet_hooks */
@@ -70,9 +71,12 @@ export function deleteChain(table: Table, name: string): Request {
 
 /** True when the table has the chain. Constant cost. Same as: `nft list chain <family> <table> <name>` */
 export function hasChain(socket: NetlinkSocket, table: Table, name: string): boolean {
-  const op = `find chain "${name}" of table ${renderTable(table)}`;
-  const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, { table: table.name, name });
-  return socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]) !== undefined;
+  return findChain(socket, table, name) !== undefined;
+}
+
+/** True when the table has the chain, and packets that no rule of it decides about are dropped. Constant cost. */
+export function isDropping(socket: NetlinkSocket, table: Table, name: string): boolean {
+  return findChain(socket, table, name)?.policy === NF_DROP;
 }
 
 /** Chains of the table; none when the table does not exist. Same as: `nft list chains <family>` */
@@ -88,6 +92,13 @@ export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
     const type = own.type === 'nat' ? ('nat' as const) : ('filter' as const);
     return { name: own.name ?? '', base: { type, hook, priority: own.hook?.priority ?? 0 } };
   });
+}
+
+function findChain(socket: NetlinkSocket, table: Table, name: string) {
+  const op = `find chain "${name}" of table ${renderTable(table)}`;
+  const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, { table: table.name, name });
+  const body = socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]);
+  return body && chainMessage.decode(body).attrs;
 }
 
 function hookName(number: number | undefined): keyof typeof HOOK | undefined {

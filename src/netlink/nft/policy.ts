@@ -1,10 +1,9 @@
-// What happens to packets that no rule of a foreign chain decides about?
-import { Errno } from '../../sys/errno.ts';
+// Which chains of other programs drop packets that none of their rules accepted?
 import { NFPROTO } from '../nfgenmsg.ts';
 import type { NetlinkSocket } from '../socket.ts';
 import { chainMessage, HOOK } from './chain.ts';
 import { NF_DROP } from './data.ts';
-import { type NftFamily, NftMsg, nftRequest, renderTable, type Table } from './message.ts';
+import { type NftFamily, NftMsg, nftRequest, type Table } from './message.ts';
 
 /** A chain and the table it is in. */
 export interface ChainPlace {
@@ -32,24 +31,6 @@ export function listDroppingChains(socket: NetlinkSocket, hook: keyof typeof HOO
       return [{ table, chain: own.name ?? '' }];
     }),
   );
-}
-
-/** True when the chain exists and its policy is to drop. Constant cost. */
-export function isDropping(socket: NetlinkSocket, place: ChainPlace): boolean {
-  return findChain(socket, place)?.policy === NF_DROP;
-}
-
-/** True when the chain exists. Constant cost. Same as: `nft list chain <family> <table> <chain>` */
-export function hasChain(socket: NetlinkSocket, place: ChainPlace): boolean {
-  return findChain(socket, place) !== undefined;
-}
-
-function findChain(socket: NetlinkSocket, { table, chain }: ChainPlace) {
-  const op = `find chain "${chain}" of table ${renderTable(table)}`;
-  const values = { table: table.name, name: chain };
-  const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, values);
-  const body = socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]);
-  return body && chainMessage.decode(body).attrs;
 }
 
 function familyName(number: number): NftFamily {

@@ -129,8 +129,3 @@ export function summarizeChains(socket: NetlinkSocket, table: Table): Map<string
   }
   return chains;
 }
-
-/** Number of rules per chain of the table. */
-export function countRules(socket: NetlinkSocket, table: Table): Map<string, number> {
-  return new Map([...summarizeChains(socket, table)].map(([chain, { count }]) => [chain, count]));
-}

@@ -1,17 +1,21 @@
-// How are the fixed chains and sets of a skeleton created in the kernel, and are they still complete?
+// What are the fixed chains and sets of a table of ours, and are they complete in the kernel?
 import type { NetlinkSocket, Request } from '../socket.ts';
 import { addChain, type BaseChain, type Chain, listChains } from './chain.ts';
 import type { Expression } from './expr.ts';
 import type { Table } from './message.ts';
-import { addRule, flushChain, listRules, type Rule, summarizeChains } from './rule.ts';
+import { addRule, type ChainSummary, flushChain, listRules, type Rule } from './rule.ts';
+import { parseRule } from './rule-words.ts';
 import { addSet, listSets, type NftSet } from './set.ts';
 import { addTable } from './table.ts';
 
-/** A chain of a skeleton with its rules in order. One without `rules` is filled by other code: it is created, never emptied. */
+/**
+ * A chain of a skeleton with its rules in order, as words that {@link parseRule} takes. One without `rules` is filled by other
+ * code: it is created, never emptied.
+ */
 export interface ChainPlan {
   readonly name: string;
   readonly base?: BaseChain;
-  readonly rules?: readonly Expression[][];
+  readonly rules?: readonly string[];
 }
 
 /** A table whose rules never change once created. Chains that are jumped to come before those that jump to them. */
@@ -37,18 +41,28 @@ export interface EarlierSkeleton {
   readonly without: readonly string[];
 }
 
-/** The changes that create a skeleton, whatever part of it exists; elements are kept. */
-export function skeletonChanges(skeleton: Skeleton): Request[] {
+/**
+ * The changes that complete a skeleton: chains with wrong rules are emptied and filled again, elements are kept.
+ * @param present the chains that have rules; without it, the changes that create everything
+ */
+export function skeletonChanges(
+  skeleton: Skeleton,
+  present: ReadonlyMap<string, ChainSummary> = new Map(),
+): Request[] {
   const { table, comment, sets, chains } = skeleton;
-  const ours = chains.filter(({ rules }) => rules !== undefined);
+  const note = versionNote(skeleton);
   return [
     addTable(table, comment),
     ...sets.map(addSet),
     ...chains.map(({ name, base }) => addChain(table, name, base)),
-    ...ours.map(({ name }) => flushChain(table, name)),
-    ...ours.flatMap(({ name, rules = [] }) =>
-      rules.map((rule, i) => addRule(table, name, rule, i === 0 ? versionNote(skeleton) : undefined)),
-    ),
+    ...chains
+      .filter(plan => isDamaged(plan, present, note))
+      .flatMap(({ name, rules = [] }) => [
+        ...(present.has(name) ? [flushChain(table, name)] : []),
+        ...rules.map((rule, i) =>
+          addRule(table, name, parseRule(table.family, rule), i === 0 ? note : undefined),
+        ),
+      ]),
   ];
 }
 
@@ -56,14 +70,19 @@ export function skeletonChanges(skeleton: Skeleton): Request[] {
  * True when every chain has the expected number of rules, of this version. False before the first use, after a flush, and
  * when the rules are those of another release.
  */
-export function hasSkeleton(socket: NetlinkSocket, skeleton: Skeleton): boolean {
-  const found = summarizeChains(socket, skeleton.table);
+export function isComplete(skeleton: Skeleton, present: ReadonlyMap<string, ChainSummary>): boolean {
   const note = versionNote(skeleton);
-  return skeleton.chains.every(({ name, rules }) => {
-    if (rules === undefined) return true;
-    const { count = 0, comment } = found.get(name) ?? {};
-    return count === rules.length && (count === 0 || comment === note);
-  });
+  return !skeleton.chains.some(plan => isDamaged(plan, present, note));
+}
+
+function isDamaged(
+  { name, rules }: ChainPlan,
+  present: ReadonlyMap<string, ChainSummary>,
+  note: string | undefined,
+): boolean {
+  if (rules === undefined) return false;
+  const { count = 0, comment } = present.get(name) ?? {};
+  return count !== rules.length || (count > 0 && comment !== note);
 }
 
 /**
@@ -86,7 +105,8 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton, isSt
       return chainProblem(plan, chain, () =>
         isEarlier
           ? own.length === (earlier.rules[plan.name] ?? plan.rules?.length)
-          : own.length === plan.rules?.length && plan.rules.every((rule, i) => isRule(rule, own[i])),
+          : own.length === plan.rules?.length &&
+            plan.rules.every((rule, i) => isRule(parseRule(table.family, rule), own[i])),
       );
     }),
   ];

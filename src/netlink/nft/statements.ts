@@ -1,14 +1,11 @@
 // How are common statements of a rule composed of expressions?
-import { type Cidr, netmaskOf, networkOf } from '../../net/cidr.ts';
-import { ipToBytes } from '../../net/ip.ts';
 import { NFPROTO } from '../nfgenmsg.ts';
 import { maskRegister } from './expr/bitwise.ts';
 import { isEqual, isNotEqual } from './expr/cmp.ts';
-import { addLabels, IPS_DST_NAT, loadCt } from './expr/ct.ts';
-import { ADDRESS_TYPES, loadAddressType } from './expr/fib.ts';
+import { addLabels, loadCt } from './expr/ct.ts';
 import { loadBytes } from './expr/immediate.ts';
 import { loadMeta } from './expr/meta.ts';
-import { loadNetworkHeader, loadTransportHeader } from './expr/payload.ts';
+import { loadNetworkHeader } from './expr/payload.ts';
 import type { Expression } from './expr.ts';
 
 /**
@@ -34,41 +31,6 @@ export function matchFamily(family: 4 | 6): Expression[] {
 export function loadAddress(family: 4 | 6, which: 'saddr' | 'daddr', dreg: number): Expression {
   const header = HEADER[family];
   return loadNetworkHeader(dreg, header[which], header.length);
-}
-
-/** Matches when the address is in the subnet (or, with `not`, when it is not). Same as: `ip saddr [!=] <cidr>` */
-export function matchAddress(
-  which: 'saddr' | 'daddr',
-  subnet: Cidr,
-  options: { not?: boolean } = {},
-): Expression[] {
-  const value = ipToBytes(networkOf(subnet));
-  return [
-    loadAddress(subnet.ip.family, which, REG.first),
-    maskRegister(REG.first, ipToBytes(netmaskOf(subnet))),
-    options.not ? isNotEqual(REG.first, value) : isEqual(REG.first, value),
-  ];
-}
-
-/** Reads the transport protocol. Same as: `meta l4proto` */
-export function loadProtocol(dreg: number): Expression {
-  return loadMeta(dreg, 'l4proto');
-}
-
-/** Reads the destination port, which TCP, UDP and SCTP have at the same offset. Same as: `th dport` */
-export function loadDestinationPort(dreg: number): Expression {
-  return loadTransportHeader(dreg, 2, 2);
-}
-
-/** Matches packets to an address of this host. Same as: `fib daddr type local` */
-export function matchLocalDestination(): Expression[] {
-  return [loadAddressType(REG.first, 'daddr'), isEqual(REG.first, hostU32(ADDRESS_TYPES.local))];
-}
-
-/** Matches connections whose destination was translated. Same as: `ct status & dnat == dnat` */
-export function matchTranslatedDestination(): Expression[] {
-  const bit = hostU32(IPS_DST_NAT);
-  return [loadCt(REG.first, 'status'), maskRegister(REG.first, bit), isEqual(REG.first, bit)];
 }
 
 /** linux/netfilter/nf_conntrack_common.h, NF_CT_LABELS_MAX_SIZE */

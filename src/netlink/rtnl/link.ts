@@ -8,6 +8,9 @@ import type { NetlinkSocket, Request } from '../socket.ts';
 import { type linkAttrs, linkMessage } from './link-attrs.ts';
 import { IFF_ALLMULTI, IFF_PROMISC, IFF_UP } from './link-header.ts';
 
+/** Longest alias of a device. linux/if.h: IFALIASZ, less the terminating zero and one byte that the kernel does not use. */
+export const ALIAS_MAX_BYTES = 254;
+
 /** linux/rtnetlink.h */
 const RTM_NEWLINK = 16;
 const RTM_DELLINK = 17;

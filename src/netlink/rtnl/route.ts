@@ -15,7 +15,7 @@ import { type Nexthop, nexthops } from './nexthop.ts';
 const RTM_NEWROUTE = 24;
 const RTM_DELROUTE = 25;
 const RTM_GETROUTE = 26;
-const RT_TABLE_MAIN = 254;
+export const RT_TABLE_MAIN = 254;
 const RTPROT_UNSPEC = 0;
 const RTPROT_BOOT = 3;
 const RTN_UNICAST = 1;

@@ -9,7 +9,7 @@ import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
 import { listNotedElements } from '../../../src/netlink/nft/noted.ts';
 import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
-import { countRules, listRules } from '../../../src/netlink/nft/rule.ts';
+import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
 import { listTableNames, listTables } from '../../../src/netlink/nft/table.ts';
 import { refusalOf } from '../../../src/netlink/refusal.ts';
@@ -72,7 +72,7 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listFlows: socket => listFlows(socket, { family: 4 } as never),
   listChains: socket => listChains(socket, table),
   listDroppingChains: socket => listDroppingChains(socket, 'forward' as never),
-  countRules: socket => countRules(socket, table),
+  summarizeChains: socket => summarizeChains(socket, table),
   listSets: socket => listSets(socket, table),
   listTables: socket => listTables(socket),
   listTableNames: socket => listTableNames(socket),

@@ -1,18 +1,8 @@
 // Do all plugins and the delegate runner withstand arbitrary requests on standard input, in this process?
 import fc from 'fast-check';
-import { bandwidth } from '../../../plugins/bandwidth/plugin.ts';
-import { bridge } from '../../../plugins/bridge/plugin.ts';
-import { runnerIn } from '../../../plugins/catena/plugin.ts';
-import { firewall } from '../../../plugins/firewall/plugin.ts';
-import { flannel } from '../../../plugins/flannel/plugin.ts';
-import { hostLocal } from '../../../plugins/host-local/plugin.ts';
-import { loopback } from '../../../plugins/loopback/plugin.ts';
-import { portmap } from '../../../plugins/portmap/plugin.ts';
-import { ptp } from '../../../plugins/ptp/plugin.ts';
-import { sbr } from '../../../plugins/sbr/plugin.ts';
-import { staticIpam } from '../../../plugins/static/plugin.ts';
-import { tuning } from '../../../plugins/tuning/plugin.ts';
+import { PLUGIN_NAMES, PLUGINS, RUNNER, RUNNER_NAME } from '../../../plugins/registry.ts';
 import { isObject } from '../../../src/cni/json.ts';
+import type { PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 import { door } from '../door.ts';
 import { ground } from '../ground.ts';
@@ -21,20 +11,10 @@ import { checkErrorReply } from '../promise.ts';
 import { REQUESTS } from '../samples.ts';
 import { atHome, environmentOf } from './home.ts';
 
-const LINKS = {
-  bandwidth,
-  bridge,
-  firewall,
-  flannel,
-  'host-local': hostLocal,
-  loopback,
-  portmap,
-  ptp,
-  sbr,
-  static: staticIpam,
-  tuning,
-};
-const DEFINITIONS = new Map(Object.entries({ ...LINKS, catena: runnerIn() }));
+const plugins = await Promise.all(
+  PLUGIN_NAMES.map(async name => [name, await PLUGINS[name].load()] as const),
+);
+const DEFINITIONS = new Map<string, PluginDefinition>([...plugins, [RUNNER_NAME, await RUNNER.load()]]);
 
 const namespaces = fc.constantFrom('/nonexistent/netns', '/proc/self/ns/net', '', '/etc/passwd');
 

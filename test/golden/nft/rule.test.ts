@@ -1,31 +1,19 @@
 // Are rules described to the kernel, and read from it, byte for byte?
 import { describe, expect, test } from 'bun:test';
-import { ipToBytes, parseIp } from '../../../src/net/ip.ts';
-import { jump } from '../../../src/netlink/nft/data.ts';
 import { maskRegister } from '../../../src/netlink/nft/expr/bitwise.ts';
-import { decide } from '../../../src/netlink/nft/expr/immediate.ts';
-import { followVerdict, isInSet, lookUp } from '../../../src/netlink/nft/expr/lookup.ts';
-import { dnat, masquerade } from '../../../src/netlink/nft/expr/nat.ts';
-import { addRule, countRules, listRules, ruleMessage } from '../../../src/netlink/nft/rule.ts';
-import {
-  loadAddress,
-  loadDestinationPort,
-  loadProtocol,
-  matchFamily,
-  matchLocalDestination,
-  matchTranslatedDestination,
-  REG,
-} from '../../../src/netlink/nft/statements.ts';
+import { isEqual } from '../../../src/netlink/nft/expr/cmp.ts';
+import { loadCt } from '../../../src/netlink/nft/expr/ct.ts';
+import { addRule, listRules, ruleMessage, summarizeChains } from '../../../src/netlink/nft/rule.ts';
+import { parseRule } from '../../../src/netlink/nft/rule-words.ts';
+import { hostU32, REG } from '../../../src/netlink/nft/statements.ts';
 import { answering, bodyOf, bytesOf } from '../rtnl/captured.ts';
 import { sent } from './sent.ts';
 
 // `nft` sends the same but for the number of the set in lookups.
 
 const table = { family: 'inet', name: 't' } as const;
-const data = ['ipv4_addr', 'inet_service'] as const;
-const ports = { table, name: 'ports', key: ['inet_proto', 'inet_service'], data } as const;
-const verdicts = { table, name: 'verdicts', key: ['ipv4_addr'], data: 'verdict' } as const;
-const pairs = { table, name: 'pairs', key: ['ipv4_addr', 'ipv4_addr'] } as const;
+/** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_status */
+const IPS_DST_NAT = 0x20;
 
 // nft add rule inet t pre fib daddr type local jump sub comment '"hi"'
 const JUMP = `
@@ -434,39 +422,25 @@ const VERDICT_MAP = `
 
 describe('addRule() sends', () => {
   test('a match on the kind of destination, a jump and a comment', () => {
-    const rule = [...matchLocalDestination(), decide(jump('sub'))];
+    const rule = parseRule('inet', 'fib daddr type local jump sub');
     expect(sent(addRule(table, 'pre', rule, 'hi'))).toEqual(bytesOf(JUMP));
   });
 
   test('a translation by a map', () => {
-    const rule = [
-      ...matchFamily(4),
-      loadProtocol(REG.first),
-      loadDestinationPort(REG.quarter(1)),
-      lookUp(ports, REG.first, REG.first),
-      dnat('ip', REG.first, REG.quarter(1)),
-    ];
+    const rule = parseRule('inet', 'meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports');
     expect(sent(addRule(table, 'sub', rule))).toEqual(bytesOf(DNAT));
   });
 
   test('a masked address in a set, and masquerading', () => {
-    const rule = [
-      ...matchFamily(4),
-      loadAddress(4, 'saddr', REG.first),
-      maskRegister(REG.first, ipToBytes(parseIp('255.255.255.0'))),
-      loadAddress(4, 'daddr', REG.quarter(1)),
-      isInSet(pairs, REG.first),
-      masquerade(),
-    ];
+    const rule = parseRule('inet', 'ip saddr & 255.255.255.0 . ip daddr @pairs masquerade');
     expect(sent(addRule(table, 'post', rule))).toEqual(bytesOf(HAIRPIN));
   });
 
   test('a match on the connection, and a verdict map', () => {
+    const dnat = hostU32(IPS_DST_NAT);
     const rule = [
-      ...matchTranslatedDestination(),
-      ...matchFamily(4),
-      loadAddress(4, 'daddr', REG.first),
-      followVerdict(verdicts, REG.first),
+      ...[loadCt(REG.first, 'status'), maskRegister(REG.first, dnat), isEqual(REG.first, dnat)],
+      ...parseRule('inet', 'ip daddr vmap @verdicts'),
     ];
     expect(sent(addRule(table, 'post', rule))).toEqual(bytesOf(VERDICT_MAP));
   });
@@ -603,12 +577,12 @@ test('listRules() reads chain, handle and expressions', () => {
   ]);
 });
 
-test('countRules() counts by chain', () => {
-  const counts = answering(
+test('summarizeChains() counts by chain', () => {
+  const chains = answering(
     () => [LISTED, LISTED, JUMP].map(bodyOf),
-    socket => countRules(socket, table),
+    socket => summarizeChains(socket, table),
   );
-  expect([...counts]).toEqual([
+  expect([...chains].map(([name, { count }]) => [name, count])).toEqual([
     ['sub', 2],
     ['pre', 1],
   ]);

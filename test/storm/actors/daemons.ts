@@ -2,7 +2,7 @@
 
 import fs from 'node:fs';
 import type { DaemonAct } from '../history.ts';
-import { processes, signal, waitFor } from '../node.ts';
+import { ENVIRONMENT, processes, signal, waitFor } from '../node.ts';
 import type { Place } from '../place.ts';
 import { OK, type Outcome, SKIPPED } from './outcome.ts';
 
@@ -67,8 +67,13 @@ export class Daemons {
 
   #spawn(): Bun.Subprocess {
     const argv = [this.#place.catena, 'daemon', '--log', 'none'];
-    const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C' };
-    const child = Bun.spawn(argv, { cwd: '/', env, stdin: 'ignore', stdout: 'ignore', stderr: 'ignore' });
+    const child = Bun.spawn(argv, {
+      cwd: '/',
+      env: ENVIRONMENT,
+      stdin: 'ignore',
+      stdout: 'ignore',
+      stderr: 'ignore',
+    });
     this.#running.add(child);
     void child.exited.then(() => {
       this.#running.delete(child);

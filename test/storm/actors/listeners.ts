@@ -3,6 +3,7 @@
 import { connect } from 'node:net';
 import path from 'node:path';
 import { slotPath } from '../networks.ts';
+import { ENVIRONMENT } from '../node.ts';
 
 const LISTENER = path.resolve(import.meta.dir, '../listener.ts');
 const ATTEMPTS = 10;
@@ -76,7 +77,7 @@ export class Listeners {
   #start(): Bun.Subprocess<'pipe', 'pipe', 'ignore'> {
     const child = Bun.spawn([process.execPath, LISTENER], {
       cwd: '/',
-      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
+      env: ENVIRONMENT,
       stdin: 'pipe',
       stdout: 'pipe',
       stderr: 'ignore',

@@ -1,19 +1,23 @@
 // How do containers' namespaces come and go, under the same few paths?
 
 import fs from 'node:fs';
+import type { Device } from '../look.ts';
 import type { Model } from '../model.ts';
 import { slotName, slotPath } from '../networks.ts';
 import { tool } from '../node.ts';
+import { Asker } from './asker.ts';
 import { Listeners } from './listeners.ts';
 import { OK, type Outcome, SKIPPED } from './outcome.ts';
 
 /** The kernel gives a number back in the background: how often a new namespace is tried until it has the old one's. */
-const TRIES = 6;
+const TRIES = 3;
 
 /** The namespaces of one node. */
 export class Namespaces {
   readonly #model: Model;
   readonly #listeners = new Listeners();
+  /** `ip` in each namespace that was looked at. */
+  readonly #askers = new Map<number, Asker>();
   /** Numbers that came back. */
   reused = 0;
 
@@ -22,7 +26,7 @@ export class Namespaces {
   }
 
   get pids(): number[] {
-    return this.#listeners.pids;
+    return [...this.#listeners.pids, ...[...this.#askers.values()].flatMap(({ pids }) => pids)];
   }
 
   async make(index: number): Promise<void> {
@@ -35,8 +39,10 @@ export class Namespaces {
   async remove(index: number): Promise<Outcome> {
     const slot = this.#model.slot(index);
     if (!slot.alive) return SKIPPED;
-    // A namespace lives as long as a socket is in it.
+    // A namespace lives as long as a socket or a process is in it.
     await this.#listeners.close(index);
+    await this.#askers.get(index)?.end();
+    this.#askers.delete(index);
     slot.alive = false;
     await tool(['ip', 'netns', 'delete', slotName(index)]);
     return OK;
@@ -71,7 +77,10 @@ export class Namespaces {
     return this.#listeners.open(new Map(slots.map(slot => [slot, this.tokenOf(slot)])));
   }
 
-  close(): void {
-    this.#listeners.end();
+  /** Devices and addresses in a namespace. */
+  devicesOf(index: number): Promise<readonly Device[]> {
+    const asker = this.#askers.get(index) ?? new Asker('ip', '-n', slotName(index), '-j', '-d');
+    this.#askers.set(index, asker);
+    return asker.ask<Device>('addr show');
   }
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import { NetworkNotFound } from '../../../src/chain/config/network-not-found.ts';
 import { joinErrors, withDetails } from '../../../src/chain/run/plugin-errors.ts';
 import { renderFailure, toFailureJson } from '../../../src/cli/failure.ts';
 import { CniError } from '../../../src/cni/errors.ts';
@@ -44,10 +45,14 @@ describe('renderFailure()', () => {
     [1, 'incompatible CNI versions', 'catena version <network>'],
     [11, 'busy', 'try again later'],
     [0, 'Cannot find plugin "x": no such file in "/y"', 'CNI_PATH or --bin-dir'],
-    [7, 'Cannot find network "x" in "/y": found none', '--conf-dir'],
     [999, 'Cannot add link: EPERM', 'run as root'],
   ])('gives advice for code %d, %s', (code, message, hint) => {
     expect(renderFailure(new CniError(code, message))).toMatch(new RegExp(`\\n  hint: .*${hint}`));
+  });
+
+  test('says where to name directories only where a network is missing', () => {
+    expect(renderFailure(new NetworkNotFound('x', ' in "/y"'))).toMatch(/\n {2}hint: .*--conf-dir/);
+    expect(renderFailure(new CniError(4, 'Cannot find network namespace "x"'))).not.toContain('hint');
   });
 
   test('accepts any thrown value', () => {

@@ -61,7 +61,7 @@ describe('recoverPods() after a reboot', () => {
   test('examines the node when there is no cached result', async () => {
     const asked: string[] = [];
     const openWitness: ChainRuntime['openWitness'] = async () => ({
-      findLife(list) {
+      async findLife(list) {
         asked.push(list.name);
         return list.name === 'one' ? 'a lease of this boot' : undefined;
       },

@@ -1,11 +1,15 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
+import { loadAbouts } from '../../../src/cni/network-plugins.ts';
 import { CHECKS, examine } from '../../../src/doctor/examine.ts';
 import { factsIn } from '../../../src/doctor/facts.ts';
 import type { Finding, NodeView } from '../../../src/doctor/finding.ts';
+import { describeNeeding } from '../../helpers/skip.ts';
 
+const findAbout = await loadAbouts(loadAbout, KNOWN_TYPES);
 let dir: string;
 beforeEach(() => {
   dir = fs.mkdtempSync(path.join(os.tmpdir(), 'cat-doctor-'));
@@ -26,6 +30,8 @@ function node(files: Readonly<Record<string, string>> = {}, more: Partial<NodeVi
   return {
     ...places,
     facts: factsIn(places),
+    findAbout,
+    ownNames: KNOWN_TYPES,
     read: file => files[file],
     list: file =>
       Object.keys(files).flatMap(name => (path.dirname(name) === file ? path.basename(name) : [])),
@@ -46,155 +52,169 @@ const problemsOf = (view: NodeView): Finding[] =>
   examine(view).filter(({ severity }) => severity === 'error' || severity === 'warning');
 const idsOf = (view: NodeView): string[] => problemsOf(view).map(({ id }) => id);
 
-describe('examine()', () => {
-  test('finds no problem on a healthy node', () => {
-    writeList('podnet');
-    expect(problemsOf(node())).toEqual([]);
-    expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
-  });
+/** What root runs must belong to root, and the files of these tests belong to the user who runs them. */
+const NEEDS_ROOT = process.getuid?.() === 0 ? undefined : 'needs root to make files of root';
 
-  test('reports directories that cannot be written', () => {
-    writeList('podnet');
-    const full = node(
-      {},
-      { findStorageProblem: place => (place.includes('leases') ? 'it is full' : undefined) },
-    );
-    expect(problemsOf(full)).toMatchObject([
-      { id: 'state.storage', severity: 'error', found: `Cannot write to "${dir}/leases/podnet": it is full` },
-    ]);
-  });
+describeNeeding(
+  'examine()',
+  () => {
+    test('finds no problem on a healthy node', () => {
+      writeList('podnet');
+      expect(problemsOf(node())).toEqual([]);
+      expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
+    });
 
-  test('reports a missing network, and a broken one', () => {
-    expect(idsOf(node())).toEqual(['configuration.shadowed']);
-    fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
-    writeList('podnet');
-    const [worst] = problemsOf(node());
-    expect(worst).toMatchObject({ id: 'configuration.broken', severity: 'error' });
-    expect(worst?.found).toContain('10-bad.conflist');
-    expect(worst?.mend).toContain('catena validate');
-  });
-
-  test('reports missing plugins', () => {
-    writeList('podnet', { type: 'macvtap' });
-    expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
-  });
-
-  test('reports a range whose addresses are all leased, except the gateway', () => {
-    writeList('podnet');
-    fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
-    const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
-    // 10.1.0.1 is the gateway, which is never assigned: five addresses are all there are.
-    for (let i = 2; i <= 5; i++) lease(i);
-    expect(problemsOf(node())).toEqual([]);
-    lease(6);
-    expect(problemsOf(node())).toMatchObject([
-      { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
-    ]);
-  });
-
-  test('reports unreadable records', () => {
-    writeList('podnet');
-    fs.mkdirSync(`${dir}/cni/results`);
-    fs.writeFileSync(`${dir}/cni/results/podnet-c1-eth0`, '{');
-    expect(idsOf(node())).toEqual(['state.damaged']);
-  });
-
-  test('reports subnets that overlap with routes of the node, and an MTU that is too large for it', () => {
-    writeList('podnet', { bridge: 'br0' });
-    const routes = [
-      { destination: '0.0.0.0/0', device: 'eth0' },
-      { destination: '10.1.0.0/16', device: 'vpn0' },
-      { destination: '10.1.0.0/29', device: 'br0' },
-    ];
-    const devices = [{ name: 'eth0', kind: '', mtu: 1400 }];
-    const found = problemsOf(node({}, { routes, devices }));
-    expect(found.map(({ id }) => id)).toEqual(['network.subnet-overlap', 'network.mtu']);
-    expect(found[0]?.found).toContain('vpn0');
-  });
-
-  test.each([
-    [
-      'families of bridged packets that are filtered differently',
-      'kernel.bridge-nf',
-      {
-        '/proc/sys/net/bridge/bridge-nf-call-iptables': '1\n',
-        '/proc/sys/net/bridge/bridge-nf-call-ip6tables': '0\n',
-      },
-    ],
-    ['a second packet filter', 'kernel.packet-filters', { '/proc/net/ip_tables_names': 'filter\nnat\n' }],
-    ['ufw', 'kernel.firewall-managers', { '/etc/ufw/ufw.conf': 'ENABLED=yes\n' }],
-    [
-      'hardware addresses by name',
-      'udev.mac-policy',
-      {
-        '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
-      },
-    ],
-  ])('reports %s', (_what, id, files) => {
-    writeList('podnet');
-    expect(idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
-  });
-
-  test('treats an empty file as the end of the MAC address policy', () => {
-    writeList('podnet');
-    const files = {
-      '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
-      '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
-    };
-    expect(idsOf(node(files))).toEqual([]);
-  });
-
-  test('reports a check that cannot be made, and makes the others', () => {
-    writeList('podnet');
-    const read = () => {
-      throw new Error('no reading today');
-    };
-    const found = problemsOf(node({}, { read }));
-    expect(found.length).toBeGreaterThan(2);
-    expect(found[0]?.found).toContain('no reading today');
-  });
-
-  test('reports a directory of sockets and locks that others may write to', () => {
-    writeList('podnet');
-    fs.chmodSync(`${dir}/run`, 0o777);
-    expect(problemsOf(node())).toMatchObject([
-      {
-        ...{
-          id: 'permissions',
+    test('reports directories that cannot be written', () => {
+      writeList('podnet');
+      const full = node(
+        {},
+        { findStorageProblem: place => (place.includes('leases') ? 'it is full' : undefined) },
+      );
+      expect(problemsOf(full)).toMatchObject([
+        {
+          id: 'state.storage',
           severity: 'error',
-          mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
+          found: `Cannot write to "${dir}/leases/podnet": it is full`,
         },
-        found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
-      },
-    ]);
-  });
+      ]);
+    });
 
-  test('does not report owners unknown to a user namespace, or rights that another user lacks', () => {
-    writeList('podnet');
-    const uid = fs.statSync(`${dir}/run`).uid;
-    const strange = { facts: node().facts, user: { id: 7, unknown: undefined } };
-    if (uid !== 0) return;
-    fs.chownSync(`${dir}/run`, 65_534, 65_534);
-    expect(idsOf(node({}, strange))).toEqual(['permissions']);
-    expect(idsOf(node({}, { user: { id: 0, unknown: 65_534 } }))).toEqual([]);
-    const refused = {
-      findStorageProblem: () => 'EACCES: permission denied',
-      user: { id: 7, unknown: 65_534 },
-    };
-    expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
-  });
+    test('reports a missing network, and a broken one', () => {
+      expect(idsOf(node())).toEqual(['configuration.shadowed']);
+      fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
+      writeList('podnet');
+      const [worst] = problemsOf(node());
+      expect(worst).toMatchObject({ id: 'configuration.broken', severity: 'error' });
+      expect(worst?.found).toContain('10-bad.conflist');
+      expect(worst?.mend).toContain('catena validate');
+    });
 
-  test('reports directories that others than root may write to, or that are not always the same', () => {
-    writeList('podnet');
-    fs.chmodSync(`${dir}/bin`, 0o777);
-    fs.chmodSync(`${dir}/conf/podnet.conflist`, 0o664);
-    const problems = problemsOf(node({}, { pluginDirs: [`${dir}/bin`, 'bin'] })).filter(
-      ({ id }) => id === 'permissions',
-    );
-    expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
-      ['error', expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/)],
-      ['error', expect.stringContaining('podnet.conflist')],
-      ['warning', expect.stringContaining('plugin directory "bin" is relative')],
-    ]);
-  });
-});
+    test('reports missing plugins', () => {
+      writeList('podnet', { type: 'macvtap' });
+      expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
+    });
+
+    test('reports a range whose addresses are all leased, except the gateway', () => {
+      writeList('podnet');
+      fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
+      const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
+      // 10.1.0.1 is the gateway, which is never assigned: five addresses are all there are.
+      for (let i = 2; i <= 5; i++) lease(i);
+      expect(problemsOf(node())).toEqual([]);
+      lease(6);
+      expect(problemsOf(node())).toMatchObject([
+        { id: 'ipam.pools', severity: 'error', found: expect.stringContaining('5 of 5') },
+      ]);
+    });
+
+    test('reports unreadable records', () => {
+      writeList('podnet');
+      fs.mkdirSync(`${dir}/cni/results`);
+      fs.writeFileSync(`${dir}/cni/results/podnet-c1-eth0`, '{');
+      expect(idsOf(node())).toEqual(['state.damaged']);
+    });
+
+    test('reports subnets that overlap with routes of the node, and an MTU that is too large for it', () => {
+      writeList('podnet', { bridge: 'br0' });
+      const routes = [
+        { destination: '0.0.0.0/0', device: 'eth0' },
+        { destination: '10.1.0.0/16', device: 'vpn0' },
+        { destination: '10.1.0.0/29', device: 'br0' },
+      ];
+      const devices = [{ name: 'eth0', kind: '', mtu: 1400 }];
+      const found = problemsOf(node({}, { routes, devices }));
+      expect(found.map(({ id }) => id)).toEqual(['network.subnet-overlap', 'network.mtu']);
+      expect(found[0]?.found).toContain('vpn0');
+    });
+
+    test.each([
+      [
+        'families of bridged packets that are filtered differently',
+        'kernel.bridge-nf',
+        {
+          '/proc/sys/net/bridge/bridge-nf-call-iptables': '1\n',
+          '/proc/sys/net/bridge/bridge-nf-call-ip6tables': '0\n',
+        },
+      ],
+      ['a second packet filter', 'kernel.packet-filters', { '/proc/net/ip_tables_names': 'filter\nnat\n' }],
+      ['ufw', 'kernel.firewall-managers', { '/etc/ufw/ufw.conf': 'ENABLED=yes\n' }],
+      [
+        'hardware addresses by name',
+        'udev.mac-policy',
+        {
+          '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
+        },
+      ],
+    ])('reports %s', (_what, id, files) => {
+      writeList('podnet');
+      expect(idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
+    });
+
+    test('treats an empty file as the end of the MAC address policy', () => {
+      writeList('podnet');
+      const files = {
+        '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
+        '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
+      };
+      expect(idsOf(node(files))).toEqual([]);
+    });
+
+    test('reports a check that cannot be made, and makes the others', () => {
+      writeList('podnet');
+      const read = () => {
+        throw new Error('no reading today');
+      };
+      const found = problemsOf(node({}, { read }));
+      expect(found.length).toBeGreaterThan(2);
+      expect(found[0]?.found).toContain('no reading today');
+    });
+
+    test('reports a directory of sockets and locks that others may write to', () => {
+      writeList('podnet');
+      fs.chmodSync(`${dir}/run`, 0o777);
+      expect(problemsOf(node())).toMatchObject([
+        {
+          ...{
+            id: 'permissions',
+            severity: 'error',
+            mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
+          },
+          found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
+        },
+      ]);
+    });
+
+    test('does not report owners unknown to a user namespace, or rights that another user lacks', () => {
+      writeList('podnet');
+      const uid = fs.statSync(`${dir}/run`).uid;
+      const strange = { facts: node().facts, user: { id: 7, unknown: undefined } };
+      if (uid !== 0) return;
+      fs.chownSync(`${dir}/run`, 65_534, 65_534);
+      expect(idsOf(node({}, strange))).toEqual(['permissions']);
+      expect(idsOf(node({}, { user: { id: 0, unknown: 65_534 } }))).toEqual([]);
+      const refused = {
+        findStorageProblem: () => 'EACCES: permission denied',
+        user: { id: 7, unknown: 65_534 },
+      };
+      expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
+    });
+
+    test('reports directories that others than root may write to, or that are not always the same', () => {
+      writeList('podnet');
+      fs.chmodSync(`${dir}/bin`, 0o777);
+      fs.chmodSync(`${dir}/conf/podnet.conflist`, 0o664);
+      const problems = problemsOf(node({}, { pluginDirs: [`${dir}/bin`, 'bin'] })).filter(
+        ({ id }) => id === 'permissions',
+      );
+      expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
+        [
+          'error',
+          expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/),
+        ],
+        ['error', expect.stringContaining('podnet.conflist')],
+        ['warning', expect.stringContaining('plugin directory "bin" is relative')],
+      ]);
+    });
+  },
+  NEEDS_ROOT,
+);

@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { PluginConfig } from '../../../src/cni/plugin-config.ts';
 import { findGeneration, listGenerations } from '../../../src/journal/generation.ts';
+import { markRemoval } from '../../../src/journal/removal.ts';
 import { definePlugin, nothingToDo, type PluginDefinition } from '../../../src/plugin/define.ts';
 import { serve } from '../../../src/plugin/serve.ts';
 
@@ -54,6 +55,23 @@ async function call(command: string, plugin = pluginWith(), more: object = {}, e
 const tokenOf = () => findGeneration(dir, ID)?.token;
 
 describe('ADD', () => {
+  test('waits until the removal of an earlier attachment of the same name has ended', async () => {
+    let added = false;
+    const add = () => {
+      added = true;
+      return {};
+    };
+    const end = markRemoval(dir, ID);
+    const adding = call('ADD', pluginWith({ add }));
+    await Bun.sleep(100);
+    // The removal sees that it has begun.
+    expect(tokenOf()).toEqual(expect.any(String));
+    expect(added).toBe(false);
+    end();
+    expect(await adding).toMatchObject({ exitCode: 0 });
+    expect(added).toBe(true);
+  });
+
   test('that is refused keeps the note of the existing attachment', async () => {
     await call('ADD');
     const refuse = () => {

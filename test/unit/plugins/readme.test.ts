@@ -1,19 +1,21 @@
-// Do the option tables of the links' READMEs say what the schemas say?
+// Do the option tables of the plugins' READMEs say what the schemas say?
 import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/registry.ts';
 
 const PLUGINS = join(import.meta.dir, '../../../plugins');
 
-/** Meaning by option name, from the README's option table. */
+const TABLE_HEAD = '| name | type | default | meaning |\n|---|---|---|---|\n';
+
+/** Meaning by option name, from the README's option tables. */
 function documented(plugin: string): Map<string, string> {
   const readme = readFileSync(join(PLUGINS, plugin, 'README.md'), 'utf8');
-  const table =
-    readme.split('| name | type | default | meaning |\n|---|---|---|---|\n')[1]?.split('\n\n')[0] ?? '';
+  const tables = readme.split(TABLE_HEAD).slice(1);
+  const rows = tables.flatMap(text => text.split('\n\n')[0]?.split('\n') ?? []);
   return new Map(
-    table.split('\n').flatMap(line => {
-      const [, name, , , meaning] = line.split(/(?<!\\)\|/).map(cell => cell.trim());
+    rows.flatMap(row => {
+      const [, name, , , meaning] = row.split(/(?<!\\)\|/).map(cell => cell.trim());
       return name && meaning ? [[name.replaceAll('`', ''), meaning]] : [];
     }),
   );
@@ -44,7 +46,14 @@ describe.each([...PLUGIN_NAMES, RUNNER_NAME])('README of %s', plugin => {
     expect([...fields.keys()].filter(name => !readme.includes(`\`${name}`))).toEqual([]);
   });
 
-  test('says of each option in its table what the schema says', () => {
+  test('begins with a configuration of the plugin', () => {
+    const readme = readFileSync(join(PLUGINS, plugin, 'README.md'), 'utf8');
+    const example = JSON.parse(/^```json\n(.*?)^```$/ms.exec(readme)?.[1] ?? 'null');
+    const entries: { type: string }[] = example?.plugins ?? [example];
+    expect(entries.map(({ type }) => type)).toContain(plugin);
+  });
+
+  test('describes each option of its tables as the schema does', () => {
     for (const [name, meaning] of documented(plugin)) {
       if (fields.has(name)) expect([name, meaning]).toEqual([name, fields.get(name) ?? '']);
     }

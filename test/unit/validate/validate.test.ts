@@ -2,16 +2,15 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { PluginName } from '../../../plugins/names.ts';
-import { LINK_ABOUTS } from '../../../plugins/schemas.ts';
+import { KNOWN_TYPES, loadAbout } from '../../../plugins/registry.ts';
 import type { PluginCatalog } from '../../../src/cni/plugin-about.ts';
 import { type Executables, NO_EXECUTABLES } from '../../../src/validate/executables.ts';
 import type { Finding } from '../../../src/validate/finding.ts';
 import { validatePath } from '../../../src/validate/validate.ts';
 
 const CATALOG: PluginCatalog = {
-  types: Object.keys(LINK_ABOUTS),
-  find: type => (type in LINK_ABOUTS ? Promise.resolve(LINK_ABOUTS[type as PluginName]) : undefined),
+  types: KNOWN_TYPES,
+  find: loadAbout,
   schemas: async () => ({}),
 };
 
@@ -168,7 +167,7 @@ describe('a plugin', () => {
     [
       'bandwidth',
       { ingressRate: 'fast', ingressBurst: 1 },
-      '"ingressRate": "fast": expected a number of bits, or a text such as "10Mbit"',
+      '"ingressRate": "fast": expected a number of bits, or a string such as "10Mbit"',
     ],
     ['bandwidth', { ingressBurst: 100 }, 'if burst is set, rate must also be set'],
     ['tuning', { sysctl: { 'kernel.hostname': 'x' } }, 'only parameters below "net" can be set'],

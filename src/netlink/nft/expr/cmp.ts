@@ -25,7 +25,7 @@ export function isNotEqual(sreg: number, value: Uint8Array) {
   return { name: 'cmp', data: { sreg, op: NFT_CMP_NEQ, data: { value } } } as const;
 }
 
-/** Matches when the register, a number in network byte order, is in this relation. Same as: `… < <value>` and the like */
+/** Matches when the register, a number in network byte order, is in this relation. Same as: `… < <value>`, and the other signs */
 export function isOrdered(sreg: number, order: keyof typeof ORDER, value: Uint8Array) {
   return { name: 'cmp', data: { sreg, op: ORDER[order], data: { value } } } as const;
 }

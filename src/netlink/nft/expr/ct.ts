@@ -5,9 +5,6 @@ import { u32be } from '../../codec/fields.ts';
 /** linux/netfilter/nf_tables.h, enum nft_ct_keys */
 const CT = { state: 0, direction: 1, status: 2, mark: 3, labels: 13 } as const;
 
-/** linux/netfilter/nf_conntrack_common.h, enum ip_conntrack_status */
-export const IPS_DST_NAT = 0x20;
-
 /** linux/netfilter/nf_tables.h, enum nft_ct_attributes */
 export const ct = attrs('ct', {
   key: [2, u32be],

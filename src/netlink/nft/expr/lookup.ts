@@ -1,7 +1,6 @@
 // How does a rule look up a key in a set or map?
 import { attrs } from '../../codec/attrs.ts';
 import { str, u32be } from '../../codec/fields.ts';
-import type { NftSet } from '../set.ts';
 import { SET_ID } from '../set.ts';
 
 /** linux/netfilter/nf_tables.h, enum nft_lookup_flags */
@@ -18,22 +17,27 @@ export const lookup = attrs('lookup', {
   flags: [5, u32be],
 });
 
+/** A set or map of the same table, or of the same batch. */
+interface NamedSet {
+  readonly name: string;
+}
+
 /** Matches when the registers from `sreg` on are a key of the set. Same as: `… @<set>` */
-export function isInSet(set: NftSet, sreg: number) {
+export function isInSet(set: NamedSet, sreg: number) {
   return { name: 'lookup', data: { sreg, set: set.name, setId: SET_ID } } as const;
 }
 
 /** Matches when the registers from `sreg` on are not a key of the set. Same as: `… != @<set>` */
-export function isNotInSet(set: NftSet, sreg: number) {
+export function isNotInSet(set: NamedSet, sreg: number) {
   return { name: 'lookup', data: { sreg, set: set.name, setId: SET_ID, flags: NFT_LOOKUP_F_INV } } as const;
 }
 
 /** Matches when the map has the key, and loads its data into the registers from `dreg` on. Same as: `… map @<map>` */
-export function lookUp(map: NftSet, sreg: number, dreg: number) {
+export function lookUp(map: NamedSet, sreg: number, dreg: number) {
   return { name: 'lookup', data: { sreg, dreg, set: map.name, setId: SET_ID } } as const;
 }
 
 /** Applies the map's verdict for the key. Same as: `… vmap @<map>` */
-export function followVerdict(map: NftSet, sreg: number) {
+export function followVerdict(map: NamedSet, sreg: number) {
   return lookUp(map, sreg, NFT_REG_VERDICT);
 }

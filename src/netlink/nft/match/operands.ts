@@ -72,10 +72,10 @@ function findNumber(text: string, most: number): number | undefined {
 }
 
 function findRange(word: string, parse: (text: string) => Uint8Array | undefined): Operand | undefined {
-  const [from, to, more] = word.split('-').map(parse);
-  return from && to && more === undefined && word.split('-').length === 2 && isOrdered(from, to)
-    ? { value: from, to }
-    : undefined;
+  const dash = word.indexOf('-');
+  if (dash < 0) return undefined;
+  const [from, to] = [parse(word.slice(0, dash)), parse(word.slice(dash + 1))];
+  return from && to && isOrdered(from, to) ? { value: from, to } : undefined;
 }
 
 function isOrdered(from: Uint8Array, to: Uint8Array): boolean {

@@ -50,6 +50,32 @@ function takeMatch(family: 4 | 6, text: string, words: string[]): Expression[][]
   if (subject.family !== undefined && subject.family !== family) {
     throw new MatchError(text, `"${name}" is not of IPv${family}`);
   }
+  return takeComparison(text, words, name, subject);
+}
+
+/** Takes the name of a subject from the beginning of the words. */
+export function takeSubject(text: string, words: string[]): [string, Subject] {
+  for (let count = MOST_WORDS; count > 0; count--) {
+    const name = words.slice(0, count).join(' ');
+    const subject = Object.hasOwn(SUBJECTS, name) ? SUBJECTS[name] : undefined;
+    if (subject === undefined) continue;
+    words.splice(0, count);
+    return [name, subject];
+  }
+  const known = Object.keys(SUBJECTS).filter(name => !name.startsWith('meta ') || name === 'meta l4proto');
+  throw new MatchError(
+    text,
+    `"${words.slice(0, 2).join(' ')}" is not among what can be asked here: ${known.join(', ')}`,
+  );
+}
+
+/** Takes operator and values of the subject, which was taken before: the tests of one rule, or of several any of which may match. */
+export function takeComparison(
+  text: string,
+  words: string[],
+  name: string,
+  subject: Subject,
+): Expression[][] {
   const mask = takeMask(text, name, subject, words);
   const [sign = ''] = words;
   const operator = OPERATORS[sign];
@@ -67,26 +93,11 @@ function takeMatch(family: 4 | 6, text: string, words: string[]): Expression[][]
     if (!subject.ordered || operands.length !== 1 || only === undefined || only.mask || only.to) {
       throw new MatchError(text, `"${name}" cannot be compared with "${sign} ${values.join(', ')}"`);
     }
-    return [[...subject.load, isOrdered(REG.first, operator, only.value)]];
+    return [[...subject.load(REG.first), isOrdered(REG.first, operator, only.value)]];
   }
   const tests = operands.map(operand => test(subject, mask, operator === '!=', operand));
   // With !=, none of the values may match, so all tests go into one rule.
   return operator === '!=' ? [tests.flat()] : tests;
-}
-
-function takeSubject(text: string, words: string[]): [string, Subject] {
-  for (let count = MOST_WORDS; count > 0; count--) {
-    const name = words.slice(0, count).join(' ');
-    const subject = Object.hasOwn(SUBJECTS, name) ? SUBJECTS[name] : undefined;
-    if (subject === undefined) continue;
-    words.splice(0, count);
-    return [name, subject];
-  }
-  const known = Object.keys(SUBJECTS).filter(name => !name.startsWith('meta ') || name === 'meta l4proto');
-  throw new MatchError(
-    text,
-    `"${words.slice(0, 2).join(' ')}" is not among what can be asked here: ${known.join(', ')}`,
-  );
 }
 
 function takeMask(text: string, name: string, subject: Subject, words: string[]): Uint8Array | undefined {
@@ -126,7 +137,7 @@ function operandOf(text: string, name: string, subject: Subject, value: string):
 function test(subject: Subject, mask: Uint8Array | undefined, not: boolean, operand: Operand): Expression[] {
   const { value, to } = operand;
   const own = mask ?? operand.mask;
-  const loaded = [...subject.load, ...(own ? [maskRegister(REG.first, own)] : [])];
+  const loaded = [...subject.load(REG.first), ...(own ? [maskRegister(REG.first, own)] : [])];
   if (to === undefined) return [...loaded, not ? isNotEqual(REG.first, value) : isEqual(REG.first, value)];
   if (not) return [...loaded, isOutside(REG.first, value, to)];
   return [...loaded, isOrdered(REG.first, '>=', value), isOrdered(REG.first, '<=', to)];
@@ -148,7 +159,7 @@ function flagTest(
   }
   const none = hostU32(0);
   return [
-    ...load,
+    ...load(REG.first),
     maskRegister(REG.first, hostU32(bits)),
     not ? isEqual(REG.first, none) : isNotEqual(REG.first, none),
   ];

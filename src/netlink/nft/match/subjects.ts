@@ -6,13 +6,15 @@ import { ADDRESS_TYPES, loadAddressType } from '../expr/fib.ts';
 import { loadMeta, type META } from '../expr/meta.ts';
 import { loadTransportHeader } from '../expr/payload.ts';
 import type { Expression } from '../expr.ts';
-import { loadAddress, REG } from '../statements.ts';
+import { loadAddress } from '../statements.ts';
 import { findAddress, findIfname, findNamed, findPort, findU32, type Operand } from './operands.ts';
 
 /** A property that a match compares. */
 export interface Subject {
-  /** Loads it into the first register. */
-  readonly load: readonly Expression[];
+  /** Loads it into a register. */
+  readonly load: (dreg: number) => readonly Expression[];
+  /** Number of 32-bit registers that it occupies in a concatenation. */
+  readonly quarters: number;
   readonly parse: (word: string) => Operand | undefined;
   /** Describes its values in messages: `an IPv4 address`. */
   readonly values: string;
@@ -52,14 +54,22 @@ export const SUBJECTS: Readonly<Record<string, Subject>> = {
   ...metas('skgid', { parse: findU32, values: 'a number' }),
   ...metas('l4proto', { parse: findNamed(PROTOCOLS, 1), values: 'a protocol' }),
   'ip protocol': {
-    load: [loadMeta(REG.first, 'l4proto')],
+    load: dreg => [loadMeta(dreg, 'l4proto')],
+    quarters: 1,
     parse: findNamed(PROTOCOLS, 1),
     values: 'a protocol',
     family: 4,
   },
-  'ct mark': { load: [loadCt(REG.first, 'mark')], parse: findU32, values: 'a number', masked: true },
+  'ct mark': {
+    load: dreg => [loadCt(dreg, 'mark')],
+    quarters: 1,
+    parse: findU32,
+    values: 'a number',
+    masked: true,
+  },
   'ct state': {
-    load: [loadCt(REG.first, 'state')],
+    load: dreg => [loadCt(dreg, 'state')],
+    quarters: 1,
     parse: findNamed(STATES, 4),
     values: `one of ${Object.keys(STATES).join(', ')}`,
     flags: STATES,
@@ -74,7 +84,8 @@ function addresses(family: 4 | 6): Record<string, Subject> {
     (['saddr', 'daddr'] as const).map(which => [
       `${keyword} ${which}`,
       {
-        load: [loadAddress(family, which, REG.first)],
+        load: (dreg: number) => [loadAddress(family, which, dreg)],
+        quarters: family === 4 ? 1 : 4,
         parse: (word: string) => findAddress(family, word),
         values: `an IPv${family} address`,
         family,
@@ -86,11 +97,13 @@ function addresses(family: 4 | 6): Record<string, Subject> {
 
 function ports(keyword: string): [string, Subject][] {
   const protocol = PROTOCOLS[keyword as keyof typeof PROTOCOLS];
-  const own = protocol ? [loadMeta(REG.first, 'l4proto'), isEqual(REG.first, Uint8Array.of(protocol))] : [];
+  const own = (dreg: number) =>
+    protocol ? [loadMeta(dreg, 'l4proto'), isEqual(dreg, Uint8Array.of(protocol))] : [];
   return (['sport', 'dport'] as const).map((which, i) => [
     `${keyword} ${which}`,
     {
-      load: [...own, loadTransportHeader(REG.first, i * 2, 2)],
+      load: dreg => [...own(dreg), loadTransportHeader(dreg, i * 2, 2)],
+      quarters: 1,
       parse: findPort,
       values: 'a port as a number',
       ordered: true,
@@ -99,14 +112,19 @@ function ports(keyword: string): [string, Subject][] {
 }
 
 /** nft accepts these with and without the prefix `meta`. */
-function metas(key: keyof typeof META, own: Omit<Subject, 'load'>): Record<string, Subject> {
-  const subject = { ...own, load: [loadMeta(REG.first, key)] };
+function metas(
+  key: keyof typeof META,
+  own: Pick<Subject, 'parse' | 'values' | 'masked'>,
+): Record<string, Subject> {
+  const quarters = key === 'iifname' || key === 'oifname' ? 4 : 1;
+  const subject: Subject = { ...own, load: dreg => [loadMeta(dreg, key)], quarters };
   return { [key]: subject, [`meta ${key}`]: subject };
 }
 
 function addressType(which: 'saddr' | 'daddr'): Subject {
   return {
-    load: [loadAddressType(REG.first, which)],
+    load: dreg => [loadAddressType(dreg, which)],
+    quarters: 1,
     parse: findNamed(ADDRESS_TYPES, 4),
     values: `one of ${Object.keys(ADDRESS_TYPES).join(', ')}`,
   };

@@ -1,9 +1,11 @@
 // Does GC act on what was there when it began, however long its own work takes?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
+import { listRecords } from '../../../../src/journal/store.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
 
 let chain: NoopChain;
@@ -99,4 +101,17 @@ test('GC does not count the remains of a failed DEL as valid, even if they look 
   await collectGarbage(list(), { valid: [], look }, { ...runtime, exec: stub() });
   expect(named('DEL', 'c1')).toBe(2);
   expect(listed()).toEqual([[], []]);
+});
+
+test('a stale attachment that another runtime has made again gets DEL, and its record and its cached result go', async () => {
+  await add('c1');
+  await addNetwork(list(), of('c1'), { ...other(), stateDir: undefined });
+  const [id, network] = ['c1', list().name];
+  const results = path.join(runtime.cacheDir, 'results');
+  expect(readdirSync(results)).toEqual([`${network}-${id}-eth0`]);
+  expect(listRecords(runtime.stateDir).records).toHaveLength(1);
+  await collectGarbage(list(), { valid: [] }, { ...runtime, exec: stub() });
+  expect(named('DEL', id)).toBe(2);
+  expect(readdirSync(results)).toEqual([]);
+  expect(listRecords(runtime.stateDir).records).toEqual([]);
 });

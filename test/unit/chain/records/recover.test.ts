@@ -5,13 +5,15 @@ import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts
 import { planGarbage } from '../../../../src/chain/records/garbage.ts';
 import { isOfEarlierBoot, recover } from '../../../../src/chain/records/recover.ts';
 import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
+import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, checkNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
 import type { Attachment, Runtime } from '../../../../src/chain/run/runtime.ts';
 import type { JsonObject } from '../../../../src/cni/json.ts';
-import { bootId } from '../../../../src/journal/boot.ts';
+import { bootId } from '../../../../src/files/boot-id.ts';
 import { createRecord } from '../../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
+import { isBeingRemoved } from '../../../../src/journal/removal.ts';
 import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../../helpers/journal.ts';
@@ -222,7 +224,7 @@ describe('a runner that dies during ADD', () => {
     await expect(checkNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
   });
 
-  test('is undone after its surviving plugin has ended', async () => {
+  test('leaves a plugin running, which ends first', async () => {
     const end = path.join(chain.dir, 'end');
     const { source } = threeLinks({ two: { KillRunner: ['ADD'], WaitFor: end } });
     await inProcess('ADD', source);
@@ -444,13 +446,28 @@ describe('an attachment that another runtime has made again', () => {
     expect(record()).toBeUndefined();
   });
 
+  test('is not begun while its record is taken down: the ADD waits', async () => {
+    const runDir = path.join(runtime.cacheDir, 'run');
+    const inBoot = (boot: string) => ({ ...process.env, CATENA_BOOT_ID: boot, CATENA_RUN_DIR: runDir });
+    const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, env: inBoot('first') });
+    const during: boolean[] = [];
+    const exec: Exec = async () => {
+      during.push(isBeingRemoved(runDir, id));
+      return { stdout: '' };
+    };
+    expect(await recover({ all: true }, { ...runtime, exec, env: inBoot('second') })).toHaveLength(1);
+    expect(during).toEqual([true, true, true]);
+    expect(isBeingRemoved(runDir, id)).toBe(false);
+  });
+
   test('is found on the node when there is no cached result', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
     fs.rmSync(path.join(runtime.cacheDir, 'results'), { recursive: true });
-    const openWitness = async () => ({ findLife: () => 'a pair', hasInterface: () => true });
+    const openWitness = async () => ({ findLife: async () => 'a pair', hasInterface: () => true });
     expect(await recover({ all: true }, { ...later(), openWitness })).toEqual([]);
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
     expect(record()).toBeUndefined();

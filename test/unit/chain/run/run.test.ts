@@ -143,16 +143,19 @@ describe('addNetwork()', () => {
     expect(readAttachment(chain.runtime.cacheDir, ID)?.capabilityArgs).toEqual(capabilityArgs);
   });
 
-  test('serializes calls for one container, and runs GC when all are done', async () => {
+  test('does one after the other for one container, and GC beside them names it to plugins', async () => {
     const slow = chain.noop('one');
     const list = listOf('1.1.0', [slow]);
     await Promise.all([
       addNetwork(list, ATTACHMENT, chain.runtime),
       checkNetwork(list, ATTACHMENT, chain.runtime),
       collectGarbage(list, { all: true }, chain.runtime),
-      addNetwork(list, ATTACHMENT, chain.runtime),
+      deleteNetwork(list, ATTACHMENT, chain.runtime),
     ]);
-    expect(chain.order()).toEqual(['ADD one', 'CHECK one', 'DEL one', 'GC one', 'ADD one']);
+    expect(chain.order().filter(call => call !== 'GC one')).toEqual(['ADD one', 'CHECK one', 'DEL one']);
+    const gc = chain.calls().find(({ env }) => env.CNI_COMMAND === 'GC');
+    const { containerId, ifname } = ATTACHMENT;
+    expect(gc?.request['cni.dev/valid-attachments']).toEqual([{ containerID: containerId, ifname }]);
   });
 
   test('records the attachment with its original configuration', async () => {
@@ -316,7 +319,7 @@ describe('addNetwork()', () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('two', { ReportError: 'the port is taken' });
-    const openWitness = async () => ({ findLife: () => undefined, hasInterface: () => false });
+    const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
     const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, openWitness }));
     expect(error).toMatchObject({ code: 100, message: 'the port is taken' });
     expect(error.details).not.toContain('an earlier ADD is on record');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { alone, inTurn } from '../../../../src/chain/run/turns.ts';
+import { inTurn, listRunning, withNoneBegun } from '../../../../src/chain/run/turns.ts';
 
 /** Work that ends on request; what began and ended is written down. */
 function makeWork() {
@@ -23,6 +23,7 @@ function makeWork() {
   return { journal, work, end };
 }
 let places = 0;
+const on = (containerId: string, network = 'a') => ({ network, containerId, ifname: 'eth0' });
 const newPlace = () => ({ cacheDir: `/nowhere/${places++}` });
 
 describe('inTurn()', () => {
@@ -30,10 +31,10 @@ describe('inTurn()', () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
-      inTurn('c1', place, work('a')),
-      inTurn('c1', place, work('b')),
-      inTurn('c2', place, work('c')),
-      inTurn('c1', newPlace(), work('d')),
+      inTurn(on('c1'), place, work('a')),
+      inTurn(on('c1'), place, work('b')),
+      inTurn(on('c2'), place, work('c')),
+      inTurn(on('c1'), newPlace(), work('d')),
     ];
     expect(journal).toEqual(['begin a', 'begin c', 'begin d']);
     await end('c');
@@ -47,8 +48,8 @@ describe('inTurn()', () => {
   test('continues after failed work', async () => {
     const { work, end } = makeWork();
     const place = newPlace();
-    const failing = inTurn('c1', place, work('a')).catch(error => error.message);
-    const next = inTurn('c1', place, work('b'));
+    const failing = inTurn(on('c1'), place, work('a')).catch(error => error.message);
+    const next = inTurn(on('c1'), place, work('b'));
     await end('a', new Error('no'));
     await end('b');
     expect([await failing, await next]).toEqual(['no', 'b']);
@@ -57,7 +58,7 @@ describe('inTurn()', () => {
   test('does not wait for its own parent', async () => {
     const place = newPlace();
     const inner = async () => 'inner';
-    const nested = inTurn('c1', place, () => inTurn('c1', place, inner));
+    const nested = inTurn(on('c1'), place, () => inTurn(on('c1'), place, inner));
     expect(await nested).toBe('inner');
   });
 
@@ -65,11 +66,11 @@ describe('inTurn()', () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     let later: (() => Promise<string>) | undefined;
-    await inTurn('c1', place, async () => {
+    await inTurn(on('c1'), place, async () => {
       const bound = AsyncLocalStorage.snapshot();
-      later = () => bound(() => inTurn('c1', place, work('late')));
+      later = () => bound(() => inTurn(on('c1'), place, work('late')));
     });
-    const other = inTurn('c1', place, work('other'));
+    const other = inTurn(on('c1'), place, work('other'));
     const late = later?.();
     await end('nothing');
     expect(journal).toEqual(['begin other']);
@@ -79,31 +80,40 @@ describe('inTurn()', () => {
   });
 });
 
-describe('alone()', () => {
-  test('waits for all, and all later work waits for it', async () => {
+describe('withNoneBegun()', () => {
+  test('waits for nothing that runs, and holds back what begins on its network', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
-      inTurn('c1', place, work('a')),
-      inTurn('c2', place, work('b')),
-      alone(place, work('gc')),
-      inTurn('c3', place, work('c')),
-      alone(place, work('gc2')),
+      inTurn(on('c1'), place, work('hanging')),
+      withNoneBegun('a', place, work('gc')),
+      inTurn(on('c2'), place, work('a')),
+      inTurn(on('c3', 'b'), place, work('b')),
+      withNoneBegun('a', place, work('gc2')),
+      withNoneBegun('b', place, work('gc b')),
     ];
-    expect(journal).toEqual(['begin a', 'begin b']);
-    await end('a');
-    expect(journal).not.toContain('begin gc');
-    await end('b');
-    expect(journal.at(-1)).toBe('begin gc');
+    expect(journal).toEqual(['begin hanging', 'begin gc', 'begin b', 'begin gc b']);
+    expect(listRunning('a', place)).toEqual([{ containerID: 'c1', ifname: 'eth0' }]);
     await end('gc');
-    expect(journal.at(-1)).toBe('begin c');
-    await end('c');
-    await end('gc2');
-    expect(await Promise.all(all)).toEqual(['a', 'b', 'gc', 'c', 'gc2']);
+    expect(journal.slice(-3)).toEqual(['end gc', 'begin a', 'begin gc2']);
+    for (const name of ['gc2', 'gc b', 'a', 'b', 'hanging']) await end(name);
+    await Promise.all(all);
   });
 
-  test('does not block its own parts', async () => {
+  test('does not wait for what waits for its container', async () => {
+    const { journal, work, end } = makeWork();
     const place = newPlace();
-    expect(await alone(place, () => inTurn('c1', place, async () => 'deleted'))).toBe('deleted');
+    const all = [
+      inTurn(on('c1', 'f'), place, work('hanging')),
+      inTurn(on('c1'), place, work('waiting')),
+      withNoneBegun('a', place, work('gc')),
+    ];
+    expect(journal).toEqual(['begin hanging', 'begin gc']);
+    await end('hanging');
+    expect(journal.at(-1)).toBe('end hanging');
+    await end('gc');
+    expect(journal.at(-1)).toBe('begin waiting');
+    await end('waiting');
+    await Promise.all(all);
   });
 });

@@ -29,7 +29,7 @@ test.each([
 });
 
 describe('limitsOf()', () => {
-  test('has nothing for nothing', () => {
+  test('returns no limits without options', () => {
     expect(limitsIn({})).toEqual({});
     expect(limitsIn({ ingressRate: 0, ingressBurst: 0 })).toEqual({});
     expect(limitsIn({ runtimeConfig: {} })).toEqual({});
@@ -43,12 +43,12 @@ describe('limitsOf()', () => {
     });
   });
 
-  test('reads the runtime when the configuration has none', () => {
+  test('uses the limits of the runtime if the configuration has none', () => {
     expect(limitsIn(RUNTIME)).toEqual({ egress: { rateBits: 16, burstBits: 24 } });
   });
 
   test.each([{ ingressRate: 0 }, { ingressRate: null }, { INGRESSBURST: 0 }])(
-    'does not look at the runtime when the configuration says %j',
+    'ignores the runtime if the configuration has %j',
     own => {
       expect(limitsIn({ ...RUNTIME, ...own })).toEqual({});
     },
@@ -60,7 +60,7 @@ describe('limitsOf()', () => {
     });
   });
 
-  test('takes subnets from the configuration or the runtime, whoever has the limits', () => {
+  test('takes subnets from the configuration or the runtime, independently of the limits', () => {
     const limits = { egress: { rateBits: 16, burstBits: 24 } };
     const subnets = { are: 'unshaped', subnets: [parseCidr('10.0.0.0/8')] } as const;
     const list = { unshapedSubnets: ['10.0.0.0/8'] };
@@ -74,7 +74,7 @@ describe('limitsOf()', () => {
     expect(limitsIn({ ...both, unshapedSubnets: [] })).toEqual(limits);
   });
 
-  test('does not look at subnets when nothing is limited', () => {
+  test('ignores subnets if nothing is limited', () => {
     expect(limitsIn({ unshapedSubnets: ['nonsense'], shapedSubnets: 5 })).toEqual({});
   });
 
@@ -85,7 +85,7 @@ describe('limitsOf()', () => {
     });
   });
 
-  test('takes units, and a rate alone', () => {
+  test('accepts units, and a rate alone', () => {
     expect(limitsIn({ ingressRate: '10Mbit', ingressBurst: '64KiB', egressRate: '1Gbit/s' })).toEqual({
       ingress: { rateBits: 10_000_000, burstBits: 524_288 },
       egress: { rateBits: 1_000_000_000 },
@@ -97,7 +97,7 @@ describe('limitsOf()', () => {
     expect(limitsIn({ egressRate: 8, egressBurst: 0 })).toEqual({ egress: { rateBits: 8 } });
   });
 
-  test('takes the largest burst and refuses one byte more', () => {
+  test('accepts the largest burst and refuses one byte more', () => {
     expect(limitsIn({ ingressRate: 8, ingressBurst: 34_359_738_359 })).toMatchObject({ ingress: {} });
     expect(() => limitsIn({ ingressRate: 8, ingressBurst: 34_359_738_360 })).toThrow(
       'Cannot use "ingressBurst" 34359738360: burst cannot be more than 4GB (34359738359 bits)',
@@ -111,7 +111,7 @@ describe('limitsOf()', () => {
     [{ egressRate: 2 ** 60, egressBurst: 8 }, '"egressRate" must be'],
     [
       { egressRate: '8', egressBurst: 8 },
-      '"egressRate": "8": expected a number of bits, or a text such as "10Mbit"',
+      '"egressRate": "8": expected a number of bits, or a string such as "10Mbit"',
     ],
     [{ egressRate: '8Mbit', egressBurst: '1Mbit/s' }, 'a burst is an amount, not a rate'],
     [{ runtimeConfig: { bandwidth: { egressRate: '8mbps' } } }, '"egressRate": "8mbps"'],
@@ -121,7 +121,7 @@ describe('limitsOf()', () => {
   });
 });
 
-test('isUnlimited() asks for both directions', () => {
+test('isUnlimited() considers both directions', () => {
   expect(isUnlimited({})).toBe(true);
   expect(isUnlimited({ egress: { rateBits: 8, burstBits: 8 } })).toBe(false);
 });

@@ -15,7 +15,7 @@ test.each([
   },
 );
 
-test('ifbNamesOf() tells attachments of one container apart by the second name', () => {
+test('ifbNamesOf() distinguishes attachments of one container by the second name', () => {
   const names = ['eth0', 'net1'].map(ifname => ifbNamesOf({ network: 'n1', containerId: 'ctr1', ifname }));
   expect(new Set(names.map(([first]) => first)).size).toBe(1);
   expect(new Set(names.map(([, second]) => second)).size).toBe(2);

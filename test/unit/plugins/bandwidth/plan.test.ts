@@ -32,7 +32,7 @@ describe('planBucket()', () => {
     [1_000_000, 2_147_483_647, 3_489_660_803, 268_438_580, 268_438_580],
     [1_000, 34_359_738_359, 2_684_104_560, 1, 0xffffffff],
   ])(
-    'for %d bit/s and %d bits stops at 32 bits, and takes what the reference overflows to as right',
+    'for %d bit/s and %d bits stops at 32 bits, and accepts the overflow of the reference',
     (rateBits, burstBits, wrappedTicks, wrappedLimit, limitBytes) => {
       const { tbf, accepted, raisedFromBits } = planBucket({ rateBits, burstBits }, NO_FRAME);
       const rateBytes = rateBits / 8;
@@ -62,7 +62,7 @@ describe('planBucket()', () => {
     [9_000_000_000, 200_000_000, 200],
     [20_000_000_000, 34_000_000_000, undefined],
     [20_000_000_000, undefined, undefined],
-  ])('for %d bit/s and %p bits everything passes for %p ms', (rateBits, burstBits, ms) => {
+  ])('for %d bit/s and %p bits all traffic passes for %p ms', (rateBits, burstBits, ms) => {
     const limit = burstBits === undefined ? { rateBits } : { rateBits, burstBits };
     expect(planBucket(limit, ETHERNET).unlimitedMs).toBe(ms as never);
   });
@@ -85,7 +85,7 @@ describe('planBucket()', () => {
     }
   });
 
-  test('leaves a bucket alone that a frame just fits into, after its time was cut to whole ticks', () => {
+  test('keeps a bucket that a frame just fits into, after its time was rounded down to ticks', () => {
     const limit = { rateBits: 8_000_000, burstBits: 1_519 * 8 };
     expect(planBucket(limit, ETHERNET).raisedFromBits).toBeUndefined();
     expect(planBucket({ ...limit, burstBits: 1_518 * 8 }, ETHERNET).raisedFromBits).toBe(1_518 * 8);

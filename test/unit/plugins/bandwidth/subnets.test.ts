@@ -9,7 +9,7 @@ function found(...sources: unknown[]) {
 }
 
 describe('findSubnets()', () => {
-  test('has nothing for nothing', () => {
+  test('returns nothing without lists', () => {
     expect(found({}, undefined, null, 'x')).toBeUndefined();
     expect(found({ shapedSubnets: [], unshapedSubnets: null })).toBeUndefined();
   });
@@ -27,7 +27,7 @@ describe('findSubnets()', () => {
     ]);
   });
 
-  test('takes the first source that has a list, even an empty one', () => {
+  test('uses the first source that has a list, even an empty one', () => {
     expect(found({}, { shapedSubnets: ['10.0.0.0/8'] })).toEqual(['shaped', '10.0.0.0/8']);
     expect(found({ unshapedSubnets: ['fd00::/8'] }, { shapedSubnets: ['10.0.0.0/8'] })).toEqual([
       'unshaped',
@@ -44,7 +44,7 @@ describe('findSubnets()', () => {
     [{ unshapedSubnets: {} }, 'it must be a list of subnets, found {}'],
     [
       { shapedSubnets: Array.from({ length: 4_001 }, (_, i) => `10.${i >> 8}.${i & 255}.0/24`) },
-      'it has 4001 subnets of IPv4, the kernel takes 4000',
+      'it has 4001 IPv4 subnets, the kernel accepts 4000',
     ],
   ])('refuses %j', (source, message) => {
     expect(() => findSubnets([source])).toThrow(message);

@@ -31,7 +31,7 @@ function shown(tree: Tree): FoundTree {
 }
 
 describe('planTree()', () => {
-  test('limits what no filter picks when the subnets are unshaped, and what they pick otherwise', () => {
+  test('limits unselected packets if the subnets are unshaped, and selected ones otherwise', () => {
     const { defaultMinor, filters } = plan();
     expect(defaultMinor).toBe(0x30);
     expect(filters).toEqual([
@@ -43,7 +43,7 @@ describe('planTree()', () => {
     expect(shaped.filters.map(({ classid }) => classid)).toEqual([tcHandle(1, 0x30), tcHandle(1, 0x30)]);
   });
 
-  test('gives the limited class the rate as ceiling, too, and the other one more than any device', () => {
+  test('gives the limited class its rate as ceiling, and the other one more than any device has', () => {
     const { shaped, unshaped, limitBytes } = plan();
     expect(shaped).toMatchObject({ rateBytes: 1_250_000, ceilBytes: 1_250_000, bufferTicks: 781_250 });
     expect(unshaped).toMatchObject({ rateBytes: 1e11, ceilBytes: 1e11, bufferTicks: 0xffffffff });
@@ -61,7 +61,7 @@ describe('planTree()', () => {
     expect([shaped.quantumBytes, unshaped.quantumBytes]).toEqual([quantumBytes, 200_000]);
   });
 
-  test('lets a packet wait that a sender handed over in one piece', () => {
+  test('queues a packet that a sender passed in one piece', () => {
     expect(plan({ tbf: { ...TBF, limitBytes: 3_000 } }).limitBytes).toBe(65_554);
   });
 });
@@ -98,7 +98,7 @@ describe('findTreeDifferences()', () => {
     expect(findTreeDifferences(tree, { ...found, ...damage }).join('; ')).toContain(message);
   });
 
-  test('looks at the class, the protocol and the end that a filter is about', () => {
+  test('compares class, protocol and direction of a filter', () => {
     for (const change of [
       { classid: tcHandle(1, 0x30) },
       { protocol: 3 },
@@ -111,7 +111,7 @@ describe('findTreeDifferences()', () => {
   });
 });
 
-test('isReferenceTree() knows twice the rate as ceiling, no bound, and filters for destinations', () => {
+test('isReferenceTree() accepts twice the rate as ceiling, no queue limit, and filters by destination', () => {
   const tree = plan();
   const rateBytes = 1_250_000;
   const theirs: FoundTree = {

@@ -48,7 +48,7 @@ describe('validateBridgeConf()', () => {
     expect(() => validate(conf)).not.toThrow();
   });
 
-  test('accepts what podman writes, keys in any letter case', () => {
+  test('accepts the keys that podman writes, in any letter case', () => {
     validate({
       BRIDGE: 'cni-podman0',
       isgateway: true,

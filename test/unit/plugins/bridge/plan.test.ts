@@ -32,7 +32,7 @@ describe('planAddressing() gateways', () => {
     expect(gateways).toEqual(['10.1.0.1/24', 'fd01::99/64']);
   });
 
-  test('without isGateway the bridge gets no address and IPAM decides alone', () => {
+  test('without isGateway the bridge gets no address and the gateways are IPAM’s', () => {
     const { ips, gateways } = plan({}, dual);
     expect(ips[0]).toEqual(['10.1.0.7/24', undefined]);
     expect(gateways).toEqual([]);
@@ -43,7 +43,7 @@ describe('planAddressing() gateways', () => {
   });
 
   test('a result without addresses is refused', () => {
-    expect(() => plan({}, { ips: [] })).toThrow('gave no address');
+    expect(() => plan({}, { ips: [] })).toThrow('returned no address');
   });
 });
 
@@ -55,7 +55,7 @@ describe('planAddressing() routes', () => {
     ]);
   });
 
-  test('a default route of IPAM without gateway is completed, not doubled', () => {
+  test('a default route of IPAM without gateway is completed, not duplicated', () => {
     const routes = [{ dst: '0.0.0.0/0' }];
     expect(plan({ isDefaultGateway: true }, { ...dual, routes }).resultRoutes).toEqual([
       { dst: '0.0.0.0/0', gw: '10.1.0.1' },
@@ -78,7 +78,7 @@ describe('planAddressing() routes', () => {
     ]);
   });
 
-  test('a route inside an own subnet stays on the link', () => {
+  test('a route inside an own subnet stays on-link', () => {
     const routes = [{ dst: '10.1.0.128/25' }];
     expect(plan({ isGateway: true }, { ...dual, routes }).routes).toEqual([['10.1.0.128/25', undefined]]);
   });

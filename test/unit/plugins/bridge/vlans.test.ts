@@ -36,7 +36,7 @@ describe('planVlans()', () => {
     ]);
   });
 
-  test('entries may overlap, repeat, touch, stand in any order and hold both forms', () => {
+  test('entries may overlap, repeat, adjoin, be in any order and have both forms', () => {
     const vlanTrunk = [{ minID: 20, maxID: 30 }, { id: 10 }, { id: 31, minID: 25, maxID: 27 }, { id: 10 }];
     expect(plan({ vlan: 5, vlanTrunk })).toEqual([true, '5 pvid untagged', '10', '20-31']);
   });

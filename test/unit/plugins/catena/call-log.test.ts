@@ -21,7 +21,7 @@ const fill = (mebibytes: number) =>
 const files = () => fs.readdirSync(dir).sort();
 const old = 'catena-2020-01-01T00-00-00.000.log';
 
-test('boundLogFile() has a full file make way, which one call never packs', async () => {
+test('boundLogFile() rotates a full file, without compressing it in a single call', async () => {
   fill(1);
   await boundLogFile(conf({ maxSize: 2 }), false);
   expect(files()).toEqual(['catena.log']);
@@ -29,14 +29,14 @@ test('boundLogFile() has a full file make way, which one call never packs', asyn
   expect(files()).toEqual([expect.stringMatching(/^catena-20.*\.log$/)]);
 });
 
-test('boundLogFile() keeps what multus keeps unless told otherwise', async () => {
+test('boundLogFile() keeps the same files as multus by default', async () => {
   fs.writeFileSync(path.join(dir, old), '');
   fill(100);
   await boundLogFile(conf(), false);
   expect(files()).toEqual([expect.stringMatching(/^catena-2(?!020)/)]);
 });
 
-test('boundLogFile() packs in a process that stays, also what others have left', async () => {
+test('boundLogFile() compresses in a long-lived process, also files of others', async () => {
   fs.writeFileSync(path.join(dir, old), 'a line\n');
   await boundLogFile(conf({ maxAge: 0 }), true);
   await until(() => files().join() === `${old}.gz`);
@@ -45,7 +45,7 @@ test('boundLogFile() packs in a process that stays, also what others have left',
   expect(files()).toEqual([`${old}.gz`, expect.stringMatching(/\.log$/)]);
 });
 
-test('boundLogFile() fails no call', async () => {
+test('boundLogFile() never fails a call', async () => {
   await boundLogFile(conf(undefined, '/proc/nowhere/log'), true);
   await boundLogFile(conf(undefined, undefined), true);
 });

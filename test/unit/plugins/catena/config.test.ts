@@ -55,14 +55,14 @@ describe('optionsOf()', () => {
   });
 
   test.each<[JsonObject, string]>([
-    [{ interfacePrefix: 'a/b' }, '"interfacePrefix" is "a/b", which begins no name of an interface'],
+    [{ interfacePrefix: 'a/b' }, '"interfacePrefix" is "a/b", which no valid interface name begins with'],
     [{ delegates: [{ interface: 'net1' }] }, 'it has no "name"'],
     [{ delegates: 'x' }, '"delegates" must be of type array, found "x"'],
-    [{ networks: 5 }, '"networks" must be a text or an array, found 5'],
+    [{ networks: 5 }, '"networks" must be a string or an array, found 5'],
     [{ networks: 'a@b@c' }, 'Cannot use "a@b@c" of "networks"'],
     [{ runtimeConfigFor: 'some' }, 'must be "default", "all" or an array'],
     [{ defaultRoute: 5 }, 'must be a name, or an object'],
-    [{ auxiliaryCNIChainName: 'x' }, '"auxiliaryCNIChainName" is "x", and "clusterNetwork" is no path'],
+    [{ auxiliaryCNIChainName: 'x' }, '"auxiliaryCNIChainName" is "x", and "clusterNetwork" is not a path'],
     [
       { clusterNetwork: '/a/b', auxiliaryCNIChainName: '../x' },
       '"auxiliaryCNIChainName" is "../x": network name',
@@ -72,7 +72,7 @@ describe('optionsOf()', () => {
   });
 
   test.each([{ delegates: [{ type: 'x' }] }, { network: 'a' }, { clusterNetwork: 'a' }])(
-    'catena validate takes %j',
+    'catena validate accepts %j',
     more => {
       about.validate?.(decode(CatenaConf, { type: 'catena', ...more }, 'it'), {});
     },
@@ -94,7 +94,7 @@ describe('optionsOf()', () => {
   });
 });
 
-test('lenientConf() leaves out what makes no sense, and says so', () => {
+test('lenientConf() drops invalid options and reports them', () => {
   const { conf: known, problems } = lenientConf({
     type: 'catena',
     stateDir: '/s',
@@ -106,7 +106,7 @@ test('lenientConf() leaves out what makes no sense, and says so', () => {
   expect(known.delegates).toBeUndefined();
   expect(problems).toEqual([
     '"delegates" must be of type array, found "x"',
-    '"binDir" must be a text or an array, found 7',
+    '"binDir" must be a string or an array, found 7',
   ]);
 });
 
@@ -122,7 +122,7 @@ test.each<[JsonObject, string[]]>([
 describe('placesOf()', () => {
   const env = { CATENA_STATE_DIR: '/s', CATENA_RUN_DIR: '/r', CATENA_CNI_CACHE_DIR: '/c', OTHER: 'x' };
 
-  test('goes by the environment', () => {
+  test('uses the environment', () => {
     expect(placesOf(conf({}), env)).toEqual({
       podsDir: '/s/pods',
       stateDir: '/s/delegates',
@@ -132,7 +132,7 @@ describe('placesOf()', () => {
     });
   });
 
-  test('goes by the configuration first, and delegates learn of it', () => {
+  test('prefers the configuration, and passes it to delegates', () => {
     const more = { stateDir: '/s2', runDir: '/r2', cniCacheDir: '/c2' };
     expect(placesOf(conf(more), env)).toEqual({
       podsDir: '/s2/pods',

@@ -7,7 +7,7 @@ const parse = (more: object) =>
   parseFirewallConf(decode(FirewallConf, { type: 'firewall', ...more }, 'conf'));
 
 describe('parseFirewallConf()', () => {
-  test('has defaults, for which empty texts stand as well', () => {
+  test('has defaults, also for empty strings', () => {
     const defaults = { policy: 'open', adminChain: 'CNI-ADMIN', zone: 'trusted' } as const;
     expect(parse({})).toEqual(defaults);
     expect(parse({ backend: '', ingressPolicy: '', iptablesAdminChainName: '', firewalldZone: '' })).toEqual(
@@ -15,7 +15,7 @@ describe('parseFirewallConf()', () => {
     );
   });
 
-  test('takes the reference’s options', () => {
+  test('accepts the reference’s options', () => {
     const conf = { backend: 'iptables', ingressPolicy: 'same-bridge', iptablesAdminChainName: 'OURS' };
     const options = { policy: 'same-bridge', adminChain: 'OURS', zone: 'trusted' } as const;
     expect(parse(conf)).toEqual({ backend: 'iptables', ...options });

@@ -10,7 +10,7 @@ const open = { pods, adminChain: 'CNI-ADMIN' };
 const closed = { ...open, ingress: { bridge: 'br0', policy: 'isolated' } } as const;
 
 describe('ensureLines()', () => {
-  test('makes chains before rules, and adds nothing that is there', () => {
+  test('creates chains before rules, and adds nothing that exists', () => {
     for (const wanted of [open, closed]) {
       const lines = ensureLines(NOTHING, wanted);
       expect(lines.findLastIndex(line => line.startsWith('-N'))).toBeLessThan(
@@ -20,7 +20,7 @@ describe('ensureLines()', () => {
     }
   });
 
-  test('bars before it lets in, also when both jumps were there the other way round', () => {
+  test('isolates before it accepts, also if both jumps existed in the other order', () => {
     const { chains, rules } = applied(NOTHING, ensureLines(NOTHING, closed));
     const jumps = rules.filter(rule => rule.startsWith('FORWARD'));
     expect(jumps.map(rule => rule.split(' ').at(-1))).toEqual(['CNI-ISOLATION-STAGE-1', 'CNI-FORWARD']);
@@ -31,7 +31,7 @@ describe('ensureLines()', () => {
     expect(applied(reversed, ensureLines(reversed, closed)).rules[0]).toBe(jumps[0] ?? '');
   });
 
-  test('takes the shared rules of older releases of the reference', () => {
+  test('accepts the shared rules of older releases of the reference', () => {
     const older = applied(
       NOTHING,
       ensureLines(NOTHING, { ...closed, ingress: { bridge: 'br9', policy: 'same-bridge' } }),
@@ -44,7 +44,7 @@ describe('ensureLines()', () => {
 });
 
 describe('releaseLines()', () => {
-  test('takes out addresses and interfaces, and no namesakes', () => {
+  test('removes addresses and interfaces, and none with similar names', () => {
     const two = { ...closed, pods: [...pods, parseIp('10.9.0.22')] };
     const one = applied(NOTHING, ensureLines(NOTHING, two));
     const other = { ...closed, ingress: { bridge: 'br01', policy: 'same-bridge' } } as const;

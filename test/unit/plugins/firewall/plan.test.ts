@@ -7,11 +7,11 @@ const interfaces = [{ name: 'cni0' }, { name: 'veth1' }, { name: 'eth0', sandbox
 const ips = [{ address: '10.9.0.2/24' }, { address: 'fd00::2/64' }, { address: '10.9.0.2/16' }];
 
 describe('planAccess()', () => {
-  test('takes every address once', () => {
+  test('uses every address once', () => {
     expect(planAccess({ ips }, 'open').pods.map(renderIp)).toEqual(['10.9.0.2', 'fd00::2']);
   });
 
-  test('takes the first interface of the host for a policy, and none when everybody may come', () => {
+  test('uses the first host interface for a policy, and none if the policy is open', () => {
     expect(planAccess({ ips, interfaces }, 'isolated').ingress).toEqual({
       bridge: 'cni0',
       policy: 'isolated',
@@ -25,7 +25,7 @@ describe('planAccess()', () => {
     );
   });
 
-  test('finds nothing in a result without addresses', () => {
+  test('returns nothing for a result without addresses', () => {
     expect(planAccess({}, 'open')).toEqual({ pods: [] });
   });
 });

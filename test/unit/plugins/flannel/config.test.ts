@@ -6,14 +6,14 @@ const judge = (delegate: object) => () =>
   validateFlannelConf(decode(FlannelConf, { type: 'flannel', delegate }, 'conf'));
 
 describe('validateFlannelConf()', () => {
-  test('takes a delegate with and without a type', () => {
+  test('accepts a delegate with and without a type', () => {
     expect(judge({})).not.toThrow();
     expect(judge({ type: 'ptp', mtu: 1400 })).not.toThrow();
   });
 
   test.each([
     [{ type: 5 }, 'its "type" is 5'],
-    [{ type: 'flannel' }, '"flannel" again'],
+    [{ type: 'flannel' }, '"flannel", which cannot'],
     [{ name: 'x' }, 'it has "name"'],
     [{ ipam: {} }, 'it has "ipam"'],
   ])('refuses %j', (delegate, gist) => {

@@ -22,7 +22,7 @@ function plan(conf: object, env = ENV) {
 }
 
 describe('planDelegate()', () => {
-  test('makes a bridge of the file alone', () => {
+  test('derives a bridge from the file alone', () => {
     expect(plan({})).toEqual({
       cniVersion: '1.0.0',
       name: 'cbr0',
@@ -38,7 +38,7 @@ describe('planDelegate()', () => {
     });
   });
 
-  test('lets the delegate have its say, and masquerades where flanneld does not', () => {
+  test('prefers the options of the delegate, and masquerades if flanneld does not', () => {
     const delegate = { mtu: 1400, isGateway: false, bridge: 'br9', hairpinMode: true };
     expect(plan({ delegate }, { ...ENV, ipMasq: false })).toMatchObject({ ...delegate, ipMasq: true });
     expect(plan({ delegate: { ipMasq: true } })).toMatchObject({ ipMasq: true });
@@ -63,7 +63,7 @@ describe('planDelegate()', () => {
     });
   });
 
-  test('passes on what the runtime says', () => {
+  test('passes on runtimeConfig', () => {
     const runtimeConfig = { portMappings: [{ hostPort: 1 }] };
     expect(plan({ runtimeConfig, delegate: { runtimeConfig: {} } })).toMatchObject({ runtimeConfig });
   });

@@ -21,7 +21,7 @@ const [ETH0, NET1] = [
 ];
 
 describe('records of flannel', () => {
-  test("are found under our name and the reference's, and go together", () => {
+  test("are found under our name and the reference's, and deleted together", () => {
     const dir = fresh();
     writeRecord(dir, ETH0, { type: 'bridge' });
     expect(fs.readdirSync(dir).sort()).toEqual(['c1', 'c1:eth0']);
@@ -66,14 +66,14 @@ describe('records of flannel', () => {
     expect(fs.readFileSync(join(dir, 'c1'), 'utf8')).toBe('{"mtu":2}');
   });
 
-  test('that were cut off say so', () => {
+  test('that are truncated are reported', () => {
     const dir = fresh();
     fs.mkdirSync(dir);
     fs.writeFileSync(join(dir, 'c1'), '');
     expect(() => findRecord(dir, ETH0)).toThrow(`Cannot decode delegate's configuration in "${dir}/c1"`);
   });
 
-  test('that an ADD was killed in the middle of are no records, and go with DEL', () => {
+  test('that a killed ADD left unfinished are no records, and are deleted by DEL', () => {
     const dir = fresh();
     fs.mkdirSync(dir);
     const half = join(dir, '.c1:eth0');
@@ -91,7 +91,7 @@ describe('records of flannel', () => {
     }
   });
 
-  test('that were begun long ago are swept', () => {
+  test('that are unfinished for long are removed by GC', () => {
     const dir = fresh();
     writeRecord(dir, ETH0, { mtu: 1 });
     for (const name of ['.c2:eth0', '.c3:eth0', 'c4.new']) fs.writeFileSync(join(dir, name), '{"mt');
@@ -100,7 +100,7 @@ describe('records of flannel', () => {
     expect(fs.readdirSync(dir).sort()).toEqual(['.c3:eth0', 'c1', 'c1:eth0', 'c4.new']);
   });
 
-  test('do not exist where there is no directory', () => {
+  test('do not exist without a directory', () => {
     expect([findRecord('/nonexistent', ETH0), listRecords('/nonexistent')]).toEqual([undefined, []]);
   });
 });

@@ -24,7 +24,7 @@ describe('parseSubnetEnv()', () => {
     });
   });
 
-  test('several networks stand with commas', () => {
+  test('several networks are separated by commas', () => {
     const { networks } = parse(
       'FLANNEL_NETWORK=10.1.0.0/16,10.2.0.0/16',
       'FLANNEL_SUBNET=10.1.1.1/24',
@@ -54,7 +54,7 @@ describe('parseSubnetEnv()', () => {
 });
 
 describe('readSubnetEnv()', () => {
-  test('asks to try again while flanneld has not written the file', () => {
+  test('fails with code 11 while flanneld has not written the file', () => {
     expect(() => readSubnetEnv('/nonexistent/subnet.env')).toThrow(
       expect.objectContaining({ code: 11, message: expect.stringContaining('it does not exist') }),
     );

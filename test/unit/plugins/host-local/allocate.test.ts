@@ -78,7 +78,7 @@ describe('allocate()', () => {
     });
   }
 
-  test('names the set when nothing is free', () => {
+  test('names the set if no address is free', () => {
     const other = setOf('10.9.0.0/24');
     const error = attempt(
       { sets: [other, ...one.sets], requested: [] },
@@ -88,7 +88,7 @@ describe('allocate()', () => {
     expect(error).toMatchObject({ set: one.sets[0], setIndex: 1 });
   });
 
-  test('passes by every gateway of the set', () => {
+  test('skips every gateway of the set', () => {
     const [set] = parseRangeSets([
       [
         { subnet: '10.0.0.0/29', gateway: '10.0.0.3' },
@@ -99,12 +99,12 @@ describe('allocate()', () => {
     expect(attempt({ sets: [set], requested: [] }, leases([], '10.0.0.1'))).toEqual(['10.0.0.4']);
   });
 
-  test('takes one address from each set', () => {
+  test('allocates one address from each set', () => {
     const sets = [setOf('10.0.0.0/29'), setOf('fd00::/64'), setOf('10.9.0.0/24')];
     expect(attempt({ sets, requested: [] }, leases([]))).toEqual(['10.0.0.2', 'fd00::2', '10.9.0.2']);
   });
 
-  test('gives requested addresses, each from its own set, in the order asked for', () => {
+  test('allocates requested addresses, each from its own set, in the order of the request', () => {
     const sets = [setOf('10.0.0.0/24'), setOf('fd00::/64')];
     const requested = [parseIp('fd00::77'), parseIp('10.0.0.88')];
     expect(attempt({ sets, requested }, leases([]))).toEqual(['10.0.0.88', 'fd00::77']);

@@ -44,13 +44,13 @@ function codeOf(work: () => void): number {
 }
 
 describe('usageOf()', () => {
-  test('counts addresses of the set, and gateways for neither side', () => {
+  test('counts addresses of the set, without gateways', () => {
     lease('10.0.0.1', '10.0.0.2', '10.0.1.2', '10.0.2.9', 'fd00::2');
     const set = setOf({ subnet: '10.0.0.0/29' }, { subnet: '10.0.2.0/24', gateway: '10.0.9.9' });
     expect(locked(store => usageOf(set, store))).toEqual({ capacity: 5n + 254n, used: 2n });
   });
 
-  test('of IPv6 counts no address by itself', () => {
+  test('does not count single addresses of IPv6', () => {
     lease('fd00::2', 'fd00::1:0:5', 'fd01::2');
     const { used, capacity } = locked(store => usageOf(setOf({ subnet: 'fd00::/64' }), store));
     expect([used, capacity]).toEqual([2n, (1n << 64n) - 2n]);
@@ -71,13 +71,13 @@ describe('exhausted()', () => {
         '(subnet 10.0.0.0/29: 5 of 5 addresses in use, 2 reclaimable)',
     );
     expect(error.details).toContain('"catena ipam ls podnet --data-dir /elsewhere" shows who holds them');
-    expect(error.details).toContain('"catena ipam free podnet <address> --data-dir /elsewhere" frees one');
+    expect(error.details).toContain('"catena ipam free podnet <address> --data-dir /elsewhere" releases one');
     expect(error.details).toContain('"reclaimAfterReboot": false');
   });
 });
 
 describe('warnIfNearlyFull()', () => {
-  test('says nothing below nine tenths', async () => {
+  test('logs nothing below nine tenths', async () => {
     const said: string[] = [];
     const log = createLog('warn', {}, text => said.push(text));
     const set = setOf({ subnet: '10.0.0.0/24' });
@@ -95,7 +95,7 @@ describe('warnIfNearlyFull()', () => {
 });
 
 describe('refuseReadOnly()', () => {
-  test('looks at what exists of the path', () => {
+  test('examines the existing part of the path', () => {
     expect(() => refuseReadOnly('/tmp/not/yet/there')).not.toThrow();
     expect(codeOf(() => refuseReadOnly('/etc/hostname/leases'))).toBe(50);
   });

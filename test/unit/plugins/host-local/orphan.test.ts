@@ -20,10 +20,10 @@ describe('findOrphans()', () => {
   const find = (valid: { containerID: string; ifname: string }[], since = 2_000) =>
     findOrphans(store, Object.keys(files), keptWith(valid, since));
 
-  test('keeps what is listed and what it does not understand', () => {
+  test('keeps listed leases and unknown files', () => {
     expect(find([{ containerID: 'one', ifname: 'eth0' }])).toEqual(['10.0.0.3', '10.0.0.5', '10.0.0.6']);
   });
-  test('keeps what was leased after GC had begun, whoever did that', () => {
+  test('keeps leases written after GC began, by either plugin', () => {
     expect(find([], 1_000)).toEqual(['10.0.0.6']);
   });
   test('an empty list keeps foreign files only', () => {

@@ -31,7 +31,7 @@ describe('planAllocation()', () => {
     expect(sets.map(renderRangeSet)).toEqual(['10.3.0.1-10.3.0.6', '10.2.0.1-10.2.0.4', '10.1.0.1-10.1.0.6']);
   });
 
-  test('gathers requested addresses from all sources, prefixes off, none twice', () => {
+  test('gathers requested addresses from all sources, without prefixes and duplicates', () => {
     const { requested } = plan(
       {
         ipam: { ranges },
@@ -43,7 +43,7 @@ describe('planAllocation()', () => {
     expect(requested.map(renderIp)).toEqual(['10.1.0.2', '10.1.0.3', 'fd00::1']);
   });
 
-  test('refuses addresses that are none, with the code of their source', () => {
+  test('refuses invalid addresses, with the code of their source', () => {
     expect(failure(() => plan({ ipam: { ranges } }, [['IP', '10.1.0.2,10.1.0.3']])).code).toBe(4);
     expect(failure(() => plan({ ipam: { ranges }, args: { cni: { ips: [''] } } })).code).toBe(7);
     expect(failure(() => plan({ ipam: { ranges } }, [['GATEWAY', '10.1.0.1']])).message).toContain(
@@ -65,7 +65,7 @@ describe('planAllocation()', () => {
     expect(plan(two, [], '0.3.0').sets).toHaveLength(2);
   });
 
-  test('passes routes on and brings their addresses to canonical text', () => {
+  test('passes routes on, with addresses in canonical form', () => {
     const routes = [
       { dst: '10.7.0.1/16', gw: '::ffff:10.1.0.1', priority: 5 },
       { dst: 'FD00:0::/64', gw: '' },
@@ -105,7 +105,7 @@ describe('findUnleased()', () => {
       leased,
     );
 
-  test('passes over what other plugins added', () => {
+  test('ignores addresses that other plugins added', () => {
     expect(find(['10.1.0.2/29', '192.0.2.1/24'], ['10.1.0.2'])).toEqual([]);
     expect(find([], ['10.1.0.2'])).toEqual([]);
   });

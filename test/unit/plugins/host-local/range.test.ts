@@ -32,7 +32,7 @@ describe('parseRange()', () => {
     });
   });
 
-  test('keeps explicit values and takes empty ones for absent', () => {
+  test('keeps explicit values and treats empty ones as absent', () => {
     const raw = {
       subnet: '192.0.2.0/24',
       rangeStart: '192.0.2.40',
@@ -50,8 +50,8 @@ describe('parseRange()', () => {
     ['host bits', { subnet: '192.0.2.12/24' }, 'its network is 192.0.2.0/24'],
     ['host bits across octets', { subnet: '192.0.2.12/23' }, 'its network is 192.0.2.0/23'],
     ['IPv6 host bits', { subnet: '2001:db8:1::24:19/64' }, 'its network is 2001:db8:1::/64'],
-    ['a subnet without room', { subnet: '192.0.2.0/31' }, 'prefix may be 30 at most'],
-    ['an IPv6 subnet without room', { subnet: '2001:db8::/127' }, 'prefix may be 126 at most'],
+    ['a subnet without room', { subnet: '192.0.2.0/31' }, 'prefix length may be 30 at most'],
+    ['an IPv6 subnet without room', { subnet: '2001:db8::/127' }, 'prefix length may be 126 at most'],
     [
       'a start outside',
       { subnet: '192.0.2.0/24', rangeStart: '192.0.3.1' },
@@ -79,7 +79,7 @@ describe('parseRange()', () => {
 });
 
 describe('parseRangeSets()', () => {
-  test('lets ranges of one subnet stand side by side', () => {
+  test('accepts several ranges of one subnet', () => {
     const [set] = parseRangeSets([
       [
         { subnet: '10.0.0.0/24', rangeStart: '10.0.0.10', rangeEnd: '10.0.0.20' },

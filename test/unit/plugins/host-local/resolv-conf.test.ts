@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { parseResolvConf, readResolvConf } from '../../../../plugins/host-local/resolv-conf.ts';
 
 describe('parseResolvConf()', () => {
-  test('adds up what may repeat and takes the last domain', () => {
+  test('accumulates repeated directives and uses the last domain', () => {
     const text =
       'nameserver 192.0.2.0\nnameserver 192.0.2.1 ignored\ndomain a\ndomain b\nsearch x y\nsearch z\noptions ndots:1\noptions debug\n';
     expect(parseResolvConf(text)).toEqual({

@@ -14,7 +14,7 @@ describe('planResult()', () => {
     });
   });
 
-  test('does without a family that the kernel lacks', () => {
+  test('omits a family that the kernel lacks', () => {
     expect(planResult([parseCidr('127.0.0.1/8')], '/n').ips).toHaveLength(1);
   });
 });

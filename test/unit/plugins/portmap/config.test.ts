@@ -27,7 +27,7 @@ function codeOf(action: () => unknown): number | undefined {
   }
 }
 
-test('PortmapConf masquerades locally unless told otherwise', () => {
+test('PortmapConf masquerades local sources by default', () => {
   expect(conf({})).toMatchObject({ snat: true, masqAll: false });
   expect(conf({ SNAT: false, masqall: true })).toMatchObject({ snat: false, masqAll: true });
 });
@@ -98,7 +98,7 @@ describe('meansOf()', () => {
     expect(handle({ conditionsV4: ['-s', '10.0.0.0/8'] })).toMatch(/^[0-9a-f]{15}$/);
   });
 
-  test('says who masquerades, and with what', () => {
+  test('contains what is masqueraded and by which packet filter', () => {
     expect(meansOf(conf({ masqAll: true }))).toMatchObject({ backend: 'nftables', masquerading: 'all' });
     expect(meansOf(conf({ backend: 'iptables' }))).toMatchObject({
       backend: 'iptables',
@@ -118,7 +118,7 @@ describe('parsePortMappings()', () => {
     expect(mappings([])).toEqual([]);
   });
 
-  test('takes keys in any letter case, as Go does', () => {
+  test('accepts keys in any letter case, as Go does', () => {
     const mapping = { HostPort: 8080, ContainerPort: 80, Protocol: 'tcp', HostIP: '' };
     expect(mappings([mapping])).toEqual([{ hostPort: 8080, containerPort: 80, protocol: 'tcp', hostIP: '' }]);
   });
@@ -133,7 +133,7 @@ describe('parsePortMappings()', () => {
     expect(codeOf(() => mappings([mapping]))).toBe(7);
   });
 
-  test('is not needed to read a configuration: DEL works with mappings that make no sense', () => {
+  test('is not called when a configuration is read: DEL works with invalid mappings', () => {
     expect(() => conf({ runtimeConfig: { portMappings: 'nonsense' } })).not.toThrow();
   });
 });

@@ -39,7 +39,7 @@ const CONDITIONAL: Means = { ...LOCAL, conditions: { 4: 'abc', 6: '' } };
 const IPTABLES: Means = { ...LOCAL, backend: 'iptables' };
 
 describe('ownerOf()', () => {
-  test('has a note for people and a handle that fits an interface name', () => {
+  test('has a readable note and a handle that fits an interface name', () => {
     expect(owner.note).toBe('catena:podnet/ctr1/eth0');
     expect(owner.handle).toMatch(/^[0-9a-f]{15}$/);
     expect(ownerOf({ network: 'podnet', containerId: 'ctr1', ifname: 'eth1' }).handle).not.toBe(owner.handle);
@@ -51,7 +51,7 @@ describe('ownerOf()', () => {
     expect(note).toStartWith('catena:podnet/');
   });
 
-  test('is found again by its note, but for what a digest hides', () => {
+  test('is found by its note, except for parts that are hashed', () => {
     expect(ownerOfNote(owner.note)).toEqual(owner);
     const long = ownerOf({ network: 'podnet', containerId: 'x'.repeat(200), ifname: 'eth0' });
     expect(ownerOfNote(long.note)).toEqual({ note: long.note, handle: long.handle });
@@ -86,13 +86,13 @@ describe('planElements()', () => {
     expect(own[0]?.element.data).toEqual(chain === undefined ? undefined : { code: -4, chain });
   });
 
-  test('keeps conditions apart, and says so', () => {
+  test('keeps elements with conditions separate, and records that', () => {
     const [v4] = plans.map(plan => planElements(plan, owner, CONDITIONAL).map(text));
     expect(v4?.slice(0, 2)).toEqual(['wildcard4_abc 6 . 8080', 'specific4_abc 192.0.2.1 . 17 . 53']);
     expect(v4).toContain(`means4 ${owner.handle}`);
   });
 
-  test('has nothing forwarded that iptables forwards', () => {
+  test('does not forward what iptables forwards', () => {
     const [v4] = plans.map(plan => planElements(plan, owner, IPTABLES).map(text));
     expect(v4).toEqual([
       'iptables4  . 0.0.0.0 . 6 . 8080',
@@ -138,7 +138,7 @@ describe('placesOf()', () => {
   });
 });
 
-test('takenPlace() tells ports of one address from those of all', () => {
+test('takenPlace() distinguishes ports of one address from those of all', () => {
   const port = { protocol: 'tcp', port: 80, backend: 'nftables', condition: '' } as const;
   expect(takenPlace({ ...port, family: 4 })).toEqual({ set: SETS[4].wildcard, key: [6, 80] });
   const ip = parseIp('fd00::1');

@@ -32,7 +32,7 @@ function options(more: Partial<IptablesOptions> = {}): IptablesOptions {
 }
 
 describe('planContainerRules()', () => {
-  test('marks what comes from the subnet and from localhost, then forwards', () => {
+  test('marks packets from the subnet and from localhost, then forwards', () => {
     expect(planContainerRules(V4, OWNER, options())).toEqual([
       `${CHAIN} -p tcp --dport 8080 -s 10.9.0.0/24 -j CNI-HOSTPORT-SETMARK`,
       `${CHAIN} -p tcp --dport 8080 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK`,
@@ -53,7 +53,7 @@ describe('planContainerRules()', () => {
     ]);
   });
 
-  test('takes masqAll, snat off and a chain of others', () => {
+  test('accepts masqAll, snat off and an external chain', () => {
     const sources = (more: Partial<IptablesOptions>) =>
       planContainerRules(V4, OWNER, options(more)).filter(rule => rule.includes(' -s '));
     expect(sources({ masqAll: true })).toEqual([
@@ -84,7 +84,7 @@ describe('planEntryRules()', () => {
   });
 });
 
-test('planSharedRules() marks with one bit, and not where others do', () => {
+test('planSharedRules() marks with one bit, and omits the mark with an external chain', () => {
   const text = (more?: Partial<IptablesOptions>) =>
     planSharedRules(options(more)).map(({ chain, words }) => `${chain} ${words}`);
   expect(text({ mark: 0x20 })).toEqual([
@@ -111,7 +111,7 @@ test('planLoopbackRules() leaves ::1 to the host, and 127.0.0.1 to the pod', () 
   expect(planLoopbackRules(4, OWNER)).toEqual([]);
 });
 
-test('asSaved() says a rule as iptables-save does', () => {
+test('asSaved() renders a rule as iptables-save does', () => {
   expect(planContainerRules(V4, OWNER, options()).map(rule => asSaved(rule, 4))).toEqual([
     `${CHAIN} -s 10.9.0.0/24 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK`,
     `${CHAIN} -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK`,

@@ -51,14 +51,14 @@ describe('planForwards()', () => {
     ['192.0.2.1', [4], '192.0.2.1'],
     ['::ffff:192.0.2.1', [4], '192.0.2.1'],
     ['2001:db8::1', [6], '2001:db8::1'],
-  ])('takes hostIP "%s" for families %j', (hostIP, expected, ip) => {
+  ])('uses hostIP "%s" for families %j', (hostIP, expected, ip) => {
     expect(families({ ...WEB, hostIP })).toEqual(expected);
     expect(plan([{ ...WEB, hostIP }])[0]?.forwards[0]?.ip).toEqual(
       ip === undefined ? undefined : parseIp(ip),
     );
   });
 
-  test('takes the first address that may belong to the interface', () => {
+  test('uses the first address that may belong to the interface', () => {
     const pods = (...ips: ResultIp[]) => plan([WEB], ips).map(({ pod }) => pod);
     const host = { address: '10.9.0.1/24', interface: 0 };
     const other = { address: '10.9.0.3/24', interface: 2 };
@@ -69,7 +69,7 @@ describe('planForwards()', () => {
     }
   });
 
-  test('takes protocols in any letter case, and TCP for none', () => {
+  test('accepts protocols in any letter case, and defaults to TCP', () => {
     const protocols = ['TCP', 'Udp', 'sctp', ''].map(
       protocol => plan([{ ...WEB, protocol }])[0]?.forwards[0]?.protocol,
     );
@@ -77,7 +77,7 @@ describe('planForwards()', () => {
     expect(plan([{ hostPort: 1, containerPort: 2 }])[0]?.forwards[0]?.protocol).toBe('tcp');
   });
 
-  test('takes the same mapping twice as one', () => {
+  test('treats a duplicate mapping as one', () => {
     expect(plan([WEB, { ...WEB, hostIP: '' }, { ...WEB, protocol: 'udp' }])[0]?.forwards).toHaveLength(2);
   });
 

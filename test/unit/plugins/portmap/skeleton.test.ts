@@ -1,4 +1,4 @@
-// Is the skeleton the same for everybody but for prefix lengths and conditions in use?
+// Is the skeleton the same for every attachment, except for prefix lengths and conditions in use?
 import { expect, test } from 'bun:test';
 import { parseConditions } from '../../../../plugins/portmap/conditions.ts';
 import { PortmapConf } from '../../../../plugins/portmap/config.ts';
@@ -6,7 +6,6 @@ import { FIXED_SETS, findConditionalSet } from '../../../../plugins/portmap/sets
 import { planSkeleton, snatChain, whenChain } from '../../../../plugins/portmap/skeleton.ts';
 import { decode } from '../../../../src/cni/json.ts';
 import { parseCidr } from '../../../../src/net/cidr.ts';
-import { skeletonChanges } from '../../../../src/netlink/nft/skeleton.ts';
 
 const pods = ['10.9.0.2/24', '10.8.0.2/24', '10.7.0.2/16', 'fd00::2/64'].map(parseCidr);
 const conf = { cniVersion: '1.1.0', name: 'n', type: 'portmap', conditionsV4: ['ip saddr 10.0.0.0/8'] };
@@ -39,19 +38,6 @@ test('planSkeleton() has maps for each of the conditions', () => {
   expect(names.slice(FIXED_SETS.length)).toEqual(
     ['wildcard4', 'specific4'].map(name => `${name}_${condition?.handle}`),
   );
-});
-
-test('skeletonChanges() empties each chain before it fills it, and leaves what others fill', () => {
-  const skeleton = planSkeleton({ pods, conditions });
-  const ops = skeletonChanges(skeleton).map(({ op }) => op);
-  for (const { name, rules } of skeleton.chains) {
-    const flush = ops.findIndex(op => op.startsWith(`flush chain "${name}"`));
-    if (rules === undefined) expect(flush).toBe(-1);
-    else {
-      expect(flush).toBeGreaterThan(ops.findIndex(op => op.startsWith(`add chain "${name}"`)));
-      expect(flush).toBeLessThan(ops.findIndex(op => op.startsWith(`add rule to chain "${name}"`)));
-    }
-  }
 });
 
 test('findConditionalSet() knows those sets by name, and no others', () => {

@@ -23,7 +23,7 @@ function words(routes: readonly PlannedRoute[]): string[] {
 }
 
 describe('planPtp()', () => {
-  test('leads everything through the gateways', () => {
+  test('routes everything through the gateways', () => {
     const plan = planPtp(IPAM, 'host-local');
     expect(words(plan.toGateways)).toEqual(['10.1.0.1/32 src 10.1.0.5', 'fd00::1/128 src fd00::5']);
     expect(words(plan.notOnLink)).toEqual(['10.1.0.0/24', 'fd00::/64']);
@@ -55,7 +55,7 @@ describe('planPtp()', () => {
     expect(words(plan.toGateways)).toEqual(['169.254.1.1/32 src 10.1.0.5']);
   });
 
-  test("IPAM's route to the own subnet is the one that is made anyway", () => {
+  test("IPAM's route to the own subnet is not added twice", () => {
     const routes = [{ dst: '10.1.0.0/24' }, { dst: 'fd00::/64', gw: 'fd00::1' }];
     expect(planPtp({ ...IPAM, routes }, 'static').routes).toEqual([]);
     const elsewhere = [{ dst: '10.1.0.0/24', gw: '10.1.0.7' }];
@@ -65,9 +65,9 @@ describe('planPtp()', () => {
   });
 
   test.each([
-    [{ ips: [] }, 'gave no address'],
-    [{}, 'gave no address'],
-    [{ ips: [{ address: '10.1.0.5/24' }] }, 'gave 10.1.0.5/24 without a gateway'],
+    [{ ips: [] }, 'returned no address'],
+    [{}, 'returned no address'],
+    [{ ips: [{ address: '10.1.0.5/24' }] }, 'returned 10.1.0.5/24 without a gateway'],
   ])('refuses %j with code 7', (ipam, gist) => {
     expect(() => planPtp(ipam, 'static')).toThrow(
       expect.objectContaining({ code: 7, message: expect.stringContaining(gist) }),
@@ -76,7 +76,7 @@ describe('planPtp()', () => {
 });
 
 describe('planFromResult()', () => {
-  test('leaves out addresses of other interfaces', () => {
+  test('omits addresses of other interfaces', () => {
     const prevResult = {
       interfaces: [{ name: 'veth1' }, { name: 'eth0', sandbox: '/ns' }, { name: 'net1', sandbox: '/ns' }],
       ips: [

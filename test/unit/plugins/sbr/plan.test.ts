@@ -13,7 +13,7 @@ const V4: Source = { address: parseCidr('10.8.0.2/24'), gateway: parseIp('10.8.0
 const V6: Source = { address: parseCidr('fd00:8::2/64') };
 
 describe('planSbr()', () => {
-  test('keeps the families apart', () => {
+  test('keeps the families separate', () => {
     const present = presentOf([route('10.8.0.0/24'), route('fd00:8::/64'), route('fe80::/64')]);
     expect(summary(planSbr([V4, V6], OPTIONS, present))).toEqual([
       '10.8.0.2/32 100: 10.8.0.0/24, 0.0.0.0/0 via 10.8.0.1',
@@ -37,7 +37,7 @@ describe('planSbr()', () => {
     ]);
   });
 
-  test('skips tables that are mentioned, and those of the kernel', () => {
+  test('skips tables that are in use, and those of the kernel', () => {
     const present = presentOf(
       Array.from({ length: 152 }, (_, i) => ({ ...route('192.0.2.0/24'), table: 100 + i })),
       [rule({ table: 252 })],
@@ -45,7 +45,7 @@ describe('planSbr()', () => {
     expect(planSbr([V4], OPTIONS, present).sources[0]?.rule.table).toBe(256);
   });
 
-  test('finds its own rule again, but none that asks for more', () => {
+  test('finds its own rule, but none with further selectors', () => {
     const from = parseCidr('10.8.0.2/32');
     const planned = (one: Rule) => planSbr([V4], OPTIONS, presentOf([], [one])).sources[0];
     expect(planned(rule({ from, table: 150 }))).toMatchObject({ known: true, rule: { table: 150 } });
@@ -57,13 +57,13 @@ describe('planSbr()', () => {
     }
   });
 
-  test('with a table plans nothing but rules', () => {
+  test('plans only rules with a configured table', () => {
     const plan = planSbr([V4, V6], { ...OPTIONS, table: 5000 }, presentOf([route('10.8.0.0/24')]));
     expect(summary(plan)).toEqual(['10.8.0.2/32 5000: ', 'fd00:8::2/128 5000: ']);
     expect(plan.leaving).toEqual([]);
   });
 
-  test('with hints lets only routes through gateways leave', () => {
+  test('moves only routes through gateways with addSourceHints', () => {
     const present = presentOf([route('10.8.0.0/24'), route('10.9.0.0/16', '10.8.0.9')]);
     const plan = planSbr([V4], { ...OPTIONS, addSourceHints: true }, present);
     expect(plan.leaving.map(({ dst }) => renderCidr(dst))).toEqual(['10.9.0.0/16']);
@@ -74,7 +74,7 @@ describe('planSbr()', () => {
 describe('sourcesOf()', () => {
   const interfaces = [{ name: 'net1' }, { name: 'net1', sandbox: '/x' }, { name: 'eth0', sandbox: '/x' }];
 
-  test('takes addresses of the interface, of none and of one that is not listed', () => {
+  test('uses addresses of the interface, of none and of one that is not listed', () => {
     const ips = [0, 1, 2, 3, undefined].map((at, i) => ({
       address: `10.0.0.${i}/24`,
       ...(at === undefined ? {} : { interface: at }),
@@ -83,7 +83,7 @@ describe('sourcesOf()', () => {
     expect(found.map(({ address }) => renderIp(address.ip))).toEqual(['10.0.0.1', '10.0.0.3', '10.0.0.4']);
   });
 
-  test('prefers gateways of the configuration, by family', () => {
+  test('prefers configured gateways, by family', () => {
     const ips = [
       { address: '10.0.0.2/24', gateway: '10.0.0.1' },
       { address: 'fd00::2/64', gateway: 'fd00::1' },

@@ -30,7 +30,7 @@ describe('planAddresses()', () => {
     ]);
   });
 
-  test('appends those of CNI_ARGS, and gives gateways to all that lack one', () => {
+  test('appends those of CNI_ARGS, and adds gateways to all that lack one', () => {
     const args = 'IP=10.30.0.5/24,fd00::5/64;GATEWAY=10.30.0.1,10.20.0.1,10.99.0.1';
     expect(plan(ADDRESSES, { args })?.slice(2)).toEqual([
       { address: '10.20.0.7/16', gateway: '10.20.0.1' },
@@ -40,7 +40,7 @@ describe('planAddresses()', () => {
     expect(plan(ADDRESSES, { args: 'GATEWAY=10.10.0.1' })?.[0]?.gateway).toBe('10.10.0.254');
   });
 
-  test('args.cni.ips replaces those, runtimeConfig.ips all; configured gateways stay', () => {
+  test('args.cni.ips replaces those, runtimeConfig.ips all; configured gateways are kept', () => {
     const args = { args: 'IP=10.30.0.5/24' };
     const cni = { cni: { ips: ['10.10.0.20/24'] } };
     const planned = (more: object) =>
@@ -55,12 +55,12 @@ describe('planAddresses()', () => {
     expect(planned({ args: cni, RuntimeConfig: { ips: [] } })).toHaveLength(1);
   });
 
-  test('an address that is named twice counts once, and keeps its gateway', () => {
+  test('a duplicate address counts once, and keeps its gateway', () => {
     const addresses = [{ address: '10.1.0.5/24' }, { address: '10.1.0.5/24', gateway: '10.1.0.1' }];
     expect(plan({ addresses })).toEqual([{ address: '10.1.0.5/24', gateway: '10.1.0.1' }]);
   });
 
-  test('no address at all is no error', () => {
+  test('no address at all is not an error', () => {
     expect(plan({})).toBeUndefined();
   });
 
@@ -77,7 +77,7 @@ describe('planAddresses()', () => {
     );
   });
 
-  test('reads sources that go unused as well', () => {
+  test('validates unused sources as well', () => {
     const more = { args: 'IP=bad', runtimeConfig: { ips: ['10.1.0.5/24'] } };
     expect(() => plan(ADDRESSES, more)).toThrow('"bad"');
   });
@@ -97,7 +97,7 @@ describe('findDifferences()', () => {
   const addresses = planAddresses(conf(ADDRESSES), [], '1.1.0');
   const reported = planResult(conf(ADDRESSES), addresses).ips ?? [];
 
-  test('finds none in what ADD said, nor when the caller added a gateway', () => {
+  test('finds none in the result of ADD, nor if the caller added a gateway', () => {
     const more = [
       ...reported.slice(0, 2),
       { address: '10.20.0.7/16', gateway: '10.20.0.1' },

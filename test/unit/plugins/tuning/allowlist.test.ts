@@ -5,26 +5,26 @@ import { planSysctls } from '../../../../plugins/tuning/sysctl-key.ts';
 const sysctls = (...keys: string[]) => planSysctls([Object.fromEntries(keys.map(key => [key, '1']))], 'eth0');
 
 describe('parseAllowlist()', () => {
-  test('trims lines, skips empty ones and takes flags at the start', () => {
+  test('trims lines, skips empty ones and accepts flags at the start', () => {
     const rules = parseAllowlist('  ^net\\.core\\.  \n\n(?i)^NET\\.IPV4\n');
     expect(rules.map(rule => rule.text)).toEqual(['^net\\.core\\.', '(?i)^NET\\.IPV4']);
     expect(() => refuseUnlisted(sysctls('net.core.somaxconn', 'net.ipv4.ip_forward'), rules)).not.toThrow();
   });
 
-  test('names the line that is no regular expression', () => {
+  test('names the line that is not a regular expression', () => {
     expect(() => parseAllowlist('ok\n(\n', '/x')).toThrow(
-      'Cannot use "/x": line 2 is no regular expression: ( (',
+      'Cannot use "/x": line 2 is not a valid regular expression: ( (',
     );
   });
 });
 
-test('readAllowlist() says what it cannot read', () => {
-  expect(() => readAllowlist('/')).toThrow('Cannot read the sysctls that are allowed: ');
-  expect(() => readAllowlist('/')).toThrow('none is until "/" can be read, or is gone');
+test('readAllowlist() reports what it cannot read', () => {
+  expect(() => readAllowlist('/')).toThrow('Cannot read the list of allowed sysctls: ');
+  expect(() => readAllowlist('/')).toThrow('no sysctl is allowed until "/" is readable or removed');
 });
 
 describe('refuseUnlisted()', () => {
-  test('lets everything pass without a list', () => {
+  test('allows everything without a list', () => {
     expect(() =>
       refuseUnlisted(sysctls('net.core.somaxconn'), readAllowlist('/nonexistent/list')),
     ).not.toThrow();
@@ -32,17 +32,17 @@ describe('refuseUnlisted()', () => {
 
   test('refuses everything when the list is empty', () => {
     expect(() => refuseUnlisted(sysctls('net.core.somaxconn'), [])).toThrow(
-      '"net.core.somaxconn": it is not allowed, "/etc/cni/tuning/allowlist.conf" is there and has no line',
+      '"net.core.somaxconn": it is not allowed, "/etc/cni/tuning/allowlist.conf" is empty',
     );
     expect(() => refuseUnlisted([], [])).not.toThrow();
   });
 
-  test('understands classes as RE2 writes them', () => {
+  test('accepts classes in RE2 syntax', () => {
     const rules = parseAllowlist('^net\\.ipv4\\.conf\\.[[:alnum:]]+\\.arp_filter$');
     expect(() => refuseUnlisted(sysctls('net.ipv4.conf.IFNAME.arp_filter'), rules)).not.toThrow();
   });
 
-  test('judges every name as it was written, anywhere in it', () => {
+  test('matches every name as configured, anywhere in it', () => {
     const rules = parseAllowlist('ipv4.conf');
     expect(() => refuseUnlisted(sysctls('net.ipv4.conf.IFNAME.arp_filter'), rules)).not.toThrow();
     expect(() => refuseUnlisted(sysctls('net/ipv4/ip_forward'), rules)).toThrow('["ipv4.conf"]');
@@ -61,7 +61,7 @@ describe('refuseUnlisted()', () => {
     });
   }
 
-  test('takes names with slashes, and interfaces with dots, where a line is written that way', () => {
+  test('accepts names with slashes, and interfaces with dots, if a line is written that way', () => {
     const cases: [key: string, rule: string, paths: string[]][] = [
       ['net/core/somaxconn', '^net/core/', ['net/core/somaxconn']],
       [

@@ -28,7 +28,7 @@ describe('renderBackup()', () => {
     expect(renderBackup({ mtu: 1500 })).toBe('{\n "mtu": 1500\n}');
   });
 
-  test('adds the network behind, and sysctls', () => {
+  test('appends the network and sysctls', () => {
     expect(renderBackup({ network: 'podnet', mtu: 1500 })).toBe('{\n "mtu": 1500,\n "network": "podnet"\n}');
 
     expect(renderBackup({ sysctl: { 'net/a': '1' }, mtu: 1500 })).toBe(
@@ -48,7 +48,7 @@ describe('mergeBackups()', () => {
     });
   });
 
-  test('takes the network of the newer, which may be the first that names one', () => {
+  test('uses the network of the newer, which may be the first to name one', () => {
     expect(mergeBackups({ mtu: 1500 }, { network: 'a' })).toEqual({ mtu: 1500, network: 'a' });
     expect(mergeBackups({ network: 'a' }, { mtu: 1500 })).toEqual({ mtu: 1500, network: 'a' });
     expect(mergeBackups({ network: 'a' }, { network: 'b' })).toEqual({ network: 'b' });
@@ -56,7 +56,7 @@ describe('mergeBackups()', () => {
 });
 
 describe('findStaleBackups()', () => {
-  test('finds those of the network that are not valid, however far ADD came', () => {
+  test('finds those of invalid attachments of the network, also of unfinished ADDs', () => {
     const keep = (id: string, backup: object, end = '') =>
       writeFileSync(`${backupPathOf(dir, id, 'eth0')}${end}`, JSON.stringify(backup));
     keep('valid', { mtu: 1, network: 'podnet' });
@@ -73,7 +73,7 @@ describe('findStaleBackups()', () => {
     expect(names.sort()).toEqual(['half_eth0.json.new', 'stale_eth0.json']);
   });
 
-  test('finds what was cut off in the middle, when nobody can be writing it any more', () => {
+  test('finds truncated files once no process can be writing them', () => {
     const torn = (id: string, time: Date) => {
       const path = `${backupPathOf(dir, id, 'eth0')}.new`;
       writeFileSync(path, '{"netw');
@@ -87,17 +87,17 @@ describe('findStaleBackups()', () => {
     expect(findStaleBackups(dir, 'podnet', valid)).toEqual([old]);
   });
 
-  test('finds none without a directory, and says when it cannot look', () => {
+  test('finds none without a directory, and reports a directory that it cannot read', () => {
     expect(findStaleBackups(join(dir, 'none'), 'podnet', keptWith([]))).toEqual([]);
     writeFileSync(join(dir, 'file'), '');
     expect(() => findStaleBackups(join(dir, 'file'), 'podnet', keptWith([]))).toThrow(
-      'Cannot look for backups: ENOTDIR',
+      `Cannot list backups in "${dir}/file": ENOTDIR`,
     );
   });
 });
 
 describe('writeBackup()', () => {
-  test('makes a directory that can be entered and a file for root alone', () => {
+  test('creates a directory that can be entered and a file for root only', () => {
     const path = backupPathOf(join(dir, 'deep/er'), 'cid', 'eth0');
     writeBackup(path, { mtu: 1500 });
     expect(path).toBe(join(dir, 'deep/er/cid_eth0.json'));
@@ -114,7 +114,7 @@ describe('writeBackup()', () => {
 });
 
 describe('removeBackup()', () => {
-  test('removes what an ADD left that was killed while it wrote', () => {
+  test('removes what an ADD left that was killed while writing', () => {
     const path = backupPathOf(dir, 'cid', 'eth0');
     writeBackup(path, { mtu: 1500 });
     writeFileSync(`${path}.new`, '{"mt');
@@ -124,13 +124,13 @@ describe('removeBackup()', () => {
 });
 
 describe('findBackup()', () => {
-  test('reads what was written, by whomever', () => {
+  test('reads backups of either plugin', () => {
     const path = join(dir, 'a.json');
     writeFileSync(path, '{"promisc":true,"added":1}');
     expect(findBackup(path)).toEqual({ promisc: true, added: 1 });
   });
 
-  test('passes by what DEL must not write to, whoever put it there', () => {
+  test('ignores sysctls that DEL must not write', () => {
     const path = join(dir, 'a.json');
     const sysctl = {
       'net/core/somaxconn': '1',
@@ -141,7 +141,7 @@ describe('findBackup()', () => {
     expect(findBackup(path)).toEqual({ mtu: 1500, sysctl: { 'net/core/somaxconn': '1' } });
   });
 
-  test('finds nothing in a missing or torn file', () => {
+  test('finds nothing in a missing or truncated file', () => {
     writeFileSync(join(dir, 'a.json'), '{"promisc":');
     expect(findBackup(join(dir, 'a.json'))).toBeUndefined();
     expect(findBackup(join(dir, 'b.json'))).toBeUndefined();

@@ -8,16 +8,16 @@ function plan(conf: object, args: [string, string][] = []) {
 }
 
 describe('planTuning()', () => {
-  test('does nothing unless told', () => {
+  test('does nothing by default', () => {
     expect(plan({})).toEqual({ sysctls: [], link: {} });
     expect(plan({ mac: '', mtu: 0, promisc: false })).toEqual({ sysctls: [], link: {} });
   });
 
-  test('takes allmulti off and a queue length of 0 for wishes', () => {
+  test('treats allmulti off and a queue length of 0 as configured', () => {
     expect(plan({ allmulti: false, txQLen: 0 }).link).toEqual({ allmulti: false, txQLen: 0 });
   });
 
-  test('settles the hardware address: conf, CNI_ARGS, capability, args.cni', () => {
+  test('chooses the hardware address: conf, CNI_ARGS, capability, args.cni', () => {
     const conf = { mac: '02:00:00:00:00:01' };
     const args: [string, string][] = [['MAC', '02-00-00-00-00-02']];
     const capability = { ...conf, RuntimeConfig: { mac: '0200.0000.0003' } };
@@ -30,7 +30,7 @@ describe('planTuning()', () => {
     expect(plan({ ...capability, args: { cni: { mac: '' } } }, args).link.mac).toBeUndefined();
   });
 
-  test('lets args.cni switch off what the configuration wants, but not with null', () => {
+  test('lets args.cni turn off configured values, but not with null', () => {
     const conf = { mtu: 1400, promisc: true, allmulti: true, txQLen: 10 };
     expect(
       plan({ ...conf, args: { cni: { mtu: 0, promisc: false, allmulti: false, txQLen: 5 } } }).link,
@@ -90,7 +90,7 @@ describe('findDifferences()', () => {
     promisc: true,
   });
 
-  test('ignores white space and what cannot be read', () => {
+  test('ignores white space and unreadable sysctls', () => {
     const sysctls = new Map([
       ['net/ipv4/tcp_rmem', '1\t2\t3'],
       ['net/x', '1'],

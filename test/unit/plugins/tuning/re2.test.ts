@@ -18,7 +18,7 @@ describe('parseRe2()', () => {
     ['^(?:a|b)\\x{2e}c$', 'a.c', 'axc'],
     ['^\\w+\\.\\d$', 'net.1', 'net.x'],
     ['[.[:space:]/]x', 'net/x', 'net-x'],
-  ])('%s takes "%s" and not "%s"', (text, taken, refused) => {
+  ])('%s matches "%s" and not "%s"', (text, taken, refused) => {
     expect(parseRe2(text).test(taken)).toBe(true);
     expect(parseRe2(text).test(refused)).toBe(false);
   });

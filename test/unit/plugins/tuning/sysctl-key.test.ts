@@ -82,7 +82,7 @@ describe('planSysctls()', () => {
     );
   });
 
-  test('does without sources', () => {
+  test('accepts no sources', () => {
     expect(planSysctls([undefined, {}], 'eth0')).toEqual([]);
   });
 });

@@ -1,16 +1,20 @@
 // What does the npm package contain besides sources: JavaScript for Node, types, JSON Schemas?
+//
+// Its `dependencies` are what the library loads. Packages that only executables load (the daemon's gRPC and metrics, Kubernetes,
+// D-Bus) are devDependencies, since the build bundles them, and optional peers, which npm does not install. A project that runs these
+// parts from the package's sources installs the peers that it needs.
 import fs from 'node:fs';
 import path from 'node:path';
-import manifest from '../package.json' with { type: 'json' };
+import manifest from '../../package.json' with { type: 'json' };
 import { renderSchemas } from './schemas.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 
 /** Writes `lib/`, `types/` and `schemas/` below a directory. */
 export async function buildLibrary(outDir: string): Promise<void> {
   await bundleForNode(path.join(outDir, 'lib'));
   declareTypes(path.join(outDir, 'types'));
-  writeSchemas(path.join(outDir, 'schemas'));
+  await writeSchemas(path.join(outDir, 'schemas'));
 }
 
 // Node below version 22 cannot load TypeScript, and no version loads it from a package: it gets one bundle, with dependencies
@@ -59,10 +63,10 @@ function declareTypes(typesDir: string): void {
   if (exitCode !== 0) throw new Error(`Cannot declare the types of the package: ${stdout.toString().trim()}`);
 }
 
-function writeSchemas(schemasDir: string): void {
+async function writeSchemas(schemasDir: string): Promise<void> {
   fs.rmSync(schemasDir, { recursive: true, force: true });
   fs.mkdirSync(schemasDir, { recursive: true });
-  for (const [name, schema] of Object.entries(renderSchemas())) {
+  for (const [name, schema] of Object.entries(await renderSchemas())) {
     fs.writeFileSync(path.join(schemasDir, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`);
   }
 }

@@ -2,8 +2,8 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { packArchive } from '../../../plugins/archive.ts';
-import { run } from '../../helpers/command.ts';
+import { packArchive } from '../../../../plugins/build/archive.ts';
+import { run } from '../../../helpers/command.ts';
 
 const tmp = fs.mkdtempSync(join(tmpdir(), 'cat-archive-'));
 afterAll(() => fs.rmSync(tmp, { recursive: true }));

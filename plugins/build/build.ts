@@ -18,12 +18,13 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import type { BunPlugin } from 'bun';
+import { tryRead } from '../../src/files/read-file.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import { buildLibrary } from './build-library.ts';
 import { packLibrary } from './library-package.ts';
-import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
 import { renderSchemas } from './schemas.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 const LOCK_DEADLINE_MS = 120_000;
 
 /**
@@ -62,7 +63,7 @@ async function build(options: BuildOptions = {}): Promise<boolean> {
   try {
     const stamp = path.join(outDir, '.inputs');
     const inputs = hashInputs(entry);
-    if (!options.force && readIfThere(stamp) === inputs && isComplete(outDir)) return false;
+    if (!options.force && tryRead(stamp) === inputs && isComplete(outDir)) return false;
     await compileExecutables(entry, path.join(outDir, 'bin'), await buildPackage(outDir));
     fs.writeFileSync(stamp, inputs);
     return true;
@@ -131,9 +132,9 @@ export async function compile(
 const finishedSchemas: BunPlugin = {
   name: 'finished schemas',
   setup(builder) {
-    builder.onLoad({ filter: /\/plugins\/published-schemas\.ts$/ }, () => ({
+    builder.onLoad({ filter: /\/plugins\/build\/published-schemas\.ts$/ }, async () => ({
       loader: 'ts',
-      contents: `export const SCHEMAS = ${JSON.stringify(renderSchemas())};`,
+      contents: `export const SCHEMAS = ${JSON.stringify(await renderSchemas())};`,
     }));
   },
 };
@@ -202,17 +203,13 @@ function hashInputs(entry: string): string {
   return hash.digest('hex');
 }
 
-function readIfThere(file: string): string | undefined {
-  return fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : undefined;
-}
-
 // Two concurrent builds would leave names pointing to different binaries, but plugins recognize each other by inode.
 async function lock(file: string): Promise<() => void> {
   const deadline = Date.now() + LOCK_DEADLINE_MS;
   while (!tryLock(file)) {
-    if (!isAlive(Number(readIfThere(file)))) fs.rmSync(file, { force: true });
+    if (!isAlive(Number(tryRead(file)))) fs.rmSync(file, { force: true });
     else if (Date.now() > deadline) {
-      throw new Error(`Cannot build the executables: "${file}" is held by process "${readIfThere(file)}"`);
+      throw new Error(`Cannot build the executables: "${file}" is held by process "${tryRead(file)}"`);
     } else await Bun.sleep(50);
   }
   return () => fs.rmSync(file, { force: true });

@@ -6,14 +6,14 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import manifest from '../package.json' with { type: 'json' };
+import manifest from '../../package.json' with { type: 'json' };
+import { PLUGIN_NAMES } from '../registry.ts';
 import { type ArchiveEntry, packArchive } from './archive.ts';
 import { buildPackage, compile } from './build.ts';
 import { inspectRelease } from './inspect-release.ts';
-import { PLUGIN_NAMES } from './names.ts';
 import { findRuntime, TARGETS, type Target } from './targets.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 const TEXTS = ['LICENSE', 'README.md'];
 
 /** 2000-01-01: a time that tools accept without complaint, unless SOURCE_DATE_EPOCH specifies another. */

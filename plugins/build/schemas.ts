@@ -2,49 +2,19 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
-import { ConflistSchema } from '../src/cni/conflist-schema.ts';
-import { isObject, type JsonObject } from '../src/cni/json.ts';
-import type { PluginAbout } from '../src/cni/plugin-about.ts';
-import { SPEC_VERSIONS } from '../src/cni/version.ts';
-import { about as bandwidth } from './bandwidth/about.ts';
-import { about as bridge } from './bridge/about.ts';
-import { about as catena } from './catena/about.ts';
+import { ConflistSchema } from '../../src/cni/conflist-schema.ts';
+import { isObject, type JsonObject } from '../../src/cni/json.ts';
+import type { PluginAbout } from '../../src/cni/plugin-about.ts';
+import { SPEC_VERSIONS } from '../../src/cni/version.ts';
+import { KNOWN_TYPES, loadAbout } from '../registry.ts';
 import { type DocComments, readDocComments } from './doc-comments.ts';
-import { about as firewall } from './firewall/about.ts';
-import { about as flannel } from './flannel/about.ts';
-import { about as hostLocal } from './host-local/about.ts';
-import { about as loopback } from './loopback/about.ts';
-import type { PluginName, RUNNER_NAME } from './names.ts';
-import { about as portmap } from './portmap/about.ts';
-import { about as ptp } from './ptp/about.ts';
-import { about as sbr } from './sbr/about.ts';
-import { about as staticIpam } from './static/about.ts';
-import { about as tuning } from './tuning/about.ts';
-
-type LinkName = PluginName | typeof RUNNER_NAME;
-
-/** What tools know about every plugin. */
-export const LINK_ABOUTS: Readonly<Record<LinkName, PluginAbout>> = {
-  bandwidth,
-  bridge,
-  catena,
-  firewall,
-  flannel,
-  'host-local': hostLocal,
-  loopback,
-  portmap,
-  ptp,
-  sbr,
-  static: staticIpam,
-  tuning,
-};
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
 /** Sources of keys that configurations share; the plugin's own take precedence. */
 const SHARED_SOURCES = [
-  ...['../src/cni/plugin-config.ts', '../src/cni/capabilities.ts'],
-  '../src/delegate/selection.ts',
+  ...['../../src/cni/plugin-config.ts', '../../src/cni/capabilities.ts'],
+  '../../src/delegate/selection.ts',
 ];
 
 /**
@@ -52,10 +22,11 @@ const SHARED_SOURCES = [
  * and allow unknown keys, as the protocol does. Run by the build: descriptions come from the doc comments of the sources, which
  * the executable does not contain.
  */
-export function renderSchemas(): Record<string, JsonObject> {
-  const types = Object.keys(LINK_ABOUTS) as LinkName[];
-  const ipam = types.filter(type => LINK_ABOUTS[type].kind === 'ipam');
-  const links = Object.fromEntries(types.map(type => [type, describePlugin(type)]));
+export async function renderSchemas(): Promise<Record<string, JsonObject>> {
+  const abouts = await Promise.all(KNOWN_TYPES.map(async type => ({ type, about: await loadAbout(type) })));
+  const types = abouts.map(({ type }) => type);
+  const ipam = abouts.filter(({ about }) => about.kind === 'ipam').map(({ type }) => type);
+  const links = Object.fromEntries(abouts.map(({ type, about }) => [type, describePlugin(type, about)]));
   return {
     conflist: {
       $schema: DIALECT,
@@ -81,8 +52,8 @@ export function renderSchemas(): Record<string, JsonObject> {
   };
 }
 
-function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): JsonObject {
-  const schema = render(ConflistSchema, readSources('../src/cni/conflist-schema.ts'));
+function renderConflist(types: readonly string[], ipam: readonly string[]): JsonObject {
+  const schema = render(ConflistSchema, readSources('../../src/cni/conflist-schema.ts'));
   const { plugins } = schema.properties as { plugins: JsonObject };
   const chained = types.filter(type => !ipam.includes(type));
   const items = {
@@ -99,9 +70,8 @@ function renderConflist(types: readonly LinkName[], ipam: readonly LinkName[]): 
   };
 }
 
-function describePlugin(type: LinkName): JsonObject {
-  const { config, kind } = LINK_ABOUTS[type];
-  const schema = render(config, readSources(`./${type}/config.ts`));
+function describePlugin(type: string, { config, kind }: PluginAbout): JsonObject {
+  const schema = render(config, readSources(`../${type}/config.ts`));
   const properties = schema.properties as Record<string, JsonObject>;
   if (kind === 'ipam') {
     const { ipam = {} } = properties;

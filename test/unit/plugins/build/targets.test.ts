@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test';
-import lock from '../../../package-lock.json' with { type: 'json' };
-import { TARGETS } from '../../../plugins/targets.ts';
+import lock from '../../../../package-lock.json' with { type: 'json' };
+import { TARGETS } from '../../../../plugins/build/targets.ts';
 
 test('every system has its Bun executable in the lockfile, with a checksum', () => {
   const packages = new Map<string, object>(Object.entries(lock.packages));

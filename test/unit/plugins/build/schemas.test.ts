@@ -3,12 +3,15 @@ import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { PLUGIN_NAMES, RUNNER_NAME } from '../../../plugins/names.ts';
-import { LINK_ABOUTS, renderSchemas } from '../../../plugins/schemas.ts';
-import { isObject, type JsonObject } from '../../../src/cni/json.ts';
-import { ROOT } from '../../helpers/source-tree.ts';
+import { renderSchemas } from '../../../../plugins/build/schemas.ts';
+import { KNOWN_TYPES, loadAbout } from '../../../../plugins/registry.ts';
+import { isObject, type JsonObject } from '../../../../src/cni/json.ts';
+import { ROOT } from '../../../helpers/source-tree.ts';
 
-const SCHEMAS = renderSchemas();
+const SCHEMAS = await renderSchemas();
+const ABOUTS = await Promise.all(
+  KNOWN_TYPES.map(async type => ({ type, kind: (await loadAbout(type)).kind })),
+);
 const ajv = new Ajv2020({ allErrors: true, strict: true, strictRequired: false, strictTypes: false });
 const validate = (name: string, value: unknown): string[] => {
   const check = ajv.getSchema(name) ?? ajv.addSchema(SCHEMAS[name] ?? {}, name).getSchema(name);
@@ -21,7 +24,7 @@ const read = (file: string): JsonObject =>
   JSON.parse(fs.readFileSync(path.join(ROOT, 'conflists', file), 'utf8'));
 
 describe('the schema of lists', () => {
-  test.each(conflists)('takes %s', file => {
+  test.each(conflists)('accepts %s', file => {
     expect(validate('conflist', read(file))).toEqual([]);
   });
 
@@ -41,7 +44,7 @@ describe('the schema of lists', () => {
     ['all keys', FULL],
     ['links in files beside it', { name: 'a' }],
     ['a newer version among others', list({ cniVersion: '2.0.0', cniVersions: ['1.0.0'] }, { type: 'x' })],
-  ])('takes %s', (_, value) => {
+  ])('accepts %s', (_, value) => {
     expect(validate('conflist', value)).toEqual([]);
   });
 
@@ -79,35 +82,34 @@ describe('the schema of lists', () => {
   });
 });
 
-describe.each([...PLUGIN_NAMES, RUNNER_NAME] as const)('the schema of %s', type => {
+describe.each(ABOUTS)('the schema of $type', ({ type, kind }) => {
   const schema = SCHEMAS[type] as { properties: Record<string, JsonObject> };
 
-  test('takes its entries in the examples', () => {
+  test('accepts its entries in the examples', () => {
     for (const { plugins } of conflists.map(read)) {
       for (const entry of plugins as JsonObject[]) {
-        const uses = LINK_ABOUTS[type].kind === 'ipam' ? (entry.ipam as JsonObject)?.type : entry.type;
+        const uses = kind === 'ipam' ? (entry.ipam as JsonObject)?.type : entry.type;
         if (uses === type) expect(validate(type, entry)).toEqual([]);
       }
     }
   });
 
   test('is for its type only', () => {
-    const other =
-      LINK_ABOUTS[type].kind === 'ipam' ? { type: 'x', ipam: { type: 'other' } } : { type: 'other' };
+    const other = kind === 'ipam' ? { type: 'x', ipam: { type: 'other' } } : { type: 'other' };
     expect(validate(type, other).join()).toContain('const');
   });
 
-  test('has words for every option', () => {
+  test('describes every option', () => {
     expect(withoutWords(schema)).toEqual([]);
   });
 
-  test('stands on its own', () => {
+  test('is self-contained', () => {
     const refs = [...JSON.stringify(schema).matchAll(/"\$ref":"([^"]*)"/g)].map(match => match[1] ?? '');
     expect(refs.filter(ref => !ref.startsWith('#/$defs/'))).toEqual([]);
   });
 });
 
-/** Keys of a link, and of what it calls, that nobody has described; the protocol's own need no words. */
+/** Keys of a plugin, and of what it calls, without a description; those of the protocol need none. */
 function withoutWords({ properties = {} }: { properties?: Record<string, JsonObject> }): string[] {
   const own = ['type', 'cni', 'cni.dev/valid-attachments', 'args', 'runtimeConfig', 'dns', 'routes'];
   return Object.entries(properties).flatMap(([key, property]) => {

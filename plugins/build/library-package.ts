@@ -1,10 +1,10 @@
 // What does an executable embed so that a new plugin's project can be installed without our package in a registry?
 import fs from 'node:fs';
 import path from 'node:path';
-import manifest from '../package.json' with { type: 'json' };
+import manifest from '../../package.json' with { type: 'json' };
 import { type ArchiveEntry, packArchive } from './archive.ts';
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 
 /** The part of `files` in package.json that building a plugin needs. The rest is documentation. */
 const SOURCES = ['package.json', 'LICENSE', 'src', 'plugins'] as const;

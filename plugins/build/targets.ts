@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import lock from '../package-lock.json' with { type: 'json' };
+import lock from '../../package-lock.json' with { type: 'json' };
 
-const ROOT = path.resolve(import.meta.dir, '..');
+const ROOT = path.resolve(import.meta.dir, '../..');
 
 /** A system that releases are built for. */
 export interface Target {

@@ -1,7 +1,7 @@
 // Does an archive contain what its name says, and do its executables run?
 import fs from 'node:fs';
 import path from 'node:path';
-import { PLUGIN_NAMES, RUNNER_NAME } from './names.ts';
+import { PLUGIN_NAMES, RUNNER_NAME } from '../registry.ts';
 import type { Target } from './targets.ts';
 
 /** Where Debian's packages for other architectures install their C library. */

@@ -1,0 +1,13 @@
+// No network of that name: how does a caller distinguish this from a network that is broken?
+import { CniError, type CniErrorOptions, ErrorCode } from '../../cni/errors.ts';
+
+/** CniError 7: there is no network of that name where it was looked for. */
+export class NetworkNotFound extends CniError {
+  /**
+   * @param network its name
+   * @param where where it was looked for, and what was found there instead
+   */
+  constructor(network: string, where: string, options: CniErrorOptions = {}) {
+    super(ErrorCode.invalidConfig, `Cannot find network "${network}"${where}`, options);
+  }
+}

@@ -1,0 +1,32 @@
+// What is in a file, if there is one?
+import { readFileSync } from 'node:fs';
+import { fileFailure } from './failure.ts';
+
+/** Text of a file; undefined if it cannot be read, for whatever reason. */
+export function tryRead(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Text of a file; undefined if there is no file of that path.
+ * @param what names it in the error (`backup`)
+ * @param absent codes of errors that mean that there is none
+ * @throws CniError 5 when it cannot be read: its content may still be needed
+ */
+export function readIfThere(
+  path: string,
+  what: string,
+  absent: readonly string[] = ['ENOENT'],
+): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    const { code = '' } = cause as NodeJS.ErrnoException;
+    if (absent.includes(code)) return undefined;
+    throw fileFailure(`read ${what}`, path, cause);
+  }
+}

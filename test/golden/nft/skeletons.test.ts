@@ -1,0 +1,29 @@
+// Are the rules of our tables, byte for byte, those of the releases whose attachments are still in use?
+// A digest that changes means that CHECK of an attachment made before fails: such a skeleton needs a new `version`, and `earlier`.
+import { expect, test } from 'bun:test';
+import { BRIDGE_SKELETON, SKELETON } from '../../../plugins/firewall/skeleton.ts';
+import { parseConditions } from '../../../plugins/portmap/conditions.ts';
+import { planSkeleton as planPortmap } from '../../../plugins/portmap/skeleton.ts';
+import { planSkeleton as planMasquerade } from '../../../src/attach/masquerade-skeleton.ts';
+import { parseCidr } from '../../../src/net/cidr.ts';
+import { type Skeleton, skeletonChanges } from '../../../src/netlink/nft/skeleton.ts';
+
+const pods = [
+  ...['10.9.0.2/24', '10.8.0.2/24', '10.7.0.2/16', '10.7.0.2/32', '10.7.0.2/21'],
+  ...['fd00::2/64', 'fd00::2/128', 'fd00::2/57'],
+].map(parseCidr);
+const conditions = parseConditions({
+  conditionsV4: ['ip saddr 10.0.0.0/8'],
+  conditionsV6: ['ip6 saddr fd00::/8'],
+});
+
+test.each<[string, Skeleton, string]>([
+  ['portmap', planPortmap({ pods, conditions }), '7a4942397124ed15'],
+  ['firewall', SKELETON, 'f748d21227dfd0d3'],
+  ['firewall within bridges', BRIDGE_SKELETON, '1b965ad6294ced56'],
+  ['masquerading', planMasquerade(pods), 'a9ef5d6a903a9809'],
+])('the rules of %s', (_what, skeleton, wanted) => {
+  const digest = new Bun.CryptoHasher('sha256');
+  for (const { op, body } of skeletonChanges(skeleton)) if (op.startsWith('add rule ')) digest.update(body);
+  expect(digest.digest('hex').slice(0, 16)).toBe(wanted);
+});
