@@ -184,7 +184,7 @@ describeRoot('CNI_PATH', () => {
   });
 });
 
-/** What the reference lets everybody look into, and must find as it is. */
+/** What the reference lets every user read, and must find unchanged. */
 const SHARED: Readonly<Record<string, number>> = {
   leases: 0o755,
   'leases/podnet': 0o755,

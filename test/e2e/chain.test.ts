@@ -118,7 +118,7 @@ describeRoot('the full chain', () => {
     });
   });
 
-  test('[1.1.0] attaches 200 containers, eight at a time, without errors, duplicate addresses or leftovers', async () => {
+  test('[1.1.0] attaches 200 containers, eight at a time, without errors, duplicate addresses or leaks', async () => {
     await withHost(async lab => {
       await forward(lab);
       const chain = writeChain(lab, fullChain(lab));

@@ -10,7 +10,7 @@ import { requiresRoot, testNeeding } from '../helpers/skip.ts';
 const NEEDS = [requiresRoot(), requiresOrdinaryUser()];
 const IN_USER_NAMESPACE = ['unshare', '--user', '--map-root-user', '--net', '--mount', '--'];
 
-/** Gives the body a node whose state only root may read or write, and whose list everybody may read. */
+/** Gives the body a node whose state only root may read or write, and whose list every user may read. */
 async function withNode(
   body: (call: (before: readonly string[], ...args: string[]) => Promise<Finished>) => Promise<void>,
 ): Promise<void> {

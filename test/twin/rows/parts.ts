@@ -25,7 +25,7 @@ export function bridged(ipam: Json, options: Json = {}): Json {
   return { ...BRIDGE, ...options, ipam };
 }
 
-/** Runs commands of `ip`, in the fake host unless told otherwise. */
+/** Runs commands of `ip`, in the fake host by default. */
 export async function ipTool(ground: Ground, ...commands: (string | Namespace)[]): Promise<void> {
   const ns = commands.find(command => typeof command === 'object') ?? ground.lab.host;
   const lines = commands.filter(command => typeof command === 'string').join('\n');

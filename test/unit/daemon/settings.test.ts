@@ -1,4 +1,4 @@
-// Does a file of settings change what it names and nothing else, and is one that makes no sense refused whole?
+// Does a file of settings change what it names and nothing else, and is an invalid one refused whole?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -76,7 +76,7 @@ describe('readSettings()', () => {
   test.each([
     ['is no JSON', '{', 'JSON'],
     ['has an unknown key', '{"worker": 1}', 'worker'],
-    ['has a number that makes no sense', '{"workers": 0}', 'workers'],
+    ['has an invalid number', '{"workers": 0}', 'workers'],
     ['has a verb that is none', '{"timeouts": {"ad": 1}}', 'ad'],
     ['has a place that is none', '{"log": "printer"}', 'Cannot log to "printer"'],
     ['has a level that is none', '{"logLevel": "loud"}', 'Cannot use log level "loud"'],

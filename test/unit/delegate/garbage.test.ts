@@ -68,7 +68,7 @@ describe('collectPods()', () => {
   test('continues after a failure, and keeps what could not be deleted', async () => {
     chain.rescript('two', { ReportError: 'busy', ReportErrorCode: 101 });
     await expect(collectPods(runner, keptWith([]))).rejects.toMatchObject({ code: 101 });
-    // What is still there at the end, networks try again by themselves.
+    // What is still there at the end, networks retry on their own.
     const deleted = ['DEL two c1', 'DEL one c1', 'DEL two c2', 'DEL one c2', 'DEL two c1', 'DEL two c2'];
     expect(order().filter(call => call.startsWith('DEL'))).toEqual(deleted);
     expect(listPods(runner.podsDir).pods.map(({ record }) => record.phase)).toEqual(['failed', 'failed']);

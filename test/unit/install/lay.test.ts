@@ -54,7 +54,7 @@ function contents({ binDir, confDir }: { binDir: string; confDir: string }): Rec
 const killed = async (verb: string, step: number, wanted: Wanted) =>
   (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(wanted)])).exitCode !== 0;
 
-/** What everybody may see at any moment. */
+/** What every user may see at any moment. */
 async function expectWhole(wanted: Wanted, before: Record<string, string>): Promise<void> {
   const now = contents(wanted);
   const fresh = fs.readFileSync(wanted.source, 'utf8');

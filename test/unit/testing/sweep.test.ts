@@ -1,4 +1,4 @@
-// Is every request tried, and every leftover reported?
+// Is every request tried, and all garbage reported?
 import { describe, expect, test } from 'bun:test';
 import type { Reply } from '../../../src/testing/call.ts';
 import { sweepFaults } from '../../../src/testing/sweep.ts';
