@@ -20,7 +20,7 @@ describeRoot('catena', () => {
     return (...args: string[]) => lab.run(lab.host, [CATENA, ...args], { env, cwd: lab.tmp });
   }
 
-  test('points to the named namespace when a name alone is no file of the working directory', async () => {
+  test('suggests the named namespace when a bare name is not a file in the working directory', async () => {
     const lab = await makeLab();
     const call = setUp(lab);
     const container = await lab.container();
@@ -46,7 +46,7 @@ describeRoot('catena', () => {
     });
   });
 
-  test('says which --valid of gc is on no record, before it deletes the others', async () => {
+  test('reports which --valid of gc has no record, before it deletes the others', async () => {
     const lab = await makeLab();
     const call = setUp(lab);
     const { path } = await lab.container();
@@ -58,7 +58,7 @@ describeRoot('catena', () => {
     });
   });
 
-  test('repair tells what CHECK had said of a link that it mended', async () => {
+  test('repair shows the error of CHECK for each plugin that it repaired', async () => {
     const lab = await makeLab();
     const call = setUp(lab);
     const { path } = await lab.container();

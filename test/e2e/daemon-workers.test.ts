@@ -26,7 +26,7 @@ describeRoot('a daemon that cannot start workers', () => {
   });
 
   testNeeding(
-    'because it may have no more processes leaves all calls to their clients, and ends',
+    'because it reached its limit of processes leaves all calls to their clients, and ends',
     async () => {
       const lab = await makeLab();
       const node = await prepare(lab);
@@ -62,7 +62,7 @@ describeRoot('a daemon that cannot start workers', () => {
     findPidsProblem(),
   );
 
-  test('serves them again when it can', async () => {
+  test('serves calls again as soon as it can', async () => {
     const lab = await makeLab();
     const node = await prepare(lab);
     const daemon = await startDaemon(lab);
@@ -77,7 +77,7 @@ describeRoot('a daemon that cannot start workers', () => {
     expect((await stateOf(daemon)).served).toBe(served + 4);
   });
 
-  test('is not one whose first directory was deleted', async () => {
+  test('is not one whose initial directory was deleted', async () => {
     const lab = await makeLab();
     const node = await prepare(lab);
     const dir = `${lab.tmp}/release-1`;

@@ -10,7 +10,7 @@ import { describeRoot } from '../helpers/skip.ts';
 describeRoot('catena doctor', () => {
   const makeLab = useLabs();
 
-  test('examines the node it runs on; errors make it fail', async () => {
+  test('examines the node it runs on, and fails on errors', async () => {
     const lab = await makeLab();
     const env = directories(lab.tmp);
     const args = ['doctor', '--conf-dir', lab.tmp, '--bin-dir', BIN_DIR];

@@ -34,7 +34,7 @@ const catena = (verb: string, ...args: string[]) =>
   ]);
 const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
 
-test('catena install lays down every link and the list, and tells that another one wins', async () => {
+test('catena install installs every plugin and the list, and reports that another list takes precedence', async () => {
   const { exitCode, stdout, stderr } = await catena('install', LIST);
   expect([exitCode, stderr]).toEqual([0, '']);
   expect(names('bin')).toEqual(['.catena-install.json', ...[...PLUGIN_NAMES, 'catena'].sort()]);
@@ -47,7 +47,7 @@ test('catena install lays down every link and the list, and tells that another o
   expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
 });
 
-test('catena install --account leaves a kubeconfig beside the list, and uninstall takes it back', async () => {
+test('catena install --account writes a kubeconfig beside the list, and uninstall removes it', async () => {
   const account = join(root, 'account');
   fs.mkdirSync(account);
   for (const name of ['ca.crt', 'token']) fs.writeFileSync(join(account, name), name);
@@ -78,7 +78,7 @@ test('catena install --account leaves a kubeconfig beside the list, and uninstal
   expect([names('bin'), names('net.d')]).toEqual([[], ['05-lo.conflist']]);
 });
 
-test('catena install --as-default wins, says why, and uninstall takes all of it back', async () => {
+test('catena install --as-default takes precedence, says why, and uninstall reverts all of it', async () => {
   const installed = await catena('install', LIST, '--as-default', '--json');
   expect(installed.exitCode).toBe(0);
   const { ok, picks, reason } = JSON.parse(installed.stdout);
@@ -98,7 +98,7 @@ test('catena install --as-default fails where the list cannot work', async () =>
   expect(stdout).toMatch(/^containerd {2}does not use it: .*pods will fail: .*"macvlan"/m);
 });
 
-test('catena install --dry-run touches nothing, and knows how it would end', async () => {
+test('catena install --dry-run touches nothing, and predicts the outcome', async () => {
   const { exitCode, stdout } = await catena('install', LIST, '--as-default', '--dry-run');
   expect(exitCode).toBe(0);
   expect(stdout).toMatch(/^ {2}create {3}bridge$/m);
@@ -106,7 +106,7 @@ test('catena install --dry-run touches nothing, and knows how it would end', asy
   expect([fs.existsSync(join(root, 'bin')), names('net.d')]).toEqual([false, ['05-lo.conflist']]);
 });
 
-test('catena install keeps files of others, and fails when one of them is the list', async () => {
+test('catena install keeps third-party files, and fails when one of them is the list', async () => {
   fs.mkdirSync(join(root, 'bin'));
   fs.writeFileSync(join(root, 'bin/bridge'), 'foreign');
   fs.writeFileSync(join(root, 'net.d/10-bridge-full.conflist'), '{}');
@@ -121,7 +121,7 @@ test('catena install keeps files of others, and fails when one of them is the li
 describeNeeding(
   'systemd',
   () => {
-    test('finds nothing wrong with the unit', async () => {
+    test('accepts the unit', async () => {
       const { stdout } = await run([
         `${BIN_DIR}/catena`,
         'install',

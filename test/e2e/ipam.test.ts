@@ -1,4 +1,4 @@
-// Does `catena ipam` tell used addresses from forgotten ones, and free only the latter?
+// Does `catena ipam` distinguish used addresses from forgotten ones, and free only the latter?
 
 import { expect, test } from 'bun:test';
 import { existsSync, utimesSync, writeFileSync } from 'node:fs';
@@ -57,13 +57,13 @@ function onGround(body: (ground: Ground) => Promise<void>): () => Promise<void> 
 
 describeRoot('catena ipam', () => {
   test(
-    'ls shows who holds what, and whether that is still used',
+    'ls shows the owner of each lease, and whether it is still in use',
     onGround(async ({ lab, chain, ipam, states, lease, age }) => {
       const [one, two] = [await lab.container(), await lab.container()];
       await chain.add(one);
       await chain.add(two);
       writeFileSync(lease('10.88.0.77'), '');
-      writeFileSync(lease('10.88.0.78'), '{somebody else}');
+      writeFileSync(lease('10.88.0.78'), '{another program}');
       writeFileSync(lease('10.88.0.79'), 'older');
       writeFileSync(lease('10.88.0.80'), 'fresh\r\neth0');
       await lab.remove(two);
@@ -90,7 +90,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'an address of another node on this machine is no sign of life',
+    'an address of another node on this machine does not count as in use',
     onGround(async ({ lab, chain, states, age }) => {
       const container = await lab.container();
       await chain.add(container);
@@ -139,7 +139,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'free takes what nobody uses, and what is used only by force',
+    'free releases unused leases, and used ones only by force',
     onGround(async ({ lab, chain, ipam, lease, age }) => {
       const [one, two] = [await lab.container(), await lab.container()];
       await chain.add(one);
@@ -165,7 +165,7 @@ describeRoot('catena ipam', () => {
       noteBoot(lease('fd88::3'), { ...thisBoot(), bootId: 'earlier' });
       expect((await ipam('free', 'podnet', 'fd88::3')).exitCode).toBe(0);
       expect(await chain.leases()).toEqual([lease('10.88.0.2')]);
-      // The next container gets them after all others had their turn; the order of the set goes on.
+      // The next container gets them after all others had their turn; the order of the set continues.
       expect((await chain.add(await lab.container())).ips.map((ip: Row) => ip.address)).toEqual([
         '10.88.0.4/24',
         'fd88::4/64',
@@ -174,7 +174,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'refuses what makes no sense',
+    'refuses invalid arguments',
     onGround(async ({ ipam }) => {
       const bad: [args: string[], exitCode: number, words: string][] = [
         [['rm'], 2, 'there are ls, why and free'],

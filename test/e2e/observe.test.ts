@@ -20,10 +20,10 @@ const TAGS = {
   'grpc.request.ifname': 'eth0',
 };
 
-describeRoot('a daemon that is watched', () => {
+describeRoot('an observed daemon', () => {
   const makeLab = useLabs();
 
-  test('leaves a line per request and link, counts them, and keeps a trace that is drawn', async () => {
+  test('logs a line per request and plugin, counts them, and keeps a trace that can be drawn', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();
@@ -86,7 +86,7 @@ describeRoot('a daemon that is watched', () => {
     expect((await chain.run('del', container)).exitCode).toBe(0);
   });
 
-  test('tells of failures, and keeps to the level of each link', async () => {
+  test('reports failures, and honours the log level of each plugin', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
     list.plugins[3].sysctl = { 'net.core.nothing': '1' };
@@ -113,7 +113,7 @@ describeRoot('a daemon that is watched', () => {
     expect((await daemon.fetch('/v1/traces')).status).toBe(404);
   });
 
-  test('goes on with the trace of its caller, and sends spans to a collector', async () => {
+  test('continues the trace of its caller, and sends spans to a collector', async () => {
     const lab = await makeLab();
     const bodies: Row[] = [];
     const collector = Bun.serve({
@@ -228,7 +228,7 @@ describeRoot('a daemon that is watched', () => {
 describeRoot('a command without a daemon', () => {
   const makeLab = useLabs();
 
-  test('keeps a trace when it is told to, and none otherwise', async () => {
+  test('keeps a trace when asked to, and none otherwise', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();

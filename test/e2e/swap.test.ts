@@ -1,4 +1,4 @@
-// Can a link be swapped on a node with attachments that live, and back again, however it goes?
+// Can a plugin be swapped on a node with running pods, and back again, whatever fails?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -85,7 +85,7 @@ describeRoot(
     afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
     testNeeding(
-      "puts the reference's executable in place under a pod that lives, and ours back",
+      "installs the reference's executable under a running pod, and ours again",
       async () => {
         await withHost(async lab => {
           const { swap, check, link, chain, live, binDir } = await node(lab);
@@ -145,7 +145,7 @@ describeRoot(
     );
 
     testNeeding(
-      'takes over the ports of pods that the reference attached, and gives none back that it cannot see',
+      'takes over the ports of pods that the reference attached, and releases none that it cannot see',
       async () => {
         await withHost(async lab => {
           const { swap, binDir, confDir, chain, live, link, list } = await node(lab);
@@ -202,7 +202,7 @@ describeRoot(
     );
 
     testNeeding(
-      'refuses an executable that cannot delete what ours attached, until that is handed over',
+      'refuses an executable that cannot delete attachments of ours until they are handed over',
       async () => {
         await withHost(async lab => {
           const { swap, binDir, confDir, chain, live, link, list, env } = await node(lab);
@@ -245,7 +245,7 @@ describeRoot(
       requires('iptables', 'nft'),
     );
 
-    test('refuses a broken candidate, and says what is wrong with it', async () => {
+    test('refuses a broken candidate, and reports what is wrong with it', async () => {
       await withHost(async lab => {
         const { swap, link, binDir } = await node(lab);
         const refused = await swap('--link', 'tuning', '--to', join(tmp, 'broken'), '--scene', 'life');
@@ -270,7 +270,7 @@ describeRoot(
       });
     });
 
-    test('puts the old one back when an attachment that was sound is not any more', async () => {
+    test('restores the old executable when an attachment that was sound breaks', async () => {
       await withHost(async lab => {
         const { swap, check, link, binDir } = await node(lab);
         const picky = wrapped(lab, 'picky', onLiveCheck(refusal));
@@ -325,7 +325,7 @@ describeRoot(
     });
 
     testNeeding(
-      'asks whoever sits at a terminal, and takes nothing for a no',
+      'asks at a terminal, and takes an empty answer as no',
       async () => {
         await withHost(async lab => {
           const { argv, env, link } = await node(lab);

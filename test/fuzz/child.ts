@@ -1,5 +1,5 @@
 // Which share of the inputs does this process try? (one of several, each with a network and a file system of its own)
-// A line with a task comes in, a line with its outcome goes out. `run.ts` starts it.
+// A line with a task comes in, a line with its outcome comes out. `run.ts` starts it.
 
 import fs from 'node:fs';
 import path from 'node:path';

@@ -33,7 +33,7 @@ export interface FuzzReport {
   readonly each: readonly (readonly [door: string, inputs: number])[];
 }
 
-/** The task of a process: push inputs through a door, or its kept seeds (`inputs: 0`), or look for strays (without a door). */
+/** The task of a process: push inputs through a door, or its kept seeds (`inputs: 0`), or look for stray files (without a door). */
 export interface Task {
   readonly door?: string;
   readonly inputs: number;

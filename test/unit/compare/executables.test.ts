@@ -24,12 +24,12 @@ const LIST = parseNetwork(
 );
 
 describe('readSwap()', () => {
-  test('a directory swaps all that it has of the list', () => {
+  test('swaps all plugins of the list that a directory contains', () => {
     expect(readSwap(LIST, dir, undefined)).toEqual({ target: dir, types: ['bridge', 'tuning'] });
     expect(homesOf(readSwap(LIST, dir, undefined))).toEqual([dir]);
   });
 
-  test('an executable swaps the link of its name, or the one that is meant', () => {
+  test('swaps the plugin named like an executable, or the given one', () => {
     const file = (name: string) => join(dir, name);
     expect(readSwap(LIST, file('bridge'), undefined)).toEqual({ target: file('bridge'), types: ['bridge'] });
     expect(readSwap(LIST, file('other'), 'host-local')).toMatchObject({ types: ['host-local'] });
@@ -51,7 +51,7 @@ describe('readSwap()', () => {
     ],
     [() => dir, 'host-local', 'Cannot find plugin "host-local"'],
     [() => tmpdir(), undefined, 'it has none of bridge'],
-  ])('refuses what is not there', (target, link, gist) => {
+  ])('refuses missing files', (target, link, gist) => {
     expect(() => readSwap(LIST, typeof target === 'string' ? target : target(), link)).toThrow(gist);
   });
 });

@@ -25,7 +25,7 @@ describe('parseSelections()', () => {
     ['[{"name":"a","interface":"new","interfaceRequest":"old"}]', ['/a@new']],
     ['[{"Name":"a","Namespace":"ns"}]', ['ns/a@']],
     ['[{"name":"a","unknown.example.com/key":1}]', ['/a@']],
-  ])('%j asks for %j', (text, expected) => {
+  ])('parses %j as %j', (text, expected) => {
     expect(names(text)).toEqual(expected);
   });
 
@@ -61,16 +61,16 @@ describe('parseSelections()', () => {
       '"ipam-claim-reference" "a/b" is not a valid Kubernetes object name',
     ],
     ['[{"name":"a","ipam-claim-reference":"b","ips":["10.0.0.2"]}]', '"b" and "ips" both request'],
-  ])('%j is refused: %s', (text, problem) => {
+  ])('refuses %j: %s', (text, problem) => {
     expect(() => parse(text)).toThrow(problem);
   });
 
-  test('text that is no JSON is code 6, everything else code 7', () => {
+  test('gives text that is not JSON code 6, and all else code 7', () => {
     expect(() => parse('[{]')).toThrow(expect.objectContaining({ code: 6, details: '[{]' }));
     expect(() => parse('a@b@c')).toThrow(expect.objectContaining({ code: 7 }));
   });
 
-  test('takes every member of the specification', () => {
+  test('accepts every member of the specification', () => {
     const [one] = parse(
       JSON.stringify([
         {

@@ -78,18 +78,18 @@ const render = (sections: readonly Section[], colour: boolean) =>
   sections.map(section => renderSection(section, { colour })).join('');
 
 describe('renderSection()', () => {
-  test('lays a report out as text', () => {
+  test('renders a report as text', () => {
     expect(render(SECTIONS, false)).toBe(PLAIN);
   });
 
-  test('differs with colours by nothing but colours', () => {
+  test('adds nothing but colours', () => {
     const painted = render(SECTIONS, true);
     expect(painted).toContain('\u001b[31mFAILED\u001b[39m');
     // biome-ignore lint/suspicious/noControlCharactersInRegex: what colours are made of
     expect(painted.replace(/\u001b\[\d+m/g, '').replace(/ +$/gm, '')).toBe(PLAIN);
   });
 
-  test('shows how a link failed', () => {
+  test('shows how a plugin failed', () => {
     const failure = { message: 'Cannot do it: no', code: 7, details: 'more', stderr: 'line 1\nline 2' };
     const plugins = [plugin({ link: 'tuning', failure })];
     expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: plugins, failure }], false)).toBe(`
@@ -103,7 +103,7 @@ ADD   5.0 ms
 `);
   });
 
-  test('shows a failure before any link ran', () => {
+  test('shows a failure before any plugin ran', () => {
     const failure = { message: 'Cannot find plugin "x"' };
     expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: [], failure }], false)).toBe(`
 ADD   5.0 ms

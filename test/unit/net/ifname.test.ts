@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { findIfnameProblem } from '../../../src/net/ifname.ts';
 
 test.each(['eth0', 'a', 'fifteen-bytes-x', 'eth0.100', 'back\\slash', '100%', 'ä', '\u200b', '...'])(
-  'findIfnameProblem() takes %j',
+  'findIfnameProblem() accepts %j',
   name => {
     expect(findIfnameProblem(name)).toBeUndefined();
   },

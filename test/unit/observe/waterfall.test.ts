@@ -34,7 +34,7 @@ const RECORD: RequestRecord = {
 };
 
 describe('renderWaterfall()', () => {
-  test('draws bars where links ran, and says what each added', () => {
+  test('draws a bar for each plugin, and shows what each added', () => {
     expect(renderWaterfall(RECORD)).toBe(`mi7c0a1b2c3d  ADD podnet  container c1, eth0
   2026-01-02T03:04:05.006Z, 20.0 ms, by the daemon
   pod shop/web
@@ -50,7 +50,7 @@ describe('renderWaterfall()', () => {
 `);
   });
 
-  test('folds what was done in the kernel, and draws it when it is told to', () => {
+  test('folds kernel transactions, and draws them on request', () => {
     const transactions = [
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 1, durationMs: 1, error: 'ENODEV' },
       { family: 'netfilter', what: 'list tables', startMs: 5, durationMs: 0.25 },
@@ -73,7 +73,7 @@ describe('renderWaterfall()', () => {
     ]);
   });
 
-  test('shows what failed, and what was undone after it', () => {
+  test('shows what failed, and what was undone afterwards', () => {
     const plugins = [
       link('bridge', 0, 0, 10),
       link('tuning', 1, 10, 2, { code: 7, message: 'Cannot set x' }),
@@ -91,7 +91,7 @@ describe('renderWaterfall()', () => {
     expect(drawn).toEndWith('\n\n  FAILED with code 7: Cannot set x\n  because\n');
   });
 
-  test('draws what it can of a record without links, or with a result that is none', () => {
+  test('draws records without plugins, or with an invalid result', () => {
     expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no plugin was called');
     const odd = renderWaterfall({ ...RECORD, links: [link('odd', 0, 0, 1, { result: { ips: 'none' } })] });
     expect(odd).toMatch(/^ {2}odd /m);
@@ -99,7 +99,7 @@ describe('renderWaterfall()', () => {
 });
 
 describe('renderList()', () => {
-  test('gives a line per request', () => {
+  test('prints a line per request', () => {
     const failed = { ...RECORD, id: 'mi7c0a1b2c3e', verb: 'GC', containerId: '', ifname: '', code: 11 };
     const long = { ...RECORD, containerId: 'f'.repeat(64) };
     expect(renderList([failed, long])).toBe(

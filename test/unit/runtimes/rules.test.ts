@@ -32,13 +32,13 @@ describe('choose() for containerd', () => {
     expect(taken('containerd', [B, C])).toEqual(['20-b.conf']);
   });
 
-  test('takes as many as max_conf_num says, and all with 0, twice the same network included', () => {
+  test('takes as many as max_conf_num says, and all with 0, even the same network twice', () => {
     const twin = file('40-d.conflist', { network: 'c' });
     expect(taken('containerd', [A, B, C], { maxConfNum: 2 })).toEqual(['10-a.conflist', '20-b.conf']);
     expect(taken('containerd', [A, C, twin], { maxConfNum: 0 })).toHaveLength(3);
   });
 
-  test('loads nothing when a file that it reads is broken, and minds none that it does not read', () => {
+  test('loads nothing when a file that it reads is broken, and ignores files that it does not read', () => {
     const problem = '"15-x.conflist" cannot be loaded: not JSON';
     expect(taken('containerd', [BROKEN, C])).toEqual([[], problem]);
     expect(taken('containerd', [A, BROKEN, C], { maxConfNum: 3 })).toEqual([[], problem]);
@@ -50,19 +50,19 @@ describe('choose() for containerd', () => {
     expect(taken('containerd', [ABSENT, C])).toEqual([['15-x.conflist'], problem]);
   });
 
-  test('has nothing in an empty directory', () => {
+  test('takes nothing from an empty directory', () => {
     expect(taken('containerd', [BAK])).toEqual([[], 'there is no configuration']);
   });
 });
 
 describe('choose() for CRI-O', () => {
-  test('takes the first usable file, and skips what is broken or whose links are not there', () => {
+  test('takes the first usable file, and skips broken ones and those with missing plugins', () => {
     expect(taken('CRI-O', [BAK, BROKEN, C])).toEqual(['30-c.conflist']);
     expect(taken('CRI-O', [ABSENT, C])).toEqual(['30-c.conflist']);
     expect(taken('CRI-O', [ABSENT])).toEqual([[], 'no configuration can be loaded and has all its plugins']);
   });
 
-  test('keeps to the configured network', () => {
+  test('takes only the configured network', () => {
     expect(taken('CRI-O', [A, B, C], { defaultNetwork: '30-c' })).toEqual(['30-c.conflist']);
     const missing = 'no usable file has network "z" (cni_default_network)';
     expect(taken('CRI-O', [A], { defaultNetwork: 'z' })).toEqual([[], missing]);

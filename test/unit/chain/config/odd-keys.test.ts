@@ -4,7 +4,7 @@ import { findOddKeys } from '../../../../src/chain/config/odd-keys.ts';
 const shown = (...args: Parameters<typeof findOddKeys>) =>
   findOddKeys(...args).map(({ path, problem }) => `${path.join('.')}: ${problem}`);
 
-test('findOddKeys() of a list names keys that miss by letter case', () => {
+test('findOddKeys() of a list returns keys that differ in letter case only', () => {
   const list = {
     name: 'n',
     CNIVersion: '1.0.0',
@@ -18,7 +18,7 @@ test('findOddKeys() of a list names keys that miss by letter case', () => {
   ]);
 });
 
-test("findOddKeys() names the runtime's keys in every link", () => {
+test("findOddKeys() returns the runtime's keys in every plugin", () => {
   const links = [{ type: 'a' }, { type: 'b', prevResult: {}, runtimeConfig: {}, 'cni.dev/x': 1 }, 5];
   expect(shown({ name: 'n', plugins: links }, 'list').map(text => text.split(':')[0])).toEqual([
     'plugins.1.prevResult',
@@ -30,7 +30,7 @@ test("findOddKeys() names the runtime's keys in every link", () => {
   ]);
 });
 
-test('findOddKeys() of a single plugin looks at what it may say about its list', () => {
+test('findOddKeys() of a single plugin checks the keys that belong to a list', () => {
   const plugin = { Type: 't', NAME: 'n', disablecheck: true, prevResult: {} };
   expect(shown(plugin, 'plugin').map(text => text.split(':')[0])).toEqual(['disablecheck', 'prevResult']);
   expect(shown({ plugins: 5 }, 'list')).toEqual([]);

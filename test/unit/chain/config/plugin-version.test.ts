@@ -54,7 +54,7 @@ describe('listPluginVersions()', () => {
 });
 
 describe('validateNetwork()', () => {
-  test('returns what the links speak and which capabilities they declare', async () => {
+  test('returns the versions that the plugins support and the capabilities they declare', async () => {
     const list = listOf('1.0.0', [
       { type: 'noop', capabilities: { mac: true, ips: false } },
       { type: 'noop', capabilities: { mac: true, portMappings: true } },
@@ -64,7 +64,7 @@ describe('validateNetwork()', () => {
     expect(valid.plugins.map(({ type }) => type)).toEqual(['noop', 'noop']);
   });
 
-  test('reports every plugin that is missing or does not speak the version', async () => {
+  test('reports every plugin that is missing or does not support the version', async () => {
     const runtime = { ...chain.runtime, segments: answering('{"cniVersion":"0.2.0"}') };
     const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'missing' }]);
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
@@ -74,7 +74,7 @@ describe('validateNetwork()', () => {
     });
   });
 
-  test('shows the matrix of versions and the highest one that all speak', async () => {
+  test('shows the matrix of versions and the highest common one', async () => {
     const versions: Record<string, string[]> = {
       noop: ['0.3.1', '0.4.0'],
       fail: ['0.4.0', '1.0.0', '9.0.0'],
@@ -129,7 +129,7 @@ describe('explainConflict()', () => {
     });
   });
 
-  test('asks nobody about another error', async () => {
+  test('asks no plugin about another error', async () => {
     const start = () => {
       throw new Error('started');
     };

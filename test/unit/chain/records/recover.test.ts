@@ -57,7 +57,7 @@ async function inProcess(verb: string, source: string, more: JsonObject = {}): P
 }
 
 describe('addNetwork() with a journal', () => {
-  test('says what it is about to do, how each link did, and that it is done', async () => {
+  test('records its intent, the outcome of each plugin, and its end', async () => {
     const args = [['K8S_POD_NAME', 'p']] as const;
     const attachment = { ...ATTACHMENT, netns: '/proc/self/ns/net', args, capabilityArgs: { mac: 'x' } };
     const list = threeLinks();
@@ -91,25 +91,25 @@ describe('addNetwork() with a journal', () => {
     expect(record()?.outcomes[1]?.result).toEqual(ips('10.1.0.2/24'));
   });
 
-  test('keeps none without a directory', async () => {
+  test('keeps no record without a directory', async () => {
     const { stateDir: _, ...bare } = runtime;
     await addNetwork(threeLinks(), ATTACHMENT, bare);
     expect(filesBelow(runtime.stateDir)).toEqual([]);
   });
 
-  test('starts no link when it cannot be written', async () => {
+  test('starts no plugin when the record cannot be written', async () => {
     fs.writeFileSync(runtime.stateDir, '');
     await expect(addNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 5 });
     expect(chain.order()).toEqual([]);
   });
 
-  test('forgets an ADD that was undone', async () => {
+  test('deletes the record of an ADD that was undone', async () => {
     const list = threeLinks({ two: { ReportResult: 'no result' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('Cannot decode');
     expect(leftovers()).toEqual([]);
   });
 
-  test('fails for what failed, also where the record cannot be written any more', async () => {
+  test('reports the first failure even if the record can no longer be written', async () => {
     const list = threeLinks({ two: { ReportResult: 'no result' } });
     const onPlugin = () =>
       fs.rmSync(path.join(runtime.stateDir, 'attachments'), { recursive: true, force: true });
@@ -119,7 +119,7 @@ describe('addNetwork() with a journal', () => {
     expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
-  test('remembers an ADD that could not be undone, until it can be', async () => {
+  test('keeps the record of an ADD that could not be undone, until it can be', async () => {
     const list = threeLinks({ one: { ReportError: '' }, two: { ReportError: 'stuck' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
     expect(record()).toMatchObject({
@@ -136,7 +136,7 @@ describe('addNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('over a standing attachment leaves its record alone until it has succeeded', async () => {
+  test('keeps the record of an existing attachment until it has succeeded', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'already there' });
@@ -150,7 +150,7 @@ describe('addNetwork() with a journal', () => {
     expect(record()?.args).toEqual([['NEW', '1']]);
   });
 
-  test('takes down first what stood in a namespace that is gone', async () => {
+  test('first detaches from a namespace that is gone', async () => {
     const list = threeLinks();
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, '');
@@ -182,28 +182,25 @@ describe('a runner that dies during ADD', () => {
     { when: `after link ${index + 1}`, index, scripts: {}, more: { dieAfter: index } },
   ]);
 
-  test.each(points)(
-    '$when: the next ADD of the network takes back what began',
-    async ({ index, scripts, more }) => {
-      const { source } = threeLinks(scripts);
-      expect(await inProcess('ADD', source, more)).toBe('');
-      expect(record()?.phase).toBe('adding');
-      const added = chain.order().length;
-      for (const label of LABELS) chain.rescript(label, {});
+  test.each(points)('$when: the next ADD of the network undoes it', async ({ index, scripts, more }) => {
+    const { source } = threeLinks(scripts);
+    expect(await inProcess('ADD', source, more)).toBe('');
+    expect(record()?.phase).toBe('adding');
+    const added = chain.order().length;
+    for (const label of LABELS) chain.rescript(label, {});
 
-      await addNetwork(threeLinks(), other, runtime);
-      const undone = LABELS.slice(0, index + 1).toReversed();
-      expect(chain.order().slice(added)).toEqual([
-        ...undone.map(label => `DEL ${label}`),
-        ...LABELS.map(label => `ADD ${label}`),
-      ]);
-      expect(record()).toBeUndefined();
-      await deleteNetwork(threeLinks(), other, runtime);
-      expect(leftovers()).toEqual([]);
-    },
-  );
+    await addNetwork(threeLinks(), other, runtime);
+    const undone = LABELS.slice(0, index + 1).toReversed();
+    expect(chain.order().slice(added)).toEqual([
+      ...undone.map(label => `DEL ${label}`),
+      ...LABELS.map(label => `ADD ${label}`),
+    ]);
+    expect(record()).toBeUndefined();
+    await deleteNetwork(threeLinks(), other, runtime);
+    expect(leftovers()).toEqual([]);
+  });
 
-  test('its own next ADD takes it back first, with the configuration of then', async () => {
+  test('is undone first by its own next ADD, with the configuration of that time', async () => {
     const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
@@ -212,7 +209,7 @@ describe('a runner that dies during ADD', () => {
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one', 'ADD four']);
   });
 
-  test('its own DEL runs every link, with the result so far', async () => {
+  test('is undone by its own DEL, which runs every plugin with the partial result', async () => {
     const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
@@ -222,12 +219,12 @@ describe('a runner that dies during ADD', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('CHECK refuses what never was', async () => {
+  test('has its attachment refused by CHECK', async () => {
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
     await expect(checkNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
   });
 
-  test('a link that has outlived it comes to its end first', async () => {
+  test('leaves a plugin running, which ends first', async () => {
     const end = path.join(chain.dir, 'end');
     const { source } = threeLinks({ two: { KillRunner: ['ADD'], WaitFor: end } });
     await inProcess('ADD', source);
@@ -240,7 +237,7 @@ describe('a runner that dies during ADD', () => {
     expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
-  test('links are found where the ADD found them', async () => {
+  test('has its plugins found where the ADD found them', async () => {
     await inProcess('ADD', threeLinks({ two: { KillRunner: ['ADD'] } }).source);
     chain.rescript('two', {});
     await recover({ all: true }, { ...runtime, pluginDirs: ['/nowhere'] });
@@ -249,7 +246,7 @@ describe('a runner that dies during ADD', () => {
 });
 
 describe('a runner that dies during DEL', () => {
-  test.each(LABELS)('while link %s works: the next DEL of the network finishes it', async label => {
+  test.each(LABELS)('in plugin %s: the next DEL of the network finishes it', async label => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     await addNetwork(list, other, runtime);
@@ -263,8 +260,8 @@ describe('a runner that dies during DEL', () => {
   });
 });
 
-describe('a link that kills whoever runs its DEL', () => {
-  test('does not kill every verb of the network', async () => {
+describe('a plugin that kills every runner of its DEL', () => {
+  test('does not kill every command on the network', async () => {
     const { source } = threeLinks({ two: { KillRunner: ['ADD', 'DEL'] } });
     await inProcess('ADD', source);
     const another = { ...ATTACHMENT, containerId: 'c2' };
@@ -276,7 +273,7 @@ describe('a link that kills whoever runs its DEL', () => {
 });
 
 describe('deleteNetwork() with a journal', () => {
-  test('remembers what failed, and the next verb of the network tries again when it is due', async () => {
+  test('records a failure, and the next command on the network tries again when it is due', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'busy' });
@@ -294,7 +291,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('finishes on its own record when it is asked again', async () => {
+  test('finishes from its own record when called again', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('one', { ReportError: 'busy' });
@@ -304,7 +301,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('works from the record when the cache is gone or empty', async () => {
+  test('uses the record when the cache is gone or empty', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     fs.writeFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), '');
     await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
@@ -313,7 +310,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('works from the cache where another tool has made the attachment anew', async () => {
+  test('uses the cache when another tool has attached again', async () => {
     const { stateDir: _, ...elsewhere } = runtime;
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const list = listOf('1.1.0', [chain.noop('four')]);
@@ -325,7 +322,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('works in spite of a damaged record', async () => {
+  test('ignores a damaged record', async () => {
     const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     fs.writeFileSync(file, '{"record":1');
@@ -336,7 +333,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('never hands a namespace to links that belongs to somebody else by now, and CHECK refuses', async () => {
+  test('never passes a namespace to plugins that now belongs to another container, and CHECK refuses it', async () => {
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, 'one');
     await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
@@ -365,7 +362,7 @@ describe('records of an earlier boot', () => {
     env: { ...process.env, CATENA_BOOT_ID: id },
   });
 
-  test('are taken down by the next verb of their network, standing or not', async () => {
+  test('are removed by the next command on their network, whether their attachments exist or not', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source, {
       attachment: { ...ATTACHMENT, containerId: 'c3' },
@@ -387,10 +384,10 @@ describe('records of an earlier boot', () => {
     await expect(checkNetwork(threeLinks(), ATTACHMENT, boot('second'))).rejects.toThrow('earlier boot');
   });
 
-  test('do not stop an ADD of the same attachment', async () => {
+  test('do not block an ADD of the same attachment', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
     await addNetwork(threeLinks(), ATTACHMENT, boot('second'));
-    // What an ADD wrote that could not learn which boot it was in is taken for nobody's.
+    // The record of an ADD that could not read its boot id belongs to no boot.
     expect(isOfEarlierBoot({ boot: '' }, boot('second').env)).toBe(false);
     expect(record()).toMatchObject({ phase: 'attached', boot: 'second' });
     expect(chain.order()).toHaveLength(9);
@@ -406,7 +403,7 @@ describe('an attachment that another runtime has made again', () => {
   };
   const later = () => ({ ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'second' } });
 
-  test('is not taken down by a DEL that failed before', async () => {
+  test('is not deleted because of an earlier failed DEL', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'busy' });
@@ -423,7 +420,7 @@ describe('an attachment that another runtime has made again', () => {
     expect(fs.readFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), 'utf8')).toBe(cached);
   });
 
-  test('is not garbage because the record is of an earlier boot', async () => {
+  test('is not garbage because its record is of an earlier boot', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
@@ -435,7 +432,7 @@ describe('an attachment that another runtime has made again', () => {
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
   });
 
-  test('is known by the note that a plugin has left of its ADD in this boot', async () => {
+  test('is known by the note that its plugin left in this boot', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
@@ -464,7 +461,7 @@ describe('an attachment that another runtime has made again', () => {
     expect(isBeingRemoved(runDir, id)).toBe(false);
   });
 
-  test('is known to the node where there is no cached result', async () => {
+  test('is found on the node when there is no cached result', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
@@ -478,7 +475,7 @@ describe('an attachment that another runtime has made again', () => {
 });
 
 describe('recover()', () => {
-  test('does not take a verb for dead that is under way', async () => {
+  test('does not take a running command for a dead one', async () => {
     const list = threeLinks();
     const slow = addNetwork(list, ATTACHMENT, runtime);
     await addNetwork(list, other, runtime);
@@ -486,7 +483,7 @@ describe('recover()', () => {
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
   });
 
-  test('on the way takes only a few, all when told so', async () => {
+  test('handles only a few at a time by default, and all on request', async () => {
     const list = threeLinks();
     for (let i = 0; i < 6; i++) {
       await addNetwork(
@@ -505,7 +502,7 @@ describe('recover()', () => {
   test.each([
     ['a year ago', -YEAR_MS],
     ['a year ahead, by a clock that was set back since', YEAR_MS],
-  ])('tries again at once what failed %s', async (_, offMs) => {
+  ])('retries a failure at once %s', async (_, offMs) => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'stuck' });
@@ -520,7 +517,7 @@ describe('recover()', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('forgets a mark without need, and one without a record', async () => {
+  test('clears a mark that is not needed, and one without a record', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const marks = path.join(runtime.stateDir, 'unsettled/testnet');
     for (const name of ['c1:eth0', 'c2:eth0'])
@@ -530,7 +527,7 @@ describe('recover()', () => {
     expect(record()?.phase).toBe('attached');
   });
 
-  test('takes a boot for another one by its id alone, whatever the clock says', async () => {
+  test('identifies a boot by its id alone, whatever the clock says', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const { file = '' } = record() ?? {};
     for (const one of [file, path.join(runtime.stateDir, 'boot')]) fs.utimesSync(one, 0, 0);
@@ -574,7 +571,7 @@ describe('recover()', () => {
     }
   });
 
-  test('keeps a record whose configuration is of no use, with the reason', async () => {
+  test('keeps a record whose configuration cannot be used, with the reason', async () => {
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
     const { file = '' } = record() ?? {};
     const [first = '', ...rest] = fs.readFileSync(file, 'utf8').split('\n');
@@ -598,7 +595,7 @@ describe('collectGarbage() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('takes down what was cut off although it is valid, and says why', async () => {
+  test('deletes a truncated ADD although it is valid, and says why', async () => {
     const list = threeLinks({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', list.source);
     chain.rescript('two', {});
@@ -612,7 +609,7 @@ describe('collectGarbage() with a journal', () => {
     expect(record()).toBeUndefined();
   });
 
-  test('keeps what somebody works on, and tells the links', async () => {
+  test('keeps attachments that another process is working on, and passes them to the plugins', async () => {
     const runner = startRunner();
     createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
     const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
@@ -622,10 +619,10 @@ describe('collectGarbage() with a journal', () => {
     endRunner(runner);
   });
 
-  test("keeps what is another owner's, when it is told whose it collects", async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'somebody' });
+  test('keeps attachments of another owner when limited to one owner', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'other' });
     const plan = await collectGarbage(threeLinks(), { all: true, owner: 'me' }, runtime);
-    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "somebody"' }]);
+    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "other"' }]);
     expect(chain.order().slice(3)).toEqual(['GC one', 'GC two', 'GC three']);
     await collectGarbage(threeLinks(), { all: true }, runtime);
     expect(record()).toBeUndefined();
