@@ -1,6 +1,6 @@
 // Which attachments are being deleted without a request of their own runtime?
 //
-// Recovery and GC delete attachments that no runtime asks for any more. A runtime that has forgotten one may attach a container
+// Recovery and GC delete attachments that no runtime asks for now. A runtime that has forgotten one may attach a container
 // under the same names at that very moment, and plugins find what they delete by these names. Both sides write first, then look:
 // a removal leaves a mark and then looks for the note of a later ADD (generation.ts), and an ADD leaves its note and then looks
 // for the mark of a removal. So at least one of them sees the other: the removal gives up, or the ADD waits for its end.

@@ -13,7 +13,7 @@ describeRoot('fuzz', () => {
     // A new seed every day: a failure prints what is needed to reproduce it.
     const report = await runFuzz({ inputs: INPUTS, seed: Math.floor(Date.now() / 86_400_000) });
     process.stdout.write(renderFigures(report));
-    expect([report.failures, report.strays]).toEqual([[], []]);
+    expect([report.failures, report.strayFiles]).toEqual([[], []]);
     expect(report.inputs).toBeGreaterThanOrEqual(INPUTS);
   }, 300_000);
 });

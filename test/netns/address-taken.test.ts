@@ -15,7 +15,7 @@ type Verb = 'ADD' | 'CHECK' | 'DEL';
 const ADDRESSES = [{ address: '10.9.0.2/24' }, { address: 'fd00:9::2/64' }];
 const DEADLINE_MS = deadline(60_000);
 
-/** What the tests' two attachments are: the first one's, unless told otherwise. */
+/** What the tests' two attachments are: the first one's unless the second is given. */
 interface Attached {
   readonly container: Container;
   readonly network: string;

@@ -180,7 +180,7 @@ describeRoot(
           const before = await stateOf(lab, second);
           expect((await lab.ip(lab.host, 'link', 'show', before.name))[0]?.ifalias).toBeUndefined();
 
-          // By now the reference has given way to ours. Loopback has nothing to go by but the rest of its list.
+          // The reference has already been replaced by ours. Loopback has nothing to go by but the rest of its list.
           const warnings = await caller(lab, '1.0.0', chain).del(first, result);
           expect(warnings).toContain('is not the one in the result of its ADD');
           expect(await stateOf(lab, second)).toEqual(before);

@@ -1,4 +1,4 @@
-// What does GC find in the kernel and on disk that nobody has on record, and whose does it leave alone?
+// What does GC find in the kernel and on disk that has no record, and which of it does it leave alone?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain } from '../helpers/chain.ts';
@@ -13,7 +13,7 @@ const CAP = {
 };
 const DONE = { exitCode: 0, stderr: '' };
 
-/** Somebody who attaches containers, with records of his own. */
+/** A runtime that attaches containers and keeps its own records. */
 interface Runtime {
   readonly dir: string;
   run(verb: string, network: string, container?: Container, ...args: string[]): Promise<Finished>;
@@ -84,7 +84,7 @@ async function withNetworks(
 
 describeRoot('catena gc', () => {
   test.each(['1.0.0', '1.1.0'])(
-    '[%s] names and removes what is left of a container that nobody has on record or uses',
+    '[%s] names and removes what is left of a container without a record that is not in use',
     async cniVersion => {
       await withNetworks(
         async (lab, a) => {

@@ -527,7 +527,7 @@ describe('namespaces', () => {
 });
 
 describeRoot('neighbours', () => {
-  test('listPermanentNeighbours() has those that somebody wrote down, of both families', async () => {
+  test('listPermanentNeighbours() lists the configured ones of both families', async () => {
     await withSocket(async (lab, host) => {
       createLink(host, { name: 'br0', kind: 'bridge', up: true });
       const { index } = getLink(host, 'br0');

@@ -201,7 +201,7 @@ const FILES: Readonly<Record<string, (id: string) => string>> = {
   'backup of tuning': id => `tuning/${id}_eth0.json`,
 };
 
-/** Verbs fail in words, or not at all. */
+/** Verbs fail with an error object, or not at all. */
 function expectWords(damage: string, { exitCode, stderr }: Finished): void {
   expect([0, 1]).toContain(exitCode);
   expect([damage, stderr]).toEqual([

@@ -217,6 +217,8 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   bridge: [
     ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
     ...['src/lab/lab', 'src/lab/state/devices', 'src/compare/crossings'],
+    // A family of nf_tables.
+    'src/netlink/nft/rule-words',
   ],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],

@@ -1,4 +1,4 @@
-// Which attachments are found, whoever made them?
+// Which attachments are found, whichever runtime made them?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
