@@ -90,7 +90,7 @@ async function startEarly(args: readonly string[]): Promise<WorkerSource | undef
 async function asPlugin(...[{ env, stdin }, surroundings]: Parameters<AsPlugin>): ReturnType<AsPlugin> {
   const { serve } = await import('../src/plugin/serve.ts');
   const runner = await RUNNER.load(surroundings);
-  const { exitCode, stdout, log } = await serve(runner, { env, readRequest: () => stdin }, loadPlugin);
+  const { exitCode, stdout, log } = await serve(runner, { env, readStdin: () => stdin }, loadPlugin);
   let stderr = '';
   await log.flush(text => {
     stderr += text;

@@ -1,5 +1,6 @@
 // What is a command of the tool, and what does it get to work with?
 import type { Deadlines } from '../chain/run/runtime.ts';
+import type { Invocation } from '../cni/invocation.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
 import type { ClusterAccess } from '../delegate/api-server.ts';
 import type { Cluster } from '../delegate/kubernetes.ts';
@@ -35,7 +36,7 @@ export interface CommandModule {
 
 /** Runs a call of this executable as a plugin, with the input and output of a plugin's process. */
 export type AsPlugin = (
-  call: { readonly env: CommandCall['env']; readonly stdin: string },
+  call: Invocation,
   surroundings: {
     readonly workers: WorkerSource;
     readonly signal: AbortSignal;

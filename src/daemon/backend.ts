@@ -35,16 +35,17 @@ export function makeBackend(
   runCommand: RunCommand,
   {
     runAsPlugin,
-    runLink,
-  }: { readonly runAsPlugin: WatchedCall; readonly runLink: WatchedCall<PluginRequest> },
+    callPlugin,
+  }: { readonly runAsPlugin: WatchedCall; readonly callPlugin: WatchedCall<PluginRequest> },
   readings: Readings,
   facts: () => object,
 ): Backend {
   const active = new Map<string, Promise<RunAnswer>>();
   const begin = (request: RunRequest, signal: AbortSignal, queueMs: number): Promise<RunAnswer> => {
-    const { stdin, link, cwd } = request;
+    const { stdin, link: plugin, cwd } = request;
     const env = environmentFor(request);
-    if (stdin !== undefined && link !== undefined) return runLink({ link, env, stdin, cwd }, signal, queueMs);
+    if (stdin !== undefined && plugin !== undefined)
+      return callPlugin({ plugin, env, stdin, cwd }, signal, queueMs);
     if (stdin !== undefined) return runAsPlugin({ env, stdin }, signal, queueMs);
     return withWorkers(pool, workers =>
       collect(write => runCommand({ ...request, env, queueMs, workers }, write, signal)),

@@ -6,34 +6,29 @@ import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context
 import { findCniArgs } from '../cni/cni-args.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
+import type { Invocation } from '../cni/invocation.ts';
 import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import type { Outcome } from '../cni/reply.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
-import type { Declined, RunAnswer, RunReply, RunRequest } from './protocol.ts';
-
-/** A call, as a plugin process would get it. */
-export interface PluginCall {
-  readonly env: RunRequest['env'];
-  readonly stdin: string;
-}
+import type { Declined, RunAnswer, RunReply } from './protocol.ts';
 
 /** Makes the call and reports the plugins that it ran. */
-export type MakeCall<C extends PluginCall = PluginCall> = (
+export type MakeCall<C extends Invocation = Invocation> = (
   call: C,
   signal: AbortSignal,
   watch: Watch,
 ) => Promise<RunAnswer>;
 
 /** Makes the call and reports the outcome to the watcher. */
-export type WatchedCall<C extends PluginCall = PluginCall> = (
+export type WatchedCall<C extends Invocation = Invocation> = (
   call: C,
   signal: AbortSignal,
   queueMs: number,
 ) => Promise<RunAnswer>;
 
 /** Reports every call and its plugins to a watcher. */
-export function watchedCalls<C extends PluginCall>(
+export function watchedCalls<C extends Invocation>(
   watcher: RequestWatcher,
   make: MakeCall<C>,
 ): WatchedCall<C> {
@@ -60,11 +55,9 @@ export function watchedCalls<C extends PluginCall>(
   };
 }
 
-/** A plugin call, as a process of its own would get it. */
-export interface PluginRequest extends PluginCall {
-  readonly link: string;
-  /** Directory against which relative paths are resolved. */
-  readonly cwd: string;
+/** A call of one of our plugins, by its name. */
+export interface PluginRequest extends Invocation {
+  readonly plugin: string;
 }
 
 /** Deadline of one call. Runtimes give up long before that, which ends the call. */
@@ -76,22 +69,27 @@ const CALL_DEADLINE_MS = 10 * 60_000;
  * would be.
  */
 export function pluginCallsTo(workers: WorkerSource): MakeCall<PluginRequest> {
-  return async ({ link, env, stdin, cwd }, signal, watch) => {
+  return async ({ plugin, ...invocation }, signal, watch) => {
+    const { env } = invocation;
     const { onPlugin, tracesKernel, envOf } = watch;
     const parent = findTraceParent(env);
     const span = parent && startSpan(parent);
     const { workers: watched, unserved } = noteUnserved(workers);
-    const own = ownSegments(watched, cwd);
-    const call = { path: link, env: { ...env, ...envOf?.(link), ...traceEnv(parent, span) }, request: stdin };
+    const own = ownSegments(watched);
+    const call = {
+      ...invocation,
+      path: plugin,
+      env: { ...env, ...envOf?.(plugin), ...traceEnv(parent, span) },
+    };
     const outcome = await runOne(own, call, { signal, tracesKernel });
-    const about = { network: networkIn(stdin), verb: env.CNI_COMMAND as Command };
+    const about = { network: networkIn(invocation.stdin), verb: env.CNI_COMMAND as Command };
     const late = await finishDeferred(own, about.network, about.verb, watch);
-    const reply = replyOf(link, outcome, late);
+    const reply = replyOf(plugin, outcome, late);
     const said = objectIn(reply.stdout);
     const { durationMs, transactions } = outcome;
     onPlugin?.({
       ...about,
-      plugin: link,
+      plugin,
       index: 0,
       executable: process.execPath,
       durationMs,
@@ -122,13 +120,13 @@ export function declinedFor(why: string): Declined {
 }
 
 /** The plugin's reply, byte for byte, unless the plugin died or one of its deferred removals failed. */
-function replyOf(link: string, outcome: ExecOutcome, late: Outcome | undefined): RunReply {
+function replyOf(plugin: string, outcome: ExecOutcome, late: Outcome | undefined): RunReply {
   const { exitCode, stdout, stderr } = outcome;
   if (exitCode === undefined || outcome.ended !== undefined || outcome.again) {
     const how = howEnded(outcome);
     const error = new CniError(
       ErrorCode.tryAgainLater,
-      `Cannot finish call of plugin "${link}": its worker ended (${how}); delete the attachment and try again`,
+      `Cannot finish call of plugin "${plugin}": its worker ended (${how}); delete the attachment and try again`,
     );
     return { exitCode: 1, stdout: JSON.stringify(error.toReply()), stderr };
   }

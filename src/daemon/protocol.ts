@@ -2,6 +2,8 @@
 //
 // Every start of a plugin loads this file, so it imports nothing of Node's (see client.ts).
 
+import type { Invocation } from '../cni/invocation.ts';
+
 /** The socket in the run directory. A process that may open it may configure the node's network. */
 const SOCKET_NAME = 'catena.sock';
 
@@ -46,16 +48,13 @@ export const DAEMON_VERBS: readonly string[] = ['ADD', 'CHECK', 'DEL'];
 export const SERVED_VARIABLE = 'CATENA_SERVED';
 
 /** Everything that a process of its own would get for the command. */
-export interface RunRequest {
+export interface RunRequest extends Pick<Invocation, 'env'>, Partial<Pick<Invocation, 'stdin'>> {
   readonly place: Place;
   /** The plugin that is called; without it, standard input is for the runner. */
   readonly link?: string;
   /** Command line without the executable's name; empty for a plugin call. */
   readonly args: readonly string[];
   readonly cwd: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Standard input of a plugin call. */
-  readonly stdin?: string;
   /** Identifies the request: a repetition with the same key is not a second request. */
   readonly key: string;
 }

@@ -68,7 +68,7 @@ async function callDelegate(
   const { environment, request, callSibling } = delegator;
   const env = { ...environment, CNI_COMMAND: command };
   const stdin = JSON.stringify(request);
-  const sibling = isOwnExecutable(path) ? callSibling(type, { env, readRequest: () => stdin }) : undefined;
+  const sibling = isOwnExecutable(path) ? callSibling(type, { env, readStdin: () => stdin }) : undefined;
   const outcome: Outcome & Pick<ExecOutcome, 'ended'> = sibling
     ? withEmptyStderr(await sibling)
     : await execute(path, env, stdin);

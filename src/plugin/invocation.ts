@@ -1,15 +1,14 @@
-// What are the inputs and outputs of one plugin call?
+// What does a plugin get besides its request, and what does it reply?
+import type { Invocation } from '../cni/invocation.ts';
 import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
 import type { PluginDefinition } from './define.ts';
 import type { Removals } from './removals.ts';
 
-/** One invocation of a plugin: what a process gets from its parent. */
-export interface Invocation {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Called only if the command needs it: VERSION must reply without. */
-  readonly readRequest: () => string;
+/** An invocation as {@link serve} gets it: its standard input is read only if the verb needs it, since VERSION has none. */
+export interface ServedCall extends Pick<Invocation, 'env'> {
+  readonly readStdin: () => string;
   /** What a worker keeps between calls; undefined in a process that serves a single call. */
   readonly worker?: WorkerState | undefined;
   /** Set if another plugin in this process makes the call as a part of its own. */
@@ -49,4 +48,4 @@ export interface Reply {
 export type PluginLookup = (name: string) => Promise<PluginDefinition> | undefined;
 
 /** Calls another plugin of this executable in this process; undefined if there is none of that name. */
-export type CallPlugin = (name: string, invocation: Invocation) => Promise<Reply> | undefined;
+export type CallPlugin = (name: string, call: ServedCall) => Promise<Reply> | undefined;

@@ -26,8 +26,8 @@ export async function runPlugin(
   process.on('unhandledRejection', thrown => endWith(toCniError(thrown), thrown));
   const { env } = process;
   if (again && env.CNI_COMMAND === 'ADD')
-    await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readRequest }, siblings);
-  const reply = await serve(definition, { env, readRequest }, siblings);
+    await serve(definition, { env: { ...env, CNI_COMMAND: 'DEL' }, readStdin: readRequest }, siblings);
+  const reply = await serve(definition, { env, readStdin: readRequest }, siblings);
   if (reply.stdout) writeAll(1, reply.stdout);
   await reply.log.flush();
   process.exit(reply.exitCode);

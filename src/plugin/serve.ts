@@ -23,7 +23,7 @@ import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type { PluginDefinition } from './define.ts';
 import { forgetAfter, snapshotOf, sweepNotes, underNote } from './generation.ts';
-import type { Invocation, PluginLookup, Reply } from './invocation.ts';
+import type { PluginLookup, Reply, ServedCall } from './invocation.ts';
 
 /**
  * Serves one invocation of a plugin: the same function in the executable, the daemon's workers and tests. It never
@@ -31,7 +31,7 @@ import type { Invocation, PluginLookup, Reply } from './invocation.ts';
  */
 export async function serve(
   definition: PluginDefinition,
-  invocation: Invocation,
+  invocation: ServedCall,
   siblings: PluginLookup = () => undefined,
 ): Promise<Reply> {
   const log = createLog(undefined, { link: definition.name });
@@ -40,7 +40,7 @@ export async function serve(
     const env = parseEnv(invocation.env);
     if (env.command === 'VERSION')
       return { exitCode: 0, stdout: `${JSON.stringify(versionReply(definition))}\n`, log };
-    const requestText = invocation.readRequest();
+    const requestText = invocation.readStdin();
     const asSent = parseObject(requestText, 'network configuration on standard input');
     const named = memberOf(asSent, 'cniVersion');
     version = typeof named === 'string' ? named : undefined;
@@ -119,7 +119,7 @@ function withoutBrokenResult(request: JsonObject, version: SpecVersion, log: Log
 async function runVerb(
   definition: PluginDefinition,
   call: LiveCall,
-  { env, outer }: Pick<Invocation, 'env' | 'outer'>,
+  { env, outer }: Pick<ServedCall, 'env' | 'outer'>,
 ): Promise<string> {
   const { network, request, log } = call;
   const { containerId, ifname } = call.env;

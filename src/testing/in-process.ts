@@ -19,7 +19,7 @@ export function callInProcess(
     visiting(host, environmentOf(verb, call), async () => {
       const started = performance.now();
       const env = { ...process.env };
-      const invocation = { env, readRequest: () => requestOf(call) };
+      const invocation = { env, readStdin: () => requestOf(call) };
       const { value, fault } = await withFaults(call.failAt, () => serve(definition, invocation));
       const { exitCode, stdout, log } = value;
       let stderr = '';

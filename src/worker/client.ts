@@ -152,8 +152,8 @@ function requestOf(
   chain: string,
   cwd: string | undefined,
 ): Parameters<WorkerProcess['run']>[1] {
-  const named = calls.map(({ path, ...call }) => ({ plugin: basename(path), ...call }));
-  return { calls: named, threadsResult, stopsAtFailure, tracesKernel, chain, cwd };
+  const named = calls.map(({ path, ...call }) => ({ plugin: basename(path), cwd, ...call }));
+  return { calls: named, threadsResult, stopsAtFailure, tracesKernel, chain };
 }
 
 function outcomeOf({ removals: _, unread: __, more: ___, ...outcome }: WorkerOutcome): ExecOutcome {

@@ -26,8 +26,6 @@ export interface SegmentRequest extends Pick<Segment, 'threadsResult' | 'stopsAt
   readonly calls: readonly WorkerCall[];
   /** Identifies the run of a chain: what its plugins defer is finished together. */
   readonly chain: string;
-  /** Working directory, for relative paths of a configuration; the worker's own unless given. */
-  readonly cwd?: string | undefined;
 }
 
 /** One call of a plugin, by the name of its executable. */

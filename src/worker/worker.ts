@@ -5,7 +5,7 @@ import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
 import type { Done } from '../plugin/define.ts';
-import type { HostSockets, PluginLookup, WorkerState } from '../plugin/invocation.ts';
+import type { HostSockets, PluginLookup, ServedCall, WorkerState } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
 import { serve } from '../plugin/serve.ts';
 import { readChunk, writeAll } from '../plugin/stdio.ts';
@@ -61,7 +61,7 @@ interface WorkerContext {
 
 /** Calls the plugins of a segment. Writes each reply before the next call begins, so the replies show how far a crash got. */
 async function runSegment(
-  { calls, chain, cwd, threadsResult, stopsAtFailure, tracesKernel }: SegmentRequest,
+  { calls, chain, threadsResult, stopsAtFailure, tracesKernel }: SegmentRequest,
   plugins: PluginLookup,
   { sockets, chains }: WorkerContext,
   write: (reply: WorkerReply) => void,
@@ -69,10 +69,8 @@ async function runSegment(
   const removals = chains.get(chain) ?? new Removals();
   let result: string | undefined;
   for (const [position, one] of calls.entries()) {
-    const request = result === undefined ? one.request : withPrevResult(one.request, result);
-    const reply = await noting(tracesKernel, () =>
-      call({ ...one, request }, cwd, plugins, { sockets, removals }),
-    );
+    const stdin = result === undefined ? one.stdin : withPrevResult(one.stdin, result);
+    const reply = await noting(tracesKernel, () => call({ ...one, stdin }, plugins, { sockets, removals }));
     if (removals.waiting) chains.set(chain, removals);
     const isLast = position === calls.length - 1 || (reply.exitCode !== 0 && stopsAtFailure);
     write({
@@ -98,10 +96,9 @@ async function answer(
 }
 
 async function call(
-  { plugin, env, request }: WorkerCall,
-  cwd: string | undefined,
+  { plugin, env, stdin, cwd }: WorkerCall,
   plugins: PluginLookup,
-  workplace: WorkerState,
+  worker: WorkerState,
 ): Promise<WorkerReply> {
   takeEnvironment(env);
   takeDirectory(cwd);
@@ -110,8 +107,8 @@ async function call(
     const reason = 'this executable has no such plugin; call it by a name it was installed with';
     return failed(new CniError(ErrorCode.internal, `Cannot call plugin "${plugin}": ${reason}`));
   }
-  const invocation = { env, readRequest: () => request, workplace };
-  const { exitCode, stdout, log } = await serve(definition, invocation, plugins);
+  const served: ServedCall = { env, readStdin: () => stdin, worker };
+  const { exitCode, stdout, log } = await serve(definition, served, plugins);
   let stderr = '';
   await log.flush(text => {
     stderr += text;

@@ -137,11 +137,11 @@ describe('a non-zero exit status', () => {
     async (_, code) => {
       const runtime = runtimeFor({ SAYS: JSON.stringify({ code, msg: 'it says' }), SAYS_EXIT: '1' });
       for (const step of [
-        networkStatus(LIST, runtime),
-        deleteNetwork(LIST, ATTACHMENT, runtime),
-        addNetwork(LIST, ATTACHMENT, runtime),
+        () => networkStatus(LIST, runtime),
+        () => deleteNetwork(LIST, ATTACHMENT, runtime),
+        () => addNetwork(LIST, ATTACHMENT, runtime),
       ]) {
-        expect(await failureOf(step)).toMatchObject({ code, message: 'it says' });
+        expect(await failureOf(step())).toMatchObject({ code, message: 'it says' });
       }
     },
   );

@@ -13,7 +13,7 @@ import { atLeast, SINCE } from '../../cni/version.ts';
 import { findGeneration } from '../../journal/generation.ts';
 import { listMarked } from '../../journal/marks.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
-import { markRemoval } from '../../journal/removal.ts';
+import { markRemoval, sweepRemovals } from '../../journal/removal.ts';
 import { SNAPSHOT_VARIABLE, type SnapshotFile, takeSnapshot } from '../../journal/snapshot.ts';
 import { unmark } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -86,6 +86,8 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
   const { list, runtime } = run;
   for (const problem of plan.damaged) runtime.onWarning?.(problem);
   sweep(list.name, runtime);
+  // Without a stale attachment no recovery follows, which would do it.
+  sweepRemovals(runDir(runtime.env));
   const errors: unknown[] = [];
   for (const stale of plan.stale) {
     await removeStale(run, stale).catch((error: unknown) => {

@@ -137,7 +137,7 @@ async function* callSegments<Reply>(
       calls: calls.map(({ path, env, plugin: { index } }, position) => ({
         path,
         env,
-        request: JSON.stringify(requestFor(index, position === 0 ? prevResult : undefined)),
+        stdin: JSON.stringify(requestFor(index, position === 0 ? prevResult : undefined)),
       })),
       threadsResult: verb === 'ADD',
       stopsAtFailure,

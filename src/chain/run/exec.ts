@@ -33,13 +33,13 @@ export function execSegments(exec: Exec): SegmentRunner {
 
 async function callOnce(
   exec: Exec,
-  { path, env, request }: PluginCall,
+  { path, env, stdin }: PluginCall,
   { deadlineMs, signal }: Segment,
 ): Promise<ExecOutcome> {
   const started = performance.now();
   const elapsed = () => performance.now() - started;
   try {
-    const reply = await exec({ path, env, request, deadlineMs, signal });
+    const reply = await exec({ path, env, request: stdin, deadlineMs, signal });
     const ended = reply.exitCode === undefined && reply.signal === undefined ? { exitCode: 0 } : {};
     return { ...ended, stdout: '', stderr: '', ...reply, durationMs: elapsed() };
   } catch (error) {

@@ -27,7 +27,7 @@ async function* runProcesses(start: StartPlugin, segment: Segment): AsyncGenerat
       const process = ahead ?? launch(call);
       ahead = undefined;
       onBegin?.(position);
-      const sent = process.send(result === undefined ? call.request : withPrevResult(call.request, result));
+      const sent = process.send(result === undefined ? call.stdin : withPrevResult(call.stdin, result));
       const next = calls[position + 1];
       // Not in this turn of the event loop: starting a process takes milliseconds, and the request is still in our buffer.
       const starting =

@@ -2,16 +2,13 @@
 //
 // A segment is a maximal run of consecutive plugins with one host: our own plugins in one worker, or one foreign executable.
 // A runner sends one request per segment and reads a stream of outcomes, one per plugin.
+import type { Invocation } from '../../cni/invocation.ts';
 import type { ExecOutcome } from './exec-plugin.ts';
 
 /** One plugin of a segment. */
-export interface PluginCall {
+export interface PluginCall extends Invocation {
   /** The executable that was found. */
   readonly path: string;
-  /** The complete environment. */
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** Standard input. */
-  readonly request: string;
 }
 
 /** A request to a {@link SegmentRunner}. */

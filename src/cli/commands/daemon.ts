@@ -94,7 +94,7 @@ export async function run(call: CommandCall): Promise<number> {
         request: key,
         deadlines: settings.deadlines,
       }),
-    { runAsPlugin: callPlugin, runLink: watchedCalls(watcher, pluginCallsTo(pool)) },
+    { runAsPlugin: callPlugin, callPlugin: watchedCalls(watcher, pluginCallsTo(pool)) },
     readingsOf(watcher),
     () => ({ version: TOOL_VERSION, place: server?.place, problem: pool.problem, declined: declined.counts }),
   );

@@ -60,7 +60,7 @@ async function call(type: string, command: string, stdin: string, netns: string)
     CNI_PATH: `${ground().root}/bin`,
     ...environmentOf(),
   };
-  const { exitCode, stdout, log } = await serve(definition, { env, readRequest: () => stdin });
+  const { exitCode, stdout, log } = await serve(definition, { env, readStdin: () => stdin });
   if (exitCode === 0) {
     if (stdout !== '' && !isObject(JSON.parse(stdout))) throw new Error(`it printed ${stdout.slice(0, 200)}`);
     return;

@@ -6,7 +6,7 @@ import { ownSegments, type WorkerSource } from '../../../src/worker/client.ts';
 import { WorkerProcess } from '../../../src/worker/process.ts';
 
 const SEGMENT: Segment = {
-  calls: [{ path: '/bin/bridge', env: {}, request: '{}' }],
+  calls: [{ path: '/bin/bridge', env: {}, stdin: '{}' }],
   threadsResult: false,
   stopsAtFailure: true,
   deadlineMs: 1_000,

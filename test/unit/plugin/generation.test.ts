@@ -43,7 +43,7 @@ async function call(command: string, plugin = pluginWith(), more: object = {}, e
   };
   const reply = await serve(plugin, {
     env: { ...own, CNI_COMMAND: command, ...env },
-    readRequest: () => JSON.stringify(conf),
+    readStdin: () => JSON.stringify(conf),
   });
   let logged = '';
   await reply.log.flush(text => {
@@ -145,7 +145,7 @@ describe('ADD', () => {
       CNI_NETNS: '/n',
       CNI_IFNAME: 'eth0',
     };
-    const invocation = { env: { ...env, CNI_PATH: dir }, readRequest: () => JSON.stringify(conf) };
+    const invocation = { env: { ...env, CNI_PATH: dir }, readStdin: () => JSON.stringify(conf) };
     expect((await serve(outer, invocation, async () => inner)).exitCode).toBe(0);
     expect(seen[0]).toBeString();
     expect(seen[1]).toBe(seen[0] as string);

@@ -40,7 +40,7 @@ async function call(
   definition = sample(),
 ) {
   const text = typeof conf === 'string' ? conf : JSON.stringify(conf);
-  const { exitCode, stdout } = await serve(definition, { env: { ...ENV, ...env }, readRequest: () => text });
+  const { exitCode, stdout } = await serve(definition, { env: { ...ENV, ...env }, readStdin: () => text });
   return { exitCode, reply: stdout === '' ? undefined : JSON.parse(stdout), stdout };
 }
 
@@ -63,12 +63,12 @@ describe('serve() results', () => {
   });
 
   test('VERSION answers without reading the request', async () => {
-    const readRequest = () => {
+    const readStdin = () => {
       throw new Error('must not be read');
     };
     const { stdout } = await serve(sample({ since: '0.4.0' }), {
       env: { CNI_COMMAND: 'VERSION' },
-      readRequest,
+      readStdin,
     });
     expect(stdout).toBe('{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}\n');
   });
@@ -232,7 +232,7 @@ describe('serve() failures', () => {
         },
       });
       let text = '';
-      const { log } = await serve(definition, { env: ENV, readRequest: () => JSON.stringify(CONF) });
+      const { log } = await serve(definition, { env: ENV, readStdin: () => JSON.stringify(CONF) });
       await log.flush(part => {
         text += part;
       });

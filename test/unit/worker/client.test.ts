@@ -23,13 +23,13 @@ for await (const line of createInterface({ input: process.stdin })) {
   const asked = JSON.parse(line);
   if (asked.finish) process.exit(9);
   const { calls } = asked.segment;
-  for (const [position, { request }] of calls.entries()) {
-    appendFileSync(${JSON.stringify(path.join(dir, 'begun'))}, request + '\\n');
-    if (request === 'die') process.exit(9);
-    if (request === 'hang') await new Promise(resolve => setTimeout(resolve, 60_000));
-    const removals = request === 'defer' ? [4711] : undefined;
+  for (const [position, { stdin }] of calls.entries()) {
+    appendFileSync(${JSON.stringify(path.join(dir, 'begun'))}, stdin + '\\n');
+    if (stdin === 'die') process.exit(9);
+    if (stdin === 'hang') await new Promise(resolve => setTimeout(resolve, 60_000));
+    const removals = stdin === 'defer' ? [4711] : undefined;
     const more = position + 1 < calls.length;
-    console.log(JSON.stringify({ exitCode: 0, stdout: process.pid + ' ' + request, stderr: '', more, removals }));
+    console.log(JSON.stringify({ exitCode: 0, stdout: process.pid + ' ' + stdin, stderr: '', more, removals }));
   }
 }
 `,
@@ -44,7 +44,7 @@ function begun(): string[] {
 async function run(requests: readonly string[], more: Partial<Segment> = {}) {
   fs.writeFileSync(path.join(dir, 'begun'), '');
   const told: number[] = [];
-  const calls = requests.map(request => ({ path: program, env: process.env, request }));
+  const calls = requests.map(stdin => ({ path: program, env: process.env, stdin }));
   const segment = { calls, threadsResult: false, stopsAtFailure: false, deadlineMs: 20_000 };
   const outcomes: ExecOutcome[] = [];
   const onBegin = (position: number) => void told.push(position);
@@ -73,7 +73,7 @@ test('ownSegments() asks another worker when one had ended before it read the se
   const source = ownWorker(first);
   process.kill(first.pid as number, 'SIGKILL');
   fs.writeFileSync(path.join(dir, 'begun'), '');
-  const calls = [{ path: program, env: process.env, request: 'a' }];
+  const calls = [{ path: program, env: process.env, stdin: 'a' }];
   const outcomes: ExecOutcome[] = [];
   const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
   // Only a worker that is known to have ended is passed over; until then the death looks like one in the middle.
@@ -97,7 +97,7 @@ test('ownSegments() gives every plugin its own deadline', async () => {
 
 test('ownSegments() waits for the worker when the caller leaves early', async () => {
   fs.writeFileSync(path.join(dir, 'begun'), '');
-  const calls = ['a', 'b', 'c'].map(request => ({ path: program, env: process.env, request }));
+  const calls = ['a', 'b', 'c'].map(stdin => ({ path: program, env: process.env, stdin }));
   const told: number[] = [];
   const onBegin = (position: number) => void told.push(position);
   const segment = { calls, threadsResult: true, stopsAtFailure: true, deadlineMs: 20_000, onBegin };
@@ -110,7 +110,7 @@ test('ownSegments() waits for the worker when the caller leaves early', async ()
 
 test('finish() fails with how the worker ended, when its answer says nothing', async () => {
   const segments = ownSegments(ownWorker());
-  const calls = [{ path: program, env: process.env, request: 'defer' }];
+  const calls = [{ path: program, env: process.env, stdin: 'defer' }];
   const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
   for await (const _ of segments.run(segment));
   const outcome = await segments.finish();
@@ -126,7 +126,7 @@ test('ownSegments() asks other workers when one ends before it reads, and says w
   fs.writeFileSync(deaf, '#!/bin/sh\nexit 7\n', { mode: 0o755 });
   const told: string[] = [];
   const source = { ...ownWorker(), unserved: (why: string) => void told.push(why) };
-  const calls = [{ path: deaf, env: process.env, request: '{}' }];
+  const calls = [{ path: deaf, env: process.env, stdin: '{}' }];
   const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
   const outcomes: ExecOutcome[] = [];
   for await (const outcome of ownSegments(source).run(segment)) outcomes.push(outcome);
@@ -139,7 +139,7 @@ test.each([10, 5_000, 2_000_000])(
   async size => {
     const worker = new WorkerProcess(program, process.env);
     const limits = { deadlineMs: 20_000 };
-    const calls = [{ plugin: 'noop', env: {}, request: 'a'.repeat(size) }];
+    const calls = [{ plugin: 'noop', env: {}, stdin: 'a'.repeat(size) }];
     const segment = { calls, threadsResult: false, stopsAtFailure: true, chain: '1' };
     await worker.ask(limits, { segment });
     process.kill(worker.pid as number, 'SIGKILL');

@@ -13,7 +13,7 @@ afterEach(() => chain.dispose());
 
 describe('execSegments()', () => {
   const send = async (reply: () => ExecReply): Promise<ExecOutcome> => {
-    const calls = [{ path: '/bin/x', env: {}, request: '{}' }];
+    const calls = [{ path: '/bin/x', env: {}, stdin: '{}' }];
     const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 5 };
     for await (const outcome of execSegments(reply).run(segment)) return outcome;
     throw new Error('no outcome');

@@ -25,7 +25,7 @@ function segmentOf(
   paths: readonly string[],
   more: { threadsResult?: boolean; stopsAtFailure?: boolean } = {},
 ) {
-  const calls = paths.map(path => ({ path, env: {}, request: '{"name":"net"}' }));
+  const calls = paths.map(path => ({ path, env: {}, stdin: '{"name":"net"}' }));
   return { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 1000, ...more };
 }
 
