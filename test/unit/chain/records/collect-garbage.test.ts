@@ -6,7 +6,7 @@ import { collectGarbage } from '../../../../src/chain/records/collect-garbage.ts
 import { listAttachments } from '../../../../src/chain/records/result-cache.ts';
 import type { Exec } from '../../../../src/chain/run/exec.ts';
 import { addNetwork, deleteNetwork } from '../../../../src/chain/run/run.ts';
-import { bootId } from '../../../../src/journal/boot.ts';
+import { bootId } from '../../../../src/files/boot-id.ts';
 import { endRunner } from '../../../../src/journal/runner.ts';
 import { listRecords, replaceRecord } from '../../../../src/journal/store.ts';
 import { intentOf } from '../../../helpers/journal.ts';
@@ -133,7 +133,7 @@ test('the record of an adoption at the moment of a DEL goes with the attachment'
     ]);
     endRunner(runner);
   };
-  const openWitness = async () => ({ findLife: () => undefined, hasInterface: () => false });
+  const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
   const exec = stub('DEL', adopt);
   await collectGarbage(list(), { valid: [] }, { ...runtime, exec, openWitness });
   expect(named('DEL', 'c1')).toBe(2);
