@@ -87,21 +87,26 @@ async function tearDownOnce(
  * @throws CniError as tearDown(), 6 when the record's configuration cannot be used
  */
 export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
-  const unmark = markRemoval(runDir(runtime.env), claim.record);
+  let unmark: (() => void) | undefined;
+  // Not before orphan processes have ended: one of them may be an ADD that waits while a mark is there.
+  const mark = (): void => {
+    unmark = markRemoval(runDir(runtime.env), claim.record);
+  };
   try {
-    return await deleteMarked(claim, runtime);
+    return await deleteMarked(claim, runtime, mark);
   } finally {
-    unmark();
+    unmark?.();
   }
 }
 
-async function deleteMarked(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => void): Promise<boolean> {
   const { record } = claim;
   const { network, containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   const id = { network, containerId, ifname };
   try {
     await waitForOrphanProcesses(record, reaching);
+    mark();
     if (await yieldToSuccessor(claim, reaching)) return false;
   } catch (error) {
     await underClaim(id, { claim, found: record }, reaching, () => Promise.reject(error));
