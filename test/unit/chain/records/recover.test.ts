@@ -468,9 +468,8 @@ describe('an attachment that another runtime has made again', () => {
     const runDir = path.join(runtime.cacheDir, 'run');
     const env = { ...process.env, CATENA_RUN_DIR: runDir };
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
-    const runner = startRunner();
+    const runner = { ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' };
     createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner }))?.close();
-    endRunner(runner);
     const own = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
     const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...own } });
     const recovering = recover({ all: true }, { ...runtime, env });
