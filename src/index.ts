@@ -12,12 +12,7 @@ export {
   type ValidNetwork,
   validateNetwork,
 } from './chain/config/plugin-version.ts';
-export {
-  type AttachmentId,
-  type CachedAttachment,
-  parseRecord,
-  renderAttachment,
-} from './chain/records/cache-record.ts';
+export { type CachedAttachment, parseRecord, renderAttachment } from './chain/records/cache-record.ts';
 export { collectGarbage } from './chain/records/collect-garbage.ts';
 export { findCachedResult, findNetworkOfAdd } from './chain/records/config-of-add.ts';
 export {
@@ -63,6 +58,7 @@ export {
   type Runtime,
 } from './chain/run/runtime.ts';
 export type { PluginSpan } from './chain/run/trace-context.ts';
+export type { AttachmentId } from './cni/attachment.ts';
 export { Bandwidth, IpRange, PortMapping } from './cni/capabilities.ts';
 export { type CniArgs, parseCniArgs, pickCniArgs, renderCniArgs } from './cni/cni-args.ts';
 export type { PluginEntry } from './cni/conflist.ts';

@@ -36,7 +36,7 @@ try {
   say(`Cannot run the tests: ${error}`);
 } finally {
   fs.rmSync(reports, { recursive: true, force: true });
-  await sweepLeftovers().catch(error => say(`Cannot remove leftovers of ended tests: ${error}`));
+  await sweepLeftovers().catch(error => say(`Cannot remove the garbage of ended tests: ${error}`));
 }
 finish();
 

@@ -1,5 +1,5 @@
 // Which IFB device queues the packets that an attachment sends?
-import { type Attachment, findOwner, renderOwner } from '../../src/cni/attachment.ts';
+import { type AttachmentId, findOwner, renderOwner } from '../../src/cni/attachment.ts';
 import {
   ALIAS_MAX_BYTES,
   findLinks,
@@ -24,17 +24,17 @@ const TX_QUEUE_PACKETS = 1000;
  * Names the device may have: the reference's, so that either plugin can clean up after the other, and one of our own in case the
  * same container is attached to the network twice and the other attachment has the first.
  */
-export function ifbNamesOf({ network, containerId, ifname }: Attachment): readonly [string, string] {
+export function ifbNamesOf({ network, containerId, ifname }: AttachmentId): readonly [string, string] {
   return [hashedName(`${network}${containerId}`), hashedName(`${network}${containerId}${ifname}`)];
 }
 
 /** The attachment's devices; a device that names another attachment is skipped. */
-export function findIfbs(host: NetlinkSocket, attachment: Attachment): Link[] {
+export function findIfbs(host: NetlinkSocket, attachment: AttachmentId): Link[] {
   return ownAmong(findLinks(host, ifbNamesOf(attachment)), attachment);
 }
 
 /** Those of the devices that belong to the attachment. */
-export function ownAmong(links: readonly (Link | undefined)[], attachment: Attachment): Link[] {
+export function ownAmong(links: readonly (Link | undefined)[], attachment: AttachmentId): Link[] {
   return links.flatMap(link => (link && isOwn(link, attachment) ? [link] : []));
 }
 
@@ -44,7 +44,7 @@ export function listIfbs(host: NetlinkSocket): Link[] {
 }
 
 /** The attachment that a device names; the reference leaves no note. */
-export function ownerOf({ attrs }: Link): Attachment | undefined {
+export function ownerOf({ attrs }: Link): AttachmentId | undefined {
   return findOwner(attrs.alias);
 }
 
@@ -63,7 +63,7 @@ export interface Ifb {
  */
 export function ensureIfb(
   host: NetlinkSocket,
-  attachment: Attachment,
+  attachment: AttachmentId,
   mtu: number,
   present: readonly (Link | undefined)[],
 ): Ifb {
@@ -86,7 +86,7 @@ function settingsFor(mtu: number) {
   return { up: true, mtu, txqlen: TX_QUEUE_PACKETS };
 }
 
-function settle(link: Link, attachment: Attachment, mtu: number): Request[] {
+function settle(link: Link, attachment: AttachmentId, mtu: number): Request[] {
   const alias = renderOwner(attachment);
   const note = alias.length <= ALIAS_MAX_BYTES ? alias : undefined;
   const isSettled =
@@ -98,7 +98,7 @@ function settle(link: Link, attachment: Attachment, mtu: number): Request[] {
 }
 
 /** The reference leaves no note, so a device with the attachment's name and no note is considered its own. */
-function isOwn(link: Link, attachment: Attachment): boolean {
+function isOwn(link: Link, attachment: AttachmentId): boolean {
   if (link.kind !== 'ifb') return false;
   const owner = ownerOf(link);
   return owner === undefined || renderOwner(owner) === renderOwner(attachment);

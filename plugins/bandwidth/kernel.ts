@@ -1,5 +1,5 @@
 // How are the planned limits applied to the host's devices, and how are they verified?
-import type { Attachment } from '../../src/cni/attachment.ts';
+import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { askAll } from '../../src/netlink/ask.ts';
 import { isNetlinkError } from '../../src/netlink/errors.ts';
 import { type Link, linkQuestion } from '../../src/netlink/rtnl/link.ts';
@@ -24,7 +24,7 @@ export interface Detour {
 export function applyShaping(
   host: NetlinkSocket,
   veth: Link,
-  attachment: Attachment,
+  attachment: AttachmentId,
   { ingress, egress }: Shaping,
 ): Detour {
   const { root, hook, ifbs: present } = lookAt(host, veth, attachment);
@@ -51,7 +51,7 @@ export function applyShaping(
 export function verifyShaping(
   host: NetlinkSocket,
   veth: Link,
-  attachment: Attachment,
+  attachment: AttachmentId,
   { ingress, egress }: Shaping,
 ): void {
   const { root, hook, ifbs } = lookAt(host, veth, attachment);
@@ -77,7 +77,7 @@ export function removeShaping(host: NetlinkSocket, veths: readonly Link[], ifbs:
 }
 
 /** Reads the root qdisc and the ingress hook of a device, and the devices with the attachment's names. */
-function lookAt(host: NetlinkSocket, veth: Link, attachment: Attachment) {
+function lookAt(host: NetlinkSocket, veth: Link, attachment: AttachmentId) {
   const [first, second] = ifbNamesOf(attachment);
   const questions = [...hooksOf(veth), linkQuestion(first), linkQuestion(second)] as const;
   const [root, hook, ...ifbs] = askAll(host, questions);

@@ -1,5 +1,5 @@
 // What does bandwidth do for each verb?
-import type { Attachment } from '../../src/cni/attachment.ts';
+import type { AttachmentId } from '../../src/cni/attachment.ts';
 import { CniError, ErrorCode } from '../../src/cni/errors.ts';
 import type { Result } from '../../src/cni/result.ts';
 import { findLinks, type Link } from '../../src/netlink/rtnl/link.ts';
@@ -135,6 +135,6 @@ function warnOfBurst({ log }: Call, direction: string, shaper: Shaper | undefine
   }
 }
 
-function attachmentOf({ network, env }: Call): Attachment {
+function attachmentOf({ network, env }: Call): AttachmentId {
   return { network, containerId: env.containerId, ifname: env.ifname };
 }

@@ -80,7 +80,9 @@ export function planTree(tbf: Tbf, { are, subnets }: Subnets, end: SubnetEnd, mt
     // Unlike a token bucket filter, a class does not split large packets.
     limitBytes: Math.max(limitBytes, OFFLOADED_BYTES),
     filters: subnets.map(subnet => ({
-      ...{ subnet, end, preference: PREFERENCE[subnet.ip.family] },
+      subnet,
+      end,
+      preference: PREFERENCE[subnet.ip.family],
       classid: tcHandle(1, picked),
     })),
   };

@@ -1,6 +1,6 @@
 // Which elements of the maps make up an attachment?
 import { type FilterOwner, filterOwnerOf, filterOwnerOfNote } from '../../src/attach/handle.ts';
-import { type Attachment, findOwner } from '../../src/cni/attachment.ts';
+import { type AttachmentId, findOwner } from '../../src/cni/attachment.ts';
 import { type Cidr, networkOf } from '../../src/net/cidr.ts';
 import type { Ip } from '../../src/net/ip.ts';
 import { goto } from '../../src/netlink/nft/data.ts';
@@ -14,7 +14,7 @@ import { SNAT_ALL, snatChain } from './skeleton.ts';
 /** How the kernel objects of an attachment identify it: a short handle in keys, and a human-readable note in comments. */
 export interface Owner extends FilterOwner {
   /** Absent if only the note is known, and the note does not identify the attachment. */
-  readonly attachment?: Attachment | undefined;
+  readonly attachment?: AttachmentId | undefined;
 }
 
 /** Packet filters that can map ports. */
@@ -50,7 +50,7 @@ export interface Means {
 }
 
 /** Handle and note of an attachment. */
-export function ownerOf(attachment: Attachment): Owner {
+export function ownerOf(attachment: AttachmentId): Owner {
   return { ...filterOwnerOf(attachment), attachment };
 }
 
@@ -74,7 +74,13 @@ export function planClaims({ family, pod, forwards }: FamilyPlan, means: Means):
   const way = { backend, condition: means.conditions[family] };
   const subnet = networkOf(pod);
   return forwards.map(({ protocol, port, ip }, number) => ({
-    ...{ family, protocol, port, ...way, number, subnet, pod: pod.ip },
+    family,
+    protocol,
+    port,
+    ...way,
+    number,
+    subnet,
+    pod: pod.ip,
     ...(ip ? { ip } : {}),
   }));
 }

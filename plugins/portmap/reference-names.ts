@@ -1,5 +1,5 @@
 // Which names does the reference plugin use for its chains and tables?
-import type { Attachment } from '../../src/cni/attachment.ts';
+import type { AttachmentId } from '../../src/cni/attachment.ts';
 import type { Table } from '../../src/netlink/nft/message.ts';
 
 /** Chains of the table "nat" that all containers share. */
@@ -18,7 +18,7 @@ const KEY_DIGITS = 15;
 const COMMENT_MAX_BYTES = 255;
 
 /** What the chains of a container are named after: its interfaces on one network share them. */
-export type ChainOwner = Pick<Attachment, 'network' | 'containerId'>;
+export type ChainOwner = Pick<AttachmentId, 'network' | 'containerId'>;
 
 /** The chain with the ports of a container. */
 export function dnatChain(owner: ChainOwner): string {
@@ -26,7 +26,7 @@ export function dnatChain(owner: ChainOwner): string {
 }
 
 /** What an interface's own chain is named after, if another interface of the container already has {@link dnatChain}. */
-export function soleOwner({ network, containerId, ifname }: Attachment): ChainOwner {
+export function soleOwner({ network, containerId, ifname }: AttachmentId): ChainOwner {
   // Container ids contain no slash, so the name is unique.
   return { network, containerId: `${containerId}/${ifname}` };
 }

@@ -2,12 +2,13 @@
 
 import { parseFrozen } from '../chain/config/conflist.ts';
 import { forgetDetached } from '../chain/records/adopted-attachments.ts';
-import type { AttachmentId, CachedAttachment } from '../chain/records/cache-record.ts';
+import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { renderAttachment } from '../chain/records/cache-record.ts';
 import { toRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments, readAttachment } from '../chain/records/result-cache.ts';
 import { findExecutable } from '../chain/run/call-plugins.ts';
 import { cacheDirOf, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { type CniError, toCniError } from '../cni/errors.ts';
 import { parseResult } from '../cni/result.ts';
 import { bootId } from '../files/boot-id.ts';
@@ -71,7 +72,7 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
   const { network, containerId, ifname } = cached;
   const id = { network, containerId, ifname };
   const { stateDir } = runtime;
-  if (stateDir === undefined) return { ...id, state: 'skipped', why: 'there is no journal' };
+  if (stateDir === undefined) return { ...id, state: 'skipped', why: 'no journal is configured' };
   try {
     for (const journal of [stateDir, ...alsoIn]) {
       const record = readRecord(journal, id);
@@ -79,7 +80,7 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
       const isSame = renderAttachment(toRemembered(record)) === renderAttachment(cached);
       if (record.phase === 'attached' && isSame) return { ...id, state: 'known' };
       const holder = holderOf(record);
-      if (holder) return { ...id, state: 'skipped', why: `process ${holder.pid} works on it` };
+      if (holder) return { ...id, state: 'skipped', why: `process ${holder.pid} is working on it` };
       // That record has to be undone, and the cache does not contain what it says.
       if (record.phase !== 'attached' || journal !== stateDir)
         return { ...id, state: 'skipped', why: 'another ADD is on record: see catena list' };
@@ -87,7 +88,7 @@ function adoptOne(cached: CachedAttachment, { dryRun, alsoIn = [] }: AdoptScope,
     const wanted = inquire(cached, runtime);
     if (typeof wanted === 'string') return { ...id, state: 'skipped', why: wanted };
     if (!dryRun && !writeRecord(stateDir, cached, wanted, runtime))
-      return { ...id, state: 'skipped', why: 'it has just been taken down or made anew' };
+      return { ...id, state: 'skipped', why: 'it has just been deleted or added again' };
     return { ...id, state: 'adopted' };
   } catch (thrown) {
     return { ...id, state: 'skipped', why: toCniError(thrown).message };
@@ -103,14 +104,14 @@ interface Findings {
 /** Why there is nothing to adopt, or what the record needs. @throws CniError for an unusable configuration or result */
 function inquire(cached: CachedAttachment, runtime: Runtime): Findings | string {
   const { network, netns, ifname, source, result } = cached;
-  if (source === undefined) return 'its cached result is of libcni 0.7 and has no configuration';
-  if (result === undefined) return 'its cache holds no result';
-  if (netns === '') return 'its cache does not say which namespace it is in';
+  if (source === undefined) return 'its cached result was written by libcni 0.7 and has no configuration';
+  if (result === undefined) return 'its cache entry has no result';
+  if (netns === '') return 'its cache entry names no network namespace';
   checkAttachment(cached, 'CHECK');
   const list = parseFrozen(source);
-  if (list.name !== network) return `its configuration is of network "${list.name}"`;
+  if (list.name !== network) return `its configuration is for network "${list.name}"`;
   const problem = findInterfaceProblem(netns, ifname, parseResult(result, list.version, 'cached result'));
-  if (problem !== undefined) return `${problem}: DEL takes it down`;
+  if (problem !== undefined) return `${problem}; DEL deletes it`;
   return {
     links: list.plugins.length,
     executables: list.plugins.map(({ type }) => findExecutable(type, runtime)),

@@ -11,7 +11,7 @@ import { closeNetns, findNetns, inNetns } from '../sys/netns.ts';
  */
 export function findInterfaceProblem(netns: string, ifname: string, result: Result): string | undefined {
   const place = findNetns(netns);
-  if (place === undefined) return `its namespace "${netns}" is gone`;
+  if (place === undefined) return `its namespace "${netns}" no longer exists`;
   try {
     const socket = inNetns(place, () => new NetlinkSocket(NETLINK_ROUTE));
     try {
@@ -24,7 +24,7 @@ export function findInterfaceProblem(netns: string, ifname: string, result: Resu
       socket.close();
     }
   } catch (error) {
-    return `its namespace cannot be looked into: ${(error as Error).message}`;
+    return `cannot look into its namespace: ${(error as Error).message}`;
   } finally {
     closeNetns(place);
   }

@@ -49,7 +49,7 @@ function prepare(call: Call, link: Link, cidrs: readonly Cidr[], detectDuplicate
     if (!wantsIpv6) return;
     // The interface is deleted when ADD fails, the loopback device is not.
     if (findSysctl(LOOPBACK_SWITCH) === '1') {
-      call.onFailure('turn IPv6 off again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, '1')));
+      call.onFailure('disable IPv6 again', () => inNetns(netns, () => trySysctl(LOOPBACK_SWITCH, '1')));
     }
     enableIpv6(link.name);
   });
@@ -76,7 +76,7 @@ function enableIpv6(ifname: string): void {
     const disabled = findSysctl(path);
     if (disabled === undefined) {
       throw new Error(
-        `Cannot give "${ifname}" an IPv6 address: this kernel has no IPv6; leave its range out of "ipam"`,
+        `Cannot give "${ifname}" an IPv6 address: this kernel has no IPv6; remove the IPv6 range from "ipam"`,
       );
     }
     if (disabled !== '0') writeSysctl(path, '0');

@@ -11,8 +11,8 @@ import type { Call } from '../plugin/define.ts';
  */
 export function warnOfDroppingChains(call: Call, isTold = false): void {
   for (const place of [...listDropping(call, isTold), ...(isTold ? [] : listLegacyDropping())]) {
-    call.log.warn(`${place} drops forwarded packets that its own rules do not accept`, {
-      hint: 'packets of pods pass only if a rule there accepts them, as the link firewall adds it to iptables',
+    call.log.warn(`${place} drops forwarded packets that none of its rules accepts`, {
+      hint: 'packets of pods pass only if one of its rules accepts them; the firewall plugin adds such a rule to iptables',
     });
   }
 }

@@ -1,5 +1,5 @@
 // How does the packet filter identify an attachment?
-import { type Attachment, renderOwner } from '../cni/attachment.ts';
+import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
 import { COMMENT_MAX_LENGTH } from '../netlink/nft/userdata.ts';
 
 /** A short handle for keys of sets, and a human-readable note for comments. */
@@ -9,12 +9,12 @@ export interface FilterOwner {
 }
 
 /** The handle and note of an attachment. */
-export function filterOwnerOf(attachment: Attachment): FilterOwner {
+export function filterOwnerOf(attachment: AttachmentId): FilterOwner {
   return filterOwnerOfNote(noteOf(attachment));
 }
 
 /** The comment of an attachment's elements and rules. */
-export function noteOf(attachment: Attachment): string {
+export function noteOf(attachment: AttachmentId): string {
   return renderOwner(attachment, COMMENT_MAX_LENGTH);
 }
 

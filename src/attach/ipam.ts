@@ -9,7 +9,7 @@ export async function askIpam(call: Call<PluginConfig>): Promise<Result | undefi
   if (!type) return undefined;
   const delegate = call.delegate(type);
   const result = await delegate.add();
-  call.onFailure('give the addresses back', () => delegate.del());
+  call.onFailure('release the addresses', () => delegate.del());
   return result;
 }
 

@@ -3,7 +3,7 @@
 // An IPAM plugin hands out an address once per network, so its previous owner no longer exists. But networks may overlap,
 // addresses may be chosen by hand, and leases may get lost. Therefore we look for the attachment that the packet filter
 // associates with the address before we replace any of its elements.
-import { type Attachment, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import { ADDRESS_TAKEN, CniError } from '../cni/errors.ts';
 import { findUse, type Holder, type Use } from '../ipam/holders.ts';
 import { type Ip, renderIp } from '../net/ip.ts';
@@ -20,7 +20,7 @@ import { attachmentOf } from './owner.ts';
 export interface FormerOwner {
   readonly ip: Ip;
   /** The note in an element's comment, or what the reference's rules say; undefined when they do not name an owner. */
-  readonly owner: string | Pick<Attachment, 'network' | 'containerId'> | undefined;
+  readonly owner: string | Pick<AttachmentId, 'network' | 'containerId'> | undefined;
 }
 
 /** @throws CniError 101 when one of the owners is alive */
@@ -96,8 +96,8 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
       : undefined;
   if (named) {
     const { index, name } = named.link;
-    const path = use ? use.farEnds.get(index) : 'a namespace that cannot be looked into from here';
-    if (path !== undefined) return `its interface is the other end of "${name}", in ${path}`;
+    const path = use ? use.farEnds.get(index) : 'a namespace that is not accessible from here';
+    if (path !== undefined) return `its interface is the peer of "${name}", in ${path}`;
   }
   const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
   const isOthers = ({ netns }: Holder) =>
@@ -109,7 +109,7 @@ function findLife({ ip, owner }: FormerOwner, { use, links: devices, own }: Witn
   const holder = use?.holders
     .get(renderIp(ip))
     ?.find(one => !one.isHere && isItsName(one) && !isOthers(one) && !isIn(one, own));
-  return holder && `interface "${holder.ifname}" has it in ${holder.netns}`;
+  return holder && `interface "${holder.ifname}" has this address in ${holder.netns}`;
 }
 
 function isIn({ netns }: Holder, own: Netns | undefined): boolean {
@@ -119,13 +119,13 @@ function isIn({ netns }: Holder, own: Netns | undefined): boolean {
   return sameNetns(own, other);
 }
 
-function refuse(asking: Attachment, { ip, owner }: FormerOwner, why: string): never {
+function refuse(asking: AttachmentId, { ip, owner }: FormerOwner, why: string): never {
   const attachment = typeof owner === 'string' ? findOwner(owner) : owner;
   const holder = attachment ? describe(attachment) : 'a container of another plugin';
   throw new CniError(
     ADDRESS_TAKEN,
-    `Cannot use ${renderIp(ip)} for ${describe(asking)}: ${holder} has it and is alive: ${why}`,
-    { details: 'give one of them another address, or run DEL of the one that is not needed' },
+    `Cannot use ${renderIp(ip)} for ${describe(asking)}: ${holder} has it and still exists: ${why}`,
+    { details: 'give one of them another address, or run DEL for the one that is not needed' },
   );
 }
 
@@ -133,6 +133,6 @@ function describe({
   network,
   containerId,
   ifname,
-}: Pick<Attachment, 'network' | 'containerId'> & { ifname?: string }) {
+}: Pick<AttachmentId, 'network' | 'containerId'> & { ifname?: string }) {
   return `container "${containerId}" on network "${network}"${ifname ? `, interface "${ifname}"` : ''}`;
 }

@@ -1,5 +1,5 @@
 // How does iptables masquerade an attachment, in the chains that the reference plugins use?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, parseCidr, subnetOf } from '../net/cidr.ts';
 import { IP_BITS, type Ip, renderIp } from '../net/ip.ts';
 import { listLegacyNat } from '../netlink/iptables/legacy.ts';
@@ -25,7 +25,7 @@ const MULTICAST: Readonly<Record<Family, Cidr>> = { 4: parseCidr('224.0.0.0/4'),
  */
 export function ensureIptablesMasquerade(
   socket: NetlinkSocket,
-  owner: Attachment,
+  owner: AttachmentId,
   cidrs: readonly Cidr[],
 ): void {
   for (const family of FAMILIES) {
@@ -44,7 +44,7 @@ export function ensureIptablesMasquerade(
 /** The owners named by rules that jump from the addresses to other chains. */
 export function findOtherIptablesOwners(
   socket: NetlinkSocket,
-  owner: Attachment,
+  owner: AttachmentId,
   addresses: readonly Ip[],
 ): FormerOwner[] {
   return FAMILIES.flatMap(family => {
@@ -67,7 +67,7 @@ export function findOtherIptablesOwners(
  */
 export function removeIptablesMasquerade(
   socket: NetlinkSocket,
-  owner: Pick<Attachment, 'network' | 'containerId'>,
+  owner: Pick<AttachmentId, 'network' | 'containerId'>,
   addresses: () => readonly Ip[] | undefined,
 ): void {
   for (const family of FAMILIES) removeRules(socket, family, attachmentChain(owner), addresses);
@@ -95,7 +95,7 @@ export function removeStaleIptablesMasquerade(
 /** @throws Error naming the rules that should exist, and those that do */
 export function checkIptablesMasquerade(
   socket: NetlinkSocket,
-  owner: Attachment,
+  owner: AttachmentId,
   cidrs: readonly Cidr[],
 ): void {
   const chain = attachmentChain(owner);
@@ -109,12 +109,12 @@ export function checkIptablesMasquerade(
     const missing = rulesFor(owner, family, own)
       .map(renderRule)
       .find(rule => !found.includes(rule));
-    if (missing) confirm('masquerading: rules of iptables', missing, found);
+    if (missing) confirm('masquerading: iptables rules', missing, found);
   }
 }
 
 /** The rules that the reference would add, in an order that exempts every subnet before masquerading. */
-function rulesFor(owner: Attachment, family: Family, cidrs: readonly Cidr[]): NatRule[] {
+function rulesFor(owner: AttachmentId, family: Family, cidrs: readonly Cidr[]): NatRule[] {
   const chain = attachmentChain(owner);
   const comment = commentOf(owner);
   const accepted = cidrs.map(cidr => ({ cidr: subnetOf(cidr), not: false }));
@@ -185,11 +185,11 @@ function isSource(source: NatRule['source'], ip: Ip): boolean {
   return source !== undefined && renderIp(source.cidr.ip) === renderIp(ip);
 }
 
-function commentOf({ network, containerId }: Pick<Attachment, 'network' | 'containerId'>): string {
+function commentOf({ network, containerId }: Pick<AttachmentId, 'network' | 'containerId'>): string {
   return `name: "${network}" id: "${containerId}"`;
 }
 
-function ownerIn(comment: string | undefined): Pick<Attachment, 'network' | 'containerId'> | undefined {
+function ownerIn(comment: string | undefined): Pick<AttachmentId, 'network' | 'containerId'> | undefined {
   const [, network, containerId] = /^name: "([^"]*)" id: "([^"]*)"$/.exec(comment ?? '') ?? [];
   return network !== undefined && containerId !== undefined ? { network, containerId } : undefined;
 }

@@ -1,5 +1,5 @@
 // What do the reference plugins leave behind of nftables masquerading, and how is it removed?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import type { Table } from '../netlink/nft/message.ts';
 import { deleteRule, listRules } from '../netlink/nft/rule.ts';
@@ -13,7 +13,7 @@ const TABLE: Table = { family: 'inet', name: 'cni_plugins_masquerade' };
 const CHAIN = 'masq_checks';
 
 /** Removes the rules that the reference made for an attachment. Table and chains remain, as after the reference's DEL. */
-export function removeReferenceMasquerade(socket: NetlinkSocket, owner: Attachment): void {
+export function removeReferenceMasquerade(socket: NetlinkSocket, owner: AttachmentId): void {
   const key = attachmentKey(owner);
   removeRules(socket, comment => comment.startsWith(key));
 }
@@ -32,7 +32,7 @@ export function removeStaleReferenceMasquerade(
 }
 
 /** Number of addresses of an attachment that the reference masquerades. */
-export function countReferenceRules(socket: NetlinkSocket, owner: Attachment): number {
+export function countReferenceRules(socket: NetlinkSocket, owner: AttachmentId): number {
   const key = attachmentKey(owner);
   return findRules(socket, comment => comment.startsWith(key)).length;
 }

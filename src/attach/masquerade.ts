@@ -1,5 +1,5 @@
 // How is masquerading of an attachment started and stopped?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, networkOf } from '../net/cidr.ts';
 import { commitAfterReading } from '../netlink/nft/batch.ts';
 import { findElements } from '../netlink/nft/element.ts';
@@ -26,7 +26,7 @@ import { LOCAL, PODS, planSkeleton, SETS, verdictFor } from './masquerade-skelet
  */
 export function ensureMasquerade(
   socket: NetlinkSocket,
-  owner: Attachment,
+  owner: AttachmentId,
   cidrs: readonly Cidr[],
   refuseLiving: RefuseLiving,
 ): void {
@@ -43,7 +43,7 @@ export function ensureMasquerade(
 /** The other attachments that own elements for the addresses. */
 export function findOtherOwners(
   socket: NetlinkSocket,
-  owner: Attachment,
+  owner: AttachmentId,
   cidrs: readonly Cidr[],
 ): FormerOwner[] {
   const ips = cidrs.map(({ ip }) => ip);
@@ -57,7 +57,7 @@ export function findOtherOwners(
  */
 export function removeMasquerade(
   socket: NetlinkSocket,
-  owner: Attachment,
+  owner: AttachmentId,
   known: readonly Cidr[] = [],
 ): void {
   const note = noteOf(owner);
@@ -77,11 +77,11 @@ export function removeStaleMasquerade(socket: NetlinkSocket, network: string, ke
 }
 
 /** @throws Error naming what is missing of the attachment's masquerading, or of the rules behind it */
-export function checkMasquerade(socket: NetlinkSocket, owner: Attachment, cidrs: readonly Cidr[]): void {
+export function checkMasquerade(socket: NetlinkSocket, owner: AttachmentId, cidrs: readonly Cidr[]): void {
   confirmAll('masquerading', findOwnedProblems(socket, [planSkeleton(cidrs)], entriesFor(owner, cidrs)));
 }
 
-function entriesFor(owner: Attachment, cidrs: readonly Cidr[]): Entry[] {
+function entriesFor(owner: AttachmentId, cidrs: readonly Cidr[]): Entry[] {
   const comment = noteOf(owner);
   return cidrs.flatMap(cidr => {
     const { ip } = cidr;

@@ -1,5 +1,5 @@
 // How does a plugin masquerade a container's traffic with the configured packet filter?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { type Cidr, findCidr, parseCidr } from '../net/cidr.ts';
 import type { Ip } from '../net/ip.ts';
 import { getRestore } from '../netlink/iptables/restore.ts';
@@ -109,7 +109,7 @@ function addressesOf({ prevResult }: Call): readonly Cidr[] {
 }
 
 /** The attachment's own addresses, when another interface of the container may share rules keyed by container and network. */
-function addressesIfShared(call: Call, owner: Attachment): readonly Ip[] | undefined {
+function addressesIfShared(call: Call, owner: AttachmentId): readonly Ip[] | undefined {
   const shared = listPairs(call.host, owner.network).some(
     ({ owner: other }) => other.containerId === owner.containerId && other.ifname !== owner.ifname,
   );
@@ -119,7 +119,7 @@ function addressesIfShared(call: Call, owner: Attachment): readonly Ip[] | undef
   return ips.flatMap(({ address, interface: at }) => (at === own ? parseCidr(address).ip : []));
 }
 
-function isReferenceMasquerading({ hostNft }: Call, owner: Attachment, cidrs: readonly Cidr[]): boolean {
+function isReferenceMasquerading({ hostNft }: Call, owner: AttachmentId, cidrs: readonly Cidr[]): boolean {
   if (countReferenceRules(hostNft, owner) >= cidrs.length) return true;
   try {
     checkIptablesMasquerade(hostNft, owner, cidrs);

@@ -54,7 +54,7 @@ export async function awaitTraffic(log: Log, stages: readonly Stage[]): Promise<
       }
       if (seen.problem) {
         const waited = `${READY_DEADLINE_MS / 1000} s`;
-        log.warn(`"${stage.link.name}" may not pass packets yet: ${seen.problem} after ${waited}`);
+        log.warn(`"${stage.link.name}" may not forward packets yet: ${seen.problem} after ${waited}`);
         return;
       }
       // Spanning tree listens for half a minute first; an administrator who enabled it knows that.
@@ -90,9 +90,9 @@ function lookAtDevices(stages: readonly Stage[]): readonly (Link | undefined)[] 
 
 function lookAtDevice({ socket, link }: Stage, seen = getLink(socket, link.index)): Seen {
   const state = OPERSTATES[seen.attrs.operstate ?? 0] ?? 'unknown';
-  if (state !== 'up' && state !== 'unknown') return { problem: `it is "${state}"` };
+  if (state !== 'up' && state !== 'unknown') return { problem: `its state is "${state}"` };
   const portState = portStateOf(seen) ?? BR_STATE_FORWARDING;
-  if (portState === BR_STATE_DISABLED) return { problem: 'the bridge does not use it' };
+  if (portState === BR_STATE_DISABLED) return { problem: 'its bridge port is disabled' };
   return { isListening: portState !== BR_STATE_FORWARDING };
 }
 
@@ -103,7 +103,7 @@ function lookAtAddresses({ socket, link, ips }: Stage, seen?: Link): Seen {
   // Another interface may have the same address and a route for it: a host has one gateway address on many pairs.
   const unheard = asked.find(ip => !groups.some(group => sameIp(group, solicitedNodeOf(ip))));
   const strange = unheard ?? findUnled(socket, link, asked, seen);
-  return { problem: strange && `it does not answer for ${renderIp(strange)}` };
+  return { problem: strange && `it does not answer neighbour solicitations for ${renderIp(strange)}` };
 }
 
 /** An address that the kernel does not yet deliver locally. Routes of a VRF are in a table of their own. */

@@ -1,11 +1,11 @@
 // How do the reference plugins name their packet filter rules?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 
 /** The iptables chain of a container on a network. */
 export function attachmentChain({
   network,
   containerId,
-}: Pick<Attachment, 'network' | 'containerId'>): string {
+}: Pick<AttachmentId, 'network' | 'containerId'>): string {
   return `CNI-${hash(network + containerId).slice(0, 24)}`;
 }
 
@@ -15,7 +15,7 @@ export function networkKey(network: string): string {
 }
 
 /** The prefix of the comment of every nftables rule of an attachment. */
-export function attachmentKey({ network, containerId, ifname }: Attachment): string {
+export function attachmentKey({ network, containerId, ifname }: AttachmentId): string {
   return `${networkKey(network)}-${hash(`${ifname}:${containerId}`).slice(0, 16)}`;
 }
 

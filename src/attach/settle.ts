@@ -19,7 +19,7 @@ export async function settleAddresses(socket: NetlinkSocket, link: Link): Promis
     const duplicate = addresses.find(({ flags }) => flags & IFA_F_DADFAILED);
     if (duplicate) {
       throw new Error(
-        `Cannot use ${renderCidr(duplicate.cidr)} on "${link.name}": somebody else on the network has that address`,
+        `Cannot use ${renderCidr(duplicate.cidr)} on "${link.name}": another host on the network has that address`,
       );
     }
     const tentative = addresses.filter(({ flags }) => flags & IFA_F_TENTATIVE);
@@ -27,7 +27,7 @@ export async function settleAddresses(socket: NetlinkSocket, link: Link): Promis
     if (performance.now() > giveUpAt) {
       const names = tentative.map(({ cidr }) => renderCidr(cidr)).join(', ');
       throw new Error(
-        `Cannot use ${names} on "${link.name}": duplicate detection has not ended after ${SETTLE_DEADLINE_MS / 1000} s`,
+        `Cannot use ${names} on "${link.name}": duplicate address detection has not finished after ${SETTLE_DEADLINE_MS / 1000} s`,
       );
     }
     await Bun.sleep(POLL_MS);

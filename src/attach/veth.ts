@@ -1,5 +1,5 @@
 // How is the veth pair between host and container created, found and deleted?
-import { type Attachment, findOwner, renderOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner, renderOwner } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { NetlinkError } from '../netlink/errors.ts';
 import {
@@ -31,7 +31,7 @@ export interface Pair {
 
 /** The properties of a new pair. */
 export interface PairPlan {
-  readonly owner: Attachment;
+  readonly owner: AttachmentId;
   /** Index of the bridge that the host end becomes a port of; undefined for none. */
   readonly master?: number;
   /** Bridge port flags of the host end. */
@@ -85,7 +85,9 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
       : tryAll([() => removeLink(call.container, inside.index), then]);
   }
   if (inside)
-    call.log.warn(`Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth this link made`);
+    call.log.warn(
+      `Cannot delete "${ifname}": it is of kind "${inside.kind}", not the veth that this plugin created`,
+    );
   const marked = listMarkedEnds(call);
   await call.removeDevices(marked.length ? marked : findReportedEnds(call), then);
 }
@@ -94,7 +96,9 @@ export async function removePair(call: Call, then: () => Done): Promise<void> {
 export async function removeStalePairs(call: Call, kept: KeptAttachments, then: () => Done): Promise<void> {
   const stale = listPairs(call.host, call.network).filter(({ owner }) => !kept.has(owner));
   for (const { link, owner } of stale) {
-    call.log.info(`Deleting "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`);
+    call.log.info(
+      `Deleting interface "${link.name}" of stale attachment ${owner.containerId}/${owner.ifname}`,
+    );
   }
   await call.removeDevices(
     stale.map(({ link }) => link),
@@ -110,14 +114,14 @@ function findOwnEnd(call: Call, inside: Link): Link | undefined {
 }
 
 /** Host ends of pairs that belong to a network, with their attachments. */
-export function listPairs(host: NetlinkSocket, network: string): { link: Link; owner: Attachment }[] {
+export function listPairs(host: NetlinkSocket, network: string): { link: Link; owner: AttachmentId }[] {
   return listLinks(host).flatMap(link => {
     const owner = link.kind === 'veth' ? findOwner(link.attrs.alias) : undefined;
     return owner?.network === network ? { link, owner } : [];
   });
 }
 
-function aliasOf(owner: Attachment): string {
+function aliasOf(owner: AttachmentId): string {
   return renderOwner(owner, ALIAS_MAX_BYTES);
 }
 

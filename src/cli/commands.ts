@@ -3,8 +3,8 @@ import type { Command, CommandOption } from './command.ts';
 
 /** Options of every command. */
 export const GLOBAL_OPTIONS: Readonly<Record<string, CommandOption>> = {
-  help: { type: 'boolean', help: 'show how the command is used' },
-  json: { type: 'boolean', help: 'print JSON; errors as the CNI specification has them' },
+  help: { type: 'boolean', help: 'show usage' },
+  json: { type: 'boolean', help: 'print JSON; errors in the format of the CNI specification' },
 };
 
 const CONF_DIR: CommandOption = {
@@ -26,26 +26,26 @@ const IFNAME: CommandOption = {
   help: 'interface in the container (eth0)',
 };
 
-const DRY_RUN: CommandOption = { type: 'boolean', help: 'show what would be done and why, and do nothing' };
+const DRY_RUN: CommandOption = { type: 'boolean', help: 'show what would be done and why, without doing it' };
 
 const CAP: CommandOption = {
   type: 'string',
   placeholder: '<json>',
-  help: 'capability arguments, instead of the two ports and the rates that are offered',
+  help: 'capability arguments, instead of the default two ports and rates',
 };
 
 const IGNORE: CommandOption = {
   type: 'string',
   multiple: true,
   placeholder: '<pattern>',
-  help: 'a regular expression for differences that are intended, repeatable',
+  help: 'a regular expression for intended differences, repeatable',
 };
 
 const SCENE: CommandOption = {
   type: 'string',
   multiple: true,
   placeholder: '<name>',
-  help: 'play this scene only (life, twice, …), repeatable (all)',
+  help: 'run only this scenario (life, twice, …), repeatable (all)',
 };
 
 /** Options of commands that call plugins in temporary namespaces. */
@@ -54,7 +54,7 @@ const LAB_OPTIONS: Readonly<Record<string, CommandOption>> = {
     type: 'string',
     multiple: true,
     placeholder: '<dir>',
-    help: 'directory of plugins, repeatable (that of this executable)',
+    help: 'directory of plugins, repeatable (directory of this executable)',
   },
   ifname: IFNAME,
   args: { type: 'string', placeholder: '<K=V;…>', help: 'arguments for the plugins' },
@@ -77,7 +77,7 @@ const INSTALL_BIN_DIR: CommandOption = {
   type: 'string',
   multiple: true,
   placeholder: '<dir>',
-  help: 'directory of plugins, the first gets the executables, repeatable (/opt/cni/bin)',
+  help: 'directory of plugins, repeatable; executables are installed in the first (/opt/cni/bin)',
 };
 
 const STATE_DIR: CommandOption = {
@@ -97,7 +97,7 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
   file: {
     type: 'string',
     placeholder: '<conflist>',
-    help: 'take the network from this file instead of the directory',
+    help: 'read the network from this file instead of the directory',
   },
   'bin-dir': BIN_DIR,
   'cni-cache-dir': CACHE_DIR,
@@ -106,11 +106,11 @@ const NETWORK_OPTIONS: Readonly<Record<string, CommandOption>> = {
     type: 'string',
     multiple: true,
     placeholder: '<seconds>',
-    help: 'time each plugin may take (60); del=120 is for one verb, repeatable',
+    help: 'time limit per plugin call (60); del=120 sets it for one verb, repeatable',
   },
   separate: {
     type: 'boolean',
-    help: 'start every link as a process of its own, also those of this executable',
+    help: 'start every plugin as a separate process, including those of this executable',
   },
 };
 
@@ -153,7 +153,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'check',
-    summary: 'ask every link whether its part of an attachment still stands',
+    summary: 'ask every plugin whether its part of an attachment is intact',
     ...ATTACHMENT,
     options: ATTACHMENT_OPTIONS,
     load: () => import('./commands/check.ts'),
@@ -167,7 +167,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'gc',
-    summary: 'delete the attachments of a network that are not valid any more',
+    summary: 'delete the attachments of a network that are no longer valid',
     ...NETWORK,
     options: {
       ...CHAIN_OPTIONS,
@@ -180,7 +180,7 @@ export const COMMANDS: readonly Command[] = [
       all: { type: 'boolean', help: 'keep none' },
       foreign: {
         type: 'boolean',
-        help: 'keep none that is on no record here either, though it may be in use',
+        help: 'also delete attachments without a record here, even if they may be in use',
       },
       'dry-run': DRY_RUN,
     },
@@ -188,22 +188,22 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'repair',
-    summary: 'take down what a crash left, and put back what others took away from attachments',
+    summary: 'delete what a crash left behind, and restore missing parts of attachments',
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout', 'separate'),
       foreign: {
         type: 'boolean',
-        help: 'run ADD again of chained links that are not ours, when their CHECK fails',
+        help: 'run ADD again for third-party chained plugins whose CHECK fails',
       },
-      'dry-run': { type: 'boolean', help: 'show what is wrong, and do nothing' },
+      'dry-run': { type: 'boolean', help: 'show what is wrong, without repairing it' },
     },
     load: () => import('./commands/repair.ts'),
   },
   {
     name: 'adopt',
-    summary: 'take attachments that other runtimes made into the journal, for repair and gc',
+    summary: 'record attachments of other runtimes in the journal, for repair and gc',
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {
@@ -214,14 +214,14 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'status',
-    summary: 'ask every link whether it could attach a container now',
+    summary: 'ask every plugin whether it could attach a container now',
     ...NETWORK,
     options: CHAIN_OPTIONS,
     load: () => import('./commands/status.ts'),
   },
   {
     name: 'list',
-    summary: 'show the networks that are configured and the attachments on record',
+    summary: 'show the configured networks and the recorded attachments',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: { 'conf-dir': CONF_DIR, 'cni-cache-dir': CACHE_DIR, 'state-dir': STATE_DIR },
@@ -229,13 +229,13 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'networks',
-    summary: 'show every file of the configuration directory, and which ones container runtimes take',
+    summary: 'show every file of the configuration directory, and which ones container runtimes use',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
-      why: { type: 'boolean', help: 'say of each file and runtime why it is taken or not' },
+      why: { type: 'boolean', help: 'explain for each file and runtime why it is used or not' },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'bin-dir', 'timeout'),
-      'files-only': { type: 'boolean', help: 'do not ask the links for their versions' },
+      'files-only': { type: 'boolean', help: 'do not ask the plugins for their versions' },
       'max-conf-num': {
         type: 'string',
         placeholder: '<number>',
@@ -252,7 +252,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'ipam',
-    summary: 'show who holds which address of host-local, or why, or free one',
+    summary: 'list the leases of host-local, explain one, or free one',
     usage: '<ls, why or free> [<network>] [<address>]',
     positionals: { min: 1, max: 3 },
     options: {
@@ -262,24 +262,24 @@ export const COMMANDS: readonly Command[] = [
         help: "directory with a folder of leases per network (the list's dataDir; /var/lib/cni/networks)",
       },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'cni-cache-dir'),
-      force: { type: 'boolean', help: 'free an address although it may be in use' },
+      force: { type: 'boolean', help: 'free an address even if it may be in use' },
     },
     load: () => import('./commands/ipam.ts'),
   },
   {
     name: 'trace',
-    summary: 'show recent requests, or draw one: when each link ran and what it added',
+    summary: 'list recent requests, or show one: when each plugin ran and what it added',
     usage: '[<id>]',
     positionals: { min: 0, max: 1 },
     options: {
       'trace-dir': TRACE_DIR,
-      kernel: { type: 'boolean', help: 'draw also what each link did in the kernel' },
+      kernel: { type: 'boolean', help: 'also show what each plugin did in the kernel' },
     },
     load: () => import('./commands/trace.ts'),
   },
   {
     name: 'version',
-    summary: "show the tool's version, or what each link of a network supports",
+    summary: "show the tool's version, or the versions that each plugin of a network supports",
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: NETWORK_OPTIONS,
@@ -287,7 +287,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'daemon',
-    summary: 'keep links warm and run commands and plugin calls for others',
+    summary: 'keep plugins loaded and serve commands and plugin calls',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
@@ -298,25 +298,25 @@ export const COMMANDS: readonly Command[] = [
       },
       replace: {
         type: 'boolean',
-        help: 'take the place of a daemon that listens there already; it finishes what it has',
+        help: 'replace a daemon that already listens there; it finishes its requests first',
       },
-      workers: { type: 'string', placeholder: '<n>', help: 'processes that serve links, at most (4)' },
+      workers: { type: 'string', placeholder: '<n>', help: 'maximum number of plugin processes (4)' },
       config: {
         type: 'string',
         placeholder: '<file>',
-        help: 'JSON with limits, logs and traces, read again when it changes',
+        help: 'JSON with limits, logs and traces, reloaded when it changes',
       },
       ...only(NETWORK_OPTIONS, 'timeout'),
-      requests: { type: 'string', placeholder: '<n>', help: 'requests at the same time, at most (64)' },
+      requests: { type: 'string', placeholder: '<n>', help: 'maximum number of concurrent requests (64)' },
       'node-name': {
         type: 'string',
         placeholder: '<name>',
-        help: 'node of a cluster whose pods are watched (CATENA_NODE_NAME)',
+        help: 'cluster node whose pods are watched (CATENA_NODE_NAME)',
       },
       'grpc-socket': {
         type: 'string',
         placeholder: '<file>',
-        help: "serve coil's gRPC service on this socket, too",
+        help: "also serve coil's gRPC service on this socket",
       },
       log: {
         type: 'string',
@@ -327,16 +327,16 @@ export const COMMANDS: readonly Command[] = [
       'log-level': {
         type: 'string',
         placeholder: '<levels>',
-        help: 'error, warn, info or debug, for all and by link: info,portmap=debug (CATENA_LOG_LEVEL; info)',
+        help: 'error, warn, info or debug, for all and per plugin: info,portmap=debug (CATENA_LOG_LEVEL; info)',
       },
       'log-max-bytes': {
         type: 'string',
         placeholder: '<n>',
         help: 'size at which a log file is rotated (16777216)',
       },
-      'log-max-files': { type: 'string', placeholder: '<n>', help: 'log files that are kept of each (5)' },
+      'log-max-files': { type: 'string', placeholder: '<n>', help: 'rotated files to keep per log (5)' },
       'trace-dir': TRACE_DIR,
-      traces: { type: 'string', placeholder: '<n>', help: 'traces that are kept, 0 for none (500)' },
+      traces: { type: 'string', placeholder: '<n>', help: 'traces to keep, 0 for none (500)' },
       'otlp-endpoint': {
         type: 'string',
         placeholder: '<url>',
@@ -347,7 +347,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'doctor',
-    summary: 'say what is wrong with this node, and which command mends it',
+    summary: 'diagnose this node and suggest fixes',
     usage: '',
     positionals: { min: 0, max: 0 },
     options: {
@@ -355,36 +355,36 @@ export const COMMANDS: readonly Command[] = [
       'bin-dir': BIN_DIR,
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
-      all: { type: 'boolean', help: 'show also what is as it should be' },
+      all: { type: 'boolean', help: 'also show checks that found nothing' },
     },
     load: () => import('./commands/doctor.ts'),
   },
   {
     name: 'try',
-    summary: 'run a list in throwaway namespaces and show what each link does',
+    summary: 'run a list in temporary namespaces and show what each plugin does',
     usage: '<conflist>',
     positionals: { min: 1, max: 1 },
     options: {
       ...LAB_OPTIONS,
-      'keep-going': { type: 'boolean', help: 'probe on after something went wrong' },
+      'keep-going': { type: 'boolean', help: 'continue probing after a failure' },
     },
     load: () => import('./commands/try.ts'),
   },
   {
     name: 'compare',
-    summary: 'run a list with two sets of executables in twin namespaces, and show in what they differ',
+    summary: 'run a list with two sets of executables in separate namespaces, and show the differences',
     usage: '<conflist>',
     positionals: { min: 1, max: 1 },
     options: {
       with: {
         type: 'string',
         placeholder: '<dir or executable>',
-        help: 'the other executables: all that a directory has, or one',
+        help: 'the other executables: a directory of them, or one file',
       },
       link: {
         type: 'string',
         placeholder: '<type or index>',
-        help: 'take only this link from there: its type, or its place in the list from 0',
+        help: 'use only this plugin from there: its type, or its index in the list from 0',
       },
       ...LAB_OPTIONS,
       ignore: IGNORE,
@@ -394,36 +394,39 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'swap',
-    summary: 'put another executable in the place of a link: examined before, verified by CHECK after',
+    summary: 'replace the executable of a plugin: examined before, verified by CHECK after',
     usage: '<network>',
     positionals: { min: 1, max: 1 },
     options: {
       link: {
         type: 'string',
         placeholder: '<type or index>',
-        help: 'the link: its type, or its place in the list from 0; without --to, show what it calls now',
+        help: 'the plugin: its type, or its index in the list from 0; without --to, show its current executable',
       },
       to: {
         type: 'string',
         placeholder: '<executable>',
-        help: 'what takes its place: a file, or the directory that has one of its name',
+        help: 'the new executable: a file, or a directory with a file of that name',
       },
-      undo: { type: 'boolean', help: 'put back what was there before the last swap' },
+      undo: { type: 'boolean', help: 'restore the executable from before the last swap' },
       'dry-run': DRY_RUN,
-      yes: { type: 'boolean', help: 'do not ask; nobody is asked where there is no terminal' },
-      'accept-differences': { type: 'boolean', help: 'swap although the candidate does things otherwise' },
+      yes: { type: 'boolean', help: 'assume yes (implied without a terminal)' },
+      'accept-differences': { type: 'boolean', help: 'swap even if the candidate behaves differently' },
       ignore: IGNORE,
       scene: SCENE,
       cap: CAP,
-      force: { type: 'boolean', help: 'swap whatever the examinations say; undo whatever is there now' },
-      keep: { type: 'boolean', help: 'do not put the old one back when CHECK fails' },
+      force: {
+        type: 'boolean',
+        help: 'swap even if checks fail; undo even if the executable has changed since',
+      },
+      keep: { type: 'boolean', help: 'do not restore the old executable when CHECK fails' },
       ...only(NETWORK_OPTIONS, 'conf-dir', 'file', 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/swap.ts'),
   },
   {
     name: 'handover',
-    summary: 'make standing attachments deletable by other executables, such as the reference plugins',
+    summary: 'make existing attachments deletable by other executables, such as the reference plugins',
     usage: '[<network>]',
     positionals: { min: 0, max: 1 },
     options: {
@@ -431,64 +434,64 @@ export const COMMANDS: readonly Command[] = [
         type: 'string',
         multiple: true,
         placeholder: '<dir>',
-        help: 'directory of the executables that are to delete them, repeatable: the first that has a link counts',
+        help: 'directory of the executables that will delete them, repeatable: the first that has a plugin is used',
       },
       'dry-run': DRY_RUN,
-      force: { type: 'boolean', help: 'hand over although a trial fails, or cannot be made' },
+      force: { type: 'boolean', help: 'hand over even if a trial fails or cannot be run' },
       ...only(NETWORK_OPTIONS, 'bin-dir', 'cni-cache-dir', 'state-dir', 'timeout'),
     },
     load: () => import('./commands/handover.ts'),
   },
   {
     name: 'conformance',
-    summary: 'examine which rules of the protocol an executable keeps, in throwaway namespaces',
+    summary: 'test whether an executable conforms to the CNI specification, in temporary namespaces',
     usage: '<executable>',
     positionals: { min: 1, max: 1 },
     options: {
       conf: {
         type: 'string',
         placeholder: '<file>',
-        help: 'configuration of the plugin; without one, only what needs none is examined',
+        help: 'configuration of the plugin; without it, only rules that need none are tested',
       },
-      from: { type: 'string', placeholder: '<conflist>', help: 'take the configuration from the list' },
+      from: { type: 'string', placeholder: '<conflist>', help: 'take the configuration from this list' },
       cap: { type: 'string', placeholder: '<json>', help: 'capability arguments, with --from' },
-      chained: { type: 'boolean', help: 'hand it a prevResult, with the interfaces that this names' },
+      chained: { type: 'boolean', help: 'pass a prevResult, and create the interfaces that it names' },
       'prev-result': {
         type: 'string',
         placeholder: '<file>',
-        help: 'what that says (a veth pair with an address)',
+        help: 'prevResult to pass (a veth pair with one address)',
       },
       device: {
         type: 'string',
         placeholder: '<name>',
-        help: 'make a device of that name on the host for it',
+        help: 'create a device of that name on the host for it',
       },
       ifname: IFNAME,
       'bin-dir': {
         type: 'string',
         multiple: true,
         placeholder: '<dir>',
-        help: 'directory of plugins that it delegates to, repeatable (that of the executable)',
+        help: 'directory of plugins that it delegates to, repeatable (directory of the executable)',
       },
-      timeout: { type: 'string', placeholder: '<seconds>', help: 'time each call may take (10)' },
+      timeout: { type: 'string', placeholder: '<seconds>', help: 'time limit per call (10)' },
     },
     load: () => import('./commands/conformance.ts'),
   },
   {
     name: 'validate',
-    summary: 'find what is wrong with a list, or with a directory of them',
+    summary: 'report errors in a list, or in a directory of lists',
     usage: '<file or directory>',
     positionals: { min: 1, max: 1 },
     options: {
       'bin-dir': BIN_DIR,
-      'files-only': { type: 'boolean', help: 'do not look for executables, nor ask them what they support' },
+      'files-only': { type: 'boolean', help: 'do not look for executables or ask for their versions' },
       strict: { type: 'boolean', help: 'fail on warnings too' },
     },
     load: () => import('./commands/validate.ts'),
   },
   {
     name: 'install',
-    summary: 'lay the executables, and a list, where container runtimes look for them',
+    summary: 'install the executables, and a list, where container runtimes look for them',
     usage: '[<conflist>]',
     positionals: { min: 0, max: 1 },
     options: {
@@ -498,7 +501,7 @@ export const COMMANDS: readonly Command[] = [
         type: 'string',
         multiple: true,
         placeholder: '<type>',
-        help: 'install this link only, repeatable (all of them)',
+        help: 'install only this plugin, repeatable (all of them)',
       },
       'conf-name': {
         type: 'string',
@@ -507,31 +510,31 @@ export const COMMANDS: readonly Command[] = [
       },
       'as-default': {
         type: 'boolean',
-        help: 'give the list a name that sorts first, and fail if it is not taken',
+        help: 'give the list a name that sorts first, and fail if no runtime uses it',
       },
       force: {
         type: 'boolean',
-        help: 'replace files of others; they stay beside ours, and uninstall restores them',
+        help: 'replace files of other packages; they are kept, and uninstall restores them',
       },
       'dry-run': DRY_RUN,
       print: {
         type: 'string',
         placeholder: '<what>',
-        help: 'print a systemd unit, a daemonset or a containerfile instead',
+        help: 'print a systemd unit, a daemonset or a containerfile instead of installing',
       },
       'with-account': {
         type: 'boolean',
-        help: "give the printed daemonset an account of the cluster's API, for delegates and their status",
+        help: 'give the printed daemonset a service account, for delegates and network status',
       },
       account: {
         type: 'string',
         placeholder: '<dir>',
-        help: "a pod's account, for a kubeconfig in catena.d beside the list",
+        help: "a pod's service account, for a kubeconfig in catena.d next to the list",
       },
       'account-on-host': {
         type: 'string',
         placeholder: '<dir>',
-        help: 'the same directory as the host sees it (the same path)',
+        help: 'path of that directory on the host (the same path)',
       },
       etc: ETC_DIR,
     },
@@ -547,15 +550,18 @@ export const COMMANDS: readonly Command[] = [
       'conf-dir': CONF_DIR,
       'hand-over': {
         type: 'boolean',
-        help: 'make standing attachments deletable by what comes back first; without it they forbid it',
+        help: 'make existing attachments deletable by the restored executables first; without it they block uninstall',
       },
       to: {
         type: 'string',
         multiple: true,
         placeholder: '<dir>',
-        help: 'directory of executables that come next where none come back, repeatable',
+        help: 'directory of executables to use where none is restored, repeatable',
       },
-      force: { type: 'boolean', help: 'uninstall although attachments stand that nothing can delete then' },
+      force: {
+        type: 'boolean',
+        help: 'uninstall even if attachments remain that nothing can delete afterwards',
+      },
       'cni-cache-dir': CACHE_DIR,
       'state-dir': STATE_DIR,
       'dry-run': DRY_RUN,
@@ -564,7 +570,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'schema',
-    summary: 'print the JSON Schema of lists, or of the configuration of a link',
+    summary: 'print the JSON Schema of lists, or of the configuration of a plugin',
     usage: '[<type>]',
     positionals: { min: 0, max: 1 },
     options: {},
@@ -572,11 +578,11 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: 'new',
-    summary: 'write the project of a new plugin: source, test and build',
+    summary: 'create the project of a new plugin: source, test and build',
     usage: '<name>',
     positionals: { min: 1, max: 1 },
     options: {
-      dir: { type: 'string', placeholder: '<dir>', help: 'directory to make or fill (./<name>)' },
+      dir: { type: 'string', placeholder: '<dir>', help: 'directory to create or fill (./<name>)' },
     },
     load: () => import('./commands/new.ts'),
   },

@@ -10,9 +10,9 @@ const STDERR_LINES = 12;
 /** Advice for errors that mean the same whichever plugin reports them. */
 const HINTS: Readonly<Record<number, string>> = {
   [ErrorCode.incompatibleVersion]:
-    'set "cniVersion" of the list to one that every link supports: catena version <network>',
-  [ErrorCode.tryAgainLater]: 'this may pass: try again later',
-  [ErrorCode.unavailable]: 'no container can be attached to this network until the link is ready',
+    'set "cniVersion" of the list to a version that every plugin supports: catena version <network>',
+  [ErrorCode.tryAgainLater]: 'this may be temporary: try again later',
+  [ErrorCode.unavailable]: 'no container can be attached to this network until the plugin is ready',
   [ErrorCode.unavailableLimited]: 'running containers may have lost connectivity too',
 };
 
@@ -85,12 +85,12 @@ function describePlugin({ plugin }: CniError): string[] {
   const ending = plugin.signal === undefined ? `exit status ${plugin.exitCode}` : `ended by ${plugin.signal}`;
   const ran = plugin.exitCode !== undefined || plugin.signal !== undefined;
   const time = plugin.durationMs === undefined ? '' : ` after ${Math.round(plugin.durationMs)} ms`;
-  const where = `  link: ${plugin.type}, number ${plugin.index + 1} of network "${plugin.network}", ${plugin.verb}`;
+  const where = `  plugin: ${plugin.type}, number ${plugin.index + 1} of network "${plugin.network}", ${plugin.verb}`;
   const stderr = (plugin.stderr ?? '').trimEnd().split('\n').slice(-STDERR_LINES).filter(Boolean);
   return [
     ran ? `${where}, ${ending}${time}` : where,
     ...(plugin.executable === undefined ? [] : [`  executable: ${plugin.executable}`]),
-    ...(stderr.length ? ['  it said:', ...stderr.map(line => `    ${line}`)] : []),
+    ...(stderr.length ? ['  its standard error:', ...stderr.map(line => `    ${line}`)] : []),
   ];
 }
 

@@ -14,7 +14,7 @@ export function checkConfigured(call: CommandCall, network: string): void {
   if (names.includes(network)) return;
   const known = names.length
     ? `configured are ${names.map(name => JSON.stringify(name)).join(', ')}`
-    : 'there is none';
-  const where = `: it has no attachment on record, and no file in "${dir}" configures it; ${known}`;
+    : 'no network is configured';
+  const where = `: it has no recorded attachment, and no file in "${dir}" configures it; ${known}`;
   throw new NetworkNotFound(network, where);
 }

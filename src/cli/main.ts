@@ -53,8 +53,7 @@ async function dispatch(args: readonly string[], surroundings: CommandContext): 
     return ExitCode.success;
   };
   if (name === '--version' || name === '-v') return show(`catena ${TOOL_VERSION}\n`);
-  if (name === undefined)
-    throw new UsageError(`Cannot run: no command is given\n\n${renderUsage().trimEnd()}`);
+  if (name === undefined) throw new UsageError(`Cannot run: no command given\n\n${renderUsage().trimEnd()}`);
   if (name === '--help' || name === '-h') return show(renderUsage());
   if (name === 'help') return show(rest[0] === undefined ? renderUsage() : renderCommandUsage(find(rest[0])));
   const command = find(name);
@@ -91,14 +90,14 @@ function problemWith({ message }: Error, args: readonly string[]): string {
   const [, option] = /^Option '(--[\w-]+)[^']*' argument is ambiguous/.exec(first) ?? [];
   if (option === undefined) return first.split('\n')[0] ?? first;
   const value = args[args.indexOf(option) + 1] ?? '';
-  return `Cannot use ${option}: its value is missing, or begins with a dash: ${option}=${value}`;
+  return `Cannot use ${option}: its value is missing or begins with a dash: ${option}=${value}`;
 }
 
 function find(name: string): Command {
   const command = COMMANDS.find(one => one.name === name);
   if (command) return command;
   throw new UsageError(
-    `Cannot run "${name}": it is not a command; there are ${COMMANDS.map(one => one.name).join(', ')}`,
+    `Cannot run "${name}": no such command; there are ${COMMANDS.map(one => one.name).join(', ')}`,
   );
 }
 

@@ -75,7 +75,7 @@ export function attachmentOf(call: CommandCall): Attachment {
   checkNamespace(path, netns);
   const containerId = call.text('container-id') || (netns === '' ? '' : deriveContainerId(netns));
   if (containerId === '') {
-    throw new UsageError('Cannot name the container: without a namespace, --container-id is needed');
+    throw new UsageError('Cannot name the container: without a namespace, --container-id is required');
   }
   return {
     containerId,
@@ -92,7 +92,7 @@ function checkNamespace(given: string, path: string): void {
   if (given === '' || given.includes('/') || existsSync(path) || !existsSync(named)) return;
   throw new CniError(
     ErrorCode.invalidEnvironment,
-    `Cannot find network namespace "${path}": nothing is there; did you mean "${named}"?`,
+    `Cannot find network namespace "${path}": no such file; did you mean "${named}"?`,
   );
 }
 

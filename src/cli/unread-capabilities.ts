@@ -12,7 +12,7 @@ export function findUnread(list: Conflist, given: JsonObject): CniError[] {
   const unread = Object.keys(given).filter(name => !declared.has(name));
   return unread.map(name => {
     const near = didYouMean(name, declared);
-    const text = `Cannot hand on capability "${name}": no plugin of network "${list.name}" declares it${near}`;
+    const text = `Cannot pass capability "${name}": no plugin of network "${list.name}" declares it${near}`;
     return new CniError(ErrorCode.invalidConfig, text);
   });
 }

@@ -12,7 +12,7 @@ export function renderUsage(): string {
     'Commands:',
     ...renderColumns(COMMANDS.map(({ name, summary }) => [name, summary])),
     '',
-    'catena help <command> shows what a command takes; catena --version shows the version.',
+    'catena help <command> shows the arguments of a command; catena --version shows the version.',
     '',
   ].join('\n');
 }

@@ -57,6 +57,6 @@ async function traceWatcher(call: CommandCall): Promise<RequestWatcher | undefin
   if (!call.on('trace') && !call.env.CATENA_TRACE_DIR) return undefined;
   const { openTraceWatcher } = await import('../observe/watcher.ts');
   return openTraceWatcher(traceDirFor(call), ({ message }) =>
-    warn(call, new CniError(ErrorCode.ioFailure, `Cannot keep a trace: ${message}`)),
+    warn(call, new CniError(ErrorCode.ioFailure, `Cannot write a trace: ${message}`)),
   );
 }

@@ -1,10 +1,15 @@
 // How do notes in the kernel (aliases, comments) name the attachment that they belong to?
 
 /** What identifies an attachment on a node (SPEC "Terminology"). */
-export interface Attachment {
+export interface AttachmentId {
   readonly network: string;
   readonly containerId: string;
   readonly ifname: string;
+}
+
+/** Whether both name the same attachment. */
+export function sameAttachment(a: AttachmentId, b: AttachmentId): boolean {
+  return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
 /** Prefix of our own notes; other software may use the same fields. */
@@ -15,13 +20,13 @@ const PREFIX = 'catena:';
  * contain a slash. If the line would be longer than `maxLength`, a digest replaces the container id. Therefore compare
  * rendered lines, not container ids.
  */
-export function renderOwner({ network, containerId, ifname }: Attachment, maxLength = Infinity): string {
+export function renderOwner({ network, containerId, ifname }: AttachmentId, maxLength = Infinity): string {
   const line = `${PREFIX}${network}/${containerId}/${ifname}`;
   return line.length <= maxLength ? line : `${PREFIX}${network}/~${digestOf(containerId)}/${ifname}`;
 }
 
 /** The attachment that a note names, or undefined when the note is not ours. */
-export function findOwner(note: string | undefined): Attachment | undefined {
+export function findOwner(note: string | undefined): AttachmentId | undefined {
   if (!note?.startsWith(PREFIX)) return undefined;
   const [network, containerId, ifname, ...more] = note.slice(PREFIX.length).split('/');
   if (!network || !containerId || !ifname || more.length) return undefined;

@@ -35,7 +35,7 @@ export function findCniArgs(text: string): CniArgs {
 /** Why a pair cannot be written to `CNI_ARGS` (it would be read back as another pair, or as several), or undefined. */
 export function findPairProblem(key: string, value: string): string | undefined {
   const isWhole = key !== '' && !/[;=\0]/.test(key) && !/[;\0]/.test(value);
-  return isWhole ? undefined : 'neither half may hold ";", nor the key "="';
+  return isWhole ? undefined : 'key and value must not contain ";", and the key no "="';
 }
 
 /** `K=V;K2=V2` for the environment of a plugin. */
@@ -63,7 +63,7 @@ export function pickCniArgs<K extends string>(
   if (unknown.length && !ignoreUnknown) {
     throw new CniError(
       ErrorCode.invalidEnvironment,
-      `Cannot use CNI_ARGS: unknown args ${JSON.stringify(unknown)}; add IgnoreUnknown=1 to pass them by`,
+      `Cannot use CNI_ARGS: unknown args ${JSON.stringify(unknown)}; set IgnoreUnknown=1 to ignore them`,
     );
   }
   return picked;

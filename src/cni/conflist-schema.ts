@@ -29,7 +29,7 @@ export const ConflistSchema = z.looseObject({
     .check(
       z.regex(
         /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/,
-        'must start with a letter or digit and hold only letters, digits, "_", "." and "-"',
+        'must start with a letter or digit and contain only letters, digits, "_", "." and "-"',
       ),
     ),
   /** True: CHECK does nothing for this network. Since 0.4.0. */
@@ -39,6 +39,6 @@ export const ConflistSchema = z.looseObject({
   /** True: no further plugins are read from the directory next to this file that has the network's name. Since 1.1.0. */
   loadOnlyInlinedPlugins: z.optional(Switch),
   /** The plugins, in order of ADD. May be absent when all plugins are in files next to this one. */
-  plugins: z.optional(z.array(ListedPlugin).check(z.minLength(1, 'must hold at least one link'))),
+  plugins: z.optional(z.array(ListedPlugin).check(z.minLength(1, 'must contain at least one plugin'))),
 });
 export type ConflistSchema = z.output<typeof ConflistSchema>;

@@ -121,7 +121,7 @@ export function parseEnv(env: Readonly<Record<string, string | undefined>>): Cni
 /** What is wrong with a container id (or a network name, same rule), or undefined. SPEC "Parameters". */
 export function findContainerIdProblem(id: string): string | undefined {
   if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id) && !id.endsWith('\n')) return undefined;
-  return 'it must start with a letter or digit and hold only letters, digits, "_", "." and "-"';
+  return 'it must start with a letter or digit and contain only letters, digits, "_", "." and "-"';
 }
 
 /**

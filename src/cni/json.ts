@@ -10,6 +10,15 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The value of a JSON text; undefined if the text is not JSON. */
+export function tryParse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * Parses a document that must be one JSON object.
  * @param what names the document in the error ("network configuration on standard input")
@@ -155,10 +164,12 @@ function describeUnknownKeys({ path, keys }: z.core.$ZodIssueUnrecognizedKeys): 
   return `${names.join(', ')} ${names.length === 1 ? 'is not a known key' : 'are not known keys'}`;
 }
 
-/** Quotes enough of a value to recognise it. */
-function quote(value: unknown): string {
+/** Quotes enough of a value to recognise it, on one line. */
+export function quote(value: unknown, maxChars = MAX_QUOTE): string {
+  if (typeof value === 'string')
+    return JSON.stringify(value.length > maxChars ? `${value.slice(0, maxChars)}…` : value);
   const text = JSON.stringify(value);
-  return text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text;
+  return text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
 }
 
 const MAX_QUOTE = 1_000;

@@ -1,6 +1,6 @@
 // What do a plugin's exit code, standard output and standard error mean?
 import { type CalledPlugin, CniError, ErrorCode } from './errors.ts';
-import { isObject, type JsonObject, memberOf, parseObject } from './json.ts';
+import { isObject, type JsonObject, memberOf, parseObject, quote, tryParse } from './json.ts';
 
 /** How a plugin's process ended and what it printed. */
 export interface Outcome {
@@ -25,7 +25,7 @@ export function parseReply(stdout: string, plugin: CalledPlugin): JsonObject | u
     throw new CniError(ErrorCode.decodingFailure, (cause as Error).message, {
       cause,
       plugin,
-      details: `printed ${quote(stdout)}`,
+      details: `printed ${quote(stdout.trim())}`,
     });
   }
 }
@@ -44,23 +44,18 @@ export function failureOf(outcome: Outcome, plugin: CalledPlugin): CniError {
   if (outcome.stdout.trim() !== '') {
     return new CniError(
       ErrorCode.unknown,
-      `Plugin "${plugin.type}" failed and its output is not a CNI error: ${quote(outcome.stdout)}`,
+      `Plugin "${plugin.type}" failed and its output is not a CNI error: ${quote(outcome.stdout.trim())}`,
       { details: ending, plugin },
     );
   }
-  const words = outcome.stderr.trim() === '' ? 'no error message' : quote(outcome.stderr);
+  const words = outcome.stderr.trim() === '' ? 'no error message' : quote(outcome.stderr.trim());
   return new CniError(ErrorCode.unknown, `Plugin "${plugin.type}" failed with ${words}: ${ending}`, {
     plugin,
   });
 }
 
 function findErrorReply(stdout: string): { code: number; msg: string; details: string } | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(stdout);
-  } catch {
-    return undefined;
-  }
+  const value = tryParse(stdout);
   if (!isObject(value)) return undefined;
   const [code, msg, details] = [
     memberOf(value, 'code') ?? 0,
@@ -70,11 +65,4 @@ function findErrorReply(stdout: string): { code: number; msg: string; details: s
   if (typeof code !== 'number' || !Number.isInteger(code) || code < 0) return undefined;
   if (typeof msg !== 'string' || typeof details !== 'string') return undefined;
   return { code, msg, details };
-}
-
-/** Quotes enough of a text to recognise it, on one line. */
-function quote(text: string): string {
-  const limit = 1000;
-  const trimmed = text.trim();
-  return JSON.stringify(trimmed.length > limit ? `${trimmed.slice(0, limit)}…` : trimmed);
 }

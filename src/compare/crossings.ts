@@ -52,11 +52,11 @@ function judge(
   const handedOver = steps.some(({ verb }) => verb === 'hand over');
   const isLast = ({ step }: (typeof moments)[number]) => step === crossing?.verb;
   const failure = moments.find(moment => !isLast(moment) && moment.answer.failed)?.answer;
-  if (failure) return { handedOver, untried: failure.message ?? 'it does not say why', fails: [], left: [] };
+  if (failure) return { handedOver, untried: failure.message ?? 'no message', fails: [], left: [] };
   const failed = moments.filter(moment => isLast(moment) && moment.answer.failed);
   const ofLinks = failed.filter(({ index }) => index !== undefined);
   const fails = (ofLinks.length ? ofLinks : failed).map(({ index = -1, answer }) => {
-    return `${list.plugins[index]?.type ?? 'the chain'}: ${answer.message ?? 'it does not say why'}`;
+    return `${list.plugins[index]?.type ?? 'the chain'}: ${answer.message ?? 'no message'}`;
   });
   const after = moments.at(-1)?.sight;
   const left = after && crossing?.verb === 'DEL' ? listLeft(before, after, addressesOf(moments)) : [];

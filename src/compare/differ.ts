@@ -27,7 +27,7 @@ export function diffRecords(scene: string, first: SceneRecord, second: SceneReco
     const { step, verb, index } = moment;
     const at = { scene, step, verb, ...(index === undefined ? {} : { index }) };
     if (!one || !other) {
-      const [ran, not] = [describeAnswer(moment.answer), 'it was not called'];
+      const [ran, not] = [describeAnswer(moment.answer), 'not called'];
       differences.push({
         ...at,
         where: 'answer',
@@ -150,7 +150,7 @@ function renderSides({ first, second }: Omit<Finding, 'names'>): Pick<Difference
 function renderSide(value: unknown): string {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return toText(value);
   const entries = Object.entries(value);
-  if (!entries.length) return 'is there';
+  if (!entries.length) return 'exists';
   if (entries.length === 1 && entries[0]?.[0] === 'value') return String(entries[0][1]);
   return entries.map(([key, member]) => `${key} ${toText(member)}`).join(', ');
 }

@@ -40,7 +40,7 @@ export function readSwap(list: Conflist, given: string, link: string | undefined
     const own = type ?? basename(target);
     if (known.includes(own)) return { target, types: [own], ...(index === undefined ? {} : { index }) };
     throw new Error(
-      `Cannot compare with "${given}": the list has no link "${own}", but ${known.join(', ')}; say which with --link`,
+      `Cannot compare with "${given}": the list has no plugin "${own}", but ${known.join(', ')}; choose one with --link`,
     );
   }
   if (type !== undefined) {
@@ -106,7 +106,7 @@ function readLink(list: Conflist, known: readonly string[], link: string): [stri
   const entry = /^\d+$/.test(link) ? list.plugins[Number(link)] : undefined;
   if (entry === undefined) {
     throw new Error(
-      `Cannot find link "${link}": there are ${known.join(', ')}, and places 0 to ${list.plugins.length - 1}`,
+      `Cannot use --link "${link}": the list has ${known.join(', ')}, and indexes 0 to ${list.plugins.length - 1}`,
     );
   }
   const several = list.plugins.filter(({ type }) => type === entry.type).length > 1;

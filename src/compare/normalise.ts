@@ -35,9 +35,9 @@ export function normalise<T>(
   text = text
     .replace(LINK_LOCAL, address => {
       const mac = macOfLinkLocal(address);
-      return mac === undefined ? address : `fe80::(${macs.get(mac) ?? 'an address of before'})`;
+      return mac === undefined ? address : `fe80::(${macs.get(mac) ?? 'an earlier address'})`;
     })
-    .replace(MAC, mac => macs.get(mac) ?? (fixed.has(mac) ? mac : 'a hardware address of before'));
+    .replace(MAC, mac => macs.get(mac) ?? (fixed.has(mac) ? mac : 'an earlier hardware address'));
   // In nf_tables expressions, among other bytes.
   for (const [mac, name] of macs) text = text.replaceAll(mac.replaceAll(':', ''), `(${name})`);
   return JSON.parse(text);

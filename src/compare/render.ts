@@ -12,7 +12,7 @@ export function renderReport(report: CompareReport, first: string, second: strin
   const { network, scenes, links: plugins, same, failing } = report;
   const total = plugins.reduce((sum, { differences }) => sum + differences.length, 0);
   const unseen = failing.map(({ index, link, message }) => {
-    return `NOT COMPARED: ADD of ${index} ${link} fails with both: ${shorten(message)}`;
+    return `NOT COMPARED: ADD of ${index} ${link} fails with both sets: ${shorten(message)}`;
   });
   return [
     `network ${network}: ${count(scenes.length, 'scene')}: ${scenes.join(', ')}`,
@@ -31,7 +31,8 @@ export function renderReport(report: CompareReport, first: string, second: strin
 function renderCrossing({ maker, verb, by, handedOver, untried, fails, left }: Crossing): string[] {
   const title = `ADD by ${maker}, ${handedOver ? 'handed over, ' : ''}${verb} by ${by}`;
   if (untried !== undefined) return [`${title}: not tried: ${shorten(untried)}`];
-  if (!fails.length && !left.length) return [`${title}: works${verb === 'DEL' ? ', leaves nothing' : ''}`];
+  if (!fails.length && !left.length)
+    return [`${title}: works${verb === 'DEL' ? ', leaves nothing behind' : ''}`];
   const shown = left.slice(0, MOST_LEFT).map(what => `    left   ${shorten(what)}`);
   const more = left.length > MOST_LEFT ? [`    left   ${left.length - MOST_LEFT} more`] : [];
   const words = [fails.length ? 'fails' : '', left.length ? `leaves ${count(left.length, 'thing')}` : ''];

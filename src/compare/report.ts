@@ -82,7 +82,7 @@ function findFailure(index: number, scenes: readonly PlayedScene[]): string | un
     .filter(moment => moment.index === index && moment.verb === 'ADD')
     .map(({ answer }) => answer);
   if (answers.length === 0 || answers.some(({ failed }) => !failed)) return undefined;
-  return answers[0]?.message ?? 'it does not say why';
+  return answers[0]?.message ?? 'no message';
 }
 
 /** A difference on one line, for matching. */

@@ -52,7 +52,11 @@ export function reportToJson({ executable, versions, findings, ok, calls }: Repo
     supportedVersions: versions,
     calls,
     rules: findings.map(({ rule: { id, title, level, source }, outcome, details }) => ({
-      ...{ id, title, level, source, outcome },
+      id,
+      title,
+      level,
+      source,
+      outcome,
       ...(details === undefined ? {} : { details }),
     })),
   };

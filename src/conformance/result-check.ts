@@ -23,12 +23,14 @@ export function findLayoutProblems(object: JsonObject, version: SpecVersion): st
     const misplaced = ['ips', 'interfaces'].filter(key => key in object);
     const addressed = isObject(object.ip4) || isObject(object.ip6);
     return [
-      ...misplaced.map(key => `"${key}" does not exist in ${version}`),
+      ...misplaced.map(key => `"${key}" does not exist in version ${version}`),
       ...(addressed ? [] : ['it has neither "ip4" nor "ip6"']),
     ];
   }
   return [
-    ...['ip4', 'ip6'].filter(key => key in object).map(key => `"${key}" does not exist in ${version}`),
+    ...['ip4', 'ip6']
+      .filter(key => key in object)
+      .map(key => `"${key}" does not exist in version ${version}`),
     ...interfaceProblems(result),
     ...ipProblems(result),
     ...(atLeast(version, '1.0.0') ? [] : familyProblems(object)),

@@ -1,5 +1,6 @@
 // What is a rule of the protocol, and what outcomes can it have?
 import type { ErrorCode } from '../cni/errors.ts';
+import { quote } from '../cni/json.ts';
 import type { Reply } from '../testing/call.ts';
 import type { Exam } from './exam.ts';
 
@@ -70,16 +71,15 @@ export function insistError(
 
 /** A short description of a reply. */
 export function describeReply({ exitCode, error, stdout, stderr }: Reply): string {
-  if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quote(stdout)}`;
+  if (exitCode === 0) return stdout === '' ? 'success' : `success, and prints ${quoteLine(stdout)}`;
   if (error) {
-    const details = error.details ? ` (${quote(error.details)})` : '';
-    return `code ${error.code} ${quote(error.msg)}${details}`;
+    const details = error.details ? ` (${quoteLine(error.details)})` : '';
+    return `code ${error.code} ${quoteLine(error.msg)}${details}`;
   }
   const said = stdout.trim() || stderr.trim();
-  return `exit status ${exitCode} without an error object${said === '' ? '' : `, says ${quote(said)}`}`;
+  return `exit status ${exitCode} without an error object${said === '' ? '' : `, output: ${quoteLine(said)}`}`;
 }
 
-function quote(text: string): string {
-  const line = text.trim().replace(/\s+/g, ' ');
-  return JSON.stringify(line.length > 200 ? `${line.slice(0, 200)}…` : line);
+function quoteLine(text: string): string {
+  return quote(text.trim().replace(/\s+/g, ' '), 200);
 }

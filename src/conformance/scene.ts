@@ -68,7 +68,7 @@ export class Scene {
     });
     this.host.remove(container);
     for (let waited = 0; findLink(namespace.route, witness); waited += STEP_MS) {
-      // Something keeps the namespace open, for example a leftover process.
+      // Something keeps the namespace open, for example an orphan process.
       if (waited > LEAVE_MS) return removeLink(namespace.route, witness);
       await Bun.sleep(STEP_MS);
     }

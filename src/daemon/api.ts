@@ -1,6 +1,6 @@
 // Which command does an HTTP request ask for?
 import * as z from 'zod/mini';
-import { describeIssue, type JsonObject } from '../cni/json.ts';
+import { describeIssue, type JsonObject, tryParse } from '../cni/json.ts';
 import { DAEMON_COMMANDS, type RunReply, type RunRequest } from './protocol.ts';
 
 /** The command line that a request asks for, or why it asks for none. */
@@ -53,7 +53,7 @@ const FromClient = z.object({
  * that the daemon does not run for clients (such as a second daemon in its own process).
  */
 export function parseRunRequest(body: string): RunRequest | undefined {
-  const parsed = z.safeParse(FromClient, parseJson(body));
+  const parsed = z.safeParse(FromClient, tryParse(body));
   if (!parsed.success) return undefined;
   const { args, stdin, link } = parsed.data;
   const isCommand = stdin === undefined && link === undefined && DAEMON_COMMANDS.includes(args[0] ?? '');
@@ -74,10 +74,10 @@ export function commandOf(method: string, path: string, body: string): ParsedReq
   const [, verb = ''] = /^\/v1\/([a-z]+)$/.exec(path) ?? [];
   if (method !== 'POST' || !Object.hasOwn(VERBS, verb)) return undefined;
   const schema = VERBS[verb as keyof typeof VERBS];
-  const parsed = z.safeParse(schema, parseJson(body), { reportInput: true });
+  const parsed = z.safeParse(schema, tryParse(body), { reportInput: true });
   if (!parsed.success) {
     return {
-      problem: `the body is no request for "${verb}": ${parsed.error.issues.map(describeIssue).join('; ')}`,
+      problem: `the body is not a request for "${verb}": ${parsed.error.issues.map(describeIssue).join('; ')}`,
     };
   }
   const { options, positionals } = argumentsOf(parsed.data);
@@ -127,12 +127,4 @@ function argumentsOf(body: Body): { options: string[]; positionals: string[] } {
 
 function option(name: string, value: string | undefined): string[] {
   return value === undefined ? [] : [`--${name}=${value}`];
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

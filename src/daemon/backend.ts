@@ -66,7 +66,7 @@ export function makeBackend(
       if (pathname === '/healthz') return new Response('ok\n');
       if (pathname === '/readyz') {
         const ready = await pool.ready();
-        return new Response(ready ? 'ok\n' : 'no worker answers\n', { status: ready ? 200 : 503 });
+        return new Response(ready ? 'ok\n' : 'no worker responds\n', { status: ready ? 200 : 503 });
       }
       if (pathname === '/v1/state')
         return Response.json({ pid: process.pid, ...state, pool: pool.state, ...facts() });

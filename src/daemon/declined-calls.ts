@@ -10,14 +10,14 @@ export interface DeclinedCount {
 
 /** What each reason means to a reader of the log. */
 const MEANING: Readonly<Record<DeclineReason, string>> = {
-  request: 'the request is not one of a client of this version',
-  build: 'the client is another executable than the daemon: start the daemon of the installed build',
+  request: 'the request was not made by a client of this version',
+  build: 'client and daemon are different executables: start the daemon of the installed build',
   namespace:
-    'the client is in another network or mount namespace than the daemon: start the daemon where the runtime runs',
+    'client and daemon are in different network or mount namespaces: start the daemon where the runtime runs',
   stale:
-    'the client gave up waiting before the daemon came to the request: the daemon was stopped, or had too much to do',
+    'the client stopped waiting before the daemon handled the request: the daemon was stopped or overloaded',
   workers: 'no worker could take the call',
-  ending: 'the daemon is about to end',
+  ending: 'the daemon is shutting down',
 };
 
 /** Minimum interval between two log lines about the same reason. */
@@ -41,7 +41,7 @@ export class DeclinedCalls {
     if (now - known.toldAt < QUIET_MS) return;
     this.#counts.set(reason, { ...counted, told: counted.count, toldAt: now });
     const why = detail === '' ? MEANING[reason] : `${MEANING[reason]} (${detail})`;
-    this.#log(`declined calls, which their clients do themselves: ${why}`, {
+    this.#log(`declined calls, which the clients run themselves: ${why}`, {
       reason,
       calls: counted.count - known.told,
     });

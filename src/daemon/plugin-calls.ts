@@ -6,7 +6,7 @@ import { findTraceParent, startSpan, traceEnv } from '../chain/run/trace-context
 import { findCniArgs } from '../cni/cni-args.ts';
 import type { Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../cni/json.ts';
+import { isObject, type JsonObject, memberOf, tryParse } from '../cni/json.ts';
 import type { Outcome } from '../cni/reply.ts';
 import type { RequestWatcher, Watch } from '../observe/watcher.ts';
 import { howEnded, noteUnserved, ownSegments, type WorkerSource } from '../worker/client.ts';
@@ -42,8 +42,14 @@ export function watchedCalls<C extends PluginCall>(
     const { CNI_COMMAND = '', CNI_CONTAINERID = '', CNI_IFNAME = '', CNI_NETNS = '' } = env;
     const request = watcher.begin(
       {
-        ...{ verb: CNI_COMMAND, network: networkIn(stdin), containerId: CNI_CONTAINERID, ifname: CNI_IFNAME },
-        ...{ netns: CNI_NETNS, args: findCniArgs(env.CNI_ARGS ?? ''), warm: true, queueMs },
+        verb: CNI_COMMAND,
+        network: networkIn(stdin),
+        containerId: CNI_CONTAINERID,
+        ifname: CNI_IFNAME,
+        netns: CNI_NETNS,
+        args: findCniArgs(env.CNI_ARGS ?? ''),
+        warm: true,
+        queueMs,
       },
       env,
     );
@@ -84,7 +90,12 @@ export function pluginCallsTo(workers: WorkerSource): MakeCall<PluginRequest> {
     const said = objectIn(reply.stdout);
     const { durationMs, transactions } = outcome;
     onPlugin?.({
-      ...{ ...about, plugin: link, index: 0, executable: process.execPath, durationMs, stderr: reply.stderr },
+      ...about,
+      plugin: link,
+      index: 0,
+      executable: process.execPath,
+      durationMs,
+      stderr: reply.stderr,
       ...(reply.exitCode !== 0 ? { error: errorOf(said) } : said ? { result: said } : {}),
       ...(span ? { span } : {}),
       ...(transactions ? { transactions } : {}),
@@ -134,12 +145,8 @@ export function networkIn(stdin: string): string {
 
 /** The JSON object in a text; undefined if the text is anything else. */
 export function objectIn(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = tryParse(text);
+  return isObject(value) ? value : undefined;
 }
 
 /** The error that a failed call has printed. */
@@ -147,7 +154,7 @@ export function errorOf(said: JsonObject | undefined): CniError {
   const { code, msg, details } = said ?? {};
   return new CniError(
     typeof code === 'number' ? code : ErrorCode.internal,
-    typeof msg === 'string' ? msg : 'Cannot tell what went wrong: the call left no error',
+    typeof msg === 'string' ? msg : 'Cannot report the failure: the call returned no error',
     typeof details === 'string' ? { details } : {},
   );
 }

@@ -103,7 +103,7 @@ export class WorkerPool implements WorkerSource {
   /** Why no call can be served now; undefined if calls can be. */
   get problem(): string | undefined {
     const { problem } = this.#health;
-    return problem === undefined || this.#hasAny() ? undefined : `no worker starts: ${problem}`;
+    return problem === undefined || this.#hasAny() ? undefined : `cannot start a worker: ${problem}`;
   }
 
   set limits(limits: PoolLimits) {
@@ -126,7 +126,7 @@ export class WorkerPool implements WorkerSource {
   async #lend<T>(work: (worker: WorkerProcess) => Promise<T>): Promise<T> {
     const member = await this.#take();
     if (member === undefined) {
-      return work(new WorkerProcess({ absent: this.problem ?? 'all workers are at work' }, this.#env));
+      return work(new WorkerProcess({ absent: this.problem ?? 'all workers are busy' }, this.#env));
     }
     return this.#lendOut(member, work);
   }

@@ -21,8 +21,8 @@ export const SILENCE_MS = 1_000;
 
 /**
  * Why a daemon declines a request: `request`: it does not know this kind of request; `build`: the client is another executable;
- * `namespace`: the client is in another network or mount namespace; `stale`: the client gave up waiting before the daemon came to
- * the request; `workers`: no worker could take the call; `ending`: the daemon is about to end.
+ * `namespace`: the client is in another network or mount namespace; `stale`: the client disconnected waiting before the daemon came to
+ * the request; `workers`: no worker could take the call; `ending`: the daemon is shutting down.
  */
 export const DECLINE_REASONS = ['request', 'build', 'namespace', 'stale', 'workers', 'ending'] as const;
 export type DeclineReason = (typeof DECLINE_REASONS)[number];

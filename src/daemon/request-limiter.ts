@@ -4,7 +4,7 @@
 export interface ServerLimits {
   /** Requests that run at the same time. */
   readonly requests: number;
-  /** Queued requests; any more are told to try again later. */
+  /** Maximum number of queued requests; further ones are refused with "try again later". */
   readonly queue: number;
   /** Bytes of one request. */
   readonly bytes: number;

@@ -39,17 +39,21 @@ export async function takeSeat(socket: string, replace: boolean): Promise<Seat> 
     if (seat && listener === undefined) return seat;
     seat?.release();
     const elapsed = performance.now() - began;
-    if (listener === 'silent') throw taken(socket, holder, 'and does not answer: end it, and start again');
+    if (listener === 'silent') throw taken(socket, holder, 'and does not respond: stop it, then start again');
     if (listener === undefined) {
-      if (elapsed > START_MS) throw taken(socket, holder, 'but does not listen: end it, and start again');
+      if (elapsed > START_MS) throw taken(socket, holder, 'but does not listen: stop it, then start again');
     } else if (!replace) {
       throw taken(
         socket,
         holder ?? `process ${listener}`,
-        'already: end it first, or take its place with --replace',
+        'already: stop it first, or replace it with --replace',
       );
     } else if (elapsed > HANDOVER_MS || !(await askToHandOver(socket))) {
-      throw taken(socket, holder ?? `process ${listener}`, 'and does not hand over: end it, and start again');
+      throw taken(
+        socket,
+        holder ?? `process ${listener}`,
+        'and does not hand over: stop it, then start again',
+      );
     }
     await Bun.sleep(NAP_MS);
   }
@@ -65,7 +69,7 @@ export async function awaitSeat(socket: string): Promise<Seat> {
   for (;;) {
     const seat = trySeat(socket);
     if (seat) return seat;
-    if (performance.now() - began > START_MS) throw taken(socket, holderOf(socket), 'already: end it first');
+    if (performance.now() - began > START_MS) throw taken(socket, holderOf(socket), 'already: stop it first');
     await Bun.sleep(NAP_MS);
   }
 }

@@ -107,14 +107,14 @@ export async function startServer(
     const body = request.method === 'POST' ? await request.text() : '';
     const asked = commandOf(request.method, pathname, body);
     if (asked) return 'args' in asked ? runVerb(asked.args, request.signal) : problem(400, asked.problem);
-    return (await backend.answer(request, gate.state)) ?? problem(404, 'there is nothing under this path');
+    return (await backend.answer(request, gate.state)) ?? problem(404, 'no such path');
   }
 
   async function runCommand(http: Request, calls: BegunCalls): Promise<Response> {
     const request = parseRunRequest(await http.text());
     if (request === undefined) {
       events.declined('request');
-      return problem(400, 'the body is not a request of a client');
+      return problem(400, "the body is not a client's request");
     }
     const gone = new AbortController();
     const end = (): void => gone.abort();
@@ -131,7 +131,7 @@ export async function startServer(
     if (why) return why;
     const answer = gate.admit(async queueMs => {
       if (signal.aborted || !calls.begin(request.key))
-        return decline('stale', 'the client has given the call up');
+        return decline('stale', 'the client has cancelled the call');
       try {
         return await backend.run(request, signal, queueMs);
       } finally {
@@ -150,10 +150,10 @@ export async function startServer(
       return decline(reason, error);
     };
     if (theirs.executable !== place.executable)
-      return refuse('build', `the client is file ${theirs.executable}, the daemon ${place.executable}`);
+      return refuse('build', `the client is executable ${theirs.executable}, the daemon ${place.executable}`);
     if (theirs.network !== place.network) return refuse('namespace', 'another network namespace');
     if (theirs.mount !== place.mount) return refuse('namespace', 'another mount namespace');
-    if (ending) return refuse('ending', 'the daemon is about to end');
+    if (ending) return refuse('ending', 'the daemon is shutting down');
     const { problem: trouble } = backend;
     return trouble === undefined ? undefined : refuse('workers', trouble);
   }
@@ -166,7 +166,7 @@ export async function startServer(
 
   function handOver(): Response {
     leave();
-    events.replaced('another daemon has asked for its place');
+    events.replaced('another daemon is replacing this one');
     return Response.json({ pid: process.pid });
   }
 
@@ -199,7 +199,7 @@ export async function startServer(
     const former = current;
     current = openDoor();
     void former.close();
-    events.restored(`the socket "${socketPath}" was gone: listening again`);
+    events.restored(`the socket "${socketPath}" no longer existed: listening again`);
   }
 
   return {
@@ -274,7 +274,7 @@ function listen(
 }
 
 /** The message to a client if the queue is full. */
-export const BUSY = 'Cannot take the request: the daemon has too many that wait already; try again later';
+export const BUSY = "Cannot take the request: the daemon's queue is full; try again later";
 
 const OVERLOADED: RunReply = {
   exitCode: 1,

@@ -31,7 +31,7 @@ const Settings = z.strictObject({
     z.strictObject({ add: Seconds, check: Seconds, del: Seconds, gc: Seconds, status: Seconds }),
   ),
   /** Destinations of log lines. */
-  log: z.optional(z.union([z.string(), z.array(z.string())], 'must be a text or an array of texts')),
+  log: z.optional(z.union([z.string(), z.array(z.string())], 'must be a string or an array of strings')),
   /** Least severe level that is logged, in general and by plugin. */
   logLevel: z.optional(z.string()),
   /** Size at which a log file is rotated. */

@@ -56,7 +56,7 @@ function refuseTaken(runner: Runner, networks: readonly PlannedNetwork[]): void 
   const { ifname, netns } = taken.attachment;
   throw new CniError(
     ErrorCode.invalidEnvironment,
-    `Cannot attach network "${taken.label}": "${netns}" has an interface "${ifname}" already`,
+    `Cannot attach network "${taken.label}": "${netns}" already has an interface "${ifname}"`,
     { details: `CNI_IFNAME=${JSON.stringify(ifname)}` },
   );
 }
@@ -105,7 +105,7 @@ async function attachAll(
     record.failed(reached, error);
     const { label, attachment } = networks[reached] as PlannedNetwork;
     const fields = { delegate: label, delegate_ifname: attachment.ifname };
-    runner.warn('ADD failed; what it attached is removed', fields);
+    runner.warn('ADD failed; its attachments are removed', fields);
     await claims.empty();
     if (isPublished) await runner.publish?.(pod, undefined).catch(() => {});
     await takeBack(runner, networks.slice(0, standing), record);
@@ -159,9 +159,10 @@ function refuseUnheeded({ list, label, selection, attachment }: PlannedNetwork, 
   if (!lost.length) return;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot give ${lost.map(text => JSON.stringify(text)).join(', ')} to network "${label}": none of its plugins took it`,
+    `Cannot give ${lost.map(text => JSON.stringify(text)).join(', ')} to network "${label}": none of its plugins used it`,
     {
-      details: 'plugins take addresses that declare the capability "ips", and hardware addresses with "mac"',
+      details:
+        'addresses go to plugins that declare the capability "ips", hardware addresses to those with "mac"',
     },
   );
 }
@@ -184,7 +185,7 @@ async function takeBack(
   }
   if (!errors.length) return record.undone();
   record.undoFailed(errors);
-  for (const error of errors) runner.warn('a network could not be removed again', { error: String(error) });
+  for (const error of errors) runner.warn('a network could not be detached again', { error: String(error) });
 }
 
 /** Whether the undo of a failed ADD failed too: the chain undoes its plugins, and its error says if it could not. */

@@ -65,7 +65,7 @@ export function openApiServer({ kubeconfig, timeoutMs }: ClusterAccess): ApiServ
   if (server === undefined) throw unusable(kubeconfig, 'its current context has no cluster');
   if (!isAddress(server)) {
     const found = `the server of its cluster is ${JSON.stringify(server)}`;
-    throw unusable(kubeconfig, `${found}, which is no address that begins with "https://"`);
+    throw unusable(kubeconfig, `${found}, expected an address that starts with "https://"`);
   }
   const prepare = async (method: string, path: string): Promise<Prepared> => {
     const url = new URL(path, `${server.replace(/\/+$/, '')}/`);
@@ -127,7 +127,7 @@ function exchange(prepared: Prepared, text: string | undefined): Promise<{ statu
     let size = 0;
     reply.on('data', (chunk: Buffer) => {
       size += chunk.length;
-      if (size > MAX_BYTES) asked.destroy(new Error('its answer is too long'));
+      if (size > MAX_BYTES) asked.destroy(new Error('its reply is too long'));
       else chunks.push(chunk);
     });
     reply.on('end', () =>
@@ -190,10 +190,10 @@ function begin<T>(
     // request() throws for unusable credentials: no timer may remain of that.
     const asked = request(url, options, reply => {
       reply.on('error', fail);
-      reply.on('aborted', () => fail(new Error('its answer was cut off')));
+      reply.on('aborted', () => fail(new Error('its reply was cut off')));
       take(reply, asked, end, extend);
     });
-    const late = () => fail(new Error(`it did not answer within ${timeoutMs / 1000} s`));
+    const late = () => fail(new Error(`it did not reply within ${timeoutMs / 1000} s`));
     let timer = setTimeout(late, timeoutMs);
     asked.on('error', fail);
     asked.end(text);
@@ -221,7 +221,7 @@ class Lines {
     const [first = '', ...others] = this.#decoder.decode(chunk, { stream: true }).split('\n');
     this.#pieces.push(first);
     this.#size += first.length;
-    if (this.#size > MAX_BYTES) throw new Error('a line of its answer is too long');
+    if (this.#size > MAX_BYTES) throw new Error('a line of its reply is too long');
     for (const next of others) {
       const line = this.#pieces.join('');
       [this.#pieces, this.#size] = [[next], next.length];
@@ -264,6 +264,6 @@ function unusable(
   cause?: unknown,
   code: number = ErrorCode.invalidConfig,
 ): CniError {
-  const what = kubeconfig === undefined ? 'the account of this pod' : `kubeconfig "${kubeconfig}"`;
+  const what = kubeconfig === undefined ? 'the service account of this pod' : `kubeconfig "${kubeconfig}"`;
   return new CniError(code, `Cannot use ${what}: ${problem}`, { cause });
 }

@@ -19,7 +19,7 @@ export async function checkPod(runner: Runner, key: PodKey, netns: string): Prom
     const { ifname, containerId, network } = key;
     throw new CniError(
       ErrorCode.unknownContainer,
-      `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is on record in "${runner.podsDir}"`,
+      `Cannot check interface "${ifname}" of container "${containerId}" on network "${network}": no ADD is recorded in "${runner.podsDir}"`,
     );
   }
   const errors: unknown[] = [];

@@ -53,7 +53,7 @@ export async function readClaims(
   for (const { selection } of wanted) {
     const claim = selection.claim === undefined ? undefined : await findClaim(runner, pod, selection.claim);
     if (claim && claims.some(other => other?.name === claim.name)) {
-      throw unusable(claim, 'two networks of the pod name it');
+      throw unusable(claim, 'two networks of the pod use it');
     }
     claims.push(claim);
   }
@@ -72,14 +72,14 @@ export async function readClaims(
         if (!claim || claim.ips.length) continue;
         const { label, attachment } = networks[i] as PlannedNetwork;
         const ips = addressesOf(attachment, results[i] as JsonObject);
-        if (!ips.length) throw unusable(claim, `network "${label}" has given no address that it could hold`);
+        if (!ips.length) throw unusable(claim, `network "${label}" assigned no address that it could hold`);
         filled.push(await write(claim, ips));
       }
     },
     async empty() {
       for (const claim of filled) {
         await write(claim, []).catch(error =>
-          runner.warn('a claim keeps addresses that its pod does not have', { error: String(error) }),
+          runner.warn('a claim lists addresses that its pod does not have', { error: String(error) }),
         );
       }
     },
@@ -92,7 +92,7 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
   if (namespace === undefined) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot use IPAMClaim "${name}": the container is no pod, CNI_ARGS have no K8S_POD_NAMESPACE`,
+      `Cannot use IPAMClaim "${name}": the container is not a pod: CNI_ARGS has no K8S_POD_NAMESPACE`,
     );
   }
   const claim = await store.findClaim(namespace, name);
@@ -100,12 +100,12 @@ async function findClaim(runner: ClaimReader, pod: Pod, name: string): Promise<I
     // The creator of the pod also creates the IPAMClaim, and may be about to.
     throw new CniError(
       ErrorCode.tryAgainLater,
-      `Cannot use IPAMClaim "${namespace}/${name}": the cluster does not have it`,
+      `Cannot use IPAMClaim "${namespace}/${name}": the cluster has no such claim`,
     );
   }
   const wrong = askedBy(claim).find(text => !findIp(text) && !findCidr(text));
   if (wrong === undefined) return claim;
-  throw unusable(claim, `it holds ${JSON.stringify(wrong)}, which is no address`);
+  throw unusable(claim, `it lists ${JSON.stringify(wrong)}, which is not an address`);
 }
 
 /** Ignoring an IPAMClaim would give the pod an address that may belong to another pod when it starts again. */

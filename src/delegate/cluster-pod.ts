@@ -48,9 +48,9 @@ function placeOf(pod: Pod): { namespace: string; name: string } | undefined {
 }
 
 function findProblem(found: KubernetesPod | undefined, uid: string | undefined): string | undefined {
-  if (found === undefined) return 'the cluster does not know it';
+  if (found === undefined) return 'the cluster has no such pod';
   const source = found.annotations[SOURCE_ANNOTATION];
   const isStatic = source !== undefined && source !== 'api';
   if (!uid || isStatic || found.uid === uid) return undefined;
-  return `the cluster knows one with uid "${found.uid}", not "${uid}"`;
+  return `the cluster has one with uid "${found.uid}", not "${uid}"`;
 }

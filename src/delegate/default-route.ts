@@ -108,7 +108,7 @@ function chosenFor(
     const names = asked.map(index => JSON.stringify(networks[index]?.label)).join(' and ');
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot give the IPv${family} default route to networks ${names}: one only may have it`,
+      `Cannot give the IPv${family} default route to networks ${names}: only one may have it`,
     );
   }
   if (asked.length) return asked[0];

@@ -2,13 +2,14 @@
 
 import { type Conflist, parseFrozen } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
-import type { AttachmentId, CachedAttachment } from '../chain/records/cache-record.ts';
+import type { CachedAttachment } from '../chain/records/cache-record.ts';
 import { acquireClaim } from '../chain/records/delete-attachment.ts';
 import { findRemembered } from '../chain/records/remembered-add.ts';
 import { listAttachments } from '../chain/records/result-cache.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import { deleteNetwork } from '../chain/run/run.ts';
 import { type Attachment, checkAttachment, type Runtime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import type { Claim } from '../journal/claim.ts';
@@ -126,7 +127,7 @@ function findPod(runner: Runner, record: AttachmentRecord): PodRecord | undefine
     return parsePod(record);
   } catch (error) {
     if (!(error instanceof CniError && error.code === ErrorCode.decodingFailure)) throw error;
-    runner.warn(`${error.message}; the result cache stands in for it`);
+    runner.warn(`${error.message}; using the result cache instead`);
     return undefined;
   }
 }

@@ -24,8 +24,8 @@ export async function settleEarlierAdd(
   if (record === undefined) return;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot attach "${key.ifname}" of container "${key.containerId}": it is attached already; run DEL first`,
-    { details: `on record in "${record.file}"` },
+    `Cannot attach "${key.ifname}" of container "${key.containerId}": it is already attached; run DEL first`,
+    { details: `recorded in "${record.file}"` },
   );
 }
 

@@ -66,14 +66,14 @@ export async function findNetwork(
 }
 
 function undefinedFor(namespace: string, name: string, isolated: boolean): CniError {
-  const why = isolated ? '"namespaceIsolation" is set' : 'there is a cluster to ask';
+  const why = isolated ? '"namespaceIsolation" is set' : 'a cluster is configured';
   return new CniError(
     ErrorCode.invalidConfig,
-    `Cannot use network "${namespace}/${name}" in a pod: there is no NetworkAttachmentDefinition of that name, and a file ` +
-      `of the node is not for pods to name, since ${why}`,
+    `Cannot use network "${namespace}/${name}" in a pod: there is no NetworkAttachmentDefinition of that name, and pods may not name a file ` +
+      `of the node, since ${why}`,
     {
       details:
-        'make the definition, without "config" if the file is meant, or name the network in the configuration',
+        'create the definition, without "config" to refer to the file, or name the network in the configuration',
     },
   );
 }
@@ -132,7 +132,7 @@ export function loadPath(path: string): FoundNetwork {
   const [first] = networks;
   if (first) return labelled(first.list);
   const details = diagnostics.map(({ error }) => error.message).join('; ');
-  throw new CniError(ErrorCode.tryAgainLater, `Cannot find a network in "${path}": it holds none`, {
+  throw new CniError(ErrorCode.tryAgainLater, `Cannot find a network in "${path}": it contains none`, {
     details,
   });
 }

@@ -58,7 +58,7 @@ async function networksOf(runner: Runner, pods: readonly PodRecord[]): Promise<M
     try {
       keep((await resolveNetwork(options, wanted, index)).list);
     } catch (error) {
-      runner.warn('a network of the configuration is passed by', { error: String(error) });
+      runner.warn('skipping a network of the configuration', { error: String(error) });
     }
   }
   for (const { record, networks: recorded } of pods) {
@@ -66,7 +66,7 @@ async function networksOf(runner: Runner, pods: readonly PodRecord[]): Promise<M
       try {
         keep(recall(record, network, '').list);
       } catch (error) {
-        runner.warn('a network on record is passed by', { error: String(error) });
+        runner.warn('skipping a recorded network', { error: String(error) });
       }
     }
   }

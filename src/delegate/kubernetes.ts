@@ -122,7 +122,7 @@ async function fillClaim(
   if (filled) return claimOf(filled, claim);
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot fill IPAMClaim "${claim.namespace}/${claim.name}": there is no such claim any more`,
+    `Cannot fill IPAMClaim "${claim.namespace}/${claim.name}": the claim no longer exists`,
   );
 }
 

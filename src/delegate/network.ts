@@ -51,7 +51,7 @@ export function refuseRecursion(list: Conflist, own: readonly string[]): void {
   if (again === undefined) return;
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot delegate to network "${list.name}": its plugin "${again.type}" is the one that delegates`,
+    `Cannot delegate to network "${list.name}": its plugin "${again.type}" is the delegating plugin itself`,
   );
 }
 

@@ -202,8 +202,11 @@ async function watch<T>(
 ): Promise<boolean> {
   let isGone = false;
   const query = {
-    ...{ watch: 'true', allowWatchBookmarks: 'true', timeoutSeconds: String(limits.lengthS) },
-    ...{ ...kind.query, resourceVersion: state.version ?? '' },
+    watch: 'true',
+    allowWatchBookmarks: 'true',
+    timeoutSeconds: String(limits.lengthS),
+    ...kind.query,
+    resourceVersion: state.version ?? '',
   };
   const status = await server.listen(withQuery(kind.path, query), {
     signal,

@@ -97,7 +97,7 @@ function nameInterfaces(
   const first = wanted[0]?.selection;
   if (first?.ifname !== undefined && first.ifname !== pod.ifname) {
     throw invalid(
-      `Cannot name the interface of the default network "${first.ifname}": the runtime calls it "${pod.ifname}"`,
+      `Cannot name the interface of the default network "${first.ifname}": the runtime names it "${pod.ifname}"`,
     );
   }
   const taken = new Set<string>();
@@ -127,7 +127,7 @@ function argsFor({ args }: Pod, { capabilityArgs }: Selection, index: number): C
   const passed = args.filter(
     ([key]) => key !== NETWORKS_ARG && !replaced.includes(key) && (index === 0 || !FOR_ONE.includes(key)),
   );
-  // Plugins refuse unknown arguments, unless told otherwise.
+  // Plugins refuse unknown arguments without IgnoreUnknown.
   const lenient = !own.length || passed.some(([key]) => key === 'IgnoreUnknown');
   return [...(lenient ? [] : [['IgnoreUnknown', '1'] as const]), ...passed, ...own];
 }

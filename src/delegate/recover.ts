@@ -2,7 +2,6 @@
 
 import type { Conflist } from '../chain/config/conflist.ts';
 import { toRecorded } from '../chain/records/add-record.ts';
-import type { AttachmentId } from '../chain/records/cache-record.ts';
 import {
   claimUnsettled,
   type Recovery,
@@ -14,6 +13,7 @@ import { findRecord } from '../chain/records/remembered-add.ts';
 import { findSuccessor, yieldToSuccessor } from '../chain/records/successor.ts';
 import { joinErrors } from '../chain/run/plugin-errors.ts';
 import type { ChainRuntime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { isOfEarlierBoot } from '../journal/boot.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { lastBegun } from '../journal/lines.ts';

@@ -46,6 +46,6 @@ export function refuseUnready({ readinessFile }: RunnerOptions, code: number): v
   if (readinessFile === undefined || existsSync(readinessFile)) return;
   throw new CniError(
     code,
-    `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
+    `Cannot attach to the default network: it is not ready, "${readinessFile}" does not exist`,
   );
 }

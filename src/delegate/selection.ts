@@ -83,10 +83,10 @@ const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 /** What is wrong with the name of a network or of its namespace, or undefined. */
 export function findNameProblem(namespace: string | undefined, name: string): string | undefined {
   if (namespace !== undefined && !NAMESPACE.test(namespace)) {
-    return `namespace ${JSON.stringify(namespace)} must hold only small letters, digits and "-"`;
+    return `namespace ${JSON.stringify(namespace)} must contain only lower-case letters, digits and "-"`;
   }
   if (NAME.test(name)) return undefined;
-  return `network name ${JSON.stringify(name)} must hold only letters, digits, "_", "." and "-"`;
+  return `network name ${JSON.stringify(name)} must contain only letters, digits, "_", "." and "-"`;
 }
 
 /**
@@ -151,7 +151,7 @@ function findProblem(
 ): string | undefined {
   if (!known.name && known.config === undefined) return 'it has no "name"';
   if (known.config !== undefined && from === 'pod')
-    return 'it has "config", which only the runner\'s own may have';
+    return 'it has "config", which is allowed only in the runner\'s own configuration';
   const nameProblem = known.config
     ? undefined
     : findNameProblem(known.namespace || undefined, known.name ?? '');
@@ -160,7 +160,7 @@ function findProblem(
   if (claimProblem) return claimProblem;
   const { ingressRate, ingressBurst, egressRate, egressBurst } = known.bandwidth ?? {};
   if ((ingressBurst && !ingressRate) || (egressBurst && !egressRate)) {
-    return `"bandwidth" has a burst without its rate, found ${JSON.stringify(known.bandwidth)}`;
+    return `"bandwidth" has a burst without a rate, found ${JSON.stringify(known.bandwidth)}`;
   }
   const ifnameProblem = ifname && findIfnameProblem(ifname);
   return ifnameProblem ? `interface name ${JSON.stringify(ifname)}: ${ifnameProblem}` : undefined;
@@ -169,8 +169,8 @@ function findProblem(
 function findClaimProblem({ 'ipam-claim-reference': claim, ips }: NetworkSelection): string | undefined {
   if (!claim) return undefined;
   const what = `"ipam-claim-reference" ${JSON.stringify(claim)}`;
-  if (!OBJECT_NAME.test(claim)) return `${what} is no name of an object of Kubernetes`;
-  return ips?.length ? `${what} and "ips" both say which addresses are wanted` : undefined;
+  if (!OBJECT_NAME.test(claim)) return `${what} is not a valid Kubernetes object name`;
+  return ips?.length ? `${what} and "ips" both request addresses` : undefined;
 }
 
 function capabilityArgsOf(known: NetworkSelection): JsonObject {

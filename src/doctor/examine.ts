@@ -24,7 +24,7 @@ export function examine(node: NodeView): Finding[] {
       return check.run(node);
     } catch (error) {
       return [
-        { id: check.id, severity: 'warning', found: `cannot be examined: ${(error as Error).message}` },
+        { id: check.id, severity: 'warning', found: `cannot run this check: ${(error as Error).message}` },
       ];
     }
   });

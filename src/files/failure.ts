@@ -12,8 +12,8 @@ export function fileFailure(action: string, path: string, cause: unknown): CniEr
   return new CniError(ErrorCode.ioFailure, text, { cause });
 }
 
-const ROOM = 'make room on its file system';
-const IN_THE_WAY = 'remove what lies in its place';
+const ROOM = 'free space on its file system';
+const IN_THE_WAY = 'remove the file at that path';
 
 /** System calls that only read. */
 const LOOKS = ['scandir', 'opendir', 'stat', 'lstat', 'readlink', 'read'];
@@ -21,13 +21,13 @@ const LOOKS = ['scandir', 'opendir', 'stat', 'lstat', 'readlink', 'read'];
 const ADVICE: Readonly<Record<string, string>> = {
   ENOSPC: ROOM,
   EDQUOT: ROOM,
-  EROFS: 'mount its file system for writing',
+  EROFS: 'remount its file system read-write',
   EISDIR: IN_THE_WAY,
   ERR_FS_EISDIR: IN_THE_WAY,
   ENOTDIR: IN_THE_WAY,
   EEXIST: IN_THE_WAY,
   ELOOP: IN_THE_WAY,
-  EIO: 'the disk may be broken, the log of the kernel says more',
+  EIO: 'the disk may be faulty, see the kernel log',
 };
 
 function adviceFor(action: string, { code = '', syscall = '' }: NodeJS.ErrnoException): string | undefined {

@@ -2,11 +2,11 @@
 
 import type { Conflist } from '../chain/config/conflist.ts';
 import { isOwnExecutable } from '../chain/config/find-plugin.ts';
-import type { AttachmentId } from '../chain/records/cache-record.ts';
 import { findCached } from '../chain/records/remembered-add.ts';
 import { callPlugins, findExecutable } from '../chain/run/call-plugins.ts';
 import { buildRequest } from '../chain/run/request.ts';
 import type { Attachment, ChainRuntime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { HANDOVER_VARIABLE, type HandoverMode, parseHandoverReply } from '../cni/env.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { convertResult } from '../cni/result.ts';
@@ -37,7 +37,7 @@ export async function handOver(
   const { containerId, netns, ifname, args = [], capabilityArgs = {} } = made;
   const attachment: Attachment = { containerId, netns, ifname, args, capabilityArgs };
   const result = made.result ?? findCached(made, runtime)?.result;
-  const prevResult = result && convertResult(result, list.version, 'result of the ADD');
+  const prevResult = result && convertResult(result, list.version, 'result of ADD');
   const asking = { ...runtime, env: { ...(runtime.env ?? process.env), [HANDOVER_VARIABLE]: mode } };
   const found: LinkParts[] = [];
   for (const [index, entry] of list.plugins.entries()) {

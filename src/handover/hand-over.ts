@@ -1,6 +1,7 @@
 // How is one attachment handed over without being deleted or repaired at the same time?
-import type { AttachmentId } from '../chain/records/cache-record.ts';
+
 import type { Runtime } from '../chain/run/runtime.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { toCniError } from '../cni/errors.ts';
 import { claimRecord } from '../journal/claim.ts';
 import { handOver, type LinkParts } from './ask.ts';
@@ -32,7 +33,7 @@ export async function handOverOne(
   const refused = (why: string, links: readonly LinkParts[] = []): Handover => {
     return { ...id, state: 'refused', links, why };
   };
-  if (list === undefined) return refused('its configuration is not on record, or cannot be used');
+  if (list === undefined) return refused('its configuration is not recorded or cannot be used');
   let links: readonly LinkParts[] = [];
   try {
     links = await handOver(list, attached, 'look', runtime);
@@ -43,7 +44,7 @@ export async function handOverOne(
     });
     if (obstacle !== undefined) return refused(obstacle, links);
     const left = await handOver(list, attached, 'look', runtime);
-    if (left.length) return refused('its links still have what they had; run the command again', left);
+    if (left.length) return refused('its plugins are unchanged; run the command again', left);
     return { ...id, state: 'handed over', links };
   } catch (thrown) {
     return refused(toCniError(thrown).message, links);
@@ -63,8 +64,8 @@ async function whileClaimed(
   }
   const isAttached = ({ phase }: { phase: string }) => phase === 'attached';
   const claim = claimRecord(stateDir, { network, containerId, ifname }, isAttached, 'REPAIR');
-  if (claim === undefined) return 'it has just been taken down';
-  if ('holder' in claim) return `process ${claim.holder.pid} works on it; run the command again`;
+  if (claim === undefined) return 'it has just been deleted';
+  if ('holder' in claim) return `process ${claim.holder.pid} is working on it; run the command again`;
   try {
     await work();
     return undefined;

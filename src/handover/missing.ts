@@ -17,7 +17,7 @@ export function findMissing(
   const missing = types.filter(type => !heirs.has(type));
   const runner = missing.find(type => RUNNERS.includes(type));
   if (runner !== undefined) {
-    return `"${runner}" attached its networks, and nothing else can detach them: delete the container first`;
+    return `"${runner}" attached its networks and only it can detach them: delete the container first`;
   }
   if (!missing.length) return undefined;
   return `there is no ${missing.map(type => `"${type}"`).join(' and no ')} in ${place} to delete it`;

@@ -50,7 +50,7 @@ export async function checkPick(
     );
     const why = verdicts.find(({ file }) => file === name)?.why ?? 'there is no such file';
     const isTaken = taken.includes(name) && problem === undefined;
-    const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is taken: `;
+    const instead = isTaken || !taken[0] || taken[0] === name ? '' : `"${taken[0]}" is used: `;
     return { runtime: one, taken: isTaken, why: `${instead}${problem ?? why}` };
   });
 }

@@ -16,7 +16,7 @@ export function daemonSet({ binDir, confDir, version, asDefault, withAccount, li
     ...(asDefault ? ['--as-default'] : []),
     ...(withAccount ? ['--account', ACCOUNT_DIR, '--account-on-host', ACCOUNT_ON_HOST] : []),
   ];
-  return `# Installs Catena on every node, and keeps its daemon there. Build the image with catena install --print containerfile.
+  return `# Installs Catena on every node and runs its daemon there. Build the image with catena install --print containerfile.
 ${config}apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -41,7 +41,7 @@ ${withAccount ? '      serviceAccountName: catena\n' : ''}      automountService
       tolerations:
         - operator: Exists
       initContainers:
-        # Files are laid down by rename: pods that start meanwhile meet the old ones or the new ones.
+        # Files are installed by rename: pods that start during an update use either the old or the new files.
         - name: install
           image: localhost/catena:${version}
           args: ${JSON.stringify(installArgs)}
@@ -53,8 +53,8 @@ ${withAccount ? '          env:\n            - { name: POD_UID, valueFrom: { fie
 ${list ? '            - { name: network, mountPath: /etc/catena, readOnly: true }\n' : ''}${withAccount ? ACCOUNT_MOUNT : ''}      containers:
         - name: daemon
           image: localhost/catena:${version}
-          # The host's own executable, among the host's mounts: a daemon elsewhere would see other paths than the runtime
-          # that calls, and none of its calls would be handed over.
+          # The host's own executable, in the host's mount namespace: elsewhere the daemon would see other paths than the
+          # calling runtime and would decline all its calls.
           command: ["nsenter", "--target=1", "--mount", "--", ${JSON.stringify(`${binDir}/catena`)}, "daemon"]
           env:
             - { name: CNI_PATH, value: ${JSON.stringify(binDir)} }
@@ -85,7 +85,7 @@ const ACCOUNT_VOLUME = `        - name: account
 /** The runner's account, with exactly the permissions that the runner uses. */
 function account(confDir: string): string {
   const named = 'metadata: { name: catena, namespace: kube-system }';
-  return `# The runner asks the API with this account when its entry of the list has "kubeconfig": "${kubeconfigIn(confDir)}".
+  return `# The runner uses this service account for the API when its entry in the list has "kubeconfig": "${kubeconfigIn(confDir)}".
 apiVersion: v1
 kind: ServiceAccount
 ${named}

@@ -39,7 +39,7 @@ export function renderKubeconfig(
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = env;
   if (!host || !port) {
     throw new Error(
-      'Cannot write a kubeconfig: this is no pod, KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set',
+      'Cannot write a kubeconfig: not in a pod: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set',
     );
   }
   const authority = readPart(dir, 'ca.crt');
@@ -102,6 +102,6 @@ function readPart(dir: string, name: string): Buffer {
   try {
     return readFileSync(path);
   } catch (cause) {
-    throw new Error(`Cannot read account "${path}": ${(cause as Error).message}`, { cause });
+    throw new Error(`Cannot read service account "${path}": ${(cause as Error).message}`, { cause });
   }
 }

@@ -30,9 +30,9 @@ export function findManifest(binDir: string): Manifest | undefined {
     if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
     throw new Error(`Cannot read "${path}": ${(cause as Error).message}`, { cause });
   }
-  const parsed = z.safeParse(Manifest, parseObject(text, `note of the installation "${path}"`));
+  const parsed = z.safeParse(Manifest, parseObject(text, `installation record "${path}"`));
   if (parsed.success) return parsed.data;
-  throw new Error(`Cannot read "${path}": it is no note of an installation; remove it by hand`);
+  throw new Error(`Cannot read "${path}": it is not an installation record; remove it by hand`);
 }
 
 /** Writes the manifest atomically. */

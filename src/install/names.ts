@@ -20,7 +20,7 @@ export function nameFirst(network: string, others: readonly string[]): string {
   );
   if (found !== undefined) return found;
   const first = [...others].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)))[0];
-  throw new Error(`Cannot name a file that sorts before "${first}": choose one with --conf-name`);
+  throw new Error(`Cannot find a file name that sorts before "${first}": choose one with --conf-name`);
 }
 
 /** The usual file name of a network. */

@@ -45,7 +45,7 @@ export function planInstall(wanted: Wanted): InstallPlan {
   const inspector = new Inspector();
   const before = findManifest(binDir);
   const executable = inspector.find(source);
-  if (executable?.digest === undefined) throw new Error(`Cannot install "${source}": it is no file`);
+  if (executable?.digest === undefined) throw new Error(`Cannot install "${source}": it is not a file`);
   const found = names.map(name => inspector.find(join(binDir, name)));
   // Plugins call each other in one process if they are one file.
   const inodes = new Set(found.flatMap(one => (one && one.digest === executable.digest ? [one.inode] : [])));
@@ -74,7 +74,8 @@ export function planInstall(wanted: Wanted): InstallPlan {
 function kubeconfigStep(confDir: string, text: string): Step {
   const at = { place: 'account', name: 'catena.d/kubeconfig', path: kubeconfigIn(confDir) } as const;
   const found = judgeKubeconfig(confDir, text);
-  if (found === 'foreign') return { ...at, action: 'keep', why: "it is somebody else's; remove it by hand" };
+  if (found === 'foreign')
+    return { ...at, action: 'keep', why: 'it belongs to another package; remove it by hand' };
   const action = { absent: 'create', same: 'same', ours: 'update' } as const;
   return { ...at, action: action[found] };
 }
@@ -89,8 +90,8 @@ function judge(
   if (found.kind === 'directory') return { action: 'keep', why: 'it is a directory' };
   if (found.digest === digest) return { action: 'same' };
   if (found.digest !== undefined && ours?.includes(found.digest)) return { action: 'update' };
-  const whose = ours ? 'it was changed after it was installed' : "it is somebody else's";
-  if (force) return { action: 'replace', why: `${whose}, and stays under the end "${REPLACED}"` };
+  const whose = ours ? 'it was changed after it was installed' : 'it belongs to another package';
+  if (force) return { action: 'replace', why: `${whose}, and is kept with the suffix "${REPLACED}"` };
   return { action: 'keep', why: `${whose}; --force replaces it` };
 }
 
@@ -100,6 +101,6 @@ function retired({ confDir, conf }: Wanted, before: Manifest | undefined, inspec
     const path = join(confDir, name);
     const digest = inspector.find(path)?.digest;
     if (name === conf?.name || digest === undefined || !digests.includes(digest)) return [];
-    return [{ place: 'conf', name, path, action: 'retire', why: `"${conf?.name}" takes its place` }] as const;
+    return [{ place: 'conf', name, path, action: 'retire', why: `"${conf?.name}" replaces it` }] as const;
   });
 }

@@ -13,7 +13,7 @@ export function printFor(what: Printable, options: PrintOptions): string {
 }
 
 function systemdUnit({ binDir }: PrintOptions): string {
-  return `# /etc/systemd/system/catena.service: links that are warm. Runtimes work without it, only slower.
+  return `# /etc/systemd/system/catena.service: keeps plugins loaded. Runtimes also work without it, but more slowly.
 [Unit]
 Description=Catena, CNI chains
 After=network-pre.target local-fs.target
@@ -24,14 +24,14 @@ Type=notify
 ExecStart=${binDir}/catena daemon
 Restart=always
 RestartSec=1
-# Another daemon has the socket: starting this one again would change nothing.
+# Another daemon has the socket: restarting this one would not help.
 RestartPreventExitStatus=3
-# One that has come to a standstill is ended, and started again.
+# A daemon that hangs is killed and restarted.
 WatchdogSec=30
-# A request that is under way is finished; what the daemon started goes with it only then.
+# Requests in progress are finished before the daemon's child processes end.
 KillMode=mixed
 TimeoutStopSec=90
-# Locks and sockets outlive a restart.
+# Locks and sockets survive a restart.
 RuntimeDirectory=catena
 RuntimeDirectoryMode=0700
 RuntimeDirectoryPreserve=restart

@@ -45,9 +45,9 @@ export function listSwaps(target: string): Swap[] {
     if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return [];
     throw new Error(`Cannot read "${note}": ${(cause as Error).message}`, { cause });
   }
-  const parsed = z.safeParse(Note, parseObject(text, `note of swaps "${note}"`));
+  const parsed = z.safeParse(Note, parseObject(text, `record of swaps "${note}"`));
   if (parsed.success) return [...parsed.data.swaps];
-  throw new Error(`Cannot read "${note}": it is no note of swaps; remove it by hand`);
+  throw new Error(`Cannot read "${note}": it is not a record of swaps; remove it by hand`);
 }
 
 /** Writes the note atomically, or removes it if there are no swaps. @param version of this tool */

@@ -51,7 +51,8 @@ export function putSwap(wanted: WantedSwap, version: string, files: Files = REAL
     const swaps = settled(listSwaps(target), before);
     const swap: Swap = {
       kept: nameKept(target, swaps),
-      ...{ before, after },
+      before,
+      after,
       from,
       time: new Date().toISOString(),
     };
@@ -96,12 +97,12 @@ export function planUndo(target: string, force: boolean): Undone {
   const cannot = (why: string) => new Error(`Cannot undo the swap of "${target}": ${why}`);
   const swap = listSwaps(target).at(-1);
   const { dir, note } = placeOf(target);
-  if (swap === undefined) throw cannot(`none is on record in "${note}"`);
+  if (swap === undefined) throw cannot(`none is recorded in "${note}"`);
   const kept = join(dir, swap.kept);
   const now = findDigest(target);
   if (now === swap.before) return { swap, how: 'in place' };
   if (now !== undefined && now !== swap.after && !force)
-    throw cannot(`it has been changed since; --force puts "${kept}" in its place`);
+    throw cannot(`it has been changed since; --force restores "${kept}"`);
   if (lstatSync(kept, { throwIfNoEntry: false }) === undefined) throw cannot(`there is no "${kept}"`);
   return { swap, how: 'restored' };
 }
@@ -117,7 +118,7 @@ function nameKept(target: string, swaps: readonly Swap[]): string {
 
 function refuseChanged(path: string, digest: string, name = path): void {
   if (findDigest(path) === digest) return;
-  throw new Error(`Cannot swap: "${name}" was changed while it was examined; try again`);
+  throw new Error(`Cannot swap: "${name}" was changed during the examination; try again`);
 }
 
 /**

@@ -74,7 +74,7 @@ function judgeFile(path: string, digests: readonly string[], inspector: Inspecto
 }
 
 function restore(path: string): UninstallStep {
-  return { path, action: 'restore', why: `it lay there before, and stayed as "${path}${REPLACED}"` };
+  return { path, action: 'restore', why: `it existed before and was kept as "${path}${REPLACED}"` };
 }
 
 /** Executables that were copied there without this tool. */

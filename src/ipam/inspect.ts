@@ -48,8 +48,8 @@ export function inspectLease(dir: string, address: string, witnesses: Witnesses)
   const words = [
     ...describeHolders(holders, witnesses.holders !== undefined),
     record
-      ? `an ADD is on record, for namespace "${record.netns}", which ${namespaceExists ? 'exists' : 'is gone'}`
-      : 'no ADD is on record',
+      ? `an ADD is recorded for namespace "${record.netns}", which ${namespaceExists ? 'exists' : 'no longer exists'}`
+      : 'no ADD is recorded',
     BOOT_WORDS[boot],
     `"${path}" was written ${writtenAt.toISOString()}`,
   ];
@@ -67,13 +67,13 @@ export function inspectLease(dir: string, address: string, witnesses: Witnesses)
 }
 
 const BOOT_WORDS: Readonly<Record<BootOfLease, string>> = {
-  this: 'the lease has been there in this boot',
-  earlier: 'the lease is from an earlier boot, and no container survives a restart',
-  unknown: 'the lease carries no note of a boot of this machine',
+  this: 'the lease was used in this boot',
+  earlier: 'the lease is from an earlier boot, and containers do not survive a reboot',
+  unknown: 'the lease does not record a boot of this machine',
 };
 
 function describeHolders(holders: readonly Holder[], looked: boolean): string[] {
-  if (!looked) return ['whether an interface has the address cannot be seen: that takes root'];
+  if (!looked) return ['cannot see whether an interface has the address: this requires root'];
   if (holders.length === 0) return ['no interface in any namespace of this machine has the address'];
   return holders.map(({ ifname, netns, process, processes }) => {
     const more = processes > 1 ? ` and ${processes - 1} more` : '';

@@ -65,7 +65,7 @@ export function readLease(dir: string, address: string): string | undefined {
 export function createLease(dir: string, address: string, text: string): void {
   const [unfinished, path] = [join(dir, UNFINISHED_LEASE), join(dir, address)];
   try {
-    // A leftover of a crash may share its inode with a lease.
+    // A file left by a crash may share its inode with a lease.
     closeSync(writeOverLeftover(unfinished, text));
     try {
       noteBoot(unfinished);
@@ -75,7 +75,7 @@ export function createLease(dir: string, address: string, text: string): void {
     }
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw fileFailure('write lease', path, cause);
-    throw new Error(`Cannot reserve ${address} in "${dir}": somebody else has taken it meanwhile`, { cause });
+    throw new Error(`Cannot reserve ${address} in "${dir}": another process has taken it since`, { cause });
   }
 }
 

@@ -211,8 +211,12 @@ function renderHeader({ bootId, stampMs, madeBytes, savedBytes, swept, complete 
 }
 
 const HEADER_BYTES = renderHeader({
-  ...{ bootId: '', stampMs: 0, madeBytes: 0, savedBytes: 0 },
-  ...{ swept: false, complete: false },
+  bootId: '',
+  stampMs: 0,
+  madeBytes: 0,
+  savedBytes: 0,
+  swept: false,
+  complete: false,
 }).length;
 
 /** Neither container ids nor interface names contain a tab or a newline. */

@@ -182,7 +182,7 @@ export class TakenMap {
       for (const [from, to] of this.#stretches()) {
         const written = writeSync(fd, this.#bytes, from, to - from, from);
         if (written < to - from)
-          throw new Error(`Cannot write "${FILE}": the disk took ${written} bytes of ${to - from}`);
+          throw new Error(`Cannot write "${FILE}": only ${written} of ${to - from} bytes were written`);
       }
       this.#changed.clear();
     } finally {

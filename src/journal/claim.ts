@@ -1,5 +1,5 @@
 // How do processes agree on which one takes an attachment down?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { CniError } from '../cni/errors.ts';
 import { markOf } from './marks.ts';
 import type { AttachmentRecord, Intent, Line, RecordedError } from './record.ts';
@@ -37,7 +37,7 @@ export interface Claim {
  */
 export function claimRecord(
   stateDir: string,
-  id: Attachment,
+  id: AttachmentId,
   wanted: (record: AttachmentRecord) => boolean = () => true,
   verb: 'DEL' | 'REPAIR' = 'DEL',
   deadlineMs?: number,
@@ -124,7 +124,7 @@ function claimOf(stateDir: string, record: AttachmentRecord, runner: Runner): Cl
 }
 
 /** Removes the mark that opening the record has set, if the record is settled. */
-function tidy(stateDir: string, id: Attachment): void {
+function tidy(stateDir: string, id: AttachmentId): void {
   try {
     unmark(stateDir, markOf(stateDir, id));
   } catch {

@@ -1,6 +1,6 @@
 // How does an attachment get its record if several processes begin it at once?
 import { closeSync, linkSync, renameSync, rmSync } from 'node:fs';
-import type { Attachment } from '../cni/attachment.ts';
+import { type AttachmentId, sameAttachment } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putNewFile } from '../files/put-file.ts';
@@ -9,16 +9,7 @@ import { renderIntent } from './lines.ts';
 import { type Marked, markOf, takeMark } from './marks.ts';
 import { recordFileOf, unfinishedFileOf } from './place.ts';
 import type { Intent } from './record.ts';
-import {
-  dropRecord,
-  isSame,
-  markRecord,
-  type OpenRecord,
-  readFile,
-  readRecord,
-  unmark,
-  writerOf,
-} from './store.ts';
+import { dropRecord, markRecord, type OpenRecord, readFile, readRecord, unmark, writerOf } from './store.ts';
 
 /**
  * Begins a record: written to a temporary file, then hard-linked to its name, and marked as unsettled. Of several processes
@@ -67,7 +58,7 @@ function placeFirst(stateDir: string, intent: Intent): number | undefined {
 }
 
 /** @throws CniError 5 when it cannot be read at all: then it may be a good record */
-function isReadable(stateDir: string, id: Attachment): boolean {
+function isReadable(stateDir: string, id: AttachmentId): boolean {
   try {
     return readRecord(stateDir, id) !== undefined;
   } catch (error) {
@@ -77,7 +68,7 @@ function isReadable(stateDir: string, id: Attachment): boolean {
 }
 
 /** Moves a damaged record away. If another process has just replaced it with a good one, that is moved back. */
-function setAside(stateDir: string, id: Attachment, aside: string): void {
+function setAside(stateDir: string, id: AttachmentId, aside: string): void {
   const file = recordFileOf(stateDir, id);
   try {
     renameSync(file, aside);
@@ -93,9 +84,9 @@ function setAside(stateDir: string, id: Attachment, aside: string): void {
   rmSync(aside, { recursive: true, force: true });
 }
 
-function isRecordOf(file: string, id: Attachment): boolean {
+function isRecordOf(file: string, id: AttachmentId): boolean {
   const record = readFile(file);
-  return record !== undefined && isSame(record, id);
+  return record !== undefined && sameAttachment(record, id);
 }
 
 /** Removes our mark, unless an older record needs it. */

@@ -2,7 +2,7 @@
 //
 // Written by hand: a schema library takes 3 ms to start, which every DEL would pay.
 import { CniError, ErrorCode } from '../cni/errors.ts';
-import { isObject, type JsonObject } from '../cni/json.ts';
+import { isObject, type JsonObject, tryParse } from '../cni/json.ts';
 import type { Intent, Line } from './record.ts';
 
 /** Version of the layout; a record of another version is reported and left alone. */
@@ -14,7 +14,7 @@ export const RECORD_VERSION = 1;
  * @throws CniError 6
  */
 export function decodeIntent(text: string, file: string): Intent {
-  const object = parseJson(text);
+  const object = tryParse(text);
   if (!isObject(object)) throw damaged(file, 'its first line is not a JSON object');
   if (object.record !== RECORD_VERSION) {
     const found = object.record === undefined ? 'none' : JSON.stringify(object.record);
@@ -28,7 +28,7 @@ export function decodeIntent(text: string, file: string): Intent {
 
 /** Any later line; undefined if it is cut off or unknown. */
 export function decodeLine(text: string): Line | undefined {
-  const object = parseJson(text);
+  const object = tryParse(text);
   if (!isObject(object) || typeof object.event !== 'string') return undefined;
   const shapes = Object.hasOwn(LINES, object.event) ? LINES[object.event] : undefined;
   return shapes?.some(shape => findProblem(object, shape) === undefined) ? (object as Line) : undefined;
@@ -43,7 +43,7 @@ interface Kind {
 type Shape = Readonly<Record<string, Kind>>;
 
 const TEXT: Kind = { name: 'a string', is: value => typeof value === 'string' };
-const NAME: Kind = { name: 'a string that is not empty', is: value => TEXT.is(value) && value !== '' };
+const NAME: Kind = { name: 'a non-empty string', is: value => TEXT.is(value) && value !== '' };
 const NUMBER: Kind = { name: 'a number', is: value => typeof value === 'number' && Number.isFinite(value) };
 const INDEX: Kind = { name: 'an index', is: value => Number.isSafeInteger(value) && (value as number) >= 0 };
 const OBJECT: Kind = { name: 'an object', is: isObject };
@@ -131,14 +131,6 @@ function findProblem(object: JsonObject, shape: Shape): string | undefined {
     return `"${key}" must be ${kind.name}, ${found}`;
   }
   return undefined;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function damaged(file: string, problem: string): CniError {

@@ -53,5 +53,5 @@ export function isMissing(error: unknown): boolean {
 
 /** After a partial write, the kernel would report this only on the next one. */
 function diskFull(): Error {
-  return Object.assign(new Error('the disk took a part of it only'), { code: 'ENOSPC' });
+  return Object.assign(new Error('it was written only in part'), { code: 'ENOSPC' });
 }

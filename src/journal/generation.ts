@@ -7,13 +7,13 @@
 // valid attachments that GC was given can name it. No clocks are compared, and no process waits for another.
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type Attachment, digestOf } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
 import { namesIn } from '../files/names-in.ts';
 import { directoryOf, fileNameOf } from './place.ts';
 
 /** A container's interface on some network. */
-export type Key = Pick<Attachment, 'containerId' | 'ifname'>;
+export type Key = Pick<AttachmentId, 'containerId' | 'ifname'>;
 
 /** A note, and the attachment it belongs to. */
 export interface Generation extends Key {
@@ -33,7 +33,7 @@ export interface Generation extends Key {
  */
 export function noteGeneration(
   runDir: string,
-  attachment: Attachment,
+  attachment: AttachmentId,
   { renew, boot }: { readonly renew: boolean; readonly boot: string },
 ): boolean {
   const path = noteFileOf(runDir, attachment);
@@ -55,13 +55,13 @@ export function noteGeneration(
 }
 
 /** Removes the note of a deleted attachment. A missing one is ignored. */
-export function forgetGeneration(runDir: string, attachment: Attachment): void {
+export function forgetGeneration(runDir: string, attachment: AttachmentId): void {
   const path = noteFileOf(runDir, attachment);
   if (lstatSync(path, { throwIfNoEntry: false })) removeNote(path);
 }
 
 /** The note of an attachment; undefined if it has none, for example because none of our plugins took part in its ADD. */
-export function findGeneration(runDir: string, attachment: Attachment): Generation | undefined {
+export function findGeneration(runDir: string, attachment: AttachmentId): Generation | undefined {
   return readNote(noteFileOf(runDir, attachment));
 }
 
@@ -84,7 +84,7 @@ export function isContainer(containerId: string, noted: string): boolean {
   return containerId === noted || (noted.startsWith('~') && `~${digestOf(containerId)}` === noted);
 }
 
-function noteFileOf(runDir: string, attachment: Attachment): string {
+function noteFileOf(runDir: string, attachment: AttachmentId): string {
   return join(notesDirs(runDir).generations, directoryOf(attachment.network), fileNameOf(attachment));
 }
 
@@ -92,7 +92,7 @@ function noteFileOf(runDir: string, attachment: Attachment): string {
  * Target of a note: its token, and the names if they are too long for a file name. A file system keeps a short target in
  * the inode, which saves a block.
  */
-function targetFor(attachment: Attachment, boot: string): string {
+function targetFor(attachment: AttachmentId, boot: string): string {
   const { containerId, ifname } = attachment;
   const token = `${boot.replaceAll(/[^\w-]/g, '_')}.${crypto.randomUUID()}`;
   const isInName = fileNameOf(attachment) === `${containerId}:${ifname}`;

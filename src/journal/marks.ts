@@ -1,13 +1,13 @@
 // Which records need work, without reading all of them?
 import { mkdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { sweepUnfinished } from '../files/unfinished.ts';
 import { listNames } from './files.ts';
 import { directoryOf, markFileOf, marksDir, recordFileOf, recordsDir } from './place.ts';
 
 /** Marks a record as unsettled. @throws the system error */
-export function setMark(stateDir: string, id: Attachment): void {
+export function setMark(stateDir: string, id: AttachmentId): void {
   const mark = markFileOf(stateDir, id);
   const target = relative(dirname(mark), recordFileOf(stateDir, id));
   try {
@@ -22,7 +22,7 @@ export function setMark(stateDir: string, id: Attachment): void {
 }
 
 /** Removes the mark of a record: it is settled. */
-export function settle(stateDir: string, id: Attachment): void {
+export function settle(stateDir: string, id: AttachmentId): void {
   takeMark(markFileOf(stateDir, id));
 }
 
@@ -36,7 +36,7 @@ export function takeMark(mark: string): void {
 }
 
 /** The path of an attachment's mark, whether it exists or not. */
-export function markOf(stateDir: string, id: Attachment): Marked {
+export function markOf(stateDir: string, id: AttachmentId): Marked {
   return { file: recordFileOf(stateDir, id), mark: markFileOf(stateDir, id) };
 }
 

@@ -1,6 +1,6 @@
 // In which file is the record of an attachment?
 import { join } from 'node:path';
-import { type Attachment, digestOf } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { findContainerIdProblem } from '../cni/env.ts';
 import { unfinishedName } from '../files/unfinished.ts';
 import { findIfnameProblem } from '../net/ifname.ts';
@@ -22,12 +22,12 @@ export function marksDir(stateDir: string): string {
 }
 
 /** The record of an attachment: `attachments/<network>/<container id>:<interface>`. */
-export function recordFileOf(stateDir: string, id: Attachment): string {
+export function recordFileOf(stateDir: string, id: AttachmentId): string {
   return join(recordsDir(stateDir), directoryOf(id.network), fileNameOf(id));
 }
 
 /** The mark of an unsettled record. */
-export function markFileOf(stateDir: string, id: Attachment): string {
+export function markFileOf(stateDir: string, id: AttachmentId): string {
   return join(marksDir(stateDir), directoryOf(id.network), fileNameOf(id));
 }
 
@@ -35,7 +35,7 @@ export function markFileOf(stateDir: string, id: Attachment): string {
  * The temporary file of a record. It is among the marks of its network, which every verb lists, so that files left by a crash
  * are found at once.
  */
-export function unfinishedFileOf(stateDir: string, { network }: Pick<Attachment, 'network'>): string {
+export function unfinishedFileOf(stateDir: string, { network }: Pick<AttachmentId, 'network'>): string {
   return join(marksDir(stateDir), directoryOf(network), unfinishedName());
 }
 
@@ -47,7 +47,7 @@ export function directoryOf(network: string): string {
 }
 
 /** Name of the file of an attachment in the directory of its network. */
-export function fileNameOf({ containerId, ifname }: Pick<Attachment, 'containerId' | 'ifname'>): string {
+export function fileNameOf({ containerId, ifname }: Pick<AttachmentId, 'containerId' | 'ifname'>): string {
   const safe = findContainerIdProblem(containerId) === undefined && findIfnameProblem(ifname) === undefined;
   const name = `${containerId}:${ifname}`;
   // Valid names begin with a letter or digit, so none looks like a digest, and no digest like a name.

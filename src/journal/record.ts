@@ -3,14 +3,14 @@
 // The first line is the intent: what an ADD is about to do. One line follows for the outcome of each plugin, then `done`. A DEL
 // adds `begin`, and `failed` if a plugin failed; if all succeeded, the file is removed. Lines are only appended, each by one
 // write, so a line that is cut off means that its writer died there.
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import type { CniArgs } from '../cni/cni-args.ts';
 import type { JsonObject } from '../cni/json.ts';
 import type { NetnsIdentity } from './netns-identity.ts';
 import type { Runner } from './runner.ts';
 
 /** What an ADD is about to do. */
-export interface Intent extends Attachment, NetnsIdentity {
+export interface Intent extends AttachmentId, NetnsIdentity {
   /** Path of the network namespace. */
   readonly netns: string;
   /** The boot of the machine in which it was written. */

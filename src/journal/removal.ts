@@ -1,12 +1,12 @@
 // Which attachments are being deleted without a request of their own runtime?
 //
-// Recovery and GC delete attachments that no runtime asks for any more. A runtime that has forgotten one may attach a container
+// Recovery and GC delete attachments that no runtime asks for now. A runtime that has forgotten one may attach a container
 // under the same names at that very moment, and plugins find what they delete by these names. Both sides write first, then look:
 // a removal leaves a mark and then looks for the note of a later ADD (generation.ts), and an ADD leaves its note and then looks
 // for the mark of a removal. So at least one of them sees the other: the removal gives up, or the ADD waits for its end.
 import { lstatSync, mkdirSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type Attachment, digestOf } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf } from '../cni/attachment.ts';
 import { notesDirs } from '../cni/directories.ts';
 import { namesIn } from '../files/names-in.ts';
 import { isRunning, thisProcess } from '../files/process-id.ts';
@@ -19,7 +19,7 @@ const MAX_BYTES = 255;
  * Marks an attachment as being deleted by this process.
  * @returns removes the mark. If the run directory cannot be written there is none: then no ADD leaves a note either
  */
-export function markRemoval(runDir: string, attachment: Attachment): () => void {
+export function markRemoval(runDir: string, attachment: AttachmentId): () => void {
   const path = markOf(runDir, attachment);
   const { pid, start, pidns } = thisProcess();
   const target = [pid, start, pidns].join(' ');
@@ -37,7 +37,7 @@ export function markRemoval(runDir: string, attachment: Attachment): () => void 
 }
 
 /** Whether a living process is deleting the attachment. */
-export function isBeingRemoved(runDir: string, attachment: Attachment): boolean {
+export function isBeingRemoved(runDir: string, attachment: AttachmentId): boolean {
   const path = markOf(runDir, attachment);
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined && isLive(path);
 }
@@ -49,7 +49,7 @@ export function sweepRemovals(runDir: string): void {
   for (const name of namesIn(dir)) if (!isLive(join(dir, name))) remove(join(dir, name));
 }
 
-function markOf(runDir: string, attachment: Attachment): string {
+function markOf(runDir: string, attachment: AttachmentId): string {
   const { network, containerId, ifname } = attachment;
   const name = `${directoryOf(network)}:${fileNameOf(attachment)}`;
   const isShort = name.length <= MAX_BYTES;

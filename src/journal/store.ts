@@ -4,7 +4,7 @@
 // taken down whether their record is complete or not.
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Attachment } from '../cni/attachment.ts';
+import { type AttachmentId, sameAttachment } from '../cni/attachment.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import { fileFailure } from '../files/failure.ts';
 import { putOpenFile } from '../files/put-file.ts';
@@ -42,7 +42,7 @@ export function replaceRecord(stateDir: string, intent: Intent, lines: readonly 
  * Opens a record to append lines, and marks it as unsettled; undefined if there is none.
  * @throws CniError 5
  */
-export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | undefined {
+export function reopenRecord(stateDir: string, id: AttachmentId): OpenRecord | undefined {
   const file = recordFileOf(stateDir, id);
   let fd: number;
   try {
@@ -61,7 +61,7 @@ export function reopenRecord(stateDir: string, id: Attachment): OpenRecord | und
 }
 
 /** Marks a record as unsettled. @throws CniError 5 */
-export function markRecord(stateDir: string, id: Attachment): void {
+export function markRecord(stateDir: string, id: AttachmentId): void {
   try {
     setMark(stateDir, id);
   } catch (cause) {
@@ -73,10 +73,10 @@ export function markRecord(stateDir: string, id: Attachment): void {
  * The record of an attachment, or undefined if there is none.
  * @throws CniError 6 when it is damaged or not a record, 5 when it cannot be read
  */
-export function readRecord(stateDir: string, id: Attachment): AttachmentRecord | undefined {
+export function readRecord(stateDir: string, id: AttachmentId): AttachmentRecord | undefined {
   const file = recordFileOf(stateDir, id);
   const record = readFile(file);
-  if (record === undefined || isSame(record, id)) return record;
+  if (record === undefined || sameAttachment(record, id)) return record;
   throw misplaced(record, file);
 }
 
@@ -84,10 +84,10 @@ export function readRecord(stateDir: string, id: Attachment): AttachmentRecord |
  * The same, and also without the lines of one operation; both from one read.
  * @throws CniError as {@link readRecord}
  */
-export function readSplit(stateDir: string, id: Attachment, op: string): SplitRecord | undefined {
+export function readSplit(stateDir: string, id: AttachmentId, op: string): SplitRecord | undefined {
   const file = recordFileOf(stateDir, id);
   const split = readText(file, text => parseSplit(text, file, op));
-  if (split === undefined || isSame(split.record, id)) return split;
+  if (split === undefined || sameAttachment(split.record, id)) return split;
   throw misplaced(split.record, file);
 }
 
@@ -115,7 +115,7 @@ export function listRecords(stateDir: string, network?: string): RecordList {
 }
 
 /** Removes a record and its mark. Missing ones are ignored. @throws CniError 5 */
-export function dropRecord(stateDir: string, id: Attachment): void {
+export function dropRecord(stateDir: string, id: AttachmentId): void {
   removeFile(recordFileOf(stateDir, id), 'record');
   settle(stateDir, id);
 }
@@ -125,7 +125,7 @@ export function dropRecord(stateDir: string, id: Attachment): void {
  * or an unreadable one. A record that another process has put in its place stays.
  * @throws CniError 5
  */
-export function dropUnclaimed(stateDir: string, id: Attachment, found: AttachmentRecord | undefined): void {
+export function dropUnclaimed(stateDir: string, id: AttachmentId, found: AttachmentRecord | undefined): void {
   try {
     const now = readRecord(stateDir, id);
     if (now !== undefined && now.runner.op !== found?.runner.op) return;
@@ -173,7 +173,7 @@ function readText<T>(file: string, parse: (text: string) => T): T | undefined {
   try {
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw unfit(file, 'it is not a regular file');
-    if (stat.size > MAX_BYTES) throw unfit(file, `it has ${stat.size} bytes, more than any record`);
+    if (stat.size > MAX_BYTES) throw unfit(file, `its size of ${stat.size} bytes exceeds that of any record`);
     return parse(readFileSync(fd, 'utf8'));
   } catch (cause) {
     throw cause instanceof CniError ? cause : fileFailure('read record', file, cause);
@@ -186,7 +186,7 @@ function readText<T>(file: string, parse: (text: string) => T): T | undefined {
 const MAX_BYTES = 256 * 1024 * 1024;
 
 /** The file under its name, open for further lines. */
-function place(stateDir: string, id: Attachment, text: string): number {
+function place(stateDir: string, id: AttachmentId, text: string): number {
   const file = recordFileOf(stateDir, id);
   try {
     return putOpenFile(file, text, { unfinished: unfinishedFileOf(stateDir, id) });
@@ -210,12 +210,8 @@ export function writerOf(file: string, fd: number, whole: boolean): OpenRecord {
   };
 }
 
-export function isSame(a: Attachment, b: Attachment): boolean {
-  return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
-}
-
-function misplaced({ network, containerId, ifname }: Attachment, file: string): CniError {
-  return unfit(file, `it is of interface "${ifname}" of container "${containerId}" on network "${network}"`);
+function misplaced({ network, containerId, ifname }: AttachmentId, file: string): CniError {
+  return unfit(file, `it is for interface "${ifname}" of container "${containerId}" on network "${network}"`);
 }
 
 function unfit(file: string, problem: string): CniError {

@@ -33,7 +33,7 @@ export function judge(before: Snapshot, after: Snapshot, marks: Marks): Leftover
     left: [
       ...condense(left),
       ...condense(inside.added.filter(isJudged)).map(words => `${words} (container)`),
-      ...condense(host.removed).map(words => `gone: ${words}`),
+      ...condense(host.removed).map(words => `deleted: ${words}`),
       ...damaged,
     ],
     kept: [

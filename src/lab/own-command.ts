@@ -42,7 +42,7 @@ export async function runOwnCommand(
     kill ??= setTimeout(() => signalGroup(child.pid, 'SIGKILL'), GRACE_MS);
   };
   const late = setTimeout(() => end(`it took longer than ${DEADLINE_MS / 60_000} minutes`), DEADLINE_MS);
-  const onAbort = () => end('the command was ended');
+  const onAbort = () => end('the command was killed');
   signal.addEventListener('abort', onAbort, { once: true });
   if (signal.aborted) onAbort();
   try {

@@ -72,7 +72,7 @@ function rightsToTry(): readonly Rights[] {
 function argvFor(rights: Rights, env: Environment): string[] {
   const unshare = Bun.which('unshare', { PATH: `${env.PATH ?? ''}:/usr/bin:/bin` });
   if (unshare === null) {
-    throw new Error('Cannot make a fake host: "unshare" of util-linux is not installed');
+    throw new Error('Cannot create a fake host: "unshare" of util-linux is not installed');
   }
   const own = rights === 'root' ? [] : ['--user', '--map-root-user'];
   return [unshare, '--net', '--mount', ...own, '--', ...executableLine(), ...process.argv.slice(2)];
@@ -84,7 +84,7 @@ function isRefusal(exitCode: number, said: string): boolean {
 
 function refused(refusals: readonly string[]): Error {
   return new Error(
-    `Cannot make a fake host: ${refusals.join('; ')}. Run as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)`,
+    `Cannot create a fake host: ${refusals.join('; ')}. Run as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)`,
   );
 }
 

@@ -45,8 +45,8 @@ function painter({ colour }: Style): Paint {
 
 function renderLab({ network, version, links, rootless, durationMs }: Of<'lab'>, paint: Paint): string[] {
   const who = rootless ? 'in a user namespace' : 'as root';
-  const made = paint('dim', `a fake host, ${who}, made in ${renderTime(durationMs)}`);
-  return [`${paint('bold', `network ${network}`)}: ${count(links, 'link')}, CNI ${version}; ${made}`];
+  const made = paint('dim', `a fake host, ${who}, created in ${renderTime(durationMs)}`);
+  return [`${paint('bold', `network ${network}`)}: ${count(links, 'plugin')}, CNI ${version}; ${made}`];
 }
 
 function renderVerb(
@@ -54,12 +54,12 @@ function renderVerb(
   paint: Paint,
 ): string[] {
   const heading = paint('bold', verb.padEnd(5));
-  if (skipped !== undefined) return ['', `${heading} not done: ${skipped}`];
+  if (skipped !== undefined) return ['', `${heading} skipped: ${skipped}`];
   const quiet = plugins.every(
     plugin => !plugin.failure && changesOf(plugin, paint).length + plugin.result.length === 0,
   );
   const time = paint('dim', renderTime(durationMs));
-  if (quiet && !failure) return ['', `${heading} ${count(plugins.length, 'link')} agreed, ${time}`];
+  if (quiet && !failure) return ['', `${heading} ${count(plugins.length, 'plugin')} succeeded, ${time}`];
   const table = renderTable([HEADER, ...plugins.map(plugin => rowOf(plugin, paint))], paint);
   return ['', `${heading} ${time}`, ...table, ...(failure ? renderFailure(failure, paint) : [])];
 }
@@ -73,7 +73,7 @@ function renderFailure({ message, code, details, stderr }: Failure, paint: Paint
 }
 
 function renderProbing(_: Of<'probing'>, paint: Paint): string[] {
-  return ['', paint('bold', 'PROMISES')];
+  return ['', paint('bold', 'CHECKS')];
 }
 
 function renderProbe({ what, outcome, seen }: Of<'probe'>, paint: Paint): string[] {
@@ -93,20 +93,20 @@ function renderLeft({ left, kept }: Of<'left'>, paint: Paint): string[] {
     '',
     `${paint('bold', 'left behind')}: ${nothing}`,
     ...left.map(words => `  ${paint('red', words)}`),
-    ...(kept.length ? [paint('dim', 'kept by the network, for its next container:')] : []),
+    ...(kept.length ? [paint('dim', 'kept by the network for its next container:')] : []),
     ...kept.map(words => paint('dim', `  ${words}`)),
   ];
 }
 
 function renderVerdict({ ok, failures, durationMs }: Of<'verdict'>, paint: Paint): string[] {
   const time = paint('dim', `in ${renderTime(durationMs)}`);
-  if (ok) return ['', `${paint('green', 'as promised')}, ${time}`];
-  return ['', `${paint('red', `NOT AS PROMISED: ${count(failures, 'problem')}`)}, ${time}`];
+  if (ok) return ['', `${paint('green', 'all checks passed')}, ${time}`];
+  return ['', `${paint('red', `CHECKS FAILED: ${count(failures, 'problem')}`)}, ${time}`];
 }
 
 type Cell = readonly string[];
 
-const HEADER: readonly Cell[] = [['link'], ['time'], ['result'], ['kernel and files']];
+const HEADER: readonly Cell[] = [['plugin'], ['time'], ['result'], ['kernel and files']];
 
 function rowOf(plugin: PluginReport, paint: Paint): readonly Cell[] {
   const name = plugin.failure ? paint('red', plugin.link) : plugin.link;

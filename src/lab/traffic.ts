@@ -55,10 +55,10 @@ export function talkTcp(route: Route): Conversation {
       waitFor([[client, POLLOUT]], DEADLINE_MS);
       sendBytes(client, text);
       const heard = waitUntil(started, [[server, POLLIN]], () => receiveBytes(server, buffer()));
-      if (heard === undefined) return silent('the connection stands, but nothing arrives');
+      if (heard === undefined) return silent('the connection is established, but nothing arrives');
       sendBytes(server, heard.bytes);
       const echoed = waitUntil(started, [[client, POLLIN]], () => receiveBytes(client, buffer()));
-      if (echoed === undefined) return silent('the connection stands, but nothing comes back');
+      if (echoed === undefined) return silent('the connection is established, but no reply arrives');
       return { answered: true, ms: performance.now() - started, peer: ipFromBytes(from.address) };
     } finally {
       closeSocket(server);
@@ -87,7 +87,7 @@ export function talkUdp(route: Route): Conversation {
         peer: ipFromBytes(heard.from.address),
       };
     }
-    return silent(arrived ? 'it arrives, but no answer comes back' : 'nothing arrives');
+    return silent(arrived ? 'it arrives, but no reply comes back' : 'nothing arrives');
   });
 }
 

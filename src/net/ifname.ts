@@ -11,6 +11,6 @@ export function findIfnameProblem(name: string): string | undefined {
   }
   if (name === '.' || name === '..') return 'interface name must not be "." or ".."';
   // U+0085 is white space to the reference implementations and to the kernel's isspace(), but not to \s.
-  if (/[/:\s\u0085\0]/u.test(name)) return 'interface name must not hold "/", ":" or white space';
+  if (/[/:\s\u0085\0]/u.test(name)) return 'interface name must not contain "/", ":" or white space';
   return undefined;
 }

@@ -24,7 +24,7 @@ export function receiveMessages(fd: number, protocol: number, only?: readonly Ui
     const problem = errno();
     if (problem === Errno.EINTR) return [];
     drain(fd);
-    throw new SystemError('receive an answer from the kernel', problem);
+    throw new SystemError('receive a reply from the kernel', problem);
   }
   const messages = decodeMessages(receiveBuffer(), received, only);
   traceMessages('recv', protocol, messages);

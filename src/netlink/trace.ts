@@ -88,7 +88,7 @@ function describe(protocol: number, message: Envelope): { name: string; lines: s
 /** The kernel's answer to a request: success or an error. Its message, if any, is in the error that the caller gets. */
 function describeAnswer(message: Envelope): string[] {
   const { error, request } = nlmsgerr.decode(message.body);
-  return [`answer to seq=${request.seq}: ${error === 0 ? 'done' : renderErrno(-error)}`];
+  return [`reply to seq=${request.seq}: ${error === 0 ? 'done' : renderErrno(-error)}`];
 }
 
 /** The non-zero fields of the fixed header. */

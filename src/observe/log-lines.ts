@@ -28,7 +28,7 @@ export function parseLogLevels(text: string): LogLevels {
     const wanted = LOG_LEVELS.find(one => one === (right ?? left));
     if (wanted === undefined)
       throw new Error(
-        `Cannot use log level ${JSON.stringify(part)}: expected one of ${LOG_LEVELS.join(', ')}, or <link>=<level>`,
+        `Cannot use log level ${JSON.stringify(part)}: expected one of ${LOG_LEVELS.join(', ')}, or <plugin>=<level>`,
       );
     if (right === undefined) level = wanted;
     else links[left] = wanted;
@@ -114,7 +114,7 @@ function endOf(
 ): LogLine {
   return {
     level: code === 0 ? 'info' : 'error',
-    message: code === 0 ? 'link finished' : 'link failed',
+    message: code === 0 ? 'plugin finished' : 'plugin failed',
     fields: {
       ...fields,
       command: verb,

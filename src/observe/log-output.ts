@@ -125,7 +125,7 @@ function openConsole(): { append: (line: Buffer) => void; close: () => void } {
       const bytes = torn ? Buffer.concat([Buffer.from('\n'), line]) : line;
       const written = writeSync(fd, bytes);
       torn = written < bytes.length;
-      if (torn) throw new Error('Cannot write all of a line to standard error: nobody reads it');
+      if (torn) throw new Error('Cannot write a whole line to standard error: the reader does not keep up');
     },
     close: () => {
       if (fd !== 2) closeSync(fd);

@@ -42,39 +42,39 @@ export function openMetrics(sources: MetricSources): Metrics {
   const registers = [registry];
   const requestSeconds = new Histogram({
     name: 'catena_request_duration_seconds',
-    help: 'Time from the start of a request to its answer, without its wait in the queue.',
+    help: 'Duration of a request from its start to its reply, without time in the queue.',
     labelNames: ['verb', 'network'],
     buckets: SECONDS,
     registers,
   });
   const linkSeconds = new Histogram({
     name: 'catena_link_duration_seconds',
-    help: 'Time that a link took.',
+    help: 'Duration of a plugin call.',
     labelNames: ['verb', 'network', 'link'],
     buckets: SECONDS,
     registers,
   });
   const requests = new Counter({
     name: 'catena_requests_total',
-    help: 'Finished requests by the code of their outcome, 0 for success.',
+    help: 'Finished requests by result code, 0 for success.',
     labelNames: ['verb', 'network', 'code'],
     registers,
   });
   const links = new Counter({
     name: 'catena_link_calls_total',
-    help: 'Calls of links by the code of their outcome, 0 for success.',
+    help: 'Plugin calls by result code, 0 for success.',
     labelNames: ['verb', 'network', 'link', 'code'],
     registers,
   });
   const queueSeconds = new Histogram({
     name: 'catena_queue_wait_seconds',
-    help: 'Time that a request waited because too many were running.',
+    help: 'Time that a request waited in the queue because too many were running.',
     buckets: SECONDS,
     registers,
   });
   const lockSeconds = new Histogram({
     name: 'catena_lock_wait_seconds',
-    help: 'Time that a request waited for another one of its container, or for a GC.',
+    help: 'Time that a request waited for another request of its container, or for GC.',
     labelNames: ['verb'],
     buckets: SECONDS,
     registers,
@@ -99,43 +99,33 @@ export function openMetrics(sources: MetricSources): Metrics {
 }
 
 function addSources(sources: MetricSources, registers: Registry[]): void {
-  gauge('catena_build_info', 'The version that runs; always 1.', ['version'], add => {
+  gauge('catena_build_info', 'The running version; always 1.', ['version'], add => {
     add({ version: sources.version }, 1);
   });
-  gauge('catena_workers', 'Worker processes by what they do.', ['state'], add => {
+  gauge('catena_workers', 'Worker processes by state.', ['state'], add => {
     for (const [state, number] of Object.entries(sources.workers())) add({ state }, number);
   });
-  gauge('catena_waiting_calls', 'Calls of links that wait until a worker is free.', [], add => {
+  gauge('catena_waiting_calls', 'Plugin calls waiting for a free worker.', [], add => {
     add({}, sources.waitingCalls());
   });
-  gauge('catena_requests', 'Requests under way.', ['state'], add => {
+  gauge('catena_requests', 'Requests in progress.', ['state'], add => {
     for (const [state, number] of Object.entries(sources.requests())) add({ state }, number);
   });
-  gauge('catena_attachments', 'Attachments on record.', ['network'], add => {
+  gauge('catena_attachments', 'Recorded attachments.', ['network'], add => {
     for (const [network, number] of sources.attachments()) add({ network }, number);
   });
-  gauge('catena_leaked_records', 'Attachments on record whose container is gone.', [], add => {
+  gauge('catena_leaked_records', 'Recorded attachments whose container no longer exists.', [], add => {
     add({}, sources.leaked());
   });
-  gauge(
-    'catena_range_addresses_used',
-    'Addresses of a range that are handed out.',
-    ['network', 'range'],
-    add => {
-      for (const { network, range, used } of sources.ranges()) add({ network, range }, used);
-    },
-  );
-  gauge(
-    'catena_range_addresses',
-    'Addresses of a range that containers can have.',
-    ['network', 'range'],
-    add => {
-      for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
-    },
-  );
+  gauge('catena_range_addresses_used', 'Addresses of a range that are leased.', ['network', 'range'], add => {
+    for (const { network, range, used } of sources.ranges()) add({ network, range }, used);
+  });
+  gauge('catena_range_addresses', 'Addresses of a range that can be leased.', ['network', 'range'], add => {
+    for (const { network, range, size } of sources.ranges()) add({ network, range }, size);
+  });
   new Counter({
     name: 'catena_declined_total',
-    help: 'Calls that the daemon left to their clients, by reason.',
+    help: 'Calls that the daemon declined and left to the client, by reason.',
     labelNames: ['reason'],
     registers,
     collect() {
@@ -143,7 +133,7 @@ function addSources(sources: MetricSources, registers: Registry[]): void {
       for (const [reason, { count }] of Object.entries(sources.declined())) this.inc({ reason }, count);
     },
   });
-  gauge('catena_dropped', 'What could not be handed on: log lines, spans, traces.', ['kind'], add => {
+  gauge('catena_dropped', 'Dropped items: log lines, spans, traces.', ['kind'], add => {
     for (const [kind, number] of Object.entries(sources.dropped())) add({ kind }, number);
   });
 

@@ -50,7 +50,7 @@ export function openRotatingFile(path: string, { maxBytes, maxFiles }: RotationL
       const written = writeSync(at, bytes);
       size += written;
       torn = written < bytes.length;
-      if (torn) throw new Error(`Cannot write all of a line to "${path}": the disk is full`);
+      if (torn) throw new Error(`Cannot write a whole line to "${path}": the disk is full`);
     },
     close,
   };

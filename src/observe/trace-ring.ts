@@ -98,8 +98,8 @@ export function findTrace(dir: string, start: string): RequestRecord {
   if (record === 'damaged')
     throw new Error(`Cannot read trace "${start}": "${join(dir, name ?? '')}" is damaged`);
   if (names.length > 1)
-    throw new Error(`Cannot find trace "${start}": ${names.length} of "${dir}" begin like this`);
-  if (record === undefined) throw new Error(`Cannot find trace "${start}": "${dir}" has none of that id`);
+    throw new Error(`Cannot find trace "${start}": ${names.length} ids in "${dir}" start with it`);
+  if (record === undefined) throw new Error(`Cannot find trace "${start}": "${dir}" has no trace of that id`);
   return record;
 }
 

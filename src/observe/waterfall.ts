@@ -23,16 +23,16 @@ export function renderWaterfall(record: RequestRecord, kernel = false): string {
   ]
     .toSorted(([a], [b]) => (a?.startMs ?? 0) - (b?.startMs ?? 0))
     .flat();
-  const nameWidth = Math.max(4, ...rows.map(({ name }) => name.length));
+  const nameWidth = Math.max(6, ...rows.map(({ name }) => name.length));
   const timeWidth = Math.max(4, ...rows.map(({ time }) => time.length));
   const indent = ' '.repeat(2 + nameWidth + 2 + WIDTH + 2);
   const scale = `0${renderTime(record.durationMs).padStart(WIDTH - 1)}`;
-  const header = `  ${'link'.padEnd(nameWidth)}  ${scale}  ${'time'.padStart(timeWidth)}  result`;
+  const header = `  ${'plugin'.padEnd(nameWidth)}  ${scale}  ${'time'.padStart(timeWidth)}  result`;
   const body = rows.flatMap(({ name, bar, time, notes: [first = '', ...more] }) => [
     `  ${name.padEnd(nameWidth)}  ${bar.padEnd(WIDTH)}  ${time.padStart(timeWidth)}  ${first}`,
     ...more.map(note => `${indent}${' '.repeat(timeWidth)}  ${note}`),
   ]);
-  const table = rows.length ? ['', header, ...body] : ['', '  no link was called'];
+  const table = rows.length ? ['', header, ...body] : ['', '  no plugin was called'];
   return [...heading(record), ...table, ...verdict(record)].map(line => `${line.trimEnd()}\n`).join('');
 }
 
@@ -135,7 +135,7 @@ function pluginLabel(record: RequestRecord, plugin: PluginRecord, at: number): W
 }
 
 function finishWords(record: RequestRecord, finish: FinishRecord): Words {
-  return { name: nameOf(record, 'removals', finish), notes: ['what links had put off, together'] };
+  return { name: nameOf(record, 'removals', finish), notes: ['deferred removals, done together'] };
 }
 
 function nameOf(
@@ -179,7 +179,7 @@ function read(result: JsonObject | undefined): Result | undefined {
 
 function saidBy({ stderr = '' }: PluginRecord): string[] {
   const lines = stderr.split('\n').filter(line => line.trim() !== '');
-  return lines.slice(-STDERR_LINES).map(line => `said: ${line}`);
+  return lines.slice(-STDERR_LINES).map(line => `stderr: ${line}`);
 }
 
 function verdict({ code, message = '', details }: RequestRecord): string[] {

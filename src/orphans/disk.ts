@@ -1,7 +1,7 @@
 // What on disk, other than records, carries the name of an attachment to a network?
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { isObject } from '../cni/json.ts';
 import { backupDirsOf, type FindAbout, leaseDirsOf, type NetworkPlugins } from '../cni/network-plugins.ts';
 import { namesIn } from '../files/names-in.ts';
@@ -14,7 +14,7 @@ import type { Trace } from './trace.ts';
 export interface HeldLease {
   readonly address: string;
   readonly dir: string;
-  readonly owner: Attachment;
+  readonly owner: AttachmentId;
   readonly trace: Trace;
 }
 
@@ -33,7 +33,7 @@ export function listHeldLeases(
       const owner = { network: list.name, containerId, ifname };
       const evidence = lease.state === 'unused' ? 'unused' : 'used';
       const what = `lease of ${address} in "${dir}"`;
-      const why = lease.state === 'new' ? 'it was written a moment ago' : (lease.evidence[0] ?? '');
+      const why = lease.state === 'new' ? 'it was written less than a minute ago' : (lease.evidence[0] ?? '');
       return [{ address, dir, owner, trace: { owner, what, evidence, why } }];
     }),
   );
@@ -46,7 +46,7 @@ export function listBackups(list: NetworkPlugins, find: FindAbout): Trace[] {
       const [, containerId, ifname] = /^(.+)_(.+)\.json$/.exec(name) ?? [];
       if (!containerId || !ifname || networkIn(join(dir, name)) !== list.name) return [];
       const owner = { network: list.name, containerId, ifname };
-      const why = 'it does not tell who is behind it';
+      const why = 'it does not show whether the attachment exists';
       return [{ owner, what: `backup "${join(dir, name)}"`, evidence: 'silent', why }];
     }),
   );

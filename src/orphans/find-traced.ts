@@ -69,8 +69,8 @@ function findBegun(network: string, traced: readonly HeldAttachment[], runDir: s
   return listRecentlyBegun(runDir, network)
     .filter(note => !isTraced(note))
     .map(({ containerId, ifname }) => {
-      const traces = ['note of an ADD: nothing is there of it yet'];
-      return { containerId, ifname, isNamed: true, traces, inUse: 'its ADD has begun a moment ago' };
+      const traces = ['note of an ADD: it has created nothing yet'];
+      return { containerId, ifname, isNamed: true, traces, inUse: 'its ADD has just started' };
     });
 }
 
@@ -88,8 +88,7 @@ function witnessesOf(use: Use | undefined, leases: readonly HeldLease[]): Witnes
   };
 }
 
-const BLINDNESS =
-  'whether anybody uses it cannot be seen from here: that takes root, outside of any container';
+const BLINDNESS = 'cannot see whether it is in use: this requires root, outside of any container';
 
 /** linux/proc_ns.h, PROC_PID_INIT_INO. From another one, a namespace may look unused because its processes are not visible. */
 function seesAllProcesses(): boolean {
@@ -127,5 +126,5 @@ function describeUse(traces: readonly Trace[]): string | undefined {
   if (used) return `${used.what}: ${used.why}`;
   return traces.some(({ evidence }) => evidence === 'unused')
     ? undefined
-    : 'nothing tells whether anybody uses it';
+    : 'nothing shows whether it is in use';
 }

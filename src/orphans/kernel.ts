@@ -1,5 +1,5 @@
 // What in the kernel carries the name of an attachment to a network?
-import { type Attachment, digestOf, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf, findOwner } from '../cni/attachment.ts';
 import { renderIp } from '../net/ip.ts';
 import type { FieldValue } from '../netlink/nft/datatype.ts';
 import { renderFields } from '../netlink/nft/datatype.ts';
@@ -44,7 +44,7 @@ function tracesOfDevices(socket: NetlinkSocket, network: string): FoundTrace[] {
   return listLinks(socket).flatMap(link => {
     const owner = findOwner(link.attrs.alias);
     if (owner?.network !== network) return [];
-    const what = `link "${link.name}" of kind "${link.kind}"`;
+    const what = `device "${link.name}" of kind "${link.kind}"`;
     return { owner, what, judge: witnesses => judgeDevice(link, witnesses) };
   });
 }
@@ -55,12 +55,12 @@ function judgeDevice(
 ): Pick<Trace, 'evidence' | 'why'> {
   if (kind === 'ifb') {
     return isLedTo(index)
-      ? { evidence: 'used', why: 'packets are led to it' }
-      : unused('no packet is led to it');
+      ? { evidence: 'used', why: 'packets are redirected to it' }
+      : unused('no packets are redirected to it');
   }
   const path = farEnds.get(index);
-  if (path !== undefined) return { evidence: 'used', why: `its other end is in namespace "${path}"` };
-  return unused('its other end is in no namespace that has a process or a name');
+  if (path !== undefined) return { evidence: 'used', why: `its peer is in namespace "${path}"` };
+  return unused('its peer is in no namespace that has a process or a name');
 }
 
 function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] {
@@ -76,18 +76,18 @@ function tracesOfElements(socket: NetlinkSocket, network: string): FoundTrace[] 
 /** Judges an element by the addresses in its key: they are the container's, or the host's, which prove nothing. */
 function judgeElement(
   { key }: NotedElement,
-  owner: Attachment,
+  owner: AttachmentId,
   { holderOf, lesseeOf }: Witnesses,
 ): Pick<Trace, 'evidence' | 'why'> {
   const addresses = key.filter(isAddress).map(ip => renderIp(ip));
   const found = addresses.map((address): Pick<Trace, 'evidence' | 'why'> => {
     const lessee = lesseeOf(address);
     if (lessee && !isSame(lessee, owner))
-      return unused(`${address} is leased to container "${lessee.containerId}" by now`);
+      return unused(`${address} is now leased to container "${lessee.containerId}"`);
     const holder = holderOf(address);
-    return holder === undefined ? unused(`nobody has ${address}`) : { evidence: 'used', why: holder };
+    return holder === undefined ? unused(`no interface has ${address}`) : { evidence: 'used', why: holder };
   });
-  const silent = { evidence: 'silent' as Evidence, why: 'it does not tell who is behind it' };
+  const silent = { evidence: 'silent' as Evidence, why: 'it does not show whether the attachment exists' };
   return found.find(({ evidence }) => evidence === 'used') ?? found[0] ?? silent;
 }
 
@@ -95,7 +95,7 @@ function unused(why: string): Pick<Trace, 'evidence' | 'why'> {
   return { evidence: 'unused', why };
 }
 
-function isSame(a: Pick<Attachment, 'containerId' | 'ifname'>, b: Attachment): boolean {
+function isSame(a: Pick<AttachmentId, 'containerId' | 'ifname'>, b: AttachmentId): boolean {
   const isContainer = a.containerId === b.containerId || `~${digestOf(a.containerId)}` === b.containerId;
   return isContainer && a.ifname === b.ifname;
 }

@@ -1,5 +1,5 @@
 // What shows that an attachment was made here, and whether it is still in use?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 
 /**
  * `used`: something that exists needs it. `unused`: what needed it is gone. `silent`: it proves neither.
@@ -9,7 +9,7 @@ export type Evidence = 'used' | 'unused' | 'silent';
 /** One thing in the kernel or on disk that carries the name of an attachment. */
 export interface Trace {
   /** As noted: if the note was too long, it has a digest instead of the container id. */
-  readonly owner: Attachment;
+  readonly owner: AttachmentId;
   /** Human-readable: `link "veth12345678"`. */
   readonly what: string;
   readonly evidence: Evidence;
@@ -31,5 +31,5 @@ export interface Witnesses {
   /** Whether other devices redirect packets to the one with this index. */
   isLedTo(index: number): boolean;
   /** The attachment that the lease of the address names, if there is one. */
-  lesseeOf(address: string): Pick<Attachment, 'containerId' | 'ifname'> | undefined;
+  lesseeOf(address: string): Pick<AttachmentId, 'containerId' | 'ifname'> | undefined;
 }

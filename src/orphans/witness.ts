@@ -1,7 +1,7 @@
 // Has an attachment been made in this boot of the machine, whatever the records say?
 import { join } from 'node:path';
 import type { NodeWitness } from '../chain/records/held-attachment.ts';
-import { type Attachment, renderOwner } from '../cni/attachment.ts';
+import { type AttachmentId, renderOwner } from '../cni/attachment.ts';
 import { leaseDirsOf, loadAbouts, typesOf } from '../cni/network-plugins.ts';
 import type { PluginCatalog } from '../cni/plugin-about.ts';
 import { bootOf } from '../ipam/boot-note.ts';
@@ -42,7 +42,7 @@ function hasInterface(netns: string, ifname: string): boolean {
 }
 
 /** A pair that carries the name of the attachment, with its other end in a namespace that has a process or a name. */
-function findPair(id: Attachment): string | undefined {
+function findPair(id: AttachmentId): string | undefined {
   const alias = renderOwner(id, ALIAS_MAX_BYTES);
   const pairs = withSocket(
     () => new NetlinkSocket(NETLINK_ROUTE),
@@ -51,19 +51,19 @@ function findPair(id: Attachment): string | undefined {
   const farEnds = pairs.length ? findUse()?.farEnds : undefined;
   for (const { index, name } of pairs) {
     const netns = farEnds?.get(index);
-    if (netns !== undefined) return `the other end of "${name}" is in namespace "${netns}"`;
+    if (netns !== undefined) return `the peer of "${name}" is in namespace "${netns}"`;
   }
   return undefined;
 }
 
 /** A lease that names the attachment and was written since the machine was started. */
-function findLease(dirs: readonly string[], { containerId, ifname }: Attachment): string | undefined {
+function findLease(dirs: readonly string[], { containerId, ifname }: AttachmentId): string | undefined {
   for (const dir of dirs) {
     for (const address of tryListLeases(dir)) {
       const owner = parseOwner(readLease(dir, address) ?? '');
       const isOwn = owner !== undefined && sameOwner(owner, { containerId, ifname });
       if (isOwn && bootOf(join(dir, address)) === 'this')
-        return `the lease of ${address} in "${dir}" is of this boot`;
+        return `the lease of ${address} in "${dir}" is from this boot`;
     }
   }
   return undefined;

@@ -129,7 +129,7 @@ export class LiveCall implements Call<never> {
     const stranger = this.#askForStranger(this.#openNetns());
     if (stranger === undefined) return this.#openNetns();
     throw new CniError(ErrorCode.invalidNetns, this.#refusal(stranger), {
-      details: 'run DEL for this container; nothing in the namespace was touched',
+      details: 'run DEL for this container; the namespace was not changed',
     });
   }
 
@@ -205,7 +205,7 @@ export class LiveCall implements Call<never> {
 
   #countAsGone(problem: string): void {
     this.#isGone = true;
-    this.log.warn(`${this.#refusal(problem)}; it counts as gone`);
+    this.log.warn(`${this.#refusal(problem)}; treating it as deleted`);
   }
 
   #refusal(problem: string): string {

@@ -103,7 +103,7 @@ async function execute(path: string, env: Delegator['environment'], stdin: strin
 
 /** Why it was ended, since its output may not say so. */
 const ENDED_FOR: Readonly<Record<NonNullable<ExecOutcome['ended']>, string>> = {
-  deadline: `did not finish within ${DELEGATE_DEADLINE_MS / 1000} s: it was ended with its process group`,
-  output: 'printed more than 16 MiB: it was ended',
+  deadline: `did not finish within ${DELEGATE_DEADLINE_MS / 1000} s: its process group was killed`,
+  output: 'printed more than 16 MiB: it was killed',
   interrupt: 'was interrupted',
 };

@@ -1,5 +1,5 @@
 // How does a call of a plugin write the generation of its attachment, and use those of others?
-import type { Attachment } from '../cni/attachment.ts';
+import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
@@ -13,7 +13,7 @@ import type { KeptAttachments } from './kept.ts';
 
 /** The part of a call that its generation needs. */
 export interface NotedCall {
-  readonly attachment: Attachment;
+  readonly attachment: AttachmentId;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly request: JsonObject;
   readonly log: Log;
@@ -33,9 +33,7 @@ export async function underNote<T>(call: NotedCall, add: () => Promise<T>): Prom
     const renew = memberOf(request, 'prevResult') === undefined;
     isNew = noteGeneration(dir, attachment, { renew, boot: bootId(environment) });
   } catch (cause) {
-    log.debug(
-      `Cannot note in "${dir}" that the attachment is begun: ${describeError(cause)}; GC may miss it`,
-    );
+    log.debug(`Cannot write a note of the ADD in "${dir}": ${describeError(cause)}; GC may miss it`);
   }
   const token = isNew ? tokenOf(call) : undefined;
   try {
@@ -53,21 +51,21 @@ const REMOVAL_MS = 10_000;
 const LOOK_AGAIN_MS = 20;
 
 /** Waits for a removal that may have looked for notes before ours was written. @throws CniError 11 */
-async function outwaitRemoval(dir: string, attachment: Attachment): Promise<void> {
+async function outwaitRemoval(dir: string, attachment: AttachmentId): Promise<void> {
   const until = performance.now() + REMOVAL_MS;
   while (isBeingRemoved(dir, attachment)) {
     if (performance.now() > until) {
       const { network, containerId, ifname } = attachment;
       throw new CniError(
         ErrorCode.tryAgainLater,
-        `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": what an earlier ADD made of it is still being deleted`,
+        `Cannot attach interface "${ifname}" of container "${containerId}" to network "${network}": an earlier attachment of that name is still being deleted`,
       );
     }
     await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
   }
 }
 
-/** Runs a DEL, then removes the note that the attachment had before it. A note that was left meanwhile is of a later ADD. */
+/** Runs a DEL, then removes the note that the attachment had before it. A note written since belongs to a later ADD. */
 export async function forgetAfter(
   call: Omit<NotedCall, 'request'>,
   del: () => void | Promise<void>,

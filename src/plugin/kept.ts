@@ -1,5 +1,5 @@
 // Which attachments does a plugin's GC keep?
-import { type Attachment, findOwner } from '../cni/attachment.ts';
+import { type AttachmentId, findOwner } from '../cni/attachment.ts';
 import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { findGeneration, isContainer, type Key, listGenerations } from '../journal/generation.ts';
 import type { Snapshot } from '../journal/snapshot.ts';
@@ -14,7 +14,7 @@ export interface KeptAttachments {
   /** The container id may come from a note in the kernel, which has a digest instead of a long id. */
   has(owner: Key): boolean;
   /** Whether any of them satisfies the test: for resources that do not name their attachment in full. */
-  some(test: (owner: Attachment) => boolean): boolean;
+  some(test: (owner: AttachmentId) => boolean): boolean;
 }
 
 /**
@@ -34,11 +34,11 @@ export function keptAttachments(
   // A set, because a node may have as many attachments as it has leases.
   const names = new Set(listed.map(({ containerID, ifname }) => `${containerID}/${ifname}`));
   const named = listed.map(({ containerID, ifname }) => ({ network, containerId: containerID, ifname }));
-  const later = (): Attachment[] =>
+  const later = (): AttachmentId[] =>
     listGenerations(runDir, network)
       .filter(({ token }) => !snapshot.tokens.has(token))
       .map(({ containerId, ifname }) => ({ network, containerId, ifname }));
-  const some = (test: (owner: Attachment) => boolean): boolean => named.some(test) || later().some(test);
+  const some = (test: (owner: AttachmentId) => boolean): boolean => named.some(test) || later().some(test);
   return {
     since: snapshot.time,
     some,

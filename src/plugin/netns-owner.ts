@@ -4,7 +4,7 @@
 // then work on another container's interface of the same name. Three things tell the owner: the alias that our plugins set on
 // the host's end of a pair, what the result of the ADD says of the interface, and the aliases of other interfaces of the
 // namespace. If none of them tells, the runtime is trusted.
-import { type Attachment, digestOf, findOwner, renderOwner } from '../cni/attachment.ts';
+import { type AttachmentId, digestOf, findOwner, renderOwner } from '../cni/attachment.ts';
 import type { Result } from '../cni/result.ts';
 import { findCidr } from '../net/cidr.ts';
 import { type Ip, sameIp } from '../net/ip.ts';
@@ -19,7 +19,7 @@ const NO_MAC = '00:00:00:00:00:00';
 
 /** The attachment that a call is for, and the namespace at its path. */
 export interface Visit {
-  readonly owner: Attachment;
+  readonly owner: AttachmentId;
   readonly prevResult: Result | undefined;
   /** rtnetlink in the namespace of the plugin, and in the one at the path. */
   readonly host: NetlinkSocket;
@@ -57,7 +57,7 @@ export function findStranger(visit: Visit): string | undefined {
   const [stranger] = noted;
   if (stranger && !isOwnContainer) return words(stranger);
   return proof === 'other'
-    ? `interface "${owner.ifname}" in it is not the one that the result of its ADD tells of`
+    ? `interface "${owner.ifname}" in it is not the one in the result of its ADD`
     : undefined;
 }
 
@@ -113,11 +113,11 @@ function isLinkLocal({ family, value }: Ip): boolean {
   return family === 6 && value >> 118n === 0x3fan;
 }
 
-function isSameInterface(a: Attachment, b: Attachment): boolean {
+function isSameInterface(a: AttachmentId, b: AttachmentId): boolean {
   return isSameContainer(a, b) && a.ifname === b.ifname;
 }
 
 /** A note that was too long has a digest instead of the container id. */
-function isSameContainer(noted: Attachment, { containerId }: Attachment): boolean {
+function isSameContainer(noted: AttachmentId, { containerId }: AttachmentId): boolean {
   return noted.containerId === containerId || noted.containerId === `~${digestOf(containerId)}`;
 }

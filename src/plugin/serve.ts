@@ -111,7 +111,7 @@ function withoutBrokenResult(request: JsonObject, version: SpecVersion, log: Log
     prevResultOf(request, version);
     return request;
   } catch (cause) {
-    log.warn(`DEL goes on without "prevResult": ${describeError(cause)}`);
+    log.warn(`DEL continues without "prevResult": ${describeError(cause)}`);
     return { ...request, prevResult: null };
   }
 }

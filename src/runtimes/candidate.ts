@@ -78,10 +78,12 @@ type Content = Pick<Candidate, 'list' | 'broken' | 'nameless' | 'unusable'>;
 
 function readContent(path: string, extension: string): Content {
   const stat = statSync(path, { throwIfNoEntry: false });
-  if (stat === undefined) return { broken: 'it is a link to nothing' };
+  if (stat === undefined) return { broken: 'it is a dangling symbolic link' };
   // Reading a pipe would block.
   if (!stat.isFile())
-    return { broken: stat.isDirectory() ? 'it links to a directory' : 'it is no regular file' };
+    return {
+      broken: stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file',
+    };
   const object = readObject(path);
   const mismatch = object && findMismatch(path, object);
   if (mismatch) return { broken: mismatch.problem };

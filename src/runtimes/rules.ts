@@ -53,8 +53,8 @@ function byContainerd(files: readonly Candidate[], { maxConfNum = 1 }: Settings)
     if (file.ignored) return verdict(file, false, file.ignored);
     const at = read.indexOf(file);
     if (at < 0) return verdict(file, false, `only ${count} by name is read (max_conf_num)`);
-    if (file.broken) return verdict(file, false, 'it is broken, and then no file is loaded at all');
-    if (broken) return verdict(file, false, `"${broken.name}" is broken, and then no file is loaded at all`);
+    if (file.broken) return verdict(file, false, 'it is broken, so no file is loaded');
+    if (broken) return verdict(file, false, `"${broken.name}" is broken, so no file is loaded`);
     const place = at === 0 ? 'it is the first by name' : `it is among ${count} by name`;
     return verdict(file, true, file.unusable ? `${place}, but pods will fail: ${file.unusable}` : place);
   });
@@ -75,7 +75,7 @@ function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choi
     const earlier = names.get(name);
     if (reason !== undefined) verdicts.push(verdict(file, false, reason));
     else if (earlier !== undefined) {
-      verdicts.push(verdict(file, false, `network "${name}" is in "${earlier}" already`));
+      verdicts.push(verdict(file, false, `network "${name}" is already defined in "${earlier}"`));
     } else {
       names.set(name, file.name);
       const wanted = defaultNetwork === undefined ? chosen === undefined : name === defaultNetwork;
@@ -85,7 +85,7 @@ function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choi
   }
   const missing =
     defaultNetwork === undefined
-      ? 'there is no configuration that loads and whose links are there'
+      ? 'no configuration can be loaded and has all its plugins'
       : `no usable file has network "${defaultNetwork}" (cni_default_network)`;
   return finish('CRI-O', verdicts, chosen === undefined ? missing : undefined);
 }
@@ -93,7 +93,7 @@ function byCrio(files: readonly Candidate[], { defaultNetwork }: Settings): Choi
 function crioReason(wanted: boolean, chosen: string | undefined, defaultNetwork: string | undefined): string {
   if (wanted) {
     return defaultNetwork === undefined
-      ? 'it is the first by name that is usable'
+      ? 'it is the first usable file by name'
       : 'its network is cni_default_network';
   }
   return defaultNetwork === undefined
@@ -111,20 +111,21 @@ function byPodman(files: readonly Candidate[]): Choice {
     if (reason !== undefined) return verdict(file, false, reason);
     const name = file.list?.name ?? '';
     const earlier = names.get(name);
-    if (earlier !== undefined) return verdict(file, false, `network "${name}" is in "${earlier}" already`);
+    if (earlier !== undefined)
+      return verdict(file, false, `network "${name}" is already defined in "${earlier}"`);
     names.set(name, file.name);
     return verdict(file, true, `by name: --network ${name}`);
   });
-  return finish('podman', verdicts, names.size ? undefined : 'there is no list that is usable');
+  return finish('podman', verdicts, names.size ? undefined : 'there is no usable list');
 }
 
 function skipReason({ broken, unusable }: Candidate): string | undefined {
-  return broken === undefined ? unusable && `skipped: ${unusable}` : 'it is broken, and skipped';
+  return broken === undefined ? unusable && `skipped: ${unusable}` : 'it is broken and skipped';
 }
 
 function firstUnusable(files: readonly Candidate[]): string | undefined {
   const file = files.find(one => one.unusable !== undefined);
-  return file && `"${file.name}" is taken, but pods will fail: ${file.unusable}`;
+  return file && `"${file.name}" is used, but pods will fail: ${file.unusable}`;
 }
 
 function verdict(file: Candidate, used: boolean, why: string): Verdict {

@@ -97,7 +97,7 @@ function lock(fd: number, path: string, deadlineMs: number): void {
     if (performance.now() > giveUpAt) {
       const holder = findFlockHolder(fstatSync(fd)) ?? 'another process';
       throw new Error(
-        `Cannot lock "${path}": ${holder} has it, and did not let go in ${deadlineMs / 1000} s`,
+        `Cannot lock "${path}": ${holder} holds it and did not release it within ${deadlineMs / 1000} s`,
       );
     }
     Bun.sleepSync(napMs);

@@ -22,9 +22,9 @@ const VERSIONS: Readonly<Record<string, string>> = { ...manifest.devDependencies
 export function findNameProblem(name: string): string | undefined {
   if (name.length > MAX_NAME_LENGTH) return `it is longer than ${MAX_NAME_LENGTH} characters`;
   if (!/^[a-z0-9]+(-[a-z0-9]+)*$/.test(name)) {
-    return 'it must be lower-case letters and digits, with single hyphens between';
+    return 'it must be lower-case letters and digits, separated by single hyphens';
   }
-  return name === 'catena' ? 'that is the tool itself' : undefined;
+  return name === 'catena' ? 'that is the name of the tool itself' : undefined;
 }
 
 /** Content of every file, by its path in the project. */

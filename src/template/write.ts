@@ -12,7 +12,7 @@ export function writeProject(dir: string, files: ReadonlyMap<string, string | Ui
   if (found.length) {
     throw new CniError(
       ErrorCode.ioFailure,
-      `Cannot make a project in "${dir}": it holds "${found[0]}" already`,
+      `Cannot make a project in "${dir}": it already contains "${found[0]}"`,
     );
   }
   try {

@@ -29,7 +29,7 @@ export function createNamespace(role: string): Namespace {
   } catch (cause) {
     rmSync(path, { force: true });
     throw new Error(
-      'Cannot make a network namespace: run as root, or inside unshare -Urnm with a tmpfs on /run',
+      'Cannot create a network namespace: run as root, or inside unshare -Urnm with a tmpfs on /run',
       { cause },
     );
   }

@@ -74,30 +74,32 @@ export async function sweepFaults<S>({ add, del, state, diff }: FaultTrial<S>): 
       continue;
     }
     if ((failed || left.length) && reports.some(one => one.left.length)) return judge(reports);
-    if (failed) throw new Error(`Cannot run ADD even when nothing is made to fail: ${describe(reply)}`);
+    if (failed) throw new Error(`Cannot run ADD even without an injected fault: ${describe(reply)}`);
     if (left.length) {
-      throw new Error(`Cannot run ADD and DEL without a trace, though nothing failed: ${left.join('; ')}`);
+      throw new Error(
+        `ADD and DEL leave something behind even without an injected fault: ${left.join('; ')}`,
+      );
     }
     return judge(reports);
   }
-  throw new Error(`Cannot come to an end: ADD makes more than ${MAX_REQUESTS} requests`);
+  throw new Error(`Cannot finish: ADD makes more than ${MAX_REQUESTS} requests`);
 }
 
 async function undo(del: () => Promise<Reply>): Promise<void> {
   const reply = await del();
-  if (reply.exitCode !== 0) throw new Error(`Cannot take ADD back with DEL: ${describe(reply)}`);
+  if (reply.exitCode !== 0) throw new Error(`Cannot undo ADD with DEL: ${describe(reply)}`);
 }
 
 function judge(reports: FaultReport[]): FaultReport[] {
   if (reports.length === 0) {
     throw new Error(
-      'Cannot make a request fail: the plugin makes none, or its executable does not read CATENA_FAULT',
+      'Cannot inject a fault: the plugin makes no request, or its executable does not read CATENA_FAULT',
     );
   }
   const leaks = reports
     .filter(({ left }) => left.length)
     .map(({ request, what, left }) => `request ${request} (${what}): ${left.join('; ')}`);
-  if (leaks.length) throw new Error(`Cannot fail without a trace:\n  ${leaks.join('\n  ')}`);
+  if (leaks.length) throw new Error(`Failed ADDs leave something behind:\n  ${leaks.join('\n  ')}`);
   return reports;
 }
 

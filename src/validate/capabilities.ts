@@ -26,7 +26,7 @@ function judgeDeclared({ document, path, plugin, ipam }: PlacedPlugin, declared:
   if (plugin?.about === undefined || (ipam !== undefined && ipam.about === undefined)) {
     return names.flatMap(name => {
       const near = WELL_KNOWN.includes(name) ? undefined : findNearest(name, WELL_KNOWN);
-      return near === undefined ? [] : [say(name, `no runtime offers "${name}"; did you mean "${near}"?`)];
+      return near === undefined ? [] : [say(name, `no runtime passes "${name}"; did you mean "${near}"?`)];
     });
   }
   const known = [...plugin.about.capabilities, ...(ipam?.about?.capabilities ?? [])];

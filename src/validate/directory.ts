@@ -22,12 +22,12 @@ function judgeNames(networks: readonly PlacedNetwork[]): Finding[] {
     const winner = networks[first];
     if (network.name === undefined || first === i || winner === undefined) return [];
     const { document } = network;
-    const loses = `network "${network.name}" is in "${winner.document.file}" too`;
+    const loses = `network "${network.name}" is also defined in "${winner.document.file}"`;
     // Lookup by name takes conflists before single configurations; container runtimes go by file names.
     const agreed = basename(winner.document.file) < basename(document.file);
     const message = agreed
       ? `${loses}, which is read first: this file is never used`
-      : `${loses}: by the network's name that file is found, and this one by runtimes that go by names of files`;
+      : `${loses}: by network name the other file is found; runtimes that select by file name use this one`;
     return [atValue(document, ['name'], ['error', 'duplicate-name', message])];
   });
 }

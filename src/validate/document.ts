@@ -42,11 +42,7 @@ export function readDocument(file: string): { document?: Document; findings: Fin
     return { findings: [place(file, places.valueAt([]), ['error', 'shape', message])] };
   }
   const findings = places.repeated.map(at => {
-    return place(file, at, [
-      'warning',
-      'repeated-key',
-      `key "${at.key}" stands here again: the last one counts`,
-    ]);
+    return place(file, at, ['warning', 'repeated-key', `duplicate key "${at.key}": the last one is used`]);
   });
   return { document: { file, value, places }, findings };
 }

@@ -80,7 +80,7 @@ async function judgeVersions(
     try {
       matrix.set(type, await ask(type));
     } catch (error) {
-      const message = `Cannot ask "${type}" which versions it speaks: ${describeError(error)}`;
+      const message = `Cannot get the supported versions of "${type}": ${describeError(error)}`;
       findings.push(atValue(plugin.document, [...plugin.path, ...path], ['error', 'executable', message]));
     }
   }
@@ -90,7 +90,9 @@ async function judgeVersions(
   const who = deaf.map(({ type }) => `"${type}"`).join(', ');
   const common = findHighestCommon(plugins);
   const advice =
-    common === undefined ? 'there is none that all speak' : `the highest that all speak is ${common}`;
+    common === undefined
+      ? 'no version is supported by all plugins'
+      : `the highest version that all plugins support is ${common}`;
   const message = `network "${name}" runs with version ${version}, which is not supported by ${who}: ${advice}`;
   const where = ['cniVersion', 'cniVersions'].filter(key => Object.hasOwn(document.value, key)).slice(0, 1);
   findings.push(atValue(document, where, ['error', 'version', message, renderMatrix(plugins)]));

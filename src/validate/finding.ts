@@ -54,7 +54,7 @@ export function renderReport(report: Report): string {
   ]);
   const { error, warning } = countFindings(report);
   const found =
-    error + warning === 0 ? 'nothing wrong' : `${plural(error, 'error')}, ${plural(warning, 'warning')}`;
+    error + warning === 0 ? 'no problems' : `${plural(error, 'error')}, ${plural(warning, 'warning')}`;
   return [...lines, `${found} in ${plural(report.files, 'file')}`, ''].join('\n');
 }
 

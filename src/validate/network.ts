@@ -51,7 +51,7 @@ export interface ReadNetwork {
 
 /** The keys of the conflist itself; its plugins are checked one by one. */
 const ListKeys = z.extend(ConflistSchema, {
-  plugins: z.optional(z.array(z.unknown()).check(z.minLength(1, 'must hold at least one link'))),
+  plugins: z.optional(z.array(z.unknown()).check(z.minLength(1, 'must contain at least one plugin'))),
 });
 
 /** Reads the network in a file, including plugins in separate files. */
@@ -73,7 +73,7 @@ export async function readNetwork(file: string, catalog: PluginCatalog): Promise
   for (const [from, path] of places) {
     const conf = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], from.value);
     if (isObject(conf)) links.push(await placePlugin({ document: from, path, conf }, catalog));
-    else findings.push(atValue(from, path, ['error', 'shape', 'a link is a JSON object']));
+    else findings.push(atValue(from, path, ['error', 'shape', 'a plugin configuration is a JSON object']));
   }
   const { list, refusal } = complete(document, single, documents);
   const name = typeof value.name === 'string' ? value.name : undefined;
@@ -87,7 +87,7 @@ function judgeExtension(document: Document): Finding[] {
   if (key === undefined) return [];
   const advice =
     key === 'type'
-      ? 'name the file .conf, or put the configuration into "plugins" of a list'
+      ? 'name the file .conf, or put the configuration in "plugins" of a list'
       : 'rename the file';
   const message = `no runtime loads this file: ${problem}; ${advice}`;
   return [atKey(document, [key], ['error', 'file-name', message])];

@@ -24,24 +24,21 @@ function judgePlace(
   if (about.kind === 'ipam') {
     return say(
       'warning',
-      `"${type}" hands out addresses: it belongs in "ipam" of the link that makes the interface`,
+      `"${type}" assigns addresses: it belongs in "ipam" of the plugin that creates the interface`,
     );
   }
   if (about.kind === 'meta' && index === 0) {
     const main = plugins.find(other => other.plugin?.about?.kind === 'main');
-    const where = main === undefined ? 'a link that makes the interface' : `"${main.plugin?.type}"`;
+    const where = main === undefined ? 'a plugin that creates the interface' : `"${main.plugin?.type}"`;
     return say(
       'error',
-      `"${type}" works on the result of an earlier link, and there is none: put it after ${where}`,
+      `"${type}" needs the result of an earlier plugin, but there is none: put it after ${where}`,
     );
   }
   // After meta plugins only, it is those that are in the wrong position.
   if (about.kind === 'main' && plugins.slice(0, index).some(other => other.plugin?.about?.kind !== 'meta')) {
-    const earlier = plugins[index - 1]?.plugin?.type ?? 'another link';
-    return say(
-      'warning',
-      `"${type}" makes an interface of its own: it should stand first, not after "${earlier}"`,
-    );
+    const earlier = plugins[index - 1]?.plugin?.type ?? 'another plugin';
+    return say('warning', `"${type}" creates its own interface: it should be first, not after "${earlier}"`);
   }
   return undefined;
 }

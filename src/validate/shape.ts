@@ -90,7 +90,7 @@ function nearKey(value: unknown, path: Path): string {
   const missing = path.at(-1);
   if (!isObject(parent) || typeof missing !== 'string') return '';
   const near = Object.keys(parent).find(key => didYouMean(key, [missing]) !== '');
-  return near === undefined ? '' : `; is it "${near}"?`;
+  return near === undefined ? '' : `; is "${near}" a typo?`;
 }
 
 function isSame(a: string, b: string): boolean {

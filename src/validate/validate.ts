@@ -23,7 +23,7 @@ export async function validatePath(
 ): Promise<Report> {
   const findings: Finding[] = [];
   const files = filesAt(path, (file, problem) => {
-    const message = `the entry is passed by: ${problem}`;
+    const message = `skipping the entry: ${problem}`;
     findings.push({ file, line: 1, column: 1, severity: 'warning', rule: 'unreadable', message });
   });
   const networks: PlacedNetwork[] = [];
@@ -62,7 +62,7 @@ async function judgeFile(
 function judgeMissingVersion({ document }: PlacedNetwork): Finding[] {
   const { cniVersion, cniVersions } = document.value;
   if ((cniVersion !== undefined && cniVersion !== '') || cniVersions !== undefined) return [];
-  const message = '"cniVersion" is missing: 0.1.0 is assumed, which has neither CHECK nor GC';
+  const message = '"cniVersion" is missing: assuming 0.1.0, which has neither CHECK nor GC';
   return [atValue(document, ['cniVersion'], ['warning', 'version', message])];
 }
 

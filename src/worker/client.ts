@@ -191,7 +191,11 @@ export function ownWorker(early?: WorkerProcess): WorkerSource {
 function replyOf(outcome: WorkerOutcome): Outcome {
   if (outcome.stdout !== '') return outcome;
   const { stderr } = outcome;
-  return { ...LOST, stdout: errorText(`the worker ended before it was done (${howEnded(outcome)})`), stderr };
+  return {
+    ...LOST,
+    stdout: errorText(`the worker ended before it had finished (${howEnded(outcome)})`),
+    stderr,
+  };
 }
 
 /** How the process of a call ended that gave no reply. */
@@ -201,7 +205,7 @@ export function howEnded({ ended, signal, spawnError, exitCode }: ExecOutcome): 
 
 /** The removal of devices as a transaction: the worker source did it, together with devices of other chains. */
 function removalOf(indexes: readonly number[], durationMs: number): KernelTransaction {
-  const what = `delete ${indexes.length} link${indexes.length === 1 ? '' : 's'}, together with those of other requests`;
+  const what = `delete ${indexes.length} device${indexes.length === 1 ? '' : 's'}, together with those of other requests`;
   return { family: 'rtnetlink', what, startMs: 0, durationMs };
 }
 
@@ -216,6 +220,6 @@ function errorText(state: string): string {
 
 const LOST: Outcome = {
   exitCode: 1,
-  stdout: errorText('the worker ended before it came to them'),
+  stdout: errorText('the worker ended before it removed them'),
   stderr: '',
 };

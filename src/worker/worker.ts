@@ -107,7 +107,7 @@ async function call(
   takeDirectory(cwd);
   const definition = await plugins(plugin);
   if (definition === undefined) {
-    const reason = 'this executable has none of that name; call it by a name it was installed with';
+    const reason = 'this executable has no such plugin; call it by a name it was installed with';
     return failed(new CniError(ErrorCode.internal, `Cannot call plugin "${plugin}": ${reason}`));
   }
   const invocation = { env, readRequest: () => request, workplace };

@@ -60,7 +60,7 @@ type Verb = 'ADD' | 'DEL';
 
 interface Node {
   readonly lab: Lab;
-  /** Stands for all containers: these plugins work on the host. */
+  /** Represents all containers: these plugins work on the host. */
   readonly container: Container;
   readonly size: number;
 }

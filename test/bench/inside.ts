@@ -116,7 +116,7 @@ function profileOf(
       name,
       median(({ links: plugins }) => sum(plugins.filter(isOf(name)), outsideKernel)),
     ]),
-    ['deletion of devices, put off', median(({ finishes = [] }) => sum(finishes, outsideKernel))],
+    ['deletion of devices, deferred', median(({ finishes = [] }) => sum(finishes, outsideKernel))],
   ];
   return {
     ...{ how, verb, target: CHAIN_TARGETS[how][verb], ours, start, parts: new Map(parts) },

@@ -35,7 +35,7 @@ export async function measureLeases(leases: number, rounds: number): Promise<Sam
         const last = await call('DEL');
         // As the reference does it, which does not know our files.
         const foreign = join(dir, renderIp(offsetIp(FIRST, BigInt(leases + 9))));
-        writeFileSync(foreign, 'somebody\r\neth0');
+        writeFileSync(foreign, 'foreign\r\neth0');
         const after = await call('ADD');
         await call('DEL');
         rmSync(foreign);

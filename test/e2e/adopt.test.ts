@@ -40,7 +40,7 @@ describeRoot(
   'catena adopt',
   () => {
     test.each(['0.4.0', '1.0.0'])(
-      '[%s] takes over what the reference made: repair mends it and gc ends it',
+      '[%s] adopts an attachment of the reference, which repair then restores and gc deletes',
       async cniVersion => {
         await withHost(async lab => {
           const container = await lab.container();
@@ -87,7 +87,7 @@ describeRoot(
       },
     );
 
-    test('what was adopted outlives the cache of the other runtime', async () => {
+    test('keeps an adopted attachment after the cache entry of the other runtime is lost', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const network = configure(lab, '1.0.0');
@@ -123,7 +123,7 @@ describeRoot(
       });
     });
 
-    test('an attachment that was made anew is adopted again', async () => {
+    test('adopts an attachment again after its runtime attached it again', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const network = configure(lab, '1.0.0');
@@ -136,7 +136,7 @@ describeRoot(
       });
     });
 
-    test('what does not stand, or cannot be used, is skipped with the reason', async () => {
+    test('skips attachments that no longer exist or cannot be used, with the reason', async () => {
       await withHost(async lab => {
         const [changed, gone, bare, old] = await Promise.all(
           Array.from({ length: 4 }, () => lab.container()),
@@ -154,9 +154,9 @@ describeRoot(
 
         const { exitCode, attachments, damaged } = await adopt(lab);
         expect(exitCode).toBe(1);
-        // A result of libcni 0.7 under a name of more than three parts could be anybody's.
+        // A result of libcni 0.7 under a name of more than three parts could belong to any attachment.
         expect(damaged).toEqual([
-          expect.stringContaining(`podnet-${idOf(old)}-eth0": its name does not tell`),
+          expect.stringContaining(`podnet-${idOf(old)}-eth0": its name does not identify`),
           expect.stringContaining('podnet-torn-eth0'),
         ]);
         const whyOf = (container: Container) =>

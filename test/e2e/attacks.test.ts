@@ -1,4 +1,4 @@
-// Does anybody get further than his door: by names, links in the file system, directories, environment, sockets?
+// Can a caller exceed its rights by names, symbolic links, directories, environment or sockets?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -16,7 +16,7 @@ const POD = 'K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;IgnoreUnknown=1';
 describeRoot('names', () => {
   const makeLab = useLabs();
 
-  test('that lead elsewhere are refused by every link and the runner before anything is touched', async () => {
+  test('that are paths out of a directory are refused by every plugin and the runner before anything is touched', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const before = entriesBelow(path.dirname(lab.tmp), 2);
@@ -49,7 +49,7 @@ describeRoot('names', () => {
     expect(await lab.ip(lab.host, 'link', 'show', 'type', 'bridge')).toEqual([]);
   });
 
-  test('that lead elsewhere are refused by the command', async () => {
+  test('that are paths out of a directory are refused by the command', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const chain = writeChain(lab, fullChain(lab));
@@ -60,7 +60,7 @@ describeRoot('names', () => {
     }
     const evil = { ...fullChain(lab), plugins: [{ type: '../../bin/sh' }, { type: 'bridge' }] };
     const refused = await writeChain(lab, { ...evil, name: 'evil' }).run('add', container);
-    expect(refused.stderr).toContain('a plugin type is the name of a file, without "/"');
+    expect(refused.stderr).toContain('a plugin type is a file name, without "/"');
     expect(entriesBelow(lab.tmp, 9).filter(entry => entry.includes('ESCAPE'))).toEqual([]);
   });
 });
@@ -68,7 +68,7 @@ describeRoot('names', () => {
 describeRoot('symbolic links', () => {
   const makeLab = useLabs();
 
-  test('under the names of our files are put away, and what they lead to stays as it was', async () => {
+  test('under the names of our files are replaced, and their targets stay unchanged', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const chain = writeChain(lab, fullChain(lab));
@@ -95,7 +95,7 @@ describeRoot('symbolic links', () => {
     victim.check();
   });
 
-  test('in the place of a record are not followed: the verb says what is there', async () => {
+  test('in place of a record are not followed: the command reports them', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const chain = writeChain(lab, fullChain(lab));
@@ -106,7 +106,7 @@ describeRoot('symbolic links', () => {
     victim.check();
   });
 
-  test('in the place of an executable are replaced by an installation', async () => {
+  test('in place of an executable are replaced by an installation', async () => {
     const lab = await makeLab();
     const victim = plantVictim(lab);
     plant(lab, 'bin/bridge', victim.path);
@@ -123,7 +123,7 @@ describeRoot('symbolic links', () => {
 describeRoot('CNI_PATH', () => {
   const makeLab = useLabs();
 
-  test('alone says where executables are: the working directory counts only where it is named', async () => {
+  test('alone determines where executables are found: the working directory counts only if it is listed', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const cwd = `${lab.tmp}/cwd`;
@@ -152,7 +152,7 @@ describeRoot('CNI_PATH', () => {
       ]);
     }
     expect(fs.existsSync(note)).toBe(false);
-    // As with the reference: an empty entry is the working directory. Whoever sets it means it.
+    // As with the reference: an empty entry is the working directory. Setting it is a deliberate choice.
     await attach(`${BIN_DIR}::/nonexistent`);
     expect(fs.existsSync(note)).toBe(true);
   });
@@ -184,7 +184,7 @@ describeRoot('CNI_PATH', () => {
   });
 });
 
-/** What the reference lets everybody look into, and must find as it is. */
+/** What the reference lets every user read, and must find unchanged. */
 const SHARED: Readonly<Record<string, number>> = {
   leases: 0o755,
   'leases/podnet': 0o755,
@@ -194,7 +194,7 @@ const SHARED: Readonly<Record<string, number>> = {
 describeRoot('what a chain and a daemon keep', () => {
   const makeLab = useLabs();
 
-  test('is for its owner alone: files 0600, directories 0700, sockets 0600', async () => {
+  test('is accessible to its owner only: files 0600, directories 0700, sockets 0600', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const daemon = await startDaemon(
@@ -227,7 +227,7 @@ describeRoot('what a chain and a daemon keep', () => {
     expect(await daemon.stop()).toBe(0);
   });
 
-  test('has no secret in it where it is for people: log, traces, metrics', async () => {
+  test('contains no secrets in what people read: log, traces, metrics', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
     const binDir = binWith(
@@ -268,7 +268,7 @@ describeRoot('the daemon’s socket', () => {
   const makeLab = useLabs();
 
   testNeeding(
-    'that somebody else has made is not spoken to',
+    'of another user is not connected to',
     async () => {
       const lab = await makeLab();
       const socket = `${lab.tmp}/run/catena.sock`;
@@ -296,7 +296,7 @@ describeRoot('the daemon’s socket', () => {
   );
 });
 
-/** A file of somebody's, with a check that nobody has touched it. */
+/** A foreign file, with a check that it is untouched. */
 function plantVictim(lab: Lab): { path: string; check(): void } {
   const file = `${lab.tmp}/victim`;
   fs.writeFileSync(file, 'precious', { mode: 0o640 });

@@ -50,7 +50,7 @@ async function unreachable(
 
 describeRoot('the full chain', () => {
   test.each(SPEC_VERSIONS)(
-    '[%s] connects, maps ports, tunes, and DEL leaves the host as before',
+    '[%s] connects the pod, maps ports, tunes, and DEL restores the host',
     async cniVersion => {
       await withHost(async lab => {
         const [one, two, outside] = [await lab.container(), await lab.container(), await lab.outside()];
@@ -118,7 +118,7 @@ describeRoot('the full chain', () => {
     });
   });
 
-  test('[1.1.0] two hundred attachments, eight at a time: no error, no address twice, nothing left', async () => {
+  test('[1.1.0] attaches 200 containers, eight at a time, without errors, duplicate addresses or leaks', async () => {
     await withHost(async lab => {
       await forward(lab);
       const chain = writeChain(lab, fullChain(lab));
@@ -151,8 +151,8 @@ describeRoot('the full chain', () => {
   }, 300_000);
 });
 
-describeRoot('the full chain, when something is wrong', () => {
-  test('[1.1.0] a port mapped already: the owner is named and the second attachment leaves nothing', async () => {
+describeRoot('the full chain in error cases', () => {
+  test('[1.1.0] refuses a port that is already mapped, names its owner, and leaves nothing', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const chain = writeChain(lab, fullChain(lab));
@@ -168,7 +168,7 @@ describeRoot('the full chain, when something is wrong', () => {
     });
   });
 
-  test('[1.1.0] the last link fails: the ones before are unwound', async () => {
+  test('[1.1.0] undoes the earlier plugins when the last one fails', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await forward(lab);
@@ -185,7 +185,7 @@ describeRoot('the full chain, when something is wrong', () => {
     });
   });
 
-  test('[1.1.0] ADD twice is refused and the first goes on working', async () => {
+  test('[1.1.0] refuses a second ADD, and the first attachment keeps working', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const chain = writeChain(lab, fullChain(lab));
@@ -197,7 +197,7 @@ describeRoot('the full chain, when something is wrong', () => {
     });
   });
 
-  test('[1.1.0] DEL without ADD succeeds, and with the namespace gone leaves nothing', async () => {
+  test('[1.1.0] DEL succeeds without an ADD, and leaves nothing when the namespace is gone', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       await forward(lab);
@@ -214,10 +214,10 @@ describeRoot('the full chain, when something is wrong', () => {
 });
 
 describeNeeding(
-  'the full chain with a foreign link',
+  'the full chain with a plugin of the reference',
   () => {
     test.each(['bridge', 'host-local', 'portmap', 'bandwidth', 'tuning'])(
-      '[1.0.0] the reference %s takes the place of ours',
+      '[1.0.0] works with the %s of the reference in place of ours',
       async foreign => {
         await withHost(async lab => {
           const [one, two, outside] = [await lab.container(), await lab.container(), await lab.outside()];

@@ -54,7 +54,7 @@ function catena(args: readonly string[], env: Record<string, string> = {}): Prom
 const DONE = { exitCode: 0, stdout: '', stderr: '' };
 
 describe('catena add, check, del', () => {
-  test('go through the life of an attachment', async () => {
+  test('attach, check and detach a container', async () => {
     twoLinks();
     const added = await catena(['add', 'testnet', NETNS]);
     expect(added).toEqual({ ...DONE, stdout: `${JSON.stringify(RESULT, null, 4)}\n` });
@@ -69,7 +69,7 @@ describe('catena add, check, del', () => {
     ]);
   });
 
-  test('take the variables of cnitool', async () => {
+  test('read the variables of cnitool', async () => {
     twoLinks();
     const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'K=v', CAP_ARGS: '{"mac":"0a:00:00:00:00:01","other":1}' };
     expect((await catena(['add', 'testnet', NETNS], env)).exitCode).toBe(0);
@@ -78,7 +78,7 @@ describe('catena add, check, del', () => {
     expect(two?.request.runtimeConfig).toEqual({ mac: '0a:00:00:00:00:01' });
   });
 
-  test('take an option for each of them', async () => {
+  test('have an option for each variable', async () => {
     const file = twoLinks();
     const elsewhere = path.join(chain.dir, 'elsewhere');
     const options = [
@@ -98,20 +98,20 @@ describe('catena add, check, del', () => {
     expect(fs.existsSync(stateDir())).toBe(false);
   });
 
-  test('warn of keys that will not do what they seem to', async () => {
+  test('warn of keys that have no effect', async () => {
     configure([chain.noop('one', { ReportResult: RESULT }, { prevResult: {} })], { DisableGC: true });
     const { exitCode, stderr } = await catena(['add', 'testnet', NETNS]);
     expect(exitCode).toBe(0);
     expect(stderr.split('\n')).toEqual([
       expect.stringMatching(
-        /^catena: warning: .*10-testnet.conflist" line 1, column \d+: key "DisableGC" is not heeded/,
+        /^catena: warning: .*10-testnet.conflist" line 1, column \d+: key "DisableGC" is ignored/,
       ),
-      expect.stringMatching(/^catena: warning: .*key "prevResult" is the runtime's to set: it is dropped$/),
+      expect.stringMatching(/^catena: warning: .*key "prevResult" is set by the runtime: it is dropped$/),
       '',
     ]);
   });
 
-  test('pass the trace of the caller on', async () => {
+  test('pass on the trace of the caller', async () => {
     twoLinks();
     const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
     await catena(['add', 'testnet', NETNS], { TRACEPARENT: `00-${trace}-00f067aa0ba902b7-01` });
@@ -120,7 +120,7 @@ describe('catena add, check, del', () => {
     expect(new Set(chain.calls().map(({ env }) => env.TRACEPARENT)).size).toBe(2);
   });
 
-  test('delete with the record after the file is gone', async () => {
+  test('delete by the record after the file is gone', async () => {
     const file = twoLinks();
     await catena(['add', 'testnet', NETNS]);
     fs.rmSync(file);
@@ -130,7 +130,7 @@ describe('catena add, check, del', () => {
     expect(again.stderr).toContain(`Cannot find network "testnet" in "${confDir()}": found none`);
   });
 
-  test('pass on what links say, on standard error only', async () => {
+  test('pass on what plugins print, on standard error only', async () => {
     configure([chain.noop('one', { ReportResult: RESULT, ReportStderr: 'mind the gap' })]);
     const { stdout, stderr } = await catena(['add', 'testnet', NETNS]);
     expect(JSON.parse(stdout)).toEqual(RESULT);
@@ -139,7 +139,7 @@ describe('catena add, check, del', () => {
 });
 
 describe('catena gc, status, version', () => {
-  test('gc keeps what it is told', async () => {
+  test('gc keeps the attachments given with --valid', async () => {
     twoLinks();
     for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);
     expect(await catena(['gc', 'testnet', '--valid', 'c2/eth0'])).toEqual(DONE);
@@ -148,7 +148,7 @@ describe('catena gc, status, version', () => {
     expect(results()).toEqual([]);
   });
 
-  test('gc --dry-run tells what would go and why, and does nothing', async () => {
+  test('gc --dry-run lists what would be deleted and why, and deletes nothing', async () => {
     twoLinks();
     for (const id of ['c1', 'c2']) await catena(['add', 'testnet', NETNS, '--container-id', id]);
     fs.writeFileSync(path.join(chain.runtime.cacheDir, 'results', 'testnet-c0-eth0'), '{');
@@ -160,9 +160,9 @@ describe('catena gc, status, version', () => {
         'network testnet:',
         '  DEL   c1/eth0: no --valid names it',
         '  keep  c2/eth0: --valid names it',
-        '  keep  c9/eth0: --valid names it; it is not on record',
-        '  GC    noop: deletes what it finds and is not valid',
-        '  GC    noop: deletes what it finds and is not valid',
+        '  keep  c9/eth0: --valid names it; it is not recorded',
+        '  GC    noop: deletes what it finds and is not listed as valid',
+        '  GC    noop: deletes what it finds and is not listed as valid',
         '',
       ].join('\n'),
     ]);
@@ -184,7 +184,7 @@ describe('catena gc, status, version', () => {
     expect(chain.order()).toHaveLength(4);
     configure([chain.noop('one')], { disableGC: true });
     expect((await catena(['gc', 'testnet', '--dry-run', '--all'])).stdout).toBe(
-      'network testnet: nothing, since the list says "disableGC"\n',
+      'network testnet: nothing, since the list sets "disableGC"\n',
     );
   });
 
@@ -201,24 +201,24 @@ describe('catena gc, status, version', () => {
     expect(stderr).toContain(
       '20-broken.conflist" line 2, column 11: expected "," or "}", found the end of the text',
     );
-    expect(stderr).toContain('30-dir.conflist": it links to a directory; it was skipped');
+    expect(stderr).toContain('30-dir.conflist": it is a symbolic link to a directory; it was skipped');
     expect(JSON.parse((await catena(['list', '--json'])).stdout)).toMatchObject({
       networks: [{ name: 'testnet', plugins: ['noop', 'noop'], file }],
       attachments: [{ network: 'testnet', containerID: CONTAINER_ID, ifname: 'eth0', netns: NETNS }],
     });
   });
 
-  test('status tells with its exit code, and which link is not ready', async () => {
+  test('status reports by its exit code, and names the plugin that is not ready', async () => {
     configure([chain.noop('one'), chain.noop('two', { ReportError: 'no daemon', ReportErrorCode: 50 })]);
     const { exitCode, stderr } = await catena(['status', 'testnet']);
     expect(exitCode).toBe(1);
     expect(stderr).toContain('catena: no daemon\n');
-    expect(stderr).toContain('link: noop, number 2 of network "testnet", STATUS, exit status 1');
+    expect(stderr).toContain('plugin: noop, number 2 of network "testnet", STATUS, exit status 1');
     chain.rescript('two', {});
     expect(await catena(['status', 'testnet'])).toEqual(DONE);
   });
 
-  test('version asks our own links, which start ahead of their turn', async () => {
+  test('version asks our own plugins, which are started ahead of their turn', async () => {
     configure(PLUGIN_NAMES.map(type => ({ type })));
     const { stdout, exitCode } = await catena(['version', 'testnet'], { CNI_PATH: BIN });
     const shown = JSON.parse(stdout);
@@ -228,7 +228,7 @@ describe('catena gc, status, version', () => {
     for (const { supportedVersions } of shown.plugins) expect(supportedVersions).toContain('1.1.0');
   });
 
-  test('version fails when a link does not speak the version of the list', async () => {
+  test('version fails when a plugin does not support the version of the list', async () => {
     const script = path.join(chain.dir, 'old');
     fs.writeFileSync(script, '#!/bin/sh\necho \'{"cniVersion":"0.4.0","supportedVersions":["0.4.0"]}\'\n', {
       mode: 0o755,
@@ -244,27 +244,27 @@ describe('catena gc, status, version', () => {
   });
 });
 
-describe('failure', () => {
-  test('is told in words, names the link, and leaves nothing', async () => {
+describe('a failure', () => {
+  test('is reported as text, names the plugin, and leaves nothing', async () => {
     configure([chain.noop('one', { ReportResult: RESULT }), { type: 'fail' }]);
     const { exitCode, stdout, stderr } = await catena(['add', 'testnet', NETNS]);
     expect([exitCode, stdout]).toEqual([1, '']);
     expect(stderr).toStartWith(
       'catena: Plugin "fail" failed with "first line\\nsecond line\\nout of cheese": exit status 7\n',
     );
-    expect(stderr).toContain('link: fail, number 2 of network "testnet", ADD, exit status 7');
+    expect(stderr).toContain('plugin: fail, number 2 of network "testnet", ADD, exit status 7');
     expect(stderr).toContain('    out of cheese\n');
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   });
 
-  test('is JSON of the specification with --json', async () => {
+  test('is the error object of the specification with --json', async () => {
     configure([chain.noop('one', { ReportError: 'no room', ReportErrorCode: 111 })]);
     const { exitCode, stdout, stderr } = await catena(['add', 'testnet', NETNS, '--json']);
     expect([exitCode, stdout]).toEqual([1, '']);
     expect(JSON.parse(stderr)).toMatchObject({ cniVersion: '1.1.0', code: 111, msg: 'no room' });
   });
 
-  test('has every fact about the failed links under one key more with --json', async () => {
+  test('has all facts about the failed plugins under one extra key with --json', async () => {
     configure([chain.noop('one', { ReportResult: RESULT }), { type: 'fail' }]);
     const error = JSON.parse((await catena(['add', 'testnet', NETNS, '--json'])).stderr);
     const fact = {
@@ -282,7 +282,7 @@ describe('failure', () => {
       cniVersion: '1.1.0',
       code: 0,
       msg: fact.msg,
-      details: expect.stringContaining('undoing failed as well: fail DEL: '),
+      details: expect.stringContaining('undoing it failed too: fail DEL: '),
       catena: {
         failures: [
           { ...fact, verb: 'ADD' },
@@ -292,7 +292,7 @@ describe('failure', () => {
     });
   });
 
-  test('of a link that prints 100 MB takes no such memory', async () => {
+  test('of a plugin that prints 100 MB does not take that much memory', async () => {
     configure([{ type: 'garbage' }]);
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS, '--json'], {
       env: {
@@ -302,25 +302,25 @@ describe('failure', () => {
       stderr: 'pipe',
     });
     expect(JSON.parse(await tool.stderr.text()).msg).toBe(
-      'Plugin "garbage" printed more than 16 MiB: it was ended',
+      'Plugin "garbage" printed more than 16 MiB: it was killed',
     );
     expect(await tool.exited).toBe(1);
     // About 80 MiB of it is the executable and its runtime.
     expect((tool.resourceUsage()?.maxRSS ?? Infinity) / 1024 ** 2).toBeLessThan(250);
   });
 
-  test('by a deadline of the verb names the signal that ended the link', async () => {
+  test('at the deadline of the command names the signal that ended the plugin', async () => {
     configure([{ type: 'hang' }]);
     const env = { HANG_ON: 'ADD' };
     const args = ['add', 'testnet', NETNS, '--json', '--timeout', '50', '--timeout', 'add=0.3'];
     const error = JSON.parse((await catena(args, env)).stderr);
-    expect(error.msg).toBe('Plugin "hang" did not finish within 0.3 s: it was ended with its process group');
+    expect(error.msg).toBe('Plugin "hang" did not finish within 0.3 s: its process group was killed');
     expect(error.catena.failures).toMatchObject([
       { link: 'hang', verb: 'ADD', signal: 'SIGKILL', ended: 'deadline' },
     ]);
   });
 
-  test('ends what was started ahead', async () => {
+  test('ends processes that were started ahead', async () => {
     // Foreign links cannot be in BIN: a directory with ours and a failing one.
     const dir = path.join(chain.dir, 'bin');
     fs.mkdirSync(dir);
@@ -332,7 +332,7 @@ describe('failure', () => {
     while (processesOf('started-ahead').length) await Bun.sleep(20);
   });
 
-  test('by a signal ends the running link with its children, and undoes', async () => {
+  test('by a signal ends the running plugin with its children, and undoes the ADD', async () => {
     const pids = path.join(chain.dir, 'pids');
     configure([chain.noop('one', { ReportResult: RESULT }), { type: 'hang' }]);
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS], {
@@ -362,7 +362,7 @@ describe('failure', () => {
       'an unknown version',
       '{"cniVersion":"4.0.0","name":"testnet","plugins":[{"type":"noop"}]}',
       1,
-      'found "4.0.0", supported are',
+      'found "4.0.0", supported versions are',
     ],
     [
       'a path as type',
@@ -376,7 +376,7 @@ describe('failure', () => {
       0,
       'Cannot find plugin "nope"',
     ],
-  ])('reports %s with the code of the specification', async (_, text, code, message) => {
+  ])('is reported with the code of the specification for %s', async (_, text, code, message) => {
     fs.mkdirSync(confDir(), { recursive: true });
     const file = path.join(confDir(), '10.conflist');
     fs.writeFileSync(file, text);
@@ -389,15 +389,15 @@ describe('failure', () => {
   });
 });
 
-describe('names', () => {
-  test.each([...PLUGIN_NAMES])('%s tells by hand what it is', async name => {
+describe('the executable', () => {
+  test.each([...PLUGIN_NAMES])('describes itself when run by hand as %s', async name => {
     const { exitCode, stdout, stderr } = await run([path.join(BIN, name)]);
     expect([exitCode, stdout]).toEqual([0, '']);
     expect(stderr).toStartWith(`CNI ${name} plugin`);
     expect(stderr).toContain('CNI protocol versions supported: ');
   });
 
-  test('any other name is the tool', async () => {
+  test('is the command under any other name', async () => {
     const renamed = path.join(chain.dir, 'renamed');
     fs.symlinkSync(path.join(BIN, 'catena'), renamed);
     expect((await run([renamed, '--version'])).stdout).toStartWith('catena ');

@@ -11,8 +11,8 @@ import { describeRoot, requiresReference } from '../helpers/skip.ts';
 const SKELETON = { ignoreTables: ['inet catena_masquerade', 'inet catena_portmap'] };
 
 const BINS: readonly (readonly [string, string])[] = [
-  ['our links', BIN_DIR],
-  ['the reference links', REFERENCE_BIN_DIR],
+  ['our plugins', BIN_DIR],
+  ['the reference plugins', REFERENCE_BIN_DIR],
 ];
 const VERSIONS = ['0.4.0', '1.0.0'];
 
@@ -36,14 +36,14 @@ describeRoot(
     const cases = BINS.flatMap(([name, binDir]) => VERSIONS.map(version => [version, name, binDir] as const));
 
     test.each(cases)(
-      '[%s] what cnitool added with %s, catena checks and deletes',
+      '[%s] added by cnitool with %s are checked and deleted by catena',
       async (cniVersion, name, binDir) => {
         await withHost(async lab => {
           const container = await lab.container();
           const before = await lab.dump(lab.host, SKELETON);
           const network = configure(lab, cniVersion);
           // CHECK of Debian's portmap (1.1.1) fails on every mapping of a single family.
-          const capabilityArgs = name === 'our links' ? PORTS : {};
+          const capabilityArgs = name === 'our plugins' ? PORTS : {};
           await addByHand(lab, network, container, { binDir, capabilityArgs });
 
           expect(await catena(lab, 'check', container, binDir)).toEqual(DONE);
@@ -51,20 +51,20 @@ describeRoot(
           const objection = await catena(lab, 'check', container, binDir);
           expect(objection.exitCode).toBe(1);
           expect(objection.stderr).toContain(
-            'link: tuning, number 3 of network "podnet", CHECK, exit status 1',
+            'plugin: tuning, number 3 of network "podnet", CHECK, exit status 1',
           );
           // Nothing but the record says which configuration and which ports there were.
           fs.rmSync(network.file);
           expect(await catena(lab, 'del', container, binDir)).toEqual(DONE);
           expect(records(lab)).toEqual([]);
-          if (name === 'our links') expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
+          if (name === 'our plugins') expect(await lab.dump(lab.host, SKELETON)).toEqual(before);
           expect((await lab.ip(container, 'link')).map(({ ifname }) => ifname)).toEqual(['lo']);
           expect(leasesIn(lab)).toEqual([]);
         });
       },
     );
 
-    test.each(cases)('[%s] what catena added with %s, cnitool deletes', async (cniVersion, _, binDir) => {
+    test.each(cases)('[%s] added by catena with %s are deleted by cnitool', async (cniVersion, _, binDir) => {
       await withHost(async lab => {
         const container = await lab.container();
         const network = configure(lab, cniVersion);
@@ -86,7 +86,7 @@ describeRoot(
       });
     });
 
-    test('what cnitool added, catena collects', async () => {
+    test('added by cnitool are collected by catena', async () => {
       await withHost(async lab => {
         const [one, two] = [await lab.container(), await lab.container()];
         const network = configure(lab, '1.0.0');
@@ -99,7 +99,7 @@ describeRoot(
       });
     });
 
-    test('what libcni 0.7 recorded, catena checks and deletes', async () => {
+    test('recorded by libcni 0.7 are checked and deleted by catena', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const network = configure(lab, '0.4.0');
@@ -113,7 +113,7 @@ describeRoot(
       });
     });
 
-    test('a record of cnitool that is torn is reported, and does not keep DEL from its work', async () => {
+    test('with a truncated record of cnitool are deleted, and the record is reported', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const network = configure(lab, '1.0.0');

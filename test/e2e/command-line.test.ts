@@ -20,7 +20,7 @@ describeRoot('catena', () => {
     return (...args: string[]) => lab.run(lab.host, [CATENA, ...args], { env, cwd: lab.tmp });
   }
 
-  test('points to the named namespace when a name alone is no file of the working directory', async () => {
+  test('suggests the named namespace when a bare name is not a file in the working directory', async () => {
     const lab = await makeLab();
     const call = setUp(lab);
     const container = await lab.container();
@@ -28,7 +28,7 @@ describeRoot('catena', () => {
       const { exitCode, stdout, stderr } = await call(verb, 'podnet', container.name);
       expect([verb, exitCode, stdout]).toEqual([verb, 1, '']);
       expect(stderr).toStartWith(
-        `catena: Cannot find network namespace "${lab.tmp}/${container.name}": nothing is there; did you mean "/run/netns/${container.name}"?\n`,
+        `catena: Cannot find network namespace "${lab.tmp}/${container.name}": no such file; did you mean "/run/netns/${container.name}"?\n`,
       );
     }
     expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toEqual([]);
@@ -42,22 +42,23 @@ describeRoot('catena', () => {
     expect(added).toMatchObject({
       exitCode: 0,
       stderr:
-        'catena: warning: Cannot hand on capability "portMapping": no plugin of network "podnet" declares it; did you mean "portMappings"?\n',
+        'catena: warning: Cannot pass capability "portMapping": no plugin of network "podnet" declares it; did you mean "portMappings"?\n',
     });
   });
 
-  test('says which --valid of gc is on no record, before it deletes the others', async () => {
+  test('reports which --valid of gc has no record, before it deletes the others', async () => {
     const lab = await makeLab();
     const call = setUp(lab);
     const { path } = await lab.container();
     await call('add', 'podnet', path, '--container-id', 'typo');
     expect(await call('gc', 'podnet', '--valid', 'tpyo/eth0')).toMatchObject({
       exitCode: 0,
-      stderr: 'catena: warning: Cannot find "tpyo/eth0" of --valid on record of network "podnet"\n',
+      stderr:
+        'catena: warning: Cannot find "tpyo/eth0" of --valid among the recorded attachments of network "podnet"\n',
     });
   });
 
-  test('repair tells what CHECK had said of a link that it mended', async () => {
+  test('repair shows the error of CHECK for each plugin that it repaired', async () => {
     const lab = await makeLab();
     const call = setUp(lab);
     const { path } = await lab.container();
@@ -65,6 +66,6 @@ describeRoot('catena', () => {
     await lab.ip(lab.host, 'address', 'flush', 'dev', 'br0');
     const { exitCode, stdout } = await call('repair');
     expect(exitCode).toBe(0);
-    expect(stdout).toMatch(/^ {2}bridge mended; CHECK had said: Cannot confirm /m);
+    expect(stdout).toMatch(/^ {2}bridge mended; CHECK had reported: Cannot confirm /m);
   });
 });

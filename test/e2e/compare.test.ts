@@ -12,7 +12,7 @@ import { ROOT } from '../helpers/source-tree.ts';
 const LIST = join(ROOT, 'conflists/bridge-full.conflist');
 const DEADLINE_MS = 120_000;
 
-/** What is wrong, of which link, the scene in which it shows, and how it is told. */
+/** What is wrong, of which link, the scene in which it shows, and how it is reported. */
 const BROKEN: readonly [name: string, link: string, scene: string, line: RegExp][] = [
   [
     'wrong-gateway',
@@ -31,7 +31,7 @@ const BROKEN: readonly [name: string, link: string, scene: string, line: RegExp]
     'leaked-rule',
     'bridge',
     'life',
-    /^ADD host: rule IPv4 .*from 10.22.0.0\/16 lookup 77: nothing \| is there$/,
+    /^ADD host: rule IPv4 .*from 10.22.0.0\/16 lookup 77: nothing \| exists$/,
   ],
   [
     'leaked-iptables-rule',
@@ -145,7 +145,7 @@ describeRoot(
       expect(all.some(line => line.includes('sysctl net/core/somaxconn'))).toBe(false);
     });
 
-    test('--ignore leaves out what is intended', async () => {
+    test('--ignore leaves out intended differences', async () => {
       const dir = brokenDir('wrong-mtu', 'bridge');
       const ignored = ['--ignore', 'link eth0, mtu: 1500', '--ignore', 'sysctl .*/mtu'];
       const { exitCode, byLink } = await compare('--with', dir, '--scene', 'life', ...ignored, LIST);
@@ -168,7 +168,7 @@ describeRoot(
     );
 
     testNeeding(
-      'shows what the reference does otherwise, link by link',
+      'shows the differences of the reference, plugin by plugin',
       async () => {
         const { exitCode, byLink } = await compare(
           '--with',
@@ -187,7 +187,7 @@ describeRoot(
     );
 
     testNeeding(
-      'tells that the reference cannot delete what ours attached, unless it is handed over',
+      'reports that the reference cannot delete attachments of ours unless they are handed over',
       async () => {
         const scenes = ['ADD by A, DEL', 'ADD by B, DEL', 'ADD by A, handed over, DEL'];
         const argv = [CATENA, 'compare', '--json', '--with', REFERENCE_BIN_DIR, LIST];

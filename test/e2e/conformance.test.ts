@@ -82,11 +82,11 @@ describeRoot('catena conformance', () => {
     rmSync(tmp, { recursive: true, force: true });
   });
 
-  test('there is a sample for every link', () => {
+  test('a sample exists for every plugin', () => {
     expect(PLUGIN_NAMES.filter(name => SAMPLES[name]?.conf === undefined)).toEqual([]);
   });
 
-  test.each(PLUGIN_NAMES)('%s keeps every rule that must be kept', async name => {
+  test.each(PLUGIN_NAMES)('%s keeps every mandatory rule', async name => {
     const report = await reportOn(join(BIN_DIR, name));
     expect(report.rules.filter(({ level, outcome }) => level === 'must' && outcome === 'broken')).toEqual([]);
     expect(report.ok).toBe(true);
@@ -102,7 +102,7 @@ describeRoot('catena conformance', () => {
     });
   }
 
-  test('the delegate runner, in the place of multus, keeps every rule that must be kept', async () => {
+  test('the delegate runner in place of multus keeps every mandatory rule', async () => {
     const multus = join(tmp, 'multus');
     symlinkSync(join(BIN_DIR, RUNNER_NAME), multus);
     const bridge = (net: number, more: object) => ({
@@ -118,7 +118,7 @@ describeRoot('catena conformance', () => {
     expect(rules.find(({ id }) => id === 'add/works')?.outcome).toBe('kept');
   }, 180_000);
 
-  test('finds what is wrong with a bad plugin', async () => {
+  test('reports the violations of a bad plugin', async () => {
     const bad = join(tmp, 'bad');
     writeFileSync(bad, '#!/bin/sh\ncat >/dev/null\nsleep 300 >/dev/null 2>&1 &\necho hello\n', {
       mode: 0o755,
@@ -140,7 +140,7 @@ describeRoot('catena conformance', () => {
   });
 });
 
-/** The report on one executable; those of the next ones are begun, since most of the time goes by waiting. */
+/** The report on one executable; those of the next ones are started ahead, since most of the time is spent waiting. */
 function reportOn(executable: string): Promise<Report> {
   const at = executables.indexOf(executable);
   for (const next of executables.slice(at, at + AT_ONCE)) {

@@ -23,13 +23,13 @@ const DIRECTORIES: Record<string, string>[] = [
   { 'b.conflist': file('b'), 'a.conf': file('a') },
   { 'b.conflist': file('b'), 'a.conflist': file('a', { plugins: [] }) },
   { 'b.conflist': file('b'), 'B.conflist': file('B'), '10.conflist': file('10'), '9.conflist': file('9') },
-  { 'a.conflist': file('a', { plugins: [{ type: 'nobody-has-this' }] }) },
+  { 'a.conflist': file('a', { plugins: [{ type: 'missing-plugin' }] }) },
   {},
 ];
 describeRoot(
   'pods of containerd',
   () => {
-    test('have the network that was installed while containerd ran, and then the one of before', async () => {
+    test('get the network that is installed while containerd runs, and the old one after uninstall', async () => {
       const old = { cniVersion: '0.4.0', name: 'old', plugins: [bridged('old0', 24)] };
       await withContainerd([old], async ({ machine, containerd }) => {
         await machine.ok(['umount', '/opt/cni/bin']);
@@ -55,7 +55,7 @@ describeRoot(
       });
     });
 
-    test('have the networks that `catena networks` says', async () => {
+    test('get the networks that `catena networks` lists', async () => {
       await withContainerd([PODS], async ({ machine, containerd }) => {
         const dir = machine.path('/etc/cni/net.d');
         for (const files of DIRECTORIES) {

@@ -27,7 +27,7 @@ const STORAGE = {
   ],
 };
 
-/** One link, which has the pods' network and finds others by itself. */
+/** One plugin, which has the pods' network and finds the others. */
 const DELEGATING = {
   cniVersion: '1.0.0',
   name: 'catena',
@@ -102,7 +102,7 @@ describeRoot(
       });
     });
 
-    test('whose rules somebody flushed: doctor names it, adopt and repair mend it, and their removal ends it', async () => {
+    test('whose rules were flushed are reported by doctor, restored by adopt and repair, and no longer reported once removed', async () => {
       await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const catena = async (...args: string[]) => {
@@ -140,7 +140,7 @@ describeRoot(
       });
     });
 
-    test('leave nothing when they were killed and containerd was restarted', async () => {
+    test('leave nothing after they are killed and containerd restarts', async () => {
       await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const first = containerd.cri();
@@ -166,7 +166,7 @@ describeRoot(
       });
     });
 
-    test('of before a reboot are stopped and removed, and leave nothing', async () => {
+    test('from before a reboot are stopped and removed, and leave nothing', async () => {
       await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const before = await machine.traces();
         const first = containerd.cri();
@@ -190,12 +190,12 @@ describeRoot(
       });
     });
 
-    test('are refused a port that another one has, with its name, and nothing is left of them', async () => {
+    test('that want a port of another pod are refused, with its name, and leave nothing', async () => {
       await withContainerd([PODS], async ({ machine, containerd }) => {
         const before = await machine.traces();
         const cri = containerd.cri();
         const web = await cri.runPod({ name: 'web', ports: PUBLISHED });
-        // Names only: the kernel goes on with the addresses of a new link for a while.
+        // Names only: the kernel keeps changing the addresses of a new device for a while.
         const traces = async () => {
           const { kernel, elements, files } = await machine.traces();
           return { links: kernel.links.map(({ ifname }) => ifname), elements, files };
@@ -210,7 +210,7 @@ describeRoot(
       });
     });
 
-    test('have two networks that are made at the same time, and their ports by one of them', async () => {
+    test('get two networks attached concurrently, with the ports mapped by one of them', async () => {
       const second = {
         ...PODS,
         name: 'second',
@@ -247,7 +247,7 @@ describeRoot(
           { name: 'storage', interface: 'st0', ips: ['10.99.0.77/24'], mac: '02:00:00:00:99:77' },
         ]),
       ],
-    ])('have the networks that their annotation names in its %s form', async (form, networks) => {
+    ])('get the networks named in the %s form of their annotation', async (form, networks) => {
       await withContainerd([DELEGATING], async ({ machine, containerd, outside }) => {
         const { lab } = machine;
         machine.write('/etc/cni/catena/net.d/storage.conflist', JSON.stringify(STORAGE));
@@ -281,7 +281,7 @@ describeRoot(
       });
     });
 
-    test('leave nothing when they were killed, containerd was restarted and a network is not configured any more', async () => {
+    test('leave nothing after they are killed, containerd restarts and a network is no longer configured', async () => {
       await withContainerd([DELEGATING], async ({ machine, containerd }) => {
         const definition = '/etc/cni/catena/net.d/storage.conflist';
         machine.write(definition, JSON.stringify(STORAGE));
@@ -305,7 +305,7 @@ describeRoot(
       });
     });
 
-    test('are served by the daemon, and without it when it was killed meanwhile', async () => {
+    test('are served by the daemon, and without it after it is killed', async () => {
       await withContainerd([DELEGATING], async ({ machine, containerd, outside }) => {
         machine.write('/etc/cni/catena/net.d/storage.conflist', JSON.stringify(STORAGE));
         const before = await machine.traces();
@@ -330,7 +330,7 @@ describeRoot(
         const requests = log
           .filter(line => line.includes('"request finished"'))
           .map(line => JSON.parse(line))
-          // containerd calls loopback by itself, which is ours as well.
+          // containerd calls loopback directly, which is ours as well.
           .filter(({ network }) => network !== 'cni-loopback');
         expect(requests.map(({ command, pod_name }) => [command, pod_name])).toEqual([
           ['ADD', 'web'],

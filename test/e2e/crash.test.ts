@@ -83,7 +83,7 @@ type Runner = (command: string, which: Container) => Promise<{ exitCode: number;
 const POINTS = [0, ...LINKS.map((_, i) => i + 1)];
 
 describeRoot('a runner that is killed', () => {
-  test.each(POINTS)('in ADD after %i links leaves nothing to the next verb of the network', async after => {
+  test.each(POINTS)('in ADD after %i plugins is undone by the next command on the network', async after => {
     await withCrash('ADD', after, async (lab, _, run) => {
       const other = await lab.container();
       for (const command of ['add', 'del'])
@@ -91,15 +91,18 @@ describeRoot('a runner that is killed', () => {
     });
   });
 
-  test.each(POINTS)('in DEL before %i links is finished by the next verb of the network', async after => {
-    await withCrash('DEL', after, async (lab, _, run) => {
-      const other = await lab.container();
-      for (const command of ['add', 'del'])
-        expect(await run(command, other)).toMatchObject({ exitCode: 0, stderr: '' });
-    });
-  });
+  test.each(POINTS)(
+    'in DEL before %i plugins is finished by the next command on the network',
+    async after => {
+      await withCrash('DEL', after, async (lab, _, run) => {
+        const other = await lab.container();
+        for (const command of ['add', 'del'])
+          expect(await run(command, other)).toMatchObject({ exitCode: 0, stderr: '' });
+      });
+    },
+  );
 
-  test('in ADD, with its container gone, leaves nothing to catena repair', async () => {
+  test('in ADD, with its container gone, is undone by catena repair', async () => {
     await withCrash('ADD', 3, async (lab, container) => {
       await lab.remove(container);
       const argv = [`${BIN_DIR}/catena`, 'repair'];
@@ -107,12 +110,12 @@ describeRoot('a runner that is killed', () => {
       const repaired = await lab.run(lab.host, argv, { env, timeoutMs: 50_000 });
       expect(repaired).toMatchObject({
         exitCode: 0,
-        stdout: `DEL     podnet ${container.id} eth0: its ADD was cut off\nattachments: 0 sound, 0 mended, 0 broken, 0 skipped\n`,
+        stdout: `DEL     podnet ${container.id} eth0: its ADD was interrupted\nattachments: 0 sound, 0 mended, 0 broken, 0 skipped\n`,
       });
     });
   });
 
-  test('in ADD leaves nothing to a daemon that starts', async () => {
+  test('in ADD is undone by a daemon that starts', async () => {
     await withCrash('ADD', 4, async lab => {
       const daemon = await startDaemon(lab);
       const deadline = Date.now() + 20_000;
@@ -121,7 +124,7 @@ describeRoot('a runner that is killed', () => {
     });
   });
 
-  test('in ADD does not keep its container from being attached again', async () => {
+  test('in ADD does not prevent another ADD of its container', async () => {
     await withCrash('ADD', 2, async (_, container, run) => {
       for (const command of ['add', 'check', 'del'])
         expect(await run(command, container)).toMatchObject({ exitCode: 0, stderr: '' });
@@ -157,7 +160,7 @@ describeRoot('a delegate runner that is killed', () => {
       if (who === 'catena repair') {
         const argv = [`${BIN_DIR}/catena`, 'repair', '--json'];
         const { stdout } = await lab.run(lab.host, argv, { env: directories(lab.tmp), timeoutMs: 50_000 });
-        const why = 'its ADD was cut off';
+        const why = 'its ADD was interrupted';
         expect(JSON.parse(stdout).recovered).toEqual([
           { network: 'pods', ifname: 'eth0', why, containerID: crashed.id },
         ]);

@@ -1,4 +1,4 @@
-// Is somebody told that a daemon runs and serves nobody?
+// Is a daemon reported that runs and serves no client?
 import { expect, test } from 'bun:test';
 import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { catena } from '../helpers/catena.ts';
@@ -11,7 +11,7 @@ import { describeRoot } from '../helpers/skip.ts';
 describeRoot('calls that a daemon declines', () => {
   const makeLab = useLabs();
 
-  test('since they come from another build are counted, logged and told by doctor', async () => {
+  test('because they come from another build are counted, logged and reported by doctor', async () => {
     const lab = await makeLab();
     const log = `${lab.tmp}/log`;
     const daemon = await startDaemon(lab, '--log', `file:${log}`);
@@ -35,13 +35,11 @@ describeRoot('calls that a daemon declines', () => {
     expect(told).toMatchObject([{ level: 'warn', reason: 'build', calls: 1 }]);
     const found = (await findings(lab, binDir)).join('\n');
     expect(found).toContain(`warning process ${daemon.pid}`);
-    expect(found).toContain(
-      `is another executable than "${binDir}/catena": it declines the calls of that one`,
-    );
+    expect(found).toContain(`is another executable than "${binDir}/catena": it declines calls of that one`);
     expect(found).toContain('3 for "build"');
   });
 
-  test('since they come from another mount namespace are told by doctor from there', async () => {
+  test('because they come from another mount namespace are reported by doctor from there', async () => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab);
     const args = ['doctor', '--json', '--conf-dir', lab.tmp, '--bin-dir', BIN_DIR];
@@ -50,17 +48,19 @@ describeRoot('calls that a daemon declines', () => {
     expect(stdout).toContain(`process ${daemon.pid} is in another mount namespace than this command`);
   });
 
-  test('since it is stopped are told by doctor, and so is a socket without a daemon', async () => {
+  test('because it is stopped are reported by doctor, and so is a socket without a daemon', async () => {
     const lab = await makeLab();
     expect(await findings(lab)).toEqual([]);
     const daemon = await startDaemon(lab);
     process.kill(daemon.pid, 'SIGSTOP');
     expect(await findings(lab)).toEqual([
-      `warning process ${daemon.pid} (catena) does not answer on "${daemon.socket}" within 1 s: every call waits that long, then does its work itself`,
+      `warning process ${daemon.pid} (catena) does not respond on "${daemon.socket}" within 1 s: every plugin call waits that long before it works without the daemon`,
     ]);
     process.kill(daemon.pid, 'SIGKILL');
     await daemon.exited;
-    expect(await findings(lab)).toEqual([`warning nobody listens on "${daemon.socket}": its daemon is gone`]);
+    expect(await findings(lab)).toEqual([
+      `warning no process listens on "${daemon.socket}": its daemon no longer runs`,
+    ]);
   });
 });
 

@@ -1,4 +1,4 @@
-// What does a daemon that is stopped cost its clients, and what does it do when it goes on?
+// What does a stopped daemon cost its clients, and what does it do when it continues?
 import { expect, test } from 'bun:test';
 import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
@@ -18,7 +18,7 @@ const timeoutMs = 10_000;
 describeRoot('a daemon that is stopped', () => {
   const makeLab = useLabs();
 
-  test('is waited for a moment; what was asked meanwhile it does not do again when it goes on', async () => {
+  test('is waited for briefly, and does not repeat requests of that time after it continues', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const chain = writeChain(lab, fullChain(lab));
@@ -39,7 +39,7 @@ describeRoot('a daemon that is stopped', () => {
     });
 
     process.kill(daemon.pid, 'SIGSTOP');
-    // Added and deleted while it stands still; deleted only; added and left; by the runner as well.
+    // Added and deleted while it is stopped; deleted only; added and left; by the runner as well.
     const calls = [
       await lab.plugin('bridge', { command: 'ADD', conf, container: second, timeoutMs }),
       await lab.plugin('bridge', { command: 'DEL', conf, container: second, timeoutMs }),
@@ -63,7 +63,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(leasesIn(lab)).toHaveLength(2);
   });
 
-  test('in the middle of a call is ended, and the client takes the call over', async () => {
+  test('in the middle of a call is killed, and the client takes the call over', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
@@ -82,7 +82,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(leasesIn(lab)).toEqual([]);
   });
 
-  test('in the middle of a command is ended, and the command is completed by its client', async () => {
+  test('in the middle of a command is killed, and its client completes the command', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab);
@@ -119,7 +119,7 @@ describeRoot('a daemon that is stopped', () => {
   });
 
   testNeeding(
-    'by a frozen cgroup, workers and all, is ended in the same way',
+    'by a frozen cgroup, with its workers, is killed in the same way',
     async () => {
       const lab = await makeLab();
       const conf = bridgeOf(lab);
@@ -159,7 +159,7 @@ describeRoot('a daemon that is stopped', () => {
     for (const socket of waiting) socket.destroy();
   });
 
-  test('is not to be mistaken for one whose call takes long', async () => {
+  test('is not confused with one whose call takes long', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const { waiter, release } = await holdLock(lab, `${lab.tmp}/leases/podnet`);
@@ -175,7 +175,7 @@ describeRoot('a daemon that is stopped', () => {
     expect(await stateOf(daemon)).toMatchObject({ served: 1, declined: {} });
   });
 
-  test('a worker that is stopped costs its call a moment, and another one serves it', async () => {
+  test('delays a call no longer when only its worker is stopped: another worker serves it', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const daemon = await startDaemon(lab, '--workers', '1');

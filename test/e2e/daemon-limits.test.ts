@@ -12,10 +12,10 @@ import { describeRoot } from '../helpers/skip.ts';
 import { receiveDatagrams } from '../helpers/unix-receiver.ts';
 import { until } from '../helpers/until.ts';
 
-describeRoot('a daemon and its limits', () => {
+describeRoot('a daemon with limits', () => {
   const makeLab = useLabs();
 
-  test('is for its owner alone, and declines who is another program or elsewhere', async () => {
+  test('serves its owner only, and declines clients of another build or mount namespace', async () => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab);
     expect(statSync(daemon.socket).mode & 0o777).toBe(0o600);
@@ -25,7 +25,7 @@ describeRoot('a daemon and its limits', () => {
     expect((await daemon.fetch('/v1/run', { method: 'POST', body })).status).toBe(409);
   });
 
-  test('tells the service manager when it is ready, that it is alive, and when it stops', async () => {
+  test('notifies the service manager when it is ready, alive and stopping', async () => {
     const lab = await makeLab();
     const socket = `${lab.tmp}/notify`;
     const receiver = receiveDatagrams(socket);
@@ -46,7 +46,7 @@ describeRoot('a daemon and its limits', () => {
     receiver.close();
   });
 
-  test('lets so many requests run and so many wait; more are told to come back', async () => {
+  test('limits running and waiting requests; the rest get "try again later"', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab, '--config', settingsIn(lab, { requests: 1, queue: 1 }));
@@ -74,7 +74,7 @@ describeRoot('a daemon and its limits', () => {
     expect(await (await daemon.fetch('/v1/state')).json()).toMatchObject({ served: 101, queued: 0 });
   });
 
-  test('takes requests of ten megabytes, and refuses what makes no sense at that size', async () => {
+  test('takes requests of 10 MB, and refuses invalid ones of that size', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const daemon = await startDaemon(lab);
@@ -90,7 +90,7 @@ describeRoot('a daemon and its limits', () => {
     expect((await daemon.fetch('/readyz')).status).toBe(200);
   });
 
-  test('replaces workers after their calls and above their memory, and lets those go that rest', async () => {
+  test('replaces workers that reach their limit of calls or memory, and ends idle ones', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const settings = settingsIn(lab, { callsPerWorker: 4, idleSeconds: 1, workers: 3 });
@@ -114,7 +114,7 @@ describeRoot('a daemon and its limits', () => {
     expect((await chain.run('del', container)).exitCode).toBe(0);
   });
 
-  test('fails on a full disk, in words, and works when there is room again', async () => {
+  test('fails on a full disk with a readable error, and recovers when there is space again', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const { CATENA_STATE_DIR: state = '', CATENA_RUN_DIR: run = '' } = directories(lab.tmp);

@@ -1,4 +1,4 @@
-// Does a link that anybody's runtime calls gain by a daemon, and lose nothing by it?
+// Does a plugin called by any runtime gain from a daemon, and lose nothing?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import net from 'node:net';
@@ -29,10 +29,10 @@ async function servedBy(daemon: Daemon): Promise<number> {
   return ((await (await daemon.fetch('/v1/state')).json()) as { served: number }).served;
 }
 
-describeRoot('links beside a daemon', () => {
+describeRoot('plugins beside a daemon', () => {
   const makeLab = useLabs();
 
-  test('are served by its workers, with the replies of their own process', async () => {
+  test('are served by its workers, with the replies of a process of their own', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const container = await lab.container();
@@ -47,7 +47,7 @@ describeRoot('links beside a daemon', () => {
     const daemon = await startDaemon(lab);
     const warm = await verbs();
     expect(warm.map(({ exitCode }) => exitCode)).toEqual([0, 0, 1, 0]);
-    // host-local goes round: the next address is another one.
+    // host-local is round-robin: the next address is another one.
     const words = (replies: PluginReply[]): string[] =>
       replies.map(({ stderr, error }) => `${stderr}${error?.code}${error?.msg.replace(/holds .*;/, '')}`);
     expect(words(warm)).toEqual(words(cold));
@@ -73,7 +73,7 @@ describeRoot('links beside a daemon', () => {
     expect(await servedBy(daemon)).toBe(0);
   });
 
-  test('find relative paths of their configuration where the caller stands', async () => {
+  test('resolve relative paths of their configuration in the working directory of the caller', async () => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab);
     const container = await lab.container();
@@ -99,7 +99,7 @@ describeRoot('links beside a daemon', () => {
     expect(await servedBy(daemon)).toBe(2);
   });
 
-  test('take back what a daemon began that gave no answer, and add anew', async () => {
+  test('undo an ADD that the daemon began and did not answer, and add again', async () => {
     const lab = await makeLab();
     const conf = bridgeOf(lab);
     const container = await lab.container();
@@ -163,7 +163,7 @@ describeRoot('links beside a daemon', () => {
     expect(said.msg).toContain('its worker ended (SIGKILL)');
   });
 
-  test('do not wait for the worker that waits for them', async () => {
+  test('do not wait for a worker that waits for them', async () => {
     const lab = await makeLab();
     // Not our file, so that the worker starts it; and it calls our link in turn.
     const dir = `${lab.tmp}/bin`;
@@ -179,7 +179,7 @@ describeRoot('links beside a daemon', () => {
   });
 });
 
-/** An ADD that waits for the lock of the leases, which somebody else holds. */
+/** An ADD that waits for the lock of the leases, which another process holds. */
 async function held(lab: Lab): Promise<{
   container: Container;
   add: () => Bun.Subprocess<'pipe', 'pipe', 'pipe'>;

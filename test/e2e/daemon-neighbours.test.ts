@@ -1,4 +1,4 @@
-// Does a DEL wait for the call of another container, which hangs in somebody else's IPAM plugin?
+// Does a DEL wait for the call of another container, which hangs in a third-party IPAM plugin?
 import { expect, test } from 'bun:test';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
@@ -12,7 +12,7 @@ import { until } from '../helpers/until.ts';
 /** Far more than a DEL takes, and far less than the IPAM plugin. */
 const timeoutMs = 20_000;
 
-describeRoot('a DEL beside calls that hang in a foreign IPAM plugin', () => {
+describeRoot('a DEL beside calls that hang in a third-party IPAM plugin', () => {
   const makeLab = useLabs();
 
   test.each([1, 4])('succeeds at once, and when their clients are killed: %d workers', async workers => {
@@ -48,7 +48,7 @@ describeRoot('a DEL beside calls that hang in a foreign IPAM plugin', () => {
     for (const one of hanging) one.kill('SIGKILL');
   });
 
-  test('succeeds for the runner as well, whose links are one request', async () => {
+  test('succeeds for the runner as well, whose plugins are one request', async () => {
     const lab = await makeLab();
     const { hang, cniPath, begun } = hangingIpam(lab);
     const chain = writeChain(lab, { ...fullChain(lab, { rate: 80_000_000 }), name: 'other' });

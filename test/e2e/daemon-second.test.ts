@@ -15,7 +15,7 @@ const TAKEN = 3;
 describeRoot('a second daemon', () => {
   const makeLab = useLabs();
 
-  test('leaves the first one its socket, and says who has it', async () => {
+  test('leaves the socket to the first one, and names its process', async () => {
     const lab = await makeLab();
     const first = await startDaemon(lab);
     const { exitCode, stderr } = await startAndWait(lab);
@@ -26,7 +26,7 @@ describeRoot('a second daemon', () => {
     await isServedBy(lab, first);
   });
 
-  test('that starts at the same moment as others: exactly one stays', async () => {
+  test('that starts at the same time as others exits, and exactly one stays', async () => {
     const lab = await makeLab();
     const argv = ['env', ...environmentOf(lab), CATENA, 'daemon', '--log', 'none'];
     const all = Array.from({ length: 6 }, () => lab.start(lab.host, argv));
@@ -43,7 +43,7 @@ describeRoot('a second daemon', () => {
     ]);
   });
 
-  test('takes its place with --replace; the first one finishes what it has begun', async () => {
+  test('replaces the first one with --replace, which finishes its requests', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const first = await startDaemon(lab);
@@ -54,25 +54,25 @@ describeRoot('a second daemon', () => {
     release();
     expect((await adding).ips).toHaveLength(2);
     expect(await first.exited).toBe(TAKEN);
-    expect(first.said()).toContain('another daemon has asked for its place');
+    expect(first.said()).toContain('another daemon is replacing this one');
     expect(await stateOf(second)).toMatchObject({ pid: second.pid });
     expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
   });
 
-  test('does not take the place of one that is stopped, since that cannot hand over', async () => {
+  test('does not replace one that is stopped, since that cannot hand over', async () => {
     const lab = await makeLab();
     const first = await startDaemon(lab);
     process.kill(first.pid, 'SIGSTOP');
     const { exitCode, stderr } = await startAndWait(lab, '--replace');
     expect(exitCode).toBe(TAKEN);
     expect(stderr).toContain(
-      `process ${first.pid} (catena) has it and does not answer: end it, and start again`,
+      `process ${first.pid} (catena) has it and does not respond: stop it, then start again`,
     );
     process.kill(first.pid, 'SIGCONT');
     await isServedBy(lab, first);
   });
 
-  test('with a run directory of its own leaves the first one its gRPC socket', async () => {
+  test('with a run directory of its own leaves the gRPC socket to the first one', async () => {
     const lab = await makeLab();
     const grpc = `${lab.tmp}/grpc.sock`;
     await startDaemon(lab, '--grpc-socket', grpc);
@@ -90,7 +90,7 @@ describeRoot('a second daemon', () => {
     expect(existsSync(`${lab.tmp}/other/catena.sock`)).toBe(false);
   });
 
-  test('starts where the first one was killed', async () => {
+  test('starts after the first one was killed', async () => {
     const lab = await makeLab();
     const first = await startDaemon(lab);
     process.kill(first.pid, 'SIGKILL');
@@ -105,7 +105,7 @@ describeRoot('a daemon', () => {
   test.each([
     ['its socket', (lab: Lab) => rmSync(`${lab.tmp}/run/catena.sock`)],
     ['its whole directory', (lab: Lab) => rmSync(`${lab.tmp}/run`, { recursive: true })],
-  ])('listens again when somebody removes %s', async (_, remove) => {
+  ])('listens again after %s is removed', async (_, remove) => {
     const lab = await makeLab();
     const daemon = await startDaemon(lab);
     await isServedBy(lab, daemon);
@@ -117,7 +117,7 @@ describeRoot('a daemon', () => {
     expect(existsSync(daemon.socket)).toBe(false);
   });
 
-  test('ends when its socket was removed and another daemon listens there by now', async () => {
+  test('ends when its socket was removed and another daemon already listens there', async () => {
     const lab = await makeLab();
     const first = await startDaemon(lab);
     process.kill(first.pid, 'SIGSTOP');

@@ -21,12 +21,12 @@ describeRoot('a daemon that cannot start workers', () => {
     await limitFiles(lab, daemon);
     await node.cycle();
     expect(await daemon.exited).toBe(1);
-    expect(daemon.said()).toContain('no worker has started for a while');
+    expect(daemon.said()).toContain('no worker could be started for a while');
     await node.cycle();
   });
 
   testNeeding(
-    'because it may have no more processes leaves all calls to their clients, and ends',
+    'because it reached its limit of processes leaves all calls to their clients, and ends',
     async () => {
       const lab = await makeLab();
       const node = await prepare(lab);
@@ -52,7 +52,7 @@ describeRoot('a daemon that cannot start workers', () => {
             },
           },
         );
-        expect(doctor.stdout).toContain('daemon: it serves no calls: no worker starts');
+        expect(doctor.stdout).toContain('daemon: it serves no calls: cannot start a worker');
         expect(await daemon.exited).toBe(1);
       } finally {
         await until(() => tryTo(() => rmdirSync(group)));
@@ -62,7 +62,7 @@ describeRoot('a daemon that cannot start workers', () => {
     findPidsProblem(),
   );
 
-  test('serves them again when it can', async () => {
+  test('serves calls again as soon as it can', async () => {
     const lab = await makeLab();
     const node = await prepare(lab);
     const daemon = await startDaemon(lab);
@@ -77,7 +77,7 @@ describeRoot('a daemon that cannot start workers', () => {
     expect((await stateOf(daemon)).served).toBe(served + 4);
   });
 
-  test('is not one whose first directory was deleted', async () => {
+  test('is not one whose initial directory was deleted', async () => {
     const lab = await makeLab();
     const node = await prepare(lab);
     const dir = `${lab.tmp}/release-1`;

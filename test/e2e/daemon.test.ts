@@ -14,7 +14,7 @@ import { until } from '../helpers/until.ts';
 
 const CAP = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 
-describeRoot('daemon', () => {
+describeRoot('a daemon', () => {
   const makeLab = useLabs();
 
   test('runs add, check and del as the command does, and leaves nothing', async () => {
@@ -43,7 +43,7 @@ describeRoot('daemon', () => {
     expect(existsSync(daemon.socket)).toBe(false);
   });
 
-  test('reports failures with the words and the exit code of the command', async () => {
+  test('reports failures with the message and the exit code of the command', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
     list.plugins[0].mtu = -1;
@@ -60,7 +60,7 @@ describeRoot('daemon', () => {
     expect((await chain.run('add', container, { args: ['--nonsense'] })).exitCode).toBe(2);
   });
 
-  test('takes verbs as JSON, and answers with the result or the error of the specification', async () => {
+  test('takes commands as JSON, and answers with the result or the error of the specification', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();
@@ -99,7 +99,7 @@ describeRoot('daemon', () => {
     expect((await lab.ip(lab.host, 'link', 'show', 'type', 'ifb')).length).toBe(1);
   });
 
-  test('is no dependency: without it, and in another namespace, the command does the work', async () => {
+  test('is optional: without it, and in another namespace, the command does the work', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const [first, second] = [await lab.container(), await lab.container()];
@@ -113,7 +113,7 @@ describeRoot('daemon', () => {
     expect(await chain.leases()).toEqual([]);
   });
 
-  test('that is killed in the middle of an ADD costs its client nothing but time', async () => {
+  test('that is killed in the middle of an ADD only delays its client', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab);
@@ -128,7 +128,7 @@ describeRoot('daemon', () => {
     expect(await chain.leases()).toEqual([]);
   });
 
-  test('finishes what it has begun when it is to end, and gives way to its successor', async () => {
+  test('finishes its requests when it is stopped, and hands over to its successor', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     const daemon = await startDaemon(lab);
@@ -144,7 +144,7 @@ describeRoot('daemon', () => {
     expect(await chain.run('del', container)).toMatchObject({ exitCode: 0, stderr: '' });
   });
 
-  test('survives a client that says nothing, one that talks nonsense, and one that never stops', async () => {
+  test('survives clients that send nothing, send garbage, or never stop sending', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();
@@ -164,7 +164,7 @@ describeRoot('daemon', () => {
     for (const socket of [silent, garbage]) socket.destroy();
   });
 
-  test('replaces a worker that is killed; the request that it served is undone, and may be made again', async () => {
+  test('replaces a killed worker; the request that it served is undone, and can be repeated', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     await startDaemon(lab, '--workers', '1');
@@ -178,7 +178,7 @@ describeRoot('daemon', () => {
     await chain.add(container);
   });
 
-  test('ends a worker that hangs at the deadline of the verb; taking back has a time of its own, and others go on', async () => {
+  test('ends a hanging worker at the deadline of the command; undo has a deadline of its own, and other requests continue', async () => {
     const lab = await makeLab();
     const { chain, container, waiter, release } = await holdLeases(lab);
     // Its addresses are not those of the first network: ADD refuses the address of a living pod.
@@ -193,7 +193,7 @@ describeRoot('daemon', () => {
     const adding = chain.run('add', container, { args: ['--json'] });
     const hanging = await waiter('--worker');
     await other.add(await lab.container());
-    // The next one that wants the lock is there to take back; it gets more time than the ADD had.
+    // The next process that wants the lock is the undo, which gets more time than the ADD had.
     await until(async () => ![hanging, 0].includes(await waiter('--worker')));
     await Bun.sleep(2_500);
     release();
@@ -208,7 +208,7 @@ describeRoot('daemon', () => {
     await chain.add(container);
   });
 
-  test('changes logs, traces and limits when its settings do, and keeps what it had when they make no sense', async () => {
+  test('applies changed settings to logs, traces and limits, and keeps the old ones when the new ones are invalid', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();

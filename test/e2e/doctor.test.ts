@@ -10,7 +10,7 @@ import { describeRoot } from '../helpers/skip.ts';
 describeRoot('catena doctor', () => {
   const makeLab = useLabs();
 
-  test('examines the node it runs on; errors make it fail', async () => {
+  test('examines the node it runs on, and fails on errors', async () => {
     const lab = await makeLab();
     const env = directories(lab.tmp);
     const args = ['doctor', '--conf-dir', lab.tmp, '--bin-dir', BIN_DIR];
@@ -22,7 +22,7 @@ describeRoot('catena doctor', () => {
     const container = await lab.container();
     await chain.add(container);
     const well = await catena(lab, args, { env });
-    expect(well.stdout).toContain('last attachment on record');
+    expect(well.stdout).toContain('last recorded attachment');
     expect(well.exitCode).toBe(0);
     await lab.remove(container);
     const { stdout } = await catena(lab, [...args, '--json'], { env });

@@ -38,7 +38,7 @@ describeRoot('examples', () => {
     expect(devices.map(({ ifname }) => ifname)).toEqual(['lo']);
   });
 
-  test('plugin.ts lets an address pass that it allows, and refuses another with the reason', async () => {
+  test('plugin.ts accepts an allowed address, and refuses another one with the reason', async () => {
     const lab = await createLab();
     const container = await lab.container();
     const add = async (address: string) => {

@@ -1,4 +1,4 @@
-// Does GC leave alone what others attach while it runs, whoever they are and however they do it?
+// Does GC leave concurrent attachments alone, whichever runtime makes them and by whichever way?
 import { expect, test } from 'bun:test';
 import { readdirSync, readFileSync } from 'node:fs';
 import { type Chain, fullChain, writeChain } from '../helpers/chain.ts';
@@ -27,7 +27,7 @@ async function makeContainers(lab: Lab, count: number): Promise<Container[]> {
   return made;
 }
 
-/** Calls every plugin of the list by itself, as containerd does. */
+/** Calls every plugin of the list separately, as containerd does. */
 function oneByOne(lab: Lab, { list }: Chain, binDir?: string): Attach {
   return async (container, hostPort) => {
     let prevResult: Row | undefined;
@@ -135,7 +135,7 @@ describeRoot('GC', () => {
     ['a runtime attaches plugin by plugin', false, bySteps],
     ['a runtime attaches plugin by plugin beside a daemon', true, bySteps],
   ])(
-    'deletes what is stale and takes nothing from what %s meanwhile',
+    'deletes stale attachments and nothing of those that %s at the same time',
     async (_, withDaemon, attachBy) => {
       await withHost(async lab => {
         const chain = writeChain(lab, fullChain(lab));
@@ -166,7 +166,7 @@ describeRoot('GC', () => {
     120_000,
   );
 
-  test('leaves alone what an ADD has begun and made nothing of yet', async () => {
+  test('leaves alone an ADD that has begun and created nothing yet', async () => {
     await withHost(async lab => {
       const chain = writeChain(lab, fullChain(lab));
       const [kept, late] = await makeContainers(lab, 2);
@@ -185,7 +185,7 @@ describeRoot('GC', () => {
       const plan = await chain.run('gc', kept as Container, {
         args: ['--valid', `${kept?.id}/eth0`, '--dry-run'],
       });
-      expect(plan.stdout).toContain(`keep  ${late?.id}/eth0: it is on no record here`);
+      expect(plan.stdout).toContain(`keep  ${late?.id}/eth0: it has no record here`);
       await Bun.write(`${lab.tmp}/go`, '\n');
       expect(await adding).toMatchObject({ exitCode: 0 });
     });
@@ -195,7 +195,7 @@ describeRoot('GC', () => {
 describeRoot(
   "GC beside the reference's plugins",
   () => {
-    test('takes no lease from what they attach meanwhile, and no address is handed out twice', async () => {
+    test('deletes no lease of their concurrent attachments, and no address is assigned twice', async () => {
       await withHost(async lab => {
         const { plugins, ...head } = fullChain(lab);
         const chain = writeChain(lab, { ...head, plugins: plugins.slice(0, 1) });
@@ -228,9 +228,9 @@ describeRoot(
   requiresReference('bridge', 'host-local'),
 );
 
-describeRoot('GC of a runtime that calls each plugin by itself', () => {
+describeRoot('GC of a runtime that calls each plugin separately', () => {
   test.each([false, true])(
-    'takes all of what was there before, and nothing of what is begun between two plugins (daemon: %p)',
+    'deletes all that existed before, and nothing that begins between two plugins (daemon: %p)',
     async withDaemon => {
       await withHost(async lab => {
         const chain = writeChain(lab, fullChain(lab));

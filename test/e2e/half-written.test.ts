@@ -43,30 +43,30 @@ async function killAt(name: string): Promise<void> {
 const FILES = [
   ['the record of the attachment', '/c1:eth0'],
   ['the cached result', '/testnet-c1-eth0'],
-  ['the note of the boot', '/boot'],
+  ['the boot note', '/boot'],
 ] as const;
 
-describe('a process that was killed while it wrote', () => {
-  test.each(FILES)('%s leaves nothing to the next verb of the network', async (_, name) => {
+describe('a process killed before it finishes', () => {
+  test.each(FILES)('%s leaves nothing after the next command on the network', async (_, name) => {
     await killAt(name);
     await addNetwork(list(), other, runtime);
     expect(halfWritten()).toEqual([]);
   });
 
-  test.each(FILES)('%s leaves nothing to a daemon, or to "catena repair"', async (_, name) => {
+  test.each(FILES)('%s leaves nothing after a daemon starts or "catena repair" runs', async (_, name) => {
     await killAt(name);
     await recover({ all: true }, runtime);
     expect(halfWritten()).toEqual([]);
   });
 
-  test.each(FILES.slice(0, 2))('%s leaves nothing to "catena gc"', async (_, name) => {
+  test.each(FILES.slice(0, 2))('%s leaves nothing after "catena gc"', async (_, name) => {
     await killAt(name);
     await collectGarbage(list(), { all: true }, runtime);
     expect(halfWritten()).toEqual([]);
   });
 });
 
-test('files of a process that lives stay', async () => {
+test('unfinished files of a live process are kept', async () => {
   await addNetwork(list(), other, runtime);
   for (const dir of ['state/unsettled/testnet', 'cache/results'])
     fs.writeFileSync(path.join(chain.dir, dir, unfinishedName()), 'half');

@@ -28,7 +28,7 @@ async function layReference(machine: Machine): Promise<void> {
 const catena = (machine: Machine, ...args: string[]) =>
   machine.run([CATENA, ...args], { timeoutMs: 120_000 });
 
-/** What is there of containers, whoever made it; bridges and shared chains are the network's. */
+/** The state of containers, whichever plugins made it; bridges and shared chains are the network's. */
 async function leftOf({ lab, path }: Machine): Promise<string[]> {
   const links = await lab.ip(lab.host, 'link', 'show');
   const devices = links.filter(({ linkinfo }) => ['veth', 'ifb'].includes(linkinfo?.info_kind));
@@ -49,9 +49,9 @@ async function rulesOf(lab: Lab): Promise<string[]> {
 }
 
 describeRoot(
-  'three pods of containerd that ours attached',
+  'three pods of containerd attached by our plugins',
   () => {
-    test('keep our executables from being uninstalled, until they are handed over to the reference', async () => {
+    test('block the removal of our executables until they are handed over to the reference', async () => {
       await withContainerd([PODS], async ({ machine, containerd, outside }) => {
         const { lab } = machine;
         await machine.ok(['umount', '/opt/cni/bin']);
@@ -65,10 +65,10 @@ describeRoot(
         expect(refused.exitCode).toBe(1);
         expect(refused.stdout).toContain('"bandwidth" and no "firewall"');
         expect(refused.stdout).toContain('nothing was uninstalled: ');
-        expect(refused.stdout).toContain('--to <dir> names the executables that come next');
+        expect(refused.stdout).toContain('--to <dir> names the executables to use');
         const pending = await catena(machine, 'uninstall', '--to', REFERENCE_BIN_DIR);
         expect(pending.exitCode).toBe(1);
-        expect(pending.stdout).toContain('--hand-over makes them deletable by what comes back');
+        expect(pending.stdout).toContain('--hand-over makes them deletable by the restored executables');
         expect(fs.readdirSync(machine.path('/opt/cni/bin'))).toEqual(installed);
 
         const gone = await catena(machine, 'uninstall', '--hand-over', '--to', REFERENCE_BIN_DIR);
@@ -90,7 +90,7 @@ describeRoot(
       });
     });
 
-    test('are handed over to the executables that an uninstallation puts back', async () => {
+    test('are handed over to the executables that uninstall restores', async () => {
       await withContainerd([PODS], async ({ machine, containerd }) => {
         await machine.ok(['umount', '/opt/cni/bin']);
         await layReference(machine);
@@ -113,7 +113,7 @@ describeRoot(
       });
     });
 
-    test('can be deleted after all when the reference is in place already and its DEL has failed', async () => {
+    test('can still be deleted when the reference is already installed and its DEL has failed', async () => {
       await withContainerd([PODS], async ({ machine, containerd }) => {
         await machine.ok(['umount', '/opt/cni/bin']);
         await machine.ok([CATENA, 'install']);

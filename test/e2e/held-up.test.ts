@@ -1,4 +1,4 @@
-// How long does a verb wait for somebody who has stopped in the middle of his work, and does it say for whom?
+// How long does a command wait for a process that stopped in the middle of its work, and does it name that process?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ import { type Container, type Lab, withHost } from '../helpers/netns.ts';
 import { describeRoot } from '../helpers/skip.ts';
 import { ROOT } from '../helpers/source-tree.ts';
 
-/** All waits at once: nobody does anything meanwhile. */
+/** All waits at once, since nothing else runs during them. */
 const PATIENCE_MS = 120_000;
 
 const DONE = { exitCode: 0, stderr: '' };
@@ -61,7 +61,7 @@ async function stopWithClaim(lab: Lab, { id, path: netns }: Container): Promise<
 function expectNamed({ exitCode, stderr }: Finished, lock: string, { pid }: Bun.Subprocess): void {
   expect(exitCode).toBe(1);
   expect(stderr).toContain(`${lock}": process ${pid} (`);
-  expect(stderr).toContain('did not let go in');
+  expect(stderr).toContain('did not release it within');
   expect(stderr).toContain('code: 11');
 }
 
@@ -72,9 +72,9 @@ async function stopped(lab: Lab, argv: string[]): Promise<Bun.Subprocess> {
   return child;
 }
 
-describeRoot('somebody who has stopped', () => {
+describeRoot('a stopped process that holds a lock', () => {
   test(
-    'is waited for so long, and named; afterwards everything goes on',
+    'is waited for up to a limit, and named; commands work again afterwards',
     async () => {
       await Promise.all([
         withChain(async ({ lab, run }) => {

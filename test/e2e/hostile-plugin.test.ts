@@ -9,10 +9,10 @@ import { describeRoot } from '../helpers/skip.ts';
 const ENDLESS = 'yes "this has no end"';
 const RESULT = '{"cniVersion":"1.1.0","ips":[{"address":"10.88.0.2/24"}]}';
 
-describeRoot('output without end', () => {
+describeRoot('endless output', () => {
   const makeLab = useLabs();
 
-  test('ends the link, and its ADD is undone', async () => {
+  test('ends the plugin, and its ADD is undone', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const before = await lab.dump(container);
@@ -22,13 +22,13 @@ describeRoot('output without end', () => {
     });
     expect([exitCode, stderr]).toEqual([
       1,
-      expect.stringContaining('printed more than 16 MiB: it was ended'),
+      expect.stringContaining('printed more than 16 MiB: it was killed'),
     ]);
     expect(await lab.dump(container)).toEqual(before);
     expect(await chain.leases()).toEqual([]);
   });
 
-  test('ends an IPAM plugin of one of our links, on standard error as well as on standard output', async () => {
+  test('ends an IPAM plugin of one of our plugins, on standard error as well as on standard output', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const before = await lab.dump(container);
@@ -47,12 +47,12 @@ describeRoot('output without end', () => {
       const { error, stdout } = await lab.plugin('bridge', { command: 'ADD', conf, container, cniPath });
       expect(error?.code).toBeGreaterThan(0);
       expect(stdout.length).toBeLessThan(100_000);
-      if (name === 'evil') expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
+      if (name === 'evil') expect(error?.msg).toContain('printed more than 16 MiB: it was killed');
     }
     expect(await lab.dump(container)).toEqual(before);
   });
 
-  test('ends a link of the delegate runner', async () => {
+  test('ends a plugin of the delegate runner', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const delegates = [{ name: 'inner', cniVersion: '1.1.0', plugins: [{ type: 'evil' }] }];
@@ -61,14 +61,14 @@ describeRoot('output without end', () => {
       ...{ command: 'ADD', conf, container },
       cniPath: binOnAdd(lab, 'evil', ENDLESS),
     });
-    expect(error?.msg).toContain('printed more than 16 MiB: it was ended');
+    expect(error?.msg).toContain('printed more than 16 MiB: it was killed');
   });
 });
 
 describeRoot('pipes that stay open', () => {
   const makeLab = useLabs();
 
-  test('by somebody whom a plugin has left behind keep nobody waiting', async () => {
+  test('in a process that a plugin left behind delay no caller', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     // In a session of its own: no signal to the group reaches it.
@@ -102,7 +102,7 @@ describeRoot('pipes that stay open', () => {
 describeRoot('messages for a terminal', () => {
   const makeLab = useLabs();
 
-  test('are shown as text, and handed on as they were in JSON', async () => {
+  test('are escaped as text, and passed on unchanged in JSON', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const body = String.raw`printf '\033]0;owned\007\033[2J said \033[31mred\n' >&2; echo '{"code":7,"msg":"bad \u001b[2Jthing","details":"\u009b2J\u202egnp"}'; exit 1`;
@@ -149,7 +149,7 @@ const LIES: readonly (readonly [string, Row])[] = [
 describeRoot('a false result', () => {
   const makeLab = useLabs();
 
-  test.each(LIES)('with %s leads no link after it out of the container', async (_, lie) => {
+  test.each(LIES)('with %s takes no later plugin out of the container', async (_, lie) => {
     const lab = await makeLab();
     const container = await lab.container();
     const binDir = binOnAdd(lab, 'evil', `echo '${JSON.stringify({ cniVersion: '1.1.0', ...lie })}'`);
@@ -186,7 +186,7 @@ describeRoot('a false result', () => {
     expect(fs.existsSync('/tmp/ESCAPE')).toBe(false);
   });
 
-  test('that is nearly too long for a request is refused by the link that gets it', async () => {
+  test('that is nearly too long for a request is refused by the plugin that receives it', async () => {
     const lab = await makeLab();
     const container = await lab.container();
     const body = `printf '{"cniVersion":"1.1.0","x":"'; head -c 16000000 /dev/zero | tr '\\0' x; printf '"}'`;

@@ -8,13 +8,13 @@ import { describeRoot } from '../helpers/skip.ts';
 
 setDefaultTimeout(180_000);
 
-/** Stands in for the image that a registry would bring: the C library of this machine, and nothing else. */
+/** Replaces the image that a registry would bring: the C library of this machine, and nothing else. */
 const BASE = 'docker.io/library/debian:stable-slim';
 
 describeRoot(
   'an image of the printed Containerfile',
   () => {
-    test('is built without a registry, and its container is the command', async () => {
+    test('is built without a registry, and its container runs the command', async () => {
       await withMachine(async machine => {
         const podman = await startPodman(machine);
         const { tmp } = machine.lab;

@@ -34,20 +34,20 @@ const catena = (verb: string, ...args: string[]) =>
   ]);
 const names = (dir: string) => fs.readdirSync(join(root, dir)).sort();
 
-test('catena install lays down every link and the list, and tells that another one wins', async () => {
+test('catena install installs every plugin and the list, and reports that another list takes precedence', async () => {
   const { exitCode, stdout, stderr } = await catena('install', LIST);
   expect([exitCode, stderr]).toEqual([0, '']);
   expect(names('bin')).toEqual(['.catena-install.json', ...[...PLUGIN_NAMES, 'catena'].sort()]);
   expect(fs.readFileSync(join(root, 'net.d/10-bridge-full.conflist'), 'utf8')).toBe(
     fs.readFileSync(LIST, 'utf8'),
   );
-  expect(stdout).toContain('containerd  does not take it: "05-lo.conflist" is taken');
+  expect(stdout).toContain('containerd  does not use it: "05-lo.conflist" is used');
   expect(stdout).toContain('--as-default gives the list a name that sorts first');
   const called = await run([join(root, 'bin/bridge')], { env: { CNI_COMMAND: 'VERSION' } });
   expect(JSON.parse(called.stdout)).toMatchObject({ cniVersion: '1.1.0' });
 });
 
-test('catena install --account leaves a kubeconfig beside the list, and uninstall takes it back', async () => {
+test('catena install --account writes a kubeconfig beside the list, and uninstall removes it', async () => {
   const account = join(root, 'account');
   fs.mkdirSync(account);
   for (const name of ['ca.crt', 'token']) fs.writeFileSync(join(account, name), name);
@@ -78,13 +78,13 @@ test('catena install --account leaves a kubeconfig beside the list, and uninstal
   expect([names('bin'), names('net.d')]).toEqual([[], ['05-lo.conflist']]);
 });
 
-test('catena install --as-default wins, says why, and uninstall takes all of it back', async () => {
+test('catena install --as-default takes precedence, says why, and uninstall reverts all of it', async () => {
   const installed = await catena('install', LIST, '--as-default', '--json');
   expect(installed.exitCode).toBe(0);
   const { ok, picks, reason } = JSON.parse(installed.stdout);
   expect(ok).toBe(true);
   expect(picks.map(({ taken }: { taken: boolean }) => taken)).toEqual([true, true]);
-  expect(reason).toContain('"05-bridge-full.conflist", since runtimes take the first file by name');
+  expect(reason).toContain('"05-bridge-full.conflist", since runtimes use the first file by name');
   const { exitCode, stderr } = await catena('uninstall');
   expect([exitCode, stderr]).toEqual([0, '']);
   expect([names('bin'), names('net.d')]).toEqual([[], ['05-lo.conflist']]);
@@ -95,24 +95,24 @@ test('catena install --as-default fails where the list cannot work', async () =>
   fs.writeFileSync(list, JSON.stringify({ cniVersion: '1.0.0', name: 'x', plugins: [{ type: 'macvlan' }] }));
   const { exitCode, stdout } = await catena('install', list, '--as-default', '--link', 'loopback');
   expect(exitCode).toBe(1);
-  expect(stdout).toMatch(/^containerd {2}does not take it: .*pods will fail: .*"macvlan"/m);
+  expect(stdout).toMatch(/^containerd {2}does not use it: .*pods will fail: .*"macvlan"/m);
 });
 
-test('catena install --dry-run touches nothing, and knows how it would end', async () => {
+test('catena install --dry-run touches nothing, and predicts the outcome', async () => {
   const { exitCode, stdout } = await catena('install', LIST, '--as-default', '--dry-run');
   expect(exitCode).toBe(0);
   expect(stdout).toMatch(/^ {2}create {3}bridge$/m);
-  expect(stdout).toContain('containerd  takes it: it is the first by name');
+  expect(stdout).toContain('containerd  uses it: it is the first by name');
   expect([fs.existsSync(join(root, 'bin')), names('net.d')]).toEqual([false, ['05-lo.conflist']]);
 });
 
-test('catena install keeps files of others, and fails when one of them is the list', async () => {
+test('catena install keeps third-party files, and fails when one of them is the list', async () => {
   fs.mkdirSync(join(root, 'bin'));
   fs.writeFileSync(join(root, 'bin/bridge'), 'foreign');
   fs.writeFileSync(join(root, 'net.d/10-bridge-full.conflist'), '{}');
   const { exitCode, stdout } = await catena('install', LIST);
   expect(exitCode).toBe(1);
-  expect(stdout).toContain("keep     bridge: it is somebody else's; --force replaces it");
+  expect(stdout).toContain('keep     bridge: it belongs to another package; --force replaces it');
   expect(fs.readFileSync(join(root, 'bin/bridge'), 'utf8')).toBe('foreign');
   await catena('uninstall');
   expect(names('bin')).toEqual(['bridge']);
@@ -121,7 +121,7 @@ test('catena install keeps files of others, and fails when one of them is the li
 describeNeeding(
   'systemd',
   () => {
-    test('finds nothing wrong with the unit', async () => {
+    test('accepts the unit', async () => {
       const { stdout } = await run([
         `${BIN_DIR}/catena`,
         'install',

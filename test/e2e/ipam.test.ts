@@ -1,4 +1,4 @@
-// Does `catena ipam` tell used addresses from forgotten ones, and free only the latter?
+// Does `catena ipam` distinguish used addresses from forgotten ones, and free only the latter?
 
 import { expect, test } from 'bun:test';
 import { existsSync, utimesSync, writeFileSync } from 'node:fs';
@@ -57,13 +57,13 @@ function onGround(body: (ground: Ground) => Promise<void>): () => Promise<void> 
 
 describeRoot('catena ipam', () => {
   test(
-    'ls shows who holds what, and whether that is still used',
+    'ls shows the owner of each lease, and whether it is still in use',
     onGround(async ({ lab, chain, ipam, states, lease, age }) => {
       const [one, two] = [await lab.container(), await lab.container()];
       await chain.add(one);
       await chain.add(two);
       writeFileSync(lease('10.88.0.77'), '');
-      writeFileSync(lease('10.88.0.78'), '{somebody else}');
+      writeFileSync(lease('10.88.0.78'), '{another program}');
       writeFileSync(lease('10.88.0.79'), 'older');
       writeFileSync(lease('10.88.0.80'), 'fresh\r\neth0');
       await lab.remove(two);
@@ -90,7 +90,7 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'an address of another node on this machine is no sign of life',
+    'an address of another node on this machine does not count as in use',
     onGround(async ({ lab, chain, states, age }) => {
       const container = await lab.container();
       await chain.add(container);
@@ -118,28 +118,28 @@ describeRoot('catena ipam', () => {
       await Bun.sleep(200);
       const { stdout } = await ipam('why', 'podnet', '10.88.0.2');
       expect(stdout).toContain(
-        `10.88.0.2 of network "podnet" is leased to container "${container.id}", interface "eth0"\n`,
+        `10.88.0.2 of network "podnet" is now leased to container "${container.id}", interface "eth0"\n`,
       );
       expect(stdout).toContain(
         `- interface "eth0" has the address, in namespace "${container.path}" with process sleep (${sleeper.pid})`,
       );
-      expect(stdout).toContain(`- an ADD is on record, for namespace "${container.path}", which exists\n`);
-      expect(stdout).toContain('- the lease has been there in this boot\n');
+      expect(stdout).toContain(`- an ADD is recorded for namespace "${container.path}", which exists\n`);
+      expect(stdout).toContain('- the lease was used in this boot\n');
       expect(stdout).toContain(`- "${lease('10.88.0.2')}" was written 2`);
-      expect(stdout).toEndWith('live: something that exists uses the address\n');
+      expect(stdout).toEndWith('live: the address is in use\n');
       await lab.remove(container);
       age('10.88.0.2');
       const gone = (await ipam('why', 'podnet', '10.88.0.2')).stdout;
       expect(gone).toContain('- no interface in any namespace of this machine has the address\n');
       expect(gone).toContain('which is gone\n');
-      expect(gone).toEndWith('unused: whoever had it is gone\n');
+      expect(gone).toEndWith('unused: its owner no longer exists\n');
       const missing = await ipam('why', 'podnet', '10.88.0.99');
-      expect(missing).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('nobody holds it') });
+      expect(missing).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('it is not leased') });
     }),
   );
 
   test(
-    'free takes what nobody uses, and what is used only by force',
+    'free releases unused leases, and used ones only by force',
     onGround(async ({ lab, chain, ipam, lease, age }) => {
       const [one, two] = [await lab.container(), await lab.container()];
       await chain.add(one);
@@ -147,7 +147,7 @@ describeRoot('catena ipam', () => {
       const refused = await ipam('free', 'podnet', 'fd88:0:0::2');
       expect(refused.exitCode).toBe(1);
       expect(refused.stderr).toContain('Cannot free fd88::2 of network "podnet": it is in use');
-      expect(refused.stderr).toContain('--force frees it all the same');
+      expect(refused.stderr).toContain('--force frees it anyway');
       expect(existsSync(lease('fd88::2'))).toBe(true);
       expect(await ipam('free', 'podnet', 'fd88::2', '--force')).toEqual({
         exitCode: 0,
@@ -158,14 +158,14 @@ describeRoot('catena ipam', () => {
 
       await lab.remove(two);
       expect((await ipam('free', 'podnet', '10.88.0.3')).stderr).toContain(
-        'it is new, and an ADD may be under way',
+        'it is new, an ADD may be running',
       );
       age('10.88.0.3');
       expect((await ipam('free', 'podnet', '10.88.0.3')).exitCode).toBe(0);
       noteBoot(lease('fd88::3'), { ...thisBoot(), bootId: 'earlier' });
       expect((await ipam('free', 'podnet', 'fd88::3')).exitCode).toBe(0);
       expect(await chain.leases()).toEqual([lease('10.88.0.2')]);
-      // The next container gets them after all others had their turn; the order of the set goes on.
+      // The next container gets them after all others had their turn; the order of the set continues.
       expect((await chain.add(await lab.container())).ips.map((ip: Row) => ip.address)).toEqual([
         '10.88.0.4/24',
         'fd88::4/64',
@@ -174,13 +174,13 @@ describeRoot('catena ipam', () => {
   );
 
   test(
-    'refuses what makes no sense',
+    'refuses invalid arguments',
     onGround(async ({ ipam }) => {
       const bad: [args: string[], exitCode: number, words: string][] = [
         [['rm'], 2, 'there are ls, why and free'],
         [['why', 'podnet'], 2, 'it takes <network> <address>'],
         [['ls', 'a', 'b'], 2, 'it takes [<network>]'],
-        [['free', 'podnet', '10.88.0'], 2, 'it is no address'],
+        [['free', 'podnet', '10.88.0'], 2, 'it is not an address'],
         [['ls', 'podnet'], 1, 'Cannot find leases of network "podnet"'],
         [['ls', 'nowhere', '--data-dir', '/nonexistent'], 1, '"/nonexistent/nowhere" does not exist'],
       ];

@@ -17,7 +17,7 @@ interface Node {
   readonly lab: Lab;
   readonly api: ApiServer;
   readonly container: Container;
-  /** Calls the runner; its networks only do what they are told. */
+  /** Calls the runner; its networks follow a script. */
   call(
     command: string,
     more?: Row,
@@ -101,7 +101,7 @@ async function withDaemon({ lab }: Node, body: (pid: number) => Promise<void>): 
 describeRoot(
   'the delegate runner with a cluster',
   () => {
-    test('reads the pod and its definitions, and tells what the pod got', async () => {
+    test('reads the pod and its definitions, and reports the networks of the pod', async () => {
       await withNode(async ({ api, call, link }) => {
         api.addPod('ns', 'web', { annotations: { [NETWORKS]: 'lan@lan0' } });
         api.addDefinition('ns', 'lan', link('lan', 'lan0', '10.2.0.2/24'));
@@ -124,7 +124,7 @@ describeRoot(
       });
     });
 
-    test('asks for no pod whose annotations the runtime has passed', async () => {
+    test('requests no pod whose annotations the runtime has passed', async () => {
       await withNode(async ({ api, call, link }) => {
         api.addPod('ns', 'web', {});
         api.addDefinition('other', 'lan', link('lan', 'net1', '10.2.0.2/24'));
@@ -150,7 +150,7 @@ describeRoot(
       });
     });
 
-    test('a daemon that watches the cluster asks for neither pod nor definition', async () => {
+    test('needs no request for pods and definitions in a daemon that watches the cluster', async () => {
       await withNode(async node => {
         const { api, call, link, lab } = node;
         await withDaemon(node, async () => {
@@ -184,12 +184,14 @@ describeRoot(
           api.collections.cut();
           expect((await call('ADD')).reply.code).toBe(11);
           expect(await call('DEL')).toMatchObject({ exitCode: 0 });
-          await until(() => fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('is not watched'));
+          await until(() =>
+            fs.readFileSync(`${lab.tmp}/daemon.log`, 'utf8').includes('cannot watch a cluster'),
+          );
         });
       });
     });
 
-    test('a claim has the network asked for the addresses that it holds, by a daemon as well', async () => {
+    test('requests the addresses that a claim holds from the network, in a daemon as well', async () => {
       await withNode(async node => {
         const { api, call, link } = node;
         const lan = [{ name: 'lan', interface: 'lan0', 'ipam-claim-reference': 'vm' }];
@@ -217,14 +219,14 @@ describeRoot(
       });
     });
 
-    test('a pod that is declared on the node has another uid', async () => {
+    test('attaches a static pod, whose uid in the cluster is another one', async () => {
       await withNode(async ({ api, call }) => {
         api.addPod('ns', 'web', { uid: 'uid-2', annotations: { 'kubernetes.io/config.source': 'file' } });
         expect(await call('ADD')).toMatchObject({ exitCode: 0 });
       });
     });
 
-    test('a status that cannot be written takes everything back', async () => {
+    test('undoes the ADD when the status cannot be written', async () => {
       await withNode(async ({ call }) => {
         const runtimeConfig = { 'io.kubernetes.cri.pod-annotations': {} };
         const { exitCode, reply, order } = await call('ADD', { runtimeConfig });
@@ -236,7 +238,7 @@ describeRoot(
       });
     });
 
-    test('the default network comes up without the cluster, from its file; else from the cluster', async () => {
+    test('attaches the default network without the cluster if it has a file, else from the cluster', async () => {
       await withNode(async ({ lab, api, call, link }) => {
         const confDir = `${lab.tmp}/net.d`;
         fs.mkdirSync(confDir);

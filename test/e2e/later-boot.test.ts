@@ -20,7 +20,7 @@ function inBoot(lab: Lab, boot: string) {
   return (...argv: string[]) => lab.run(lab.host, [`${BIN_DIR}/catena`, ...argv], { env, timeoutMs: 50_000 });
 }
 
-/** As the machine is restarted: the namespace goes, and its name comes again with the runtime. */
+/** As the machine is restarted: the namespace is gone, and the runtime creates its name again. */
 async function restart(container: Container): Promise<void> {
   await runOk(['ip', 'netns', 'delete', container.name]);
   await runOk(['ip', 'netns', 'add', container.name]);
@@ -45,13 +45,13 @@ async function stateOf(lab: Lab, container: Container): Promise<Row> {
 const PORT = { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: 'tcp' }] };
 
 describeRoot(
-  'what was attached again after a restart of the machine',
+  'an attachment recorded before a reboot',
   () => {
     test.each([
       ['by our plugins', BIN_DIR, true],
       ['by the plugins of the reference', REFERENCE_BIN_DIR, true],
       ['by our plugins, without a result cache', BIN_DIR, false],
-    ])('%s: no verb takes it down by the record of before', async (_who, binDir, hasCache) => {
+    ])('and made again %s is not taken down by any command', async (_who, binDir, hasCache) => {
       await withHost(async lab => {
         const [container, other] = [await lab.container(), await lab.container()];
         const network = configure(lab, '1.0.0');
@@ -75,7 +75,7 @@ describeRoot(
         expect(collected.exitCode).toBe(0);
         const added = await later('add', 'podnet', other.path);
         expect(added).toMatchObject({ exitCode: 0 });
-        expect(added.stderr).toContain('it has been attached again since');
+        expect(added.stderr).toContain('it has since been attached again');
         expect(fs.existsSync(recordOf(lab, container))).toBe(false);
         expect(await stateOf(lab, container)).toEqual(before);
         expect(await later('repair')).toMatchObject({ exitCode: 0 });
@@ -88,7 +88,7 @@ describeRoot(
       });
     });
 
-    test('what nobody has attached again is taken down', async () => {
+    test('is taken down unless it was made again', async () => {
       await withHost(async lab => {
         const [container, other] = [await lab.container(), await lab.container()];
         configure(lab, '1.0.0');
@@ -100,7 +100,7 @@ describeRoot(
       });
     });
 
-    test('a lease of this boot shows it as well, where there is neither a pair of ours nor a cache', async () => {
+    test('counts as made again by a lease of this boot, without a veth pair of ours and without a cache entry', async () => {
       await withHost(async lab => {
         const [container, other] = [await lab.container(), await lab.container()];
         const ipam = { type: 'host-local', subnet: '10.88.0.0/24', dataDir: `${lab.tmp}/leases` };

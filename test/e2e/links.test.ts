@@ -15,7 +15,7 @@ test('the executables are one file under many names', () => {
   expect(new Set(inodes).size).toBe(1);
 });
 
-test.each(PLUGIN_NAMES)('%s without CNI_COMMAND says what it is, on standard error', async name => {
+test.each(PLUGIN_NAMES)('%s without CNI_COMMAND describes itself, on standard error', async name => {
   const { exitCode, stdout, stderr } = await call(name, {});
   expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: '' });
   // nerdctl reads the rest of the line as a semantic version, and takes it for that of the reference's plugin.

@@ -13,7 +13,7 @@ afterAll(() => fs.rmSync(dir, { recursive: true }));
 beforeAll(() => {
   const list = (name: string, type: string) =>
     JSON.stringify({ cniVersion: '1.0.0', name, plugins: [{ type }] });
-  fs.writeFileSync(join(dir, '05-gone.conflist'), list('gone', 'nobody'));
+  fs.writeFileSync(join(dir, '05-gone.conflist'), list('gone', 'absent'));
   fs.writeFileSync(join(dir, '10-podnet.conflist'), list('podnet', 'noop'));
 });
 
@@ -30,7 +30,7 @@ const networks = (...args: string[]) =>
     ...args,
   ]);
 
-test('catena networks tells the runtimes apart', async () => {
+test('catena networks distinguishes the runtimes', async () => {
   const { exitCode, stdout, stderr } = await networks('--json');
   expect([exitCode, stderr]).toEqual([0, '']);
   const { files, runtimes } = JSON.parse(stdout);
@@ -45,18 +45,18 @@ test('catena networks tells the runtimes apart', async () => {
 
 test('catena networks --why gives a reason for each file and runtime', async () => {
   const { stdout } = await networks('--why');
-  expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: nobody; not usable: .*"nobody"/m);
+  expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: absent; not usable: .*"absent"/m);
   expect(stdout).toMatch(/^ {4}containerd {2}taken {6}it is the first by name, but pods will fail/m);
-  expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first by name that is usable$/m);
-  expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is taken, but pods will fail/m);
+  expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first usable file by name$/m);
+  expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is used, but pods will fail/m);
 });
 
-test('catena networks refuses a number that is none', async () => {
+test('catena networks refuses an invalid number', async () => {
   const { exitCode, stderr } = await networks('--max-conf-num', 'all');
   expect([exitCode, stderr]).toEqual([2, expect.stringContaining('--max-conf-num "all"')]);
 });
 
-test('catena networks heeds what runtimes were told', async () => {
+test('catena networks reads the configuration of the runtimes', async () => {
   fs.mkdirSync(join(dir, 'containerd'));
   fs.mkdirSync(join(dir, 'crio/crio.conf.d'), { recursive: true });
   const toml = `version = 2\n[plugins."io.containerd.grpc.v1.cri".cni]\nconf_dir = "${dir}/"\nmax_conf_num = 2\n`;

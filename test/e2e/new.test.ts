@@ -20,7 +20,7 @@ const catena = (...args: string[]): Promise<Finished> =>
   run([path.join(BIN_DIR, 'catena'), ...args], { cwd: dir, env: { CNI_PATH: BIN_DIR } });
 
 describe('catena new', () => {
-  test('makes a directory named like the plugin, and says what to do next', async () => {
+  test('creates a directory named after the plugin, and shows the next steps', async () => {
     const { exitCode, stdout, stderr } = await catena('new', 'first');
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     expect(stdout).toStartWith(`${dir}/first:\n  package.json\n`);
@@ -34,7 +34,7 @@ describe('catena new', () => {
     const { exitCode, stderr } = await catena('new', 'third', '--dir', 'empty');
     expect(exitCode).toBe(1);
     expect(stderr).toStartWith(
-      `catena: Cannot make a project in "${dir}/empty": it holds ".gitignore" already\n`,
+      `catena: Cannot make a project in "${dir}/empty": it already contains ".gitignore"\n`,
     );
     expect(fs.readFileSync(path.join(dir, 'empty/package.json'), 'utf8')).toBe(before);
     fs.writeFileSync(path.join(dir, 'file'), '');
@@ -75,24 +75,24 @@ describe('a new plugin', () => {
     expect([exitCode, stderr]).toEqual([0, expect.stringMatching(/ 0 fail\n/)]);
   });
 
-  test('says what it is, and speaks every version', async () => {
+  test('describes itself, and supports every version', async () => {
     const executable = path.join(project, 'dist/motd');
     expect((await inProject(executable)).stderr).toStartWith('CNI motd plugin');
     const { stdout } = await run([executable], { env: { CNI_COMMAND: 'VERSION' } });
     expect(JSON.parse(stdout).supportedVersions).toContain('1.1.0');
   });
 
-  test('has an example in which nothing is wrong', async () => {
+  test('has a valid example', async () => {
     const args = ['--bin-dir', path.join(project, 'dist'), '--bin-dir', BIN_DIR, '--strict'];
     expect(await catena('validate', path.join(project, 'motd.conflist'), ...args)).toEqual({
       exitCode: 0,
-      stdout: 'nothing wrong in 1 file\n',
+      stdout: 'no problems in 1 file\n',
       stderr: '',
     });
   });
 
   describeRoot('between bridge and tuning', () => {
-    test('does its part of ADD, CHECK and DEL', async () => {
+    test('completes ADD, CHECK and DEL', async () => {
       await withHost(async lab => {
         const list = JSON.parse(fs.readFileSync(path.join(project, 'motd.conflist'), 'utf8'));
         list.plugins[0].ipam.dataDir = `${lab.tmp}/leases`;

@@ -20,10 +20,10 @@ const TAGS = {
   'grpc.request.ifname': 'eth0',
 };
 
-describeRoot('a daemon that is watched', () => {
+describeRoot('an observed daemon', () => {
   const makeLab = useLabs();
 
-  test('leaves a line per request and link, counts them, and keeps a trace that is drawn', async () => {
+  test('logs a line per request and plugin, counts them, and keeps a trace that can be drawn', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();
@@ -41,7 +41,7 @@ describeRoot('a daemon that is watched', () => {
         return {
           ...place,
           ...pod,
-          message: 'link finished',
+          message: 'plugin finished',
           command: 'ADD',
           link,
           link_index: index,
@@ -86,7 +86,7 @@ describeRoot('a daemon that is watched', () => {
     expect((await chain.run('del', container)).exitCode).toBe(0);
   });
 
-  test('tells of failures, and keeps to the level of each link', async () => {
+  test('reports failures, and honours the log level of each plugin', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
     list.plugins[3].sysctl = { 'net.core.nothing': '1' };
@@ -104,16 +104,16 @@ describeRoot('a daemon that is watched', () => {
     expect((await chain.run('add', await lab.container())).exitCode).toBe(1);
     const lines = await linesOnce(log, found => found.some(line => line.message === 'request failed'));
     expect(lines.map(({ message, command, link }) => [message, command, link])).toEqual([
-      ['link finished', 'ADD', 'bridge'],
-      ['link failed', 'ADD', 'tuning'],
-      ['link finished', 'DEL', 'bridge'],
+      ['plugin finished', 'ADD', 'bridge'],
+      ['plugin failed', 'ADD', 'tuning'],
+      ['plugin finished', 'DEL', 'bridge'],
       ['request failed', 'ADD', undefined],
     ]);
     expect(lines.at(-1)?.error).toContain('net.core.nothing');
     expect((await daemon.fetch('/v1/traces')).status).toBe(404);
   });
 
-  test('goes on with the trace of its caller, and sends spans to a collector', async () => {
+  test('continues the trace of its caller, and sends spans to a collector', async () => {
     const lab = await makeLab();
     const bodies: Row[] = [];
     const collector = Bun.serve({
@@ -186,7 +186,7 @@ describeRoot('a daemon that is watched', () => {
     expect(await client.call('Add', wrong)).toMatchObject({ code: 3, errors: [{ code: 6 }] });
     client.close();
 
-    const calls = (await linesIn(log)).filter(({ message }) => message === 'finished call');
+    const calls = (await linesIn(log)).filter(({ message }) => message === 'call finished');
     expect(calls.map(line => [line['grpc.method'], line['grpc.code']])).toEqual([
       ...[
         ['Add', 'OK'],
@@ -228,7 +228,7 @@ describeRoot('a daemon that is watched', () => {
 describeRoot('a command without a daemon', () => {
   const makeLab = useLabs();
 
-  test('keeps a trace when it is told to, and none otherwise', async () => {
+  test('keeps a trace when asked to, and none otherwise', async () => {
     const lab = await makeLab();
     const chain = writeChain(lab, fullChain(lab));
     const container = await lab.container();

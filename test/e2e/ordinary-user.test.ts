@@ -10,7 +10,7 @@ import { requiresRoot, testNeeding } from '../helpers/skip.ts';
 const NEEDS = [requiresRoot(), requiresOrdinaryUser()];
 const IN_USER_NAMESPACE = ['unshare', '--user', '--map-root-user', '--net', '--mount', '--'];
 
-/** Gives the body a node whose state only root may read or write, and whose list everybody may read. */
+/** Gives the body a node whose state only root may read or write, and whose list every user may read. */
 async function withNode(
   body: (call: (before: readonly string[], ...args: string[]) => Promise<Finished>) => Promise<void>,
 ): Promise<void> {
@@ -38,7 +38,7 @@ async function withNode(
 
 describe('an ordinary user', () => {
   testNeeding(
-    'is told what could not be done, with what, and what to do',
+    'gets an error with the action, the object and the remedy',
     async () => {
       await withNode(async call => {
         const rows = [
@@ -63,7 +63,7 @@ describe('an ordinary user', () => {
   );
 
   testNeeding(
-    'hears from doctor what cannot be told, and no error for it',
+    'learns from doctor what cannot be examined, without an error',
     async () => {
       await withNode(async call => {
         const { exitCode, stdout } = await call(AS_ORDINARY_USER, 'doctor', '--json');
@@ -82,7 +82,7 @@ describe('an ordinary user', () => {
 
 describe('root in a user namespace', () => {
   testNeeding(
-    'is not told that files of the real root are those of somebody else',
+    'gets no report that files of the real root have another owner',
     async () => {
       await withNode(async call => {
         const { stdout } = await call([...AS_ORDINARY_USER, ...IN_USER_NAMESPACE], 'doctor', '--json');

@@ -95,7 +95,7 @@ describe('catena-cni', () => {
     expect((await inProject('bun', main, 'new', 'motd')).exitCode).toBe(0);
   });
 
-  test('its command says in one line what to do where there is no Bun, and runs where PATH has one', async () => {
+  test('its command says in one line what to do without Bun, and runs where PATH has one', async () => {
     const { bin, version } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
     const command = path.join(project, 'node_modules/catena-cni', bin.catena);
     const node = Bun.which('node') ?? '';
@@ -115,7 +115,7 @@ describe('catena-cni', () => {
     expect([wrong.exitCode, wrong.stderr]).toEqual([2, expect.stringContaining('is not a command')]);
   });
 
-  test('holds what its package.json names, and no executables', async () => {
+  test('contains what its package.json names, and no executables', async () => {
     const files = (await runOk(['tar', '-tzf', tarball])).stdout
       .split('\n')
       .map(file => file.replace('package/', ''));
@@ -133,7 +133,7 @@ describe('catena-cni', () => {
 });
 
 describe('catena-cni/plugin', () => {
-  test('makes a link under Bun, and is not offered to Node', async () => {
+  test('makes a plugin under Bun, and is not offered to Node', async () => {
     write(
       'plugin.ts',
       `import { definePlugin, nothingToDo, PluginConfig, runPlugin } from 'catena-cni/plugin';

@@ -49,35 +49,38 @@ function podmanList(lab: Lab, cniVersion: string): Row {
 describeRoot(
   'Podman’s default list',
   () => {
-    test.each(['0.4.0', '1.0.0'])('[%s] runs, publishes a TCP and a UDP port, and goes', async cniVersion => {
-      await withHost(async lab => {
-        const outside = await lab.outside();
-        const container = await lab.container();
-        const chain = writeChain(lab, podmanList(lab, cniVersion));
-        const { ips } = await chain.add(container, { cap: PORTS, binDir: BIN_DIR });
-        expect(ips[0].address).toBe('10.88.0.2/16');
-        await startServer(lab, container, { protocol: 'tcp', port: 80 });
-        await startServer(lab, container, { protocol: 'udp', port: 53 });
-        const ask = (protocol: 'tcp' | 'udp', port: number, timeoutMs = 5_000) =>
-          echo(lab, outside, { protocol, address: outside.hostAddress.v4, port, timeoutMs });
-        expect((await ask('tcp', 8080))?.peer).toBe(outside.address.v4);
-        expect((await ask('udp', 5353))?.peer).toBe(outside.address.v4);
-        const beyond = await startServer(lab, outside, { protocol: 'tcp', port: 9999 });
-        const to = { protocol: 'tcp', address: outside.address.v4, port: 9999 } as const;
-        expect((await echo(lab, container, to))?.peer).toBe(outside.hostAddress.v4);
-        await beyond.stop();
-        const checked = await chain.run('check', container, { cap: PORTS });
-        expect({ checked, exitCode: checked.exitCode }).toMatchObject({ exitCode: 0 });
-        const removed = await chain.run('del', container, { cap: PORTS });
-        expect({ removed, exitCode: removed.exitCode }).toMatchObject({ exitCode: 0 });
-        expect(await ask('tcp', 8080, 700)).toBeUndefined();
-        expect(await chain.leases()).toEqual([]);
-        const { stdout } = await lab.run(lab.host, ['nft', 'list', 'ruleset']);
-        expect(stdout).not.toContain(container.id);
-        expect(stdout).not.toContain('10.88.0.2');
-        expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toHaveLength(1);
-      });
-    });
+    test.each(['0.4.0', '1.0.0'])(
+      '[%s] attaches, publishes a TCP and a UDP port, and is removed completely',
+      async cniVersion => {
+        await withHost(async lab => {
+          const outside = await lab.outside();
+          const container = await lab.container();
+          const chain = writeChain(lab, podmanList(lab, cniVersion));
+          const { ips } = await chain.add(container, { cap: PORTS, binDir: BIN_DIR });
+          expect(ips[0].address).toBe('10.88.0.2/16');
+          await startServer(lab, container, { protocol: 'tcp', port: 80 });
+          await startServer(lab, container, { protocol: 'udp', port: 53 });
+          const ask = (protocol: 'tcp' | 'udp', port: number, timeoutMs = 5_000) =>
+            echo(lab, outside, { protocol, address: outside.hostAddress.v4, port, timeoutMs });
+          expect((await ask('tcp', 8080))?.peer).toBe(outside.address.v4);
+          expect((await ask('udp', 5353))?.peer).toBe(outside.address.v4);
+          const beyond = await startServer(lab, outside, { protocol: 'tcp', port: 9999 });
+          const to = { protocol: 'tcp', address: outside.address.v4, port: 9999 } as const;
+          expect((await echo(lab, container, to))?.peer).toBe(outside.hostAddress.v4);
+          await beyond.stop();
+          const checked = await chain.run('check', container, { cap: PORTS });
+          expect({ checked, exitCode: checked.exitCode }).toMatchObject({ exitCode: 0 });
+          const removed = await chain.run('del', container, { cap: PORTS });
+          expect({ removed, exitCode: removed.exitCode }).toMatchObject({ exitCode: 0 });
+          expect(await ask('tcp', 8080, 700)).toBeUndefined();
+          expect(await chain.leases()).toEqual([]);
+          const { stdout } = await lab.run(lab.host, ['nft', 'list', 'ruleset']);
+          expect(stdout).not.toContain(container.id);
+          expect(stdout).not.toContain('10.88.0.2');
+          expect(await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).toHaveLength(1);
+        });
+      },
+    );
 
     test('lets containers out where iptables drops, as the reference does', async () => {
       await withHost(async lab => {

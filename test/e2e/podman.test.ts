@@ -23,7 +23,7 @@ async function withPodman(body: (machine: Machine, podman: Podman) => Promise<vo
 describeRoot(
   'Podman',
   () => {
-    test('its default list: ports are published, also after a restart, and nothing is left', async () => {
+    test('publishes ports with its default list, also after a restart, and leaves nothing', async () => {
       await withPodman(async (machine, podman) => {
         const { lab } = machine;
         const outside = await lab.outside();
@@ -51,7 +51,7 @@ describeRoot(
       });
     });
 
-    test('beside a daemon its default list is warm, without a word of it being changed', async () => {
+    test('is served by the daemon with its default list unchanged', async () => {
       await withPodman(async (machine, podman) => {
         machine.start(['/opt/cni/bin/catena', 'daemon'], `${machine.lab.tmp}/daemon.log`);
         const unix = machine.path('/run/catena/catena.sock');
@@ -76,26 +76,29 @@ describeRoot(
     test.each([
       ['the container', ['/bin/sleep']],
       ['the container and its monitor', ['/conmon', '/bin/sleep']],
-    ])('%s killed: the next command cleans up, and the ports are free again', async (_what, programs) => {
-      await withPodman(async (machine, podman) => {
-        const outside = await machine.lab.outside();
-        const before = await machine.traces();
-        const web = await podman.runContainer('web', ...PUBLISH);
-        const pids = machine.processes(...programs);
-        expect(pids).toHaveLength(programs.length);
-        await machine.ok(['kill', '-KILL', ...pids.map(String)]);
-        await podman.run(...REMOVE, 'web');
-        expect(await machine.settled(before)).toEqual(before);
-        const again = await podman.runContainer('web', ...PUBLISH);
-        expect(again.addresses).not.toEqual(web.addresses);
-        const container = machine.netnsOf(again.pid);
-        expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
-        await podman.run(...REMOVE, 'web');
-        expect(await machine.settled(before)).toEqual(before);
-      });
-    });
+    ])(
+      'cleans up with the next command after %s is killed, and the ports are free again',
+      async (_what, programs) => {
+        await withPodman(async (machine, podman) => {
+          const outside = await machine.lab.outside();
+          const before = await machine.traces();
+          const web = await podman.runContainer('web', ...PUBLISH);
+          const pids = machine.processes(...programs);
+          expect(pids).toHaveLength(programs.length);
+          await machine.ok(['kill', '-KILL', ...pids.map(String)]);
+          await podman.run(...REMOVE, 'web');
+          expect(await machine.settled(before)).toEqual(before);
+          const again = await podman.runContainer('web', ...PUBLISH);
+          expect(again.addresses).not.toEqual(web.addresses);
+          const container = machine.netnsOf(again.pid);
+          expect(await findUnreachable(machine.lab, { container, outside })).toEqual([]);
+          await podman.run(...REMOVE, 'web');
+          expect(await machine.settled(before)).toEqual(before);
+        });
+      },
+    );
 
-    test('after a reboot: containers start again, and nothing of before is in their way', async () => {
+    test('starts containers again after a reboot without conflicts with old state', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -111,7 +114,7 @@ describeRoot(
       });
     });
 
-    test('rules that somebody flushed: a reload brings them back, a removal does without', async () => {
+    test('restores flushed rules by a reload, and removes containers without them', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -128,7 +131,7 @@ describeRoot(
       });
     });
 
-    test('rules that somebody flushed: doctor names it, adopt and repair mend it, and its own removal ends it', async () => {
+    test('has its flushed rules reported by doctor, restored by adopt and repair, and removed with the container', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -172,7 +175,7 @@ describeRoot(
       });
     });
 
-    test('a pod: its containers share the network and the ports', async () => {
+    test('shares the network and the ports among the containers of a pod', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -194,7 +197,7 @@ describeRoot(
       });
     });
 
-    test('networks that it makes: two families, a fixed address, one joined and left while it runs', async () => {
+    test('makes networks of its own: two families, a fixed address, one joined and left at run time', async () => {
       await withPodman(async (machine, podman) => {
         const { lab } = machine;
         const outside = await lab.outside();
@@ -226,7 +229,7 @@ describeRoot(
       });
     });
 
-    test('two networks at once: the ports lead to the container by one of them, and then by the other', async () => {
+    test('forwards ports by one of two networks, and by the other one after the first is left', async () => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const before = await machine.traces();
@@ -257,7 +260,7 @@ describeRoot(
     test.each([
       ['bridge-full', ['v4', 'v6'], ['lo', 'eth0']],
       ['two-networks', ['v4'], ['lo', 'eth0', 'net1']],
-    ] as const)('our conflist %s, as it is', async (name, families, links) => {
+    ] as const)('uses our conflist %s unchanged', async (name, families, links) => {
       await withPodman(async (machine, podman) => {
         const outside = await machine.lab.outside();
         const conflist = fs.readFileSync(

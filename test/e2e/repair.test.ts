@@ -87,7 +87,7 @@ async function hostVeth(lab: Lab, kind: string): Promise<string> {
 }
 
 describeRoot('catena repair', () => {
-  test('puts every link of a chain back; connections and devices stay', async () => {
+  test('restores every plugin of a chain, and keeps connections and devices', async () => {
     await withHost(async lab => {
       const [container, outside] = [await lab.container(), await lab.outside()];
       const chain = writeChain(lab, everyLink(lab));
@@ -141,7 +141,7 @@ describeRoot('catena repair', () => {
     });
   });
 
-  test('puts a point-to-point attachment back', async () => {
+  test('restores a point-to-point attachment', async () => {
     await withHost(async lab => {
       const [container, outside] = [await lab.container(), await lab.outside()];
       const chain = writeChain(lab, pointToPoint(lab));
@@ -168,7 +168,7 @@ describeRoot('catena repair', () => {
     });
   });
 
-  test('puts rules of iptables back', async () => {
+  test('restores iptables rules', async () => {
     await withHost(async lab => {
       const container = await lab.container();
       const list = everyLink(lab);
@@ -191,27 +191,24 @@ describeRoot('catena repair', () => {
     });
   });
 
-  test.each(['bridge', 'ptp'])(
-    'brings nothing back that would lead to a pair of %s that is gone',
-    async kind => {
-      await withHost(async lab => {
-        const container = await lab.container();
-        const chain = writeChain(lab, kind === 'ptp' ? pointToPoint(lab) : everyLink(lab));
-        const cap = { portMappings: PORTS };
-        await chain.add(container, { cap });
-        await lab.run(container, ['ip', 'link', 'del', 'eth0']);
-        await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
-        for (const lease of await chain.leases()) fs.rmSync(lease);
-        const report = await repair(lab);
-        expect(report).toMatchObject({ exitCode: 1, attachments: [{ state: 'broken' }] });
-        expect(report.attachments[0].links[0].error.msg).toContain('only DEL and ADD can recreate');
-        expect(await chain.leases()).toEqual([]);
-        expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
-      });
-    },
-  );
+  test.each(['bridge', 'ptp'])('restores nothing that depends on a lost veth pair of %s', async kind => {
+    await withHost(async lab => {
+      const container = await lab.container();
+      const chain = writeChain(lab, kind === 'ptp' ? pointToPoint(lab) : everyLink(lab));
+      const cap = { portMappings: PORTS };
+      await chain.add(container, { cap });
+      await lab.run(container, ['ip', 'link', 'del', 'eth0']);
+      await lab.run(lab.host, ['nft', 'flush', 'ruleset']);
+      for (const lease of await chain.leases()) fs.rmSync(lease);
+      const report = await repair(lab);
+      expect(report).toMatchObject({ exitCode: 1, attachments: [{ state: 'broken' }] });
+      expect(report.attachments[0].links[0].error.msg).toContain('only DEL and ADD can recreate');
+      expect(await chain.leases()).toEqual([]);
+      expect(await lab.nft(lab.host, 'list', 'ruleset')).toEqual([]);
+    });
+  });
 
-  test('leaves alone whose namespace is gone, and says what cannot be mended', async () => {
+  test('leaves attachments alone whose namespace is gone, and reports what cannot be repaired', async () => {
     await withHost(async lab => {
       const [one, two] = [await lab.container(), await lab.container()];
       const chain = writeChain(lab, everyLink(lab));
@@ -223,7 +220,7 @@ describeRoot('catena repair', () => {
       const byId = Object.fromEntries(report.attachments.map((found: Row) => [found.containerID, found]));
       expect(byId[one.id]).toMatchObject({
         state: 'skipped',
-        why: `its namespace "${one.path}" is gone: DEL takes it down`,
+        why: `its namespace "${one.path}" no longer exists; DEL deletes it`,
       });
       expect(byId[two.id].links[0]).toMatchObject({ link: 'bridge', state: 'broken' });
     });
@@ -231,7 +228,7 @@ describeRoot('catena repair', () => {
 });
 
 describeNeeding(
-  'catena repair of links of others',
+  'catena repair of third-party plugins',
   () => {
     test('reports them, and with --foreign runs ADD of chained ones again', async () => {
       await withHost(async lab => {

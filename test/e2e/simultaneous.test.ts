@@ -30,8 +30,8 @@ async function tracesOf(lab: Lab, { id, path, name }: Container): Promise<string
 
 const WHOLE = ['interface', 'lease', 'lease', 'record', 'cached result'];
 
-describeRoot('two processes at the same moment', () => {
-  test('that add one attachment: one succeeds, and its attachment stands', async () => {
+describeRoot('two concurrent processes', () => {
+  test('that add one attachment: one succeeds, and its attachment is complete', async () => {
     await withHost(async lab => {
       const chain = quickChain(lab);
       const wrong: unknown[] = [];
@@ -50,7 +50,7 @@ describeRoot('two processes at the same moment', () => {
     });
   }, 180_000);
 
-  test('that add and delete one attachment: all of it stands, or nothing', async () => {
+  test('that add and delete one attachment leave all of it, or nothing', async () => {
     await withHost(async lab => {
       const chain = quickChain(lab);
       const wrong: unknown[] = [];
@@ -71,7 +71,7 @@ describeRoot('two processes at the same moment', () => {
     });
   }, 180_000);
 
-  test('that add one pod by the delegate runner: one succeeds, and all its networks stand', async () => {
+  test('that add one pod by the delegate runner: one succeeds, and all its networks are attached', async () => {
     await withHost(async lab => {
       const { plugins, ...head } = fullChain(lab);
       const delegate = { ...head, plugins: plugins.slice(0, 1) };

@@ -1,4 +1,4 @@
-// What becomes of a plugin of somebody else that hangs, when the runner that called it has died?
+// What happens to a hanging third-party plugin whose runner has died?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
@@ -64,7 +64,7 @@ describeRoot('a plugin that hangs after its runner died', () => {
     ['GC', () => ({ verb: 'gc', more: ['--all'] })],
     ['repair', () => ({ verb: 'repair', more: [] })],
   ])(
-    'is ended at the deadline that it was given, and %s goes on',
+    'is killed at the deadline that it was given, and %s continues',
     async (_, how) => {
       await withHost(async lab => {
         const { plugins, ...head } = fullChain(lab);
@@ -101,7 +101,7 @@ describeRoot('a plugin that hangs after its runner died', () => {
     60_000,
   );
 
-  test('is waited for as long as it may take: DEL answers 11, and says when it is ended', async () => {
+  test('is waited for until its deadline: DEL fails with code 11, and says when the plugin is killed', async () => {
     await withHost(async lab => {
       const { plugins, ...head } = fullChain(lab);
       const chain = writeChain(lab, { ...head, plugins: [plugins[0], { type: 'stuck' }] });
@@ -113,7 +113,7 @@ describeRoot('a plugin that hangs after its runner died', () => {
       const { exitCode, stderr } = await chain.run('del', container, { binDir });
       expect([exitCode, stderr]).toEqual([1, expect.stringContaining('code: 11')]);
       // The plugin, or a child of it, which has its environment.
-      const [, pid] = /process (\d+), a plugin whose runner died, still works on it/.exec(stderr) ?? [];
+      const [, pid] = /process (\d+), a plugin whose runner died, is still working on it/.exec(stderr) ?? [];
       const groupOf = (one: number) =>
         fs
           .readFileSync(`/proc/${one}/stat`, 'utf8')

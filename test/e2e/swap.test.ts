@@ -1,4 +1,4 @@
-// Can a link be swapped on a node with attachments that live, and back again, however it goes?
+// Can a plugin be swapped on a node with running pods, and back again, whatever fails?
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -85,7 +85,7 @@ describeRoot(
     afterAll(() => fs.rmSync(tmp, { recursive: true, force: true }));
 
     testNeeding(
-      "puts the reference's executable in place under a pod that lives, and ours back",
+      "installs the reference's executable under a running pod, and ours again",
       async () => {
         await withHost(async lab => {
           const { swap, check, link, chain, live, binDir } = await node(lab);
@@ -95,9 +95,11 @@ describeRoot(
           const refused = await swap(...quick);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
           expect(refused.stdout).toContain('called by     podnet 1, othernet 1\n');
-          expect(refused.stdout).toContain('same file     bridge, host-local: they stay what they are\n');
+          expect(refused.stdout).toContain('same file     bridge, host-local: they are not changed\n');
           expect(refused.stdout).toContain('conformance: conforms: ');
-          expect(refused.stdout).toEndWith('--ignore what is intended, or --accept-differences\n');
+          expect(refused.stdout).toEndWith(
+            'use --ignore for intended differences, or --accept-differences\n',
+          );
           expect(isSame(link('tuning'), ours)).toBe(true);
 
           const swapped = await swap(...quick, '--accept-differences', '--json');
@@ -135,7 +137,7 @@ describeRoot(
             expect(isSame(link('tuning'), file)).toBe(true);
           }
           expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
-          expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is on record in');
+          expect((await swap('--link', 'tuning', '--undo')).stderr).toContain('none is recorded in');
           expect(await chain.run('del', live, { binDir })).toMatchObject({ exitCode: 0, stderr: '' });
         });
       },
@@ -143,7 +145,7 @@ describeRoot(
     );
 
     testNeeding(
-      'takes over the ports of pods that the reference attached, and gives none back that it cannot see',
+      'takes over the ports of pods that the reference attached, and releases none that it cannot see',
       async () => {
         await withHost(async lab => {
           const { swap, binDir, confDir, chain, live, link, list } = await node(lab);
@@ -180,11 +182,11 @@ describeRoot(
           const refused = await swap('--link', 'portmap', '--undo');
           expect(refused.exitCode).toBe(1);
           expect(refused.stdout).toContain(
-            'refused: the executable from before may not be able to delete 1 attachment',
+            'refused: the previous executable may not be able to delete 1 attachment',
           );
           const undone = await swap('--link', 'portmap', '--undo', '--force');
           expect(undone.exitCode).toBe(1);
-          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed\n');
+          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed before before\n');
           expect(fs.readlinkSync(link('portmap'))).toBe(`${REFERENCE_BIN_DIR}/portmap`);
 
           for (const pod of [one, two])
@@ -200,7 +202,7 @@ describeRoot(
     );
 
     testNeeding(
-      'refuses an executable that cannot delete what ours attached, until that is handed over',
+      'refuses an executable that cannot delete attachments of ours until they are handed over',
       async () => {
         await withHost(async lab => {
           const { swap, binDir, confDir, chain, live, link, list, env } = await node(lab);
@@ -215,7 +217,7 @@ describeRoot(
 
           const refused = await swap(...quick);
           expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
-          expect(refused.stdout).toContain('refused: its DEL fails for what is attached now (bridge: ');
+          expect(refused.stdout).toContain('refused: its DEL fails for current attachments (bridge: ');
           expect(refused.stdout).toContain(
             `run "catena handover --to ${REFERENCE_BIN_DIR} --to ${binDir}" first`,
           );
@@ -243,14 +245,14 @@ describeRoot(
       requires('iptables', 'nft'),
     );
 
-    test('refuses a broken candidate, and says what is wrong with it', async () => {
+    test('refuses a broken candidate, and reports what is wrong with it', async () => {
       await withHost(async lab => {
         const { swap, link, binDir } = await node(lab);
         const refused = await swap('--link', 'tuning', '--to', join(tmp, 'broken'), '--scene', 'life');
         expect(refused).toMatchObject({ exitCode: 1, stderr: '' });
         expect(refused.stdout).toContain('conformance: does not conform: ');
         expect(refused.stdout).toContain('ADD: container: sysctl net/core/somaxconn');
-        expect(refused.stdout).toContain('refused: it breaks rules that must be kept');
+        expect(refused.stdout).toContain('refused: it breaks mandatory rules');
         expect(isSame(link('tuning'), ours)).toBe(true);
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
       });
@@ -268,14 +270,14 @@ describeRoot(
       });
     });
 
-    test('puts the old one back when an attachment that was sound is not any more', async () => {
+    test('restores the old executable when an attachment that was sound breaks', async () => {
       await withHost(async lab => {
         const { swap, check, link, binDir } = await node(lab);
         const picky = wrapped(lab, 'picky', onLiveCheck(refusal));
         const quick = ['--link', 'tuning', '--to', picky, '--scene', 'life'];
         const swapped = await swap(...quick);
         expect(swapped.stdout).toContain('podnet live-1 eth0: not mine\n');
-        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed\n');
+        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed before before\n');
         expect(swapped.exitCode).toBe(1);
         expect(isSame(link('tuning'), ours)).toBe(true);
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);
@@ -323,7 +325,7 @@ describeRoot(
     });
 
     testNeeding(
-      'asks whoever sits at a terminal, and takes nothing for a no',
+      'asks at a terminal, and takes an empty answer as no',
       async () => {
         await withHost(async lab => {
           const { argv, env, link } = await node(lab);
@@ -337,7 +339,7 @@ describeRoot(
             });
           };
           const declined = await atTerminal('\n');
-          expect(declined.stdout).toContain('go on? [y/N]');
+          expect(declined.stdout).toContain('continue? [y/N]');
           expect(declined.exitCode).toBe(1);
           expect(isSame(link('tuning'), ours)).toBe(true);
           expect(await atTerminal('y\n')).toMatchObject({ exitCode: 0 });
@@ -351,7 +353,7 @@ describeRoot(
       [['--to', '/bin/true'], 2, '--link <type or index>'],
       [['--to', '/bin/true', '--undo', '--link', '1'], 2, 'Cannot use both --to and --undo'],
       [['--to', '/nonexistent', '--link', '1'], 1, 'it does not exist'],
-      [['--to', '/bin/true', '--link', '7'], 1, 'Cannot find link "7"'],
+      [['--to', '/bin/true', '--link', '7'], 1, 'Cannot use --link "7"'],
     ])('refuses %j', async (args, exitCode, gist) => {
       await withHost(async lab => {
         const { swap } = await node(lab);

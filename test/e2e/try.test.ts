@@ -52,7 +52,7 @@ async function tryJson(lab: Lab, file: string, ...options: string[]) {
 }
 
 describeRoot('catena try', () => {
-  test('reports a link that fails, undoes the others, and leaves nothing', async () => {
+  test('reports a plugin that fails, undoes the others, and leaves nothing', async () => {
     await withHost(async lab => {
       const before = await lab.dump(lab.host);
       const file = write(lab, [BRIDGE, { type: 'tuning', sysctl: { 'net.no.such': '1' } }]);
@@ -97,13 +97,13 @@ describeRoot('catena try', () => {
       const bin = link(lab, 'rude', { ADD: 'ip route del default; ip link set outside0 mtu 1300' });
       const { report } = await tryJson(lab, write(lab, [{ type: 'rude' }]), '--bin-dir', bin);
       expect(report.left).toEqual([
-        'gone: route default via 172.31.254.2 on outside0',
+        'deleted: route default via 172.31.254.2 on outside0',
         'outside0: mtu 1500 → 1300',
       ]);
     });
   });
 
-  test('lets no link write to the machine', async () => {
+  test('prevents plugins from writing to the machine', async () => {
     await withHost(async lab => {
       const dir = path.join(ROOT, 'dist');
       const writes = ['/etc', '/usr', '/opt', dir].map(
@@ -124,7 +124,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('reports a promise that is not kept', async () => {
+  test('reports a broken promise', async () => {
     await withHost(async lab => {
       const bin = link(lab, 'lazy', {});
       const conf = { type: 'lazy', sysctl: { 'net.core.somaxconn': '77' } };
@@ -137,7 +137,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('stops probing at the first broken promise, unless told to keep going', async () => {
+  test('stops probing at the first broken promise, unless asked to keep going', async () => {
     await withHost(async lab => {
       const bin = link(lab, 'lazy', {});
       const sysctl = { 'net.core.somaxconn': '77', 'net.ipv4.tcp_fin_timeout': '7' };
@@ -168,7 +168,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('passes arguments, capability arguments and the name of the interface on', async () => {
+  test('passes arguments, capability arguments and the interface name on', async () => {
     await withHost(async lab => {
       const bin = link(lab, 'curious', {
         ADD: 'printf %s "$request" > /tmp/request; echo "$CNI_IFNAME $CNI_ARGS $(cat /tmp/request)" >&2; exit 1',
@@ -183,7 +183,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('names a plugin that is missing', async () => {
+  test('names a missing plugin', async () => {
     await withHost(async lab => {
       const { exitCode, stdout } = await catena(lab, ['try', write(lab, [{ type: 'no-such-link' }])]);
       expect(exitCode).toBe(1);
@@ -191,7 +191,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('runs where directories are covered that hold its list and its links', async () => {
+  test('runs when mounts cover the directories of its list and its plugins', async () => {
     await withHost(async lab => {
       const dir = fs.mkdtempSync('/run/catena-try-');
       try {
@@ -206,7 +206,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('shows no colours to a pipe, and tells everything in one object with --json', async () => {
+  test('prints no colours to a pipe, and everything in one object with --json', async () => {
     await withHost(async lab => {
       const { stdout } = await catena(lab, ['try', ISOLATED]);
       expect(stdout).not.toContain('\u001b');
@@ -217,7 +217,7 @@ describeRoot('catena try', () => {
     });
   });
 
-  test('shows colours to a terminal, unless NO_COLOR is set', async () => {
+  test('prints colours to a terminal, unless NO_COLOR is set', async () => {
     await withHost(async lab => {
       // script(1) of bsdutils gives a program a terminal.
       const terminal = (env: Record<string, string>) =>
@@ -229,7 +229,7 @@ describeRoot('catena try', () => {
 });
 
 describe('catena try', () => {
-  test('says what is wrong with a list before it makes anything', async () => {
+  test('reports errors of a list before it creates anything', async () => {
     const { exitCode, stdout, stderr } = await run([CATENA, 'try', '/no/such.conflist']);
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
     expect(stderr).toContain('Cannot read network configuration "/no/such.conflist"');
@@ -237,7 +237,7 @@ describe('catena try', () => {
 
   const title = 'says what to do where namespaces are forbidden';
   const body = async () => {
-    // Limits of a user namespace hold for those within it, and for nobody else.
+    // Limits of a user namespace hold for those within it, and for no other process.
     const forbid =
       'echo 0 > /proc/sys/user/max_net_namespaces && echo 0 > /proc/sys/user/max_user_namespaces';
     const script = `${forbid} && exec ${CATENA} try ${LOOPBACK}`;
@@ -250,7 +250,7 @@ describe('catena try', () => {
       script,
     ]);
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
-    expect(stderr).toContain('Cannot make a fake host: unshare: ');
+    expect(stderr).toContain('Cannot create a fake host: unshare: ');
     expect(stderr).toContain('Run as root, or allow user namespaces');
   };
   const works = Bun.spawnSync(['unshare', '--user', '--map-root-user', 'true']).success;
@@ -259,7 +259,7 @@ describe('catena try', () => {
 
 describe('catena try of limits', () => {
   testNeeding(
-    'measures traffic that is limited, and not what a list leaves out',
+    'measures limited traffic, and skips limits that a list does not set',
     async () => {
       await withHost(async lab => {
         const limits = { type: 'bandwidth', egressRate: 20_000_000, egressBurst: 800_000 };
@@ -268,7 +268,7 @@ describe('catena try of limits', () => {
           'try',
           write(lab, [BRIDGE, { ...limits, unshapedSubnets: ['10.0.0.0/8'] }]),
         ]);
-        expect(left.stdout).toContain(`skipped  ${what}: traffic with 10.99.0.1 is not to be limited`);
+        expect(left.stdout).toContain(`skipped  ${what}: traffic with 10.99.0.1 is exempt from the limit`);
         const held = await catena(lab, [
           'try',
           write(lab, [BRIDGE, { ...limits, shapedSubnets: ['10.99.0.0/24'] }]),

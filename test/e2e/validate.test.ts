@@ -26,16 +26,16 @@ function write(name: string, content: JsonObject): string {
 }
 
 describe('catena validate', () => {
-  test('finds nothing in the examples', async () => {
+  test('finds no problem in the examples', async () => {
     const files = fs.readdirSync(path.join(ROOT, 'conflists')).length;
     expect(await catena('validate', path.join(ROOT, 'conflists'), '--strict')).toEqual({
       exitCode: 0,
-      stdout: `nothing wrong in ${files} files\n`,
+      stdout: `no problems in ${files} files\n`,
       stderr: '',
     });
   });
 
-  test('says what, how bad and where, and fails', async () => {
+  test('reports problem, severity and place, and fails', async () => {
     const file = write('10.conflist', {
       plugins: [{ type: 'bridge', mtu: '1400', bridg: 'br0' }, { type: 'nosuch' }],
     });
@@ -50,7 +50,7 @@ describe('catena validate', () => {
     ]);
   });
 
-  test('warnings fail only with --strict, executables are looked for unless told not to', async () => {
+  test('fails on warnings only with --strict, and looks for executables unless asked not to', async () => {
     const file = write('10.conflist', { plugins: [{ type: 'bridge', bridg: 'br0' }] });
     expect((await catena('validate', file)).exitCode).toBe(0);
     expect((await catena('validate', file, '--strict')).exitCode).toBe(1);
@@ -89,13 +89,13 @@ describe('catena validate', () => {
     });
   });
 
-  test('fails on what is not there', async () => {
+  test('fails on missing files', async () => {
     const { exitCode, stderr } = await catena('validate', path.join(dir, 'nothing'));
     expect(exitCode).toBe(1);
     expect(stderr).toStartWith(`catena: Cannot read "${dir}/nothing": ENOENT`);
   });
 
-  test('a copy of our executables is ours as well', async () => {
+  test('recognises a copy of our executables as ours', async () => {
     const bin = path.join(dir, 'bin');
     fs.mkdirSync(bin);
     fs.copyFileSync(path.join(BIN_DIR, 'bridge'), path.join(bin, 'bridge'));
@@ -107,7 +107,7 @@ describe('catena validate', () => {
 describeNeeding(
   'catena validate with the reference',
   () => {
-    test('leaves to it what it does with options, and knows its versions', async () => {
+    test('leaves the options to it, and knows its versions', async () => {
       const file = write('10.conflist', {
         plugins: [{ type: 'bridge', hairpinMode: true, promiscMode: true }],
       });
@@ -134,12 +134,12 @@ describe('catena schema', () => {
     expect(stdout).toBe(fs.readFileSync(path.join(ROOT, `dist/schemas/${name}.json`), 'utf8'));
   });
 
-  test('without a type is that of lists, and knows which there are', async () => {
+  test('prints the schema of lists by default, and lists the types', async () => {
     expect(await catena('schema')).toEqual(await catena('schema', 'conflist'));
     const { exitCode, stderr } = await catena('schema', 'macvlan');
     expect(exitCode).toBe(2);
     expect(stderr).toStartWith(
-      'catena: Cannot show the schema of "macvlan": there is none; there are conflist, ',
+      'catena: Cannot show the schema of "macvlan": no such schema; there are conflist, ',
     );
   });
 });

@@ -21,14 +21,14 @@ const IN_UNMOUNTED = [
   'sh',
 ];
 
-/** Enters a directory whose path is longer than the kernel tells (PATH_MAX). */
+/** Enters a directory whose path is longer than the kernel returns (PATH_MAX). */
 const IN_LONG = [
   ...['unshare', '--mount', '--', 'sh', '-c'],
   'n=$(printf %0200d 0); mount -t tmpfs none /mnt && cd -P /mnt && for i in $(seq 30); do mkdir $n && cd -P ./$n; done && exec "$@"',
   'sh',
 ];
 
-/** Enters a directory that only root may search, and becomes somebody else. */
+/** Enters a directory that only root may search, and becomes another user. */
 const IN_UNREADABLE = [
   ...['unshare', '--mount', '--', 'sh', '-c'],
   'mount -t tmpfs -o mode=0700 none /mnt && cd /mnt && exec "$@"',
@@ -62,7 +62,7 @@ describe('in a deleted working directory', () => {
     expect([exitCode, JSON.parse(stdout)]).toMatchObject([0, { cniVersion: '1.1.0' }]);
   });
 
-  test.each([...PLUGIN_NAMES, 'catena'])('%s answers what it cannot do with an error object', async name => {
+  test.each([...PLUGIN_NAMES, 'catena'])('%s answers with an error object when it fails', async name => {
     const env = { CNI_COMMAND: 'DEL', CNI_CONTAINERID: 'c', CNI_IFNAME: 'eth0', CNI_PATH: BIN_DIR };
     const { exitCode, stdout } = await run([...IN_DELETED, `${BIN_DIR}/${name}`], { env, stdin: '{' });
     expect([exitCode, JSON.parse(stdout)]).toMatchObject([1, { code: 6 }]);
@@ -77,7 +77,7 @@ describe('in a deleted working directory', () => {
     ]);
   });
 
-  test('a relative entry of CNI_PATH leads nowhere', async () => {
+  test('a relative entry of CNI_PATH finds no plugin', async () => {
     const env = { CNI_COMMAND: 'DEL', CNI_CONTAINERID: 'c', CNI_IFNAME: 'eth0', CNI_PATH: ':.' };
     const conf = { cniVersion: '1.0.0', name: 'n', type: 'ptp', ipam: { type: 'host-local' } };
     const { exitCode, stdout } = await run([...IN_DELETED, `${BIN_DIR}/ptp`], {
@@ -88,14 +88,14 @@ describe('in a deleted working directory', () => {
   });
 });
 
-describeRoot('out of the reach of its own name', () => {
+describeRoot('a working directory without a usable path', () => {
   const makeLab = useLabs();
 
   test.each([
     ['unmounted', IN_UNMOUNTED],
-    ['too long to be told', IN_LONG],
+    ['too long', IN_LONG],
     ['unreadable', IN_UNREADABLE],
-  ])('a working directory that is %s stops no executable', async (_, before) => {
+  ])('that is %s stops no executable', async (_, before) => {
     const options: RunOptions = { env: { CNI_COMMAND: 'VERSION' }, stdin: '{"cniVersion":"1.1.0"}' };
     for (const name of PLUGIN_NAMES) {
       const { exitCode, stdout } = await run([...before, `${BIN_DIR}/${name}`], options);
@@ -124,32 +124,35 @@ describeRoot('out of the reach of its own name', () => {
   test.each([
     ['without a daemon', false, []],
     ['with a daemon', true, []],
-    ['with a process for each link', false, ['--separate']],
-  ])('catena runs a chain with a foreign link in a deleted directory, %s', async (_, withDaemon, options) => {
-    const lab = await makeLab();
-    const container = await lab.container();
-    if (withDaemon) await startDaemon(lab);
-    const bin = `${lab.tmp}/bin`;
-    fs.mkdirSync(bin);
-    writeScript(
-      `${bin}/foreign`,
-      `cat >/dev/null; [ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.0.0"}'; exit 0`,
-    );
-    const file = `${lab.tmp}/podnet.conflist`;
-    fs.writeFileSync(file, JSON.stringify(bridgeIn(lab, [{ type: 'foreign' }])));
-    const call = (verb: string) => {
-      const args = [verb, 'podnet', container.path, '--file', file, '--bin-dir', BIN_DIR, '--bin-dir', bin];
-      const env = directories(lab.tmp);
-      return lab.run(lab.host, [...IN_DELETED, CATENA, ...args, ...options], { env });
-    };
-    expect(await call('add')).toMatchObject({ exitCode: 0 });
-    expect(await lab.ip(container, 'link', 'show', 'eth0')).toHaveLength(1);
-    expect(await call('del')).toMatchObject({ exitCode: 0 });
-    expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
-  });
+    ['with a process for each plugin', false, ['--separate']],
+  ])(
+    'catena runs a chain with a third-party plugin in a deleted directory, %s',
+    async (_, withDaemon, options) => {
+      const lab = await makeLab();
+      const container = await lab.container();
+      if (withDaemon) await startDaemon(lab);
+      const bin = `${lab.tmp}/bin`;
+      fs.mkdirSync(bin);
+      writeScript(
+        `${bin}/foreign`,
+        `cat >/dev/null; [ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.0.0"}'; exit 0`,
+      );
+      const file = `${lab.tmp}/podnet.conflist`;
+      fs.writeFileSync(file, JSON.stringify(bridgeIn(lab, [{ type: 'foreign' }])));
+      const call = (verb: string) => {
+        const args = [verb, 'podnet', container.path, '--file', file, '--bin-dir', BIN_DIR, '--bin-dir', bin];
+        const env = directories(lab.tmp);
+        return lab.run(lab.host, [...IN_DELETED, CATENA, ...args, ...options], { env });
+      };
+      expect(await call('add')).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(container, 'link', 'show', 'eth0')).toHaveLength(1);
+      expect(await call('del')).toMatchObject({ exitCode: 0 });
+      expect(await lab.ip(container, 'link', 'show', 'type', 'veth')).toEqual([]);
+    },
+  );
 });
 
-describeRoot('below a directory that the lab covers', () => {
+describeRoot('below a directory that the lab mounts over', () => {
   const makeLab = useLabs();
 
   test.each(['/tmp', '/run', '/var/lib'])('%s/…, lists are tried, compared and swapped', async covered => {
@@ -193,7 +196,7 @@ describeRoot('below a directory that the lab covers', () => {
   });
 });
 
-describe('a working directory that is there', () => {
+describe('an existing working directory', () => {
   test('is where relative paths start, whatever PWD says', async () => {
     const dir = fs.mkdtempSync('/tmp/catena-here-');
     try {

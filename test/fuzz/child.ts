@@ -1,5 +1,5 @@
 // Which share of the inputs does this process try? (one of several, each with a network and a file system of its own)
-// A line with a task comes in, a line with its outcome goes out. `run.ts` starts it.
+// A line with a task comes in, a line with its outcome comes out. `run.ts` starts it.
 
 import fs from 'node:fs';
 import path from 'node:path';
@@ -22,7 +22,7 @@ ground().close();
 process.exit(0);
 
 async function perform(task: Task): Promise<Outcome> {
-  if (task.door === undefined) return { strays: findStrays() };
+  if (task.door === undefined) return { strayFiles: findStrayFiles() };
   const door = DOORS.find(one => one.name === task.door) as AnyDoor;
   const failure = task.inputs === 0 ? await door.pushSeeds() : await push(door, task);
   return failure === undefined ? {} : { failure };
@@ -33,7 +33,7 @@ function push(door: AnyDoor, { inputs, seed, telling }: Task) {
 }
 
 /** Files where there should be none; and files of a successful path traversal, anywhere. */
-function findStrays(): string[] {
+function findStrayFiles(): string[] {
   return ['/tmp', '/run', '/var/lib'].flatMap(dir => {
     const entries = fs.readdirSync(dir, { recursive: true, withFileTypes: true });
     const files = entries

@@ -27,4 +27,4 @@ const report = await runFuzz({
   onFailure: failure => process.stderr.write(`${renderFailure(failure)}\n`),
 });
 process.stdout.write(`${renderDoors(report)}${renderFigures(report)}`);
-process.exit(report.failures.length + report.strays.length > 0 ? 1 : 0);
+process.exit(report.failures.length + report.strayFiles.length > 0 ? 1 : 0);

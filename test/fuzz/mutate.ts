@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { isObject, type JsonObject } from '../../src/cni/json.ts';
 
-/** Paths that would lead out of a directory if they were joined to it. The search for strays looks for `ESCAPE`. */
+/** Paths that would lead out of a directory if they were joined to it. The search for stray files looks for `ESCAPE`. */
 export const ESCAPES = [
   '../ESCAPE',
   '../../../../../../../../tmp/ESCAPE',

@@ -27,13 +27,13 @@ export interface FuzzReport {
   readonly seed: number;
   readonly failures: readonly Failure[];
   /** Files outside of our directories. */
-  readonly strays: readonly string[];
+  readonly strayFiles: readonly string[];
   readonly seconds: number;
   /** Inputs of each door. */
   readonly each: readonly (readonly [door: string, inputs: number])[];
 }
 
-/** The task of a process: push inputs through a door, or its kept seeds (`inputs: 0`), or look for strays (without a door). */
+/** The task of a process: push inputs through a door, or its kept seeds (`inputs: 0`), or look for stray files (without a door). */
 export interface Task {
   readonly door?: string;
   readonly inputs: number;
@@ -45,7 +45,7 @@ export interface Task {
 /** The process's reply. */
 export interface Outcome {
   readonly failure?: Failure;
-  readonly strays?: readonly string[];
+  readonly strayFiles?: readonly string[];
   readonly input?: string;
 }
 
@@ -74,7 +74,7 @@ export async function runFuzz({
     ...inTurns(each.map(([name, count]) => chunksOf(name, count, seed))),
   ];
   const failures: Failure[] = [];
-  const strays: string[] = [];
+  const strayFiles: string[] = [];
   const broken = new Set<string>();
   await Promise.all(
     Array.from({ length: jobs }, async () => {
@@ -90,7 +90,9 @@ export async function runFuzz({
         failures.push(failure);
         onFailure?.(failure);
       }
-      strays.push(...((await child.ask({ inputs: 0, seed }))?.strays ?? ['(a process that did not answer)']));
+      strayFiles.push(
+        ...((await child.ask({ inputs: 0, seed }))?.strayFiles ?? ['(a process that did not answer)']),
+      );
       await child.end();
     }),
   );
@@ -98,20 +100,20 @@ export async function runFuzz({
     inputs: each.reduce((sum, [, count]) => sum + count, 0),
     doors: doors.length,
     seeds: doors.reduce((sum, one) => sum + one.seeds, 0),
-    ...{ seed, failures, strays, each },
+    ...{ seed, failures, strayFiles, each },
     seconds: (performance.now() - began) / 1000,
   };
 }
 
 /** The figures as a table of one row, and the failures. */
 export function renderFigures(report: FuzzReport): string {
-  const { inputs, doors, seeds, seed, failures, strays, seconds } = report;
+  const { inputs, doors, seeds, seed, failures, strayFiles, seconds } = report;
   return [
     '| inputs tried | doors | kept seeds | seed | broken promises | files elsewhere | seconds |',
     '|---|---|---|---|---|---|---|',
-    `| ${[inputs, doors, seeds, seed, failures.length, strays.length, seconds.toFixed(0)].join(' | ')} |`,
+    `| ${[inputs, doors, seeds, seed, failures.length, strayFiles.length, seconds.toFixed(0)].join(' | ')} |`,
     ...failures.map(renderFailure),
-    ...strays.map(file => `  STRAY ${file}`),
+    ...strayFiles.map(file => `  STRAY ${file}`),
     '',
   ].join('\n');
 }

@@ -7,7 +7,7 @@ import { answering, bodyOf, bytesOf, messageOf, sentBy } from './rtnl/captured.t
 
 const filter = { family: 4, protocol: 17, port: 8080 } as const;
 
-// conntrack -L -f ipv4 -p udp --orig-port-dst 8080 (which compares by itself; Linux 6.18 took this)
+// conntrack -L -f ipv4 -p udp --orig-port-dst 8080 (which filters in user space; Linux 6.18 accepted this)
 const ASK = `
   40 00 00 00  nlmsg_len 64
   01 01  nlmsg_type IPCTNL_MSG_CT_GET
@@ -142,7 +142,7 @@ test('listFlows() has the kernel compare protocol and port', () => {
   expect(flags & NLM_F_DUMP).toBe(NLM_F_DUMP);
 });
 
-test('listFlows() reads where a flow was sent and who answers', () => {
+test('listFlows() reads the original destination and the replying address', () => {
   const [flow] = read(filter.port);
   expect(flow).toMatchObject({ family: 4, destinationPort: 8080, responderPort: 80 });
   expect([flow?.destination, flow?.responder].map(ip => ip && renderIp(ip))).toEqual([
@@ -151,11 +151,11 @@ test('listFlows() reads where a flow was sent and who answers', () => {
   ]);
 });
 
-test('listFlows() leaves out what a kernel without the filter sends as well', () => {
+test('listFlows() filters again, for kernels that ignore the filter', () => {
   expect(read(8081)).toEqual([]);
 });
 
-test('listFlows() may ask for who answers instead of the port', () => {
+test('listFlows() can compare the replying address instead of the port', () => {
   const ask = (text: string) =>
     answering(
       () => [bodyOf(FLOW)],
@@ -164,7 +164,7 @@ test('listFlows() may ask for who answers instead of the port', () => {
   expect([ask('127.0.0.2').length, ask('127.0.0.1').length]).toEqual([1, 0]);
 });
 
-test('removeFlow() names the flow by its addresses and number', () => {
+test('removeFlow() names the flow by its addresses and id', () => {
   const [flow] = read(filter.port);
   if (flow === undefined) throw new Error('Cannot remove flow: none was read');
   expect(sentBy(socket => removeFlow(socket, flow))).toEqual(bytesOf(FORGET));

@@ -9,7 +9,7 @@ import type { Need } from './skip.ts';
 /** The compiled tool. */
 export const CATENA = path.join(BIN_DIR, 'catena');
 
-/** Starts a program as an ordinary user: "nobody", by number. */
+/** Starts a program as an ordinary user, uid 65534. */
 export const AS_ORDINARY_USER = [
   'setpriv',
   '--reuid',

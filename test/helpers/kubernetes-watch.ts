@@ -49,9 +49,9 @@ export function makeCollections(objects: Map<string, Row>): Collections {
     object.metadata = { ...object.metadata, resourceVersion: String(version) };
     const change = { version, type, path, object: structuredClone(object) };
     changes.push(change);
-    for (const stream of streams) tell(stream, change);
+    for (const stream of streams) send(stream, change);
   };
-  const tell = ({ url, reply }: Stream, { type, path, object }: Change): void => {
+  const send = ({ url, reply }: Stream, { type, path, object }: Change): void => {
     if (muted || !belongs(url, path, object)) return;
     reply.write(`${JSON.stringify({ type, object })}\n`);
   };
@@ -74,7 +74,7 @@ export function makeCollections(objects: Map<string, Row>): Collections {
       }
       streams.add(stream);
       reply.on('close', () => streams.delete(stream));
-      for (const change of changes) if (change.version > since) tell(stream, change);
+      for (const change of changes) if (change.version > since) send(stream, change);
       return true;
     },
     put(path, object) {

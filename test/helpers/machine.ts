@@ -90,7 +90,7 @@ set -e
 cd "$1"
 if ! [ -d "$2/etc" ]; then
   mkdir "$2/etc" "$2/lib"
-  cp -a /etc/. "$2/etc" || echo "some files of /etc changed meanwhile" >&2
+  cp -a /etc/. "$2/etc" || echo "some files of /etc changed during the copy" >&2
   rm -rf "$2/etc/cni" "$2/etc/containers" "$2/etc/containerd"
   mkdir -p "$2/etc/cni/net.d"
 fi

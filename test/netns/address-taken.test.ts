@@ -15,7 +15,7 @@ type Verb = 'ADD' | 'CHECK' | 'DEL';
 const ADDRESSES = [{ address: '10.9.0.2/24' }, { address: 'fd00:9::2/64' }];
 const DEADLINE_MS = deadline(60_000);
 
-/** What the tests' two attachments are: the first one's, unless told otherwise. */
+/** What the tests' two attachments are: the first one's unless the second is given. */
 interface Attached {
   readonly container: Container;
   readonly network: string;
@@ -194,7 +194,7 @@ function expectRefusal(
   expect(reply.error?.msg).toStartWith(
     `Cannot use 10.9.0.2 for ${name(asking)}, interface "eth0": ${name(first)}`,
   );
-  expect(reply.error?.msg).toContain('has it and is alive');
+  expect(reply.error?.msg).toContain('has it and still exists');
 }
 
 /** All rules and elements without handles and counters. */

@@ -51,7 +51,7 @@ describeRoot(
       async () => {
         const failed = await failEach(BOTH, 'ADD');
         expect(failed.filter(what => what.startsWith('put a token bucket'))).toHaveLength(2);
-        expect(failed.some(what => what.startsWith('redirect what comes into'))).toBe(true);
+        expect(failed.some(what => what.startsWith('redirect packets arriving on'))).toBe(true);
       },
       DEADLINE_MS,
     );

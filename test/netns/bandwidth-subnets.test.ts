@@ -156,7 +156,7 @@ describeKernel('bandwidth ADD with subnets', () => {
       }
       await succeed(lab, callOf('ADD', pod, { ...SHAPED, ingressRate: 0, ingressBurst: 0 }));
       expect(await treeOf(lab, pod.veth)).toMatchObject({ kind: 'noqueue' });
-      // No limits in DEL: those that are there go all the same.
+      // No limits in DEL: existing ones are deleted anyway.
       await succeed(lab, callOf('DEL', pod, {}));
       expect(await lab.dump(lab.host)).toEqual(before);
     });

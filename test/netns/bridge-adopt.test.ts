@@ -250,7 +250,7 @@ describeRoot('bridge, container interface', () => {
       await untilSettled(lab);
       const before = await lab.dump(lab.host);
       const reply = await lab.plugin('bridge', { command: 'ADD', conf: conf('second'), container: two });
-      expect(reply.error?.msg).toContain('Cannot use fd88::2/64 on "eth0": somebody else');
+      expect(reply.error?.msg).toContain('Cannot use fd88::2/64 on "eth0": another host');
       expect(await lab.dump(lab.host)).toEqual(before);
       expect((await lab.ip(two, 'link')).map(link => link.ifname)).toEqual(['lo']);
     });

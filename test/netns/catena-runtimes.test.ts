@@ -243,7 +243,7 @@ describeRoot('the delegate runner', () => {
       const first = await lab.container();
       const shared = await lab.plugin('catena', { command: 'ADD', conf, container: first });
       expect(shared).toMatchObject({ exitCode: 0 });
-      // Without what IPv6 does by itself on the ports of the first.
+      // Without the automatic IPv6 configuration of the first one's ports.
       const state = async () => {
         const { links, nft } = await lab.dump(lab.host, SKELETON);
         const files = [

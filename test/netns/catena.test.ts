@@ -136,7 +136,7 @@ describeRoot('the delegate runner', () => {
         const refused = await call(lab, 'ADD', conf, one);
         expect(refused.error).toMatchObject({
           code: 4,
-          msg: expect.stringContaining(`has an interface "${name}" already`),
+          msg: expect.stringContaining(`already has an interface "${name}"`),
         });
       }
       expect(await lab.dump(one)).toEqual(before);
@@ -351,7 +351,7 @@ describeRoot('the delegate runner', () => {
       const wrong = { ...conf, traceDir: '/dev/null/nowhere' };
       const again = await call(lab, 'ADD', wrong, container, { env });
       expect(again).toMatchObject({ exitCode: 0 });
-      expect(again.stderr).toContain('Cannot keep a trace');
+      expect(again.stderr).toContain('Cannot write a trace');
       expect(await call(lab, 'DEL', wrong, container)).toMatchObject({ exitCode: 0 });
     });
   });

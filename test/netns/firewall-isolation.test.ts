@@ -204,7 +204,7 @@ async function portsOf(lab: Lab): Promise<string[]> {
   return names;
 }
 
-/** Labs have no link-local addresses by themselves; pods of real hosts have. */
+/** Labs assign no link-local addresses; pods of real hosts have them. */
 async function giveLinkLocals(lab: Lab, a: Pod, b: Pod): Promise<void> {
   for (const [ns, device, address] of [
     [a, 'eth0', LINK_LOCAL.a],

@@ -83,7 +83,7 @@ describeRoot(
           expect(await Promise.all(barred)).toEqual([false, false]);
           await del(lab, c);
           await add(lab, c);
-          // An open network's pods are everybody's, and the last closed one opened its bridge again.
+          // Every peer may reach an open network's pods, and the last closed one opened its bridge again.
           expect(await ping(lab, a, c[family])).toBe(true);
           expect(await ping(lab, c, a[family])).toBe(true);
         },
@@ -610,7 +610,7 @@ describeRoot(
         const call = { command: 'DEL', container: a, conf, prevResult: prevResultOf(a) };
         expect((await lab.plugin('firewall', call)).exitCode).toBe(0);
         expect(await rulesOf(lab)).toHaveLength(6);
-        // An address that has a new owner is not a leftover.
+        // An address that has a new owner is not garbage.
         const heir = { ...a, v4: b.v4, v6: b.v6 };
         expect(await add(lab, heir, iptables)).toMatchObject({ error: { code: 101 } });
         await lab.ip(b, 'addr', 'flush', 'dev', 'eth0');

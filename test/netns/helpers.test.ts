@@ -113,7 +113,7 @@ describeRoot(
       });
     }, 30_000);
 
-    test('dump() is equal after a change was taken back, and differs before', async () => {
+    test('dump() is equal after a change was undone, and differs before', async () => {
       await withHost(async lab => {
         const before = await lab.dump(lab.host);
         await lab.ip(lab.host, 'link', 'add', 'b0', 'type', 'bridge');

@@ -86,7 +86,7 @@ describeRoot(
       },
     );
 
-    test('nothing is there before somebody makes a table, and looking makes none', async () => {
+    test('finds nothing before a table is created, and looking creates none', async () => {
       await withHost(async lab => {
         expect(readIn(lab, socket => [...listNftNat(socket, 4), ...listLegacyNat(4)])).toEqual([]);
         expect((await lab.run(lab.host, ['cat', '/proc/net/ip_tables_names'])).stdout).toBe('');

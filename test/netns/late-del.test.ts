@@ -180,9 +180,9 @@ describeRoot(
           const before = await stateOf(lab, second);
           expect((await lab.ip(lab.host, 'link', 'show', before.name))[0]?.ifalias).toBeUndefined();
 
-          // By now the reference has given way to ours. Loopback has nothing to go by but the rest of its list.
+          // The reference has already been replaced by ours. Loopback has nothing to go by but the rest of its list.
           const warnings = await caller(lab, '1.0.0', chain).del(first, result);
-          expect(warnings).toContain('is not the one that the result of its ADD tells of');
+          expect(warnings).toContain('is not the one in the result of its ADD');
           expect(await stateOf(lab, second)).toEqual(before);
           expect(leasesOf(lab).map(([, text]) => text)).toEqual(['second\r\neth0']);
         });
@@ -240,7 +240,7 @@ describeRoot(
             exitCode: 0,
             stdout: '',
           });
-          expect(stderr).toContain('it is the one this plugin runs in; it counts as gone');
+          expect(stderr).toContain('it is the one this plugin runs in; treating it as deleted');
         }
         expect(await lab.ip(lab.host, 'link', 'show', 'eth0')).toEqual(before);
         expect((await lab.ip(lab.host, 'link', 'show', 'lo'))[0]?.flags).toContain('UP');

@@ -64,7 +64,7 @@ function withoutOrigins({ qdiscs: _, ...dump }: Dump): unknown {
   return JSON.parse(JSON.stringify(dump, (key, value) => (kept(key) ? value : undefined)));
 }
 
-/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, in words */
+/** Fails the first request, the second, … until ADD makes fewer. @returns the requests that failed, human-readable */
 async function failEach(scene: Scene): Promise<string> {
   const failed: string[] = [];
   for (let request = 1; ; request++) {

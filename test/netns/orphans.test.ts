@@ -1,4 +1,4 @@
-// What does GC find in the kernel and on disk that nobody has on record, and whose does it leave alone?
+// What does GC find in the kernel and on disk that has no record, and which of it does it leave alone?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { fullChain } from '../helpers/chain.ts';
@@ -13,7 +13,7 @@ const CAP = {
 };
 const DONE = { exitCode: 0, stderr: '' };
 
-/** Somebody who attaches containers, with records of his own. */
+/** A runtime that attaches containers and keeps its own records. */
 interface Runtime {
   readonly dir: string;
   run(verb: string, network: string, container?: Container, ...args: string[]): Promise<Finished>;
@@ -84,7 +84,7 @@ async function withNetworks(
 
 describeRoot('catena gc', () => {
   test.each(['1.0.0', '1.1.0'])(
-    '[%s] names and removes what is left of a container that nobody has on record or uses',
+    '[%s] names and removes what is left of a container without a record that is not in use',
     async cniVersion => {
       await withNetworks(
         async (lab, a) => {
@@ -106,7 +106,7 @@ describeRoot('catena gc', () => {
           const plan = await a.run('gc', 'podnet', undefined, '--dry-run', ...valid);
           expect(plan).toMatchObject(DONE);
           const mine = plan.stdout.split(/\n(?= {2}\S)/).find(row => row.includes(`DEL   ${gone.id}/eth0`));
-          expect(mine).toContain('it is on no record here, and nobody uses it');
+          expect(mine).toContain('it has no record here and is unused');
           for (const what of [
             'link "bwp',
             'lease of 10.88.0.3 in',
@@ -150,9 +150,7 @@ describeRoot('catena gc', () => {
 
           const plan = await a.run('gc', 'podnet', undefined, '--dry-run', '--all');
           expect(plan.stdout).toContain(`DEL   ${own.id}/eth0: --all keeps none`);
-          expect(plan.stdout).toContain(
-            `keep  ${theirs.id}/eth0: it is on no record here, and somebody may use it (`,
-          );
+          expect(plan.stdout).toContain(`keep  ${theirs.id}/eth0: it has no record here and may be in use (`);
           expect(plan.stdout).not.toContain(elsewhere.id);
           expect(await a.run('gc', 'podnet', undefined, '--all')).toMatchObject(DONE);
           expect((await a.run('check', 'podnet', own)).exitCode).toBe(1);

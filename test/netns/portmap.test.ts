@@ -513,7 +513,7 @@ describeRoot(
         [[web], { backend: 'iptables', markMasqBit: 32 }, 7, '32'],
         [[web], { backend: 'pf' }, 7, 'pf'],
         [[web], { conditionsV4: ['ip', 'saddr', '10.0.0'] }, 7, '"ip saddr" takes an IPv4 address'],
-        [[web], { conditionsV4: ['limit rate 1/second'] }, 7, '"limit rate" is not among'],
+        [[web], { conditionsV4: ['limit rate 1/second'] }, 7, '"limit rate" is not a supported match'],
         [[web], { backend: 'nftables', conditionsV4: ['-s', '10.0.0.0/8'] }, 2, 'iptables syntax'],
         [[web], { backend: 'nftables', externalSetMarkChain: 'KUBE-MARK-MASQ' }, 2, 'KUBE-MARK-MASQ'],
       ];

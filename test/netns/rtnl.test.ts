@@ -361,7 +361,7 @@ describeRoot(
         const [from, target] = [getLink(host, 'a').index, getLink(host, 'q0').index];
         expect(listIngressFilters(host, from)).toEqual([]);
         expect(() => host.request(redirectRequest(from, { preference: 1, target }))).toThrow(
-          `Cannot redirect what comes into link with index ${from} to link with index ${target}: `,
+          `Cannot redirect packets arriving on link with index ${from} to link with index ${target}: `,
         );
         host.request(ingressRequest(from));
         expect(() => host.request(ingressRequest(from))).toThrow('EEXIST');
@@ -527,7 +527,7 @@ describe('namespaces', () => {
 });
 
 describeRoot('neighbours', () => {
-  test('listPermanentNeighbours() has those that somebody wrote down, of both families', async () => {
+  test('listPermanentNeighbours() lists the configured ones of both families', async () => {
     await withSocket(async (lab, host) => {
       createLink(host, { name: 'br0', kind: 'bridge', up: true });
       const { index } = getLink(host, 'br0');

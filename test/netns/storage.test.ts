@@ -71,7 +71,7 @@ describeRoot('on a full disk', () => {
           if (exitCode === 0) break;
           points++;
           expect(stderr).toMatch(
-            /Cannot [a-z' ]+ "\/\S+": ENOSPC: no space left on device.*; make room on its file system/,
+            /Cannot [a-z' ]+ "\/\S+": ENOSPC: no space left on device.*; free space on its file system/,
           );
           await disk.free();
           await expectNothing();
@@ -93,7 +93,7 @@ describeRoot('on a full disk', () => {
       const repair = await disk.catena('repair');
       expect([repair.exitCode, repair.stdout]).toEqual([
         1,
-        expect.stringContaining('make room on its file system'),
+        expect.stringContaining('free space on its file system'),
       ]);
       expect((await disk.catena('doctor')).stdout).toContain('its file system is full');
       expect(await disk.catena('list')).toMatchObject(DONE);
@@ -125,12 +125,12 @@ describeRoot('on a full disk', () => {
       const again = await add();
       expect([again.exitCode, again.stderr]).toEqual([
         1,
-        expect.stringContaining('make room on its file system'),
+        expect.stringContaining('free space on its file system'),
       ]);
       await disk.free();
       expect(await disk.catena('repair')).toMatchObject({
         exitCode: 0,
-        stdout: expect.stringContaining('its ADD was cut off'),
+        stdout: expect.stringContaining('its ADD was interrupted'),
       });
       await expectNothing();
     });
@@ -147,7 +147,7 @@ describeRoot('on a disk that is read-only', () => {
       const refused = await add(other);
       expect([refused.exitCode, refused.stderr]).toEqual([
         1,
-        expect.stringMatching(/Cannot mark record "\S+": EROFS: .*; mount its file system for writing/),
+        expect.stringMatching(/Cannot mark record "\S+": EROFS: .*; remount its file system read-write/),
       ]);
       expect(await lab.dump(lab.host)).toEqual(before);
       expect(await disk.catena('check', container)).toMatchObject(DONE);
@@ -159,7 +159,7 @@ describeRoot('on a disk that is read-only', () => {
       const del = await disk.catena('del', container);
       expect([del.exitCode, del.stderr]).toEqual([
         1,
-        expect.stringContaining('mount its file system for writing'),
+        expect.stringContaining('remount its file system read-write'),
       ]);
       expect((await lab.ip(lab.host, 'link', 'show', 'type', 'veth')).length).toBe(0);
       expect((await disk.catena('gc', undefined, '--all')).exitCode).toBe(1);
@@ -190,7 +190,7 @@ const LOOKED_AT = ['halved', 'a directory'];
 const FILES: Readonly<Record<string, (id: string) => string>> = {
   record: id => `state/attachments/podnet/${id}:eth0`,
   'cached result': id => `cni/results/podnet-${id}-eth0`,
-  'note of the boot': () => 'state/boot',
+  'boot note': () => 'state/boot',
   'mark of what is unsettled': () => 'state/unsettled/podnet/strange:eth0',
   lease: () => 'leases/podnet/{lease}',
   'last address': () => 'leases/podnet/last_reserved_ip.0',
@@ -201,7 +201,7 @@ const FILES: Readonly<Record<string, (id: string) => string>> = {
   'backup of tuning': id => `tuning/${id}_eth0.json`,
 };
 
-/** Verbs fail in words, or not at all. */
+/** Verbs fail with an error object, or not at all. */
 function expectWords(damage: string, { exitCode, stderr }: Finished): void {
   expect([0, 1]).toContain(exitCode);
   expect([damage, stderr]).toEqual([

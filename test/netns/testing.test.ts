@@ -169,7 +169,7 @@ describeRoot('testing', () => {
       await withHost(async host => {
         const call = { conf: { ...BASE, type: 'twin' }, container: host.container() };
         expect(failAtEveryRequest(host, twin(true), call)).rejects.toThrow(
-          'Cannot fail without a trace:\n  request 2 (create link "eth0" of kind bridge): host: + bridge twin0',
+          'Failed ADDs leave something behind:\n  request 2 (create link "eth0" of kind bridge): host: + bridge twin0',
         );
       });
     });

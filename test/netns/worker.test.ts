@@ -64,7 +64,7 @@ describeRoot('worker', () => {
     await chain.add(container);
   });
 
-  test('removes what links put off also when nobody asks any more', async () => {
+  test('does the deferred removals when no request follows', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
     const chain = writeChain(lab, { ...list, plugins: list.plugins.slice(0, 1) });
@@ -93,7 +93,7 @@ describeRoot('worker', () => {
     expect(await chain.leases()).toEqual([]);
   });
 
-  test('a link that is not ours is started as ever', async () => {
+  test('a foreign plugin is started as a process', async () => {
     const lab = await makeLab();
     const list = fullChain(lab);
     const dir = `${lab.tmp}/foreign`;

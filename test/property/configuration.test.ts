@@ -33,7 +33,7 @@ const textsOf = (all: readonly JsonObject[]) => JSON.stringify(all);
 const textOf = (object: JsonObject, without: readonly string[] = []) =>
   JSON.stringify(Object.entries(object).filter(([key]) => !without.includes(key)));
 
-test('a valid list loads, and gives every link its own keys back with those of the runtime over them', () => {
+test('a valid list loads, and gives every plugin its own keys and those of the runtime, which take precedence', () => {
   fc.assert(
     fc.property(anyList, unknownMembers, anyCapabilityArgs, (list, prevResult, capabilityArgs) => {
       const text = JSON.stringify(list);
@@ -71,7 +71,7 @@ test('a valid list loads, and gives every link its own keys back with those of t
   );
 }, 300_000);
 
-test('a single plugin becomes a list that holds it unchanged', () => {
+test('a single plugin becomes a list that contains it unchanged', () => {
   fc.assert(
     fc.property(anyPlugin, conf => {
       const { cniVersions: _v, disableCheck: _c, disableGC: _g, plugins: _p, ...single } = conf;
@@ -85,7 +85,7 @@ test('a single plugin becomes a list that holds it unchanged', () => {
 }, 300_000);
 
 describe('any JSON at all', () => {
-  test('has a place for its mistake where a file holds it', () => {
+  test('reports an error with its position if a file contains it', () => {
     const file = path.join(dir, 'one', 'x.conflist');
     fs.mkdirSync(path.dirname(file));
     const broken = fc.tuple(anyList, fc.nat(), fc.string({ maxLength: 2 })).map(([list, at, junk]) => {

@@ -24,7 +24,7 @@ function convert(result: JsonObject, to: SpecVersion): JsonObject | undefined {
   }
 }
 
-/** Every unknown key below the arrays and objects that all layouts from 0.3.0 on share, with where it stands. */
+/** Every unknown key below the arrays and objects that all layouts from 0.3.0 on share, with its position. */
 function unknownOf(result: JsonObject): string[] {
   const known: Readonly<Record<string, readonly string[]>> = {
     '': ['cniVersion', 'interfaces', 'ips', 'routes', 'dns'],
@@ -44,7 +44,7 @@ function unknownOf(result: JsonObject): string[] {
   return visit(result, '', '').sort();
 }
 
-test('a valid result converts to every version and once more without a change, and links may print it', () => {
+test('a valid result converts to every version and back to the same result, which plugins may print', () => {
   fc.assert(
     fc.property(anyResult, anyVersion, (result, to) => {
       const before = JSON.stringify(result);
@@ -63,7 +63,7 @@ test('a valid result converts to every version and once more without a change, a
   );
 }, 300_000);
 
-test('a valid result goes there and back, and settles', () => {
+test('a valid result is stable after a round trip', () => {
   fc.assert(
     fc.property(anyResult, anyVersion, anyVersion, (result, there, back) => {
       const round = (one: JsonObject | undefined) => {
@@ -78,7 +78,7 @@ test('a valid result goes there and back, and settles', () => {
   );
 }, 300_000);
 
-test('a record on disk holds what was put into it', () => {
+test('a record on disk contains what was written to it', () => {
   const name = fc.stringMatching(/^[a-z0-9][a-z0-9_.-]{0,6}$/);
   const args = fc.array(fc.tuple(fc.string(), fc.string()), { maxLength: 2 });
   fc.assert(

@@ -87,7 +87,7 @@ const ROWS: readonly Row[] = [
     },
   },
   {
-    name: 'loses dns that says nothing',
+    name: 'loses empty dns',
     from: 'A',
     to: 'C',
     given: { ip4: { ip: '10.0.0.2/24' }, dns: {} },
@@ -115,16 +115,16 @@ const ROWS: readonly Row[] = [
     given: B,
     expected: { ...B, ips: withoutVersion },
   },
-  { name: 'loses dns that says nothing', from: 'B', to: 'C', given: { dns: { search: [] } }, expected: {} },
+  { name: 'loses empty dns', from: 'B', to: 'C', given: { dns: { search: [] } }, expected: {} },
   {
-    name: 'goes the way over 0.4.0',
+    name: 'is converted by way of 0.4.0',
     from: 'C',
     to: 'A',
     given: { interfaces: [{ ...eth0, ...modern }], ips: withoutVersion, routes: B.routes, dns },
     expected: A,
   },
   {
-    name: 'gets the family from the address and loses what interfaces have since 1.1.0',
+    name: 'gets the family from the address and loses interface keys of 1.1.0',
     from: 'C',
     to: 'B',
     given: {
@@ -146,7 +146,7 @@ const ROWS: readonly Row[] = [
     },
   },
   {
-    name: 'is relabelled, with what only 1.1.0 knows',
+    name: 'is relabelled, keys of 1.1.0 included',
     from: 'C',
     to: 'C',
     given: {
@@ -169,7 +169,7 @@ const CASES = ROWS.flatMap(row =>
 );
 
 describe('a result', () => {
-  test.each(CASES)('from %s to %s %s', (from, to, _, { given, expected }) => {
+  test.each(CASES)('from %s converted to %s %s', (from, to, _, { given, expected }) => {
     const before = structuredClone(given);
     const converted = convertResult({ cniVersion: from, ...given }, to);
     expect(converted).toEqual({ cniVersion: to, ...expected });
@@ -189,19 +189,19 @@ describe('a result', () => {
     },
   );
 
-  test.each([...SPEC_VERSIONS])('without version is one of 0.1.0, also on the way to %s', version => {
+  test.each([...SPEC_VERSIONS])('without version counts as 0.1.0, also when converted to %s', version => {
     expect(convertResult({ ip4: { ip: '10.0.0.2/24' }, dns: {} }, version)).toEqual(
       convertResult({ cniVersion: '0.1.0', ip4: { ip: '10.0.0.2/24' }, dns: {} }, version),
     );
   });
 
-  test.each([...SPEC_VERSIONS])('of no known version cannot become one of %s', version => {
+  test.each([...SPEC_VERSIONS])('of an unknown version cannot become one of %s', version => {
     expect(() => convertResult({ cniVersion: '0.5.0' }, version)).toThrow(
       expect.objectContaining({ code: 1 }),
     );
   });
 
-  test('loses empty arrays, and keeps the index 0 and a table and scope of 0', () => {
+  test('loses empty arrays, and keeps index 0, table 0 and scope 0', () => {
     const given = {
       cniVersion: '1.1.0',
       interfaces: [],

@@ -37,12 +37,12 @@ async function failureOf(step: Promise<unknown>): Promise<CniError> {
 }
 
 describe('exit status 0', () => {
-  test.each(['', 'words', '{"code":7,"msg":"it means nothing"}'])('is success of DEL: %j', async SAYS => {
+  test.each(['', 'words', '{"code":7,"msg":"it means nothing"}'])('is a successful DEL: %j', async SAYS => {
     await deleteNetwork(LIST, ATTACHMENT, runtimeFor({ SAYS, SAYS_ERR: 'a warning' }));
     await networkStatus(LIST, runtimeFor({ SAYS }));
   });
 
-  test('is success of ADD with a result, and passes standard error on', async () => {
+  test('is a successful ADD with a result, and standard error is passed on', async () => {
     const said: string[] = [];
     const runtime = { ...runtimeFor({ SAYS: RESULT, SAYS_ERR: 'a warning' }), onPlugin };
     function onPlugin({ stderr }: { stderr: string }): void {
@@ -54,7 +54,7 @@ describe('exit status 0', () => {
   });
 });
 
-describe('another exit status', () => {
+describe('a non-zero exit status', () => {
   // Where the reference has less to say, the row is what is better: its error of an empty object is empty, it drops
   // what is on standard error beside an error object, and it forgets the exit status.
   test.each<[string, Ending, { code: number; message: string; details?: string }]>([
@@ -147,12 +147,12 @@ describe('another exit status', () => {
   );
 });
 
-describe('no process at all', () => {
+describe('a plugin without a process', () => {
   test.each([
     ['is not there', undefined, 0, 'Cannot find plugin "link": no such file in'],
     ['may not be executed', 0o644, 0, 'Cannot start plugin "link": EACCES'],
     ['has an interpreter that is not there', 0o755, 0, 'Cannot start plugin "link": ENOENT'],
-  ])('because the file %s', async (_, mode, code, message) => {
+  ])('fails because the file %s', async (_, mode, code, message) => {
     const dir = fs.mkdtempSync(path.join(chain.dir, 'bin-'));
     if (mode !== undefined) fs.writeFileSync(path.join(dir, 'link'), '#!/nonexistent/sh\n', { mode });
     const runtime = { ...chain.runtime, pluginDirs: [dir] };
@@ -162,7 +162,7 @@ describe('no process at all', () => {
     expect(error.plugin?.exitCode).toBeUndefined();
   });
 
-  test('because its time was over before it began', async () => {
+  test('fails when the deadline passed before the call started', async () => {
     const runtime = { ...chain.runtime, signal: AbortSignal.abort() };
     const error = await failureOf(networkStatus(LIST, runtime));
     expect(error.message).toBe('Cannot finish STATUS of plugin "says": it was interrupted');

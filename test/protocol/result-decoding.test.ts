@@ -56,17 +56,20 @@ describe('standard output', () => {
 });
 
 describe('the version of a result', () => {
-  test.each([...SPEC_VERSIONS])('[%s] is that of the configuration when it names none', async version => {
-    const layout = LAYOUTS[version];
-    for (const more of [{}, { cniVersion: '' }, { cniVersion: null }, { cniVersion: 1 }]) {
-      expect(await add(JSON.stringify({ ...layout, ...more }), version)).toEqual({
-        ...layout,
-        cniVersion: version,
-      });
-    }
-  });
+  test.each([...SPEC_VERSIONS])(
+    '[%s] is that of the configuration when the result has none',
+    async version => {
+      const layout = LAYOUTS[version];
+      for (const more of [{}, { cniVersion: '' }, { cniVersion: null }, { cniVersion: 1 }]) {
+        expect(await add(JSON.stringify({ ...layout, ...more }), version)).toEqual({
+          ...layout,
+          cniVersion: version,
+        });
+      }
+    },
+  );
 
-  test('is 0.1.0 when the configuration names none either', async () => {
+  test('is 0.1.0 when the configuration has none either', async () => {
     expect(await add(JSON.stringify(LAYOUTS['0.1.0']), '')).toEqual({
       ...LAYOUTS['0.1.0'],
       cniVersion: '0.1.0',
@@ -74,7 +77,7 @@ describe('the version of a result', () => {
   });
 
   test.each(SPEC_VERSIONS.flatMap(from => SPEC_VERSIONS.map(to => [from, to] as const)))(
-    '%s is brought to %s of the configuration',
+    '%s is converted to %s of the configuration',
     async (from, to) => {
       expect(await add(JSON.stringify({ cniVersion: from, ...LAYOUTS[from] }), to)).toMatchObject({
         cniVersion: to,
@@ -84,7 +87,7 @@ describe('the version of a result', () => {
   );
 
   test.each(['2.0.0', '1.0', 'v1.0.0', '0.3.2', ' 1.0.0'])(
-    '%j is refused: it must be the text of one',
+    '%j is refused: it must be a version as text',
     async cniVersion => {
       await expect(add(JSON.stringify({ cniVersion }), '1.0.0')).rejects.toMatchObject({
         code: 1,

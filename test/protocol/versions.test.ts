@@ -34,12 +34,12 @@ describe('the version of a list', () => {
     [{ cniVersions: ['01.1'] }, '1.1.0'],
     // The highest that the runtime supports: one between two releases is none.
     [{ cniVersions: ['0.4.0', '0.9.9'] }, '0.4.0'],
-  ])('of %j is %s', (list, version) => {
+  ])('%j is %s', (list, version) => {
     expect(versionOf(list)).toBe(version as never);
   });
 
   test.each<[JsonObject, number, string]>([
-    [{ cniVersion: '1.0' }, 1, 'found "1.0", supported are 0.1.0,'],
+    [{ cniVersion: '1.0' }, 1, 'found "1.0", supported versions are 0.1.0,'],
     [{ cniVersion: '2.0.0' }, 1, 'found "2.0.0"'],
     [{ cniVersion: 'garbage' }, 1, 'found "garbage"'],
     [{ cniVersions: [] }, 1, 'found no version'],
@@ -59,7 +59,7 @@ describe('the version of a list', () => {
   });
 });
 
-describe('verbs', () => {
+describe('commands', () => {
   const GATES: readonly (readonly [string, { check: boolean; prevOnDel: boolean; gc: boolean }])[] = [
     ['', { check: false, prevOnDel: false, gc: false }],
     ['0.1.0', { check: false, prevOnDel: false, gc: false }],
@@ -70,7 +70,7 @@ describe('verbs', () => {
     ['1.0.0', { check: true, prevOnDel: true, gc: false }],
     ['1.1.0', { check: true, prevOnDel: true, gc: true }],
   ];
-  test.each(GATES)('[%s] are sent as its version allows: %j', async (version, gates) => {
+  test.each(GATES)('[%s] are sent as its version permits: %j', async (version, gates) => {
     const list = listOf(version, [
       chain.noop('one', { ReportResult: { cniVersion: '1.1.0', ips: [{ address: '10.0.0.2/24' }] } }),
       chain.noop('two'),
@@ -112,7 +112,7 @@ describe('a VERSION reply', () => {
     ['{"CNIVersion":"1.1.0","SupportedVersions":["1.0.0"]}', ['1.0.0']],
     ['{"cniVersion":"0.2.0"}', ['0.1.0', '0.2.0']],
     ['{"cniVersion":"0.2.0","supportedVersions":[]}', ['0.1.0', '0.2.0']],
-  ])('%s lists versions', async (stdout, expected) => {
+  ])('%s is read as a list of versions', async (stdout, expected) => {
     expect(await ask(stdout)).toEqual(expected);
   });
 
@@ -129,7 +129,7 @@ describe('a VERSION reply', () => {
     await expect(ask(stdout)).rejects.toMatchObject({ code: 6, plugin: { type: 'noop', verb: 'VERSION' } });
   });
 
-  test('of a plugin that does not know the verb means 0.1.0, in these very words only', async () => {
+  test('is 0.1.0 for a plugin that reports the unknown command in these exact words', async () => {
     expect(await ask('{"code":4,"msg":"unknown CNI_COMMAND: VERSION"}', 1)).toEqual(['0.1.0']);
     await expect(
       ask('{"code":4,"msg":"unknown CNI_COMMAND: VERSION","details":"x"}', 1),

@@ -1,4 +1,4 @@
-// Does every attachment end up as its caller was told, when workers and daemon are killed at random?
+// Does every attachment end up in the state reported to its caller when workers and daemon are killed at random?
 
 import fs from 'node:fs';
 import { fullChain, writeChain } from '../helpers/chain.ts';
@@ -17,7 +17,7 @@ export interface ChurnReport {
   readonly memoryMb: readonly number[];
   /** The same after a while without requests, if nothing was killed. */
   readonly restingMb?: number;
-  /** Attachments that were not as their callers were told. */
+  /** Attachments that were not in the state reported to their callers. */
   readonly wrong: readonly string[];
   /** What the host holds at the end that it did not hold before. */
   readonly left: Inventory;

@@ -1,4 +1,4 @@
-// What do the starter of a soak and its worker tell each other?
+// Which messages do the starter of a soak and its worker exchange?
 
 import fs from 'node:fs';
 

@@ -44,7 +44,7 @@ export function renderChurn(report: ChurnReport): string {
     ...(report.restingMb === undefined ? [] : [`  when they rest: ${report.restingMb} MiB`]),
     ...(faults.length
       ? faults.map(fault => `  FAULT ${fault}`)
-      : ['  every attachment as its caller was told, nothing left']),
+      : ['  every attachment in its reported state, nothing left']),
     '',
   ].join('\n');
 }

@@ -12,7 +12,7 @@ describeRoot('soak', () => {
     ['bridge with host-local', 'bridge'],
     ['all five links', 'chain'],
   ] as const)(
-    '[1.1.0] %s: 100 attachments, eight at a time, all verbs mixed',
+    '[1.1.0] %s: attaches 100 containers, eight at a time, with all commands mixed',
     async (_title, name) => {
       const report = await runSoak(name, LIVES / 2, 25);
       expect(findLeaks(report)).toEqual([]);
@@ -22,7 +22,7 @@ describeRoot('soak', () => {
     120_000,
   );
 
-  test('through a daemon: every attachment is as its caller was told, whatever is killed', async () => {
+  test('through a daemon: every attachment is in the state reported to its caller, whatever is killed', async () => {
     const report = await runChurn({ requests: 150, killEveryMs: 300, seed: 1 });
     expect(findFaults(report)).toEqual([]);
     expect(report.killed.workers + report.killed.daemons).toBeGreaterThan(0);

@@ -28,7 +28,7 @@ import { count, kindOf, type Tally } from './tally.ts';
 import { findSilent } from './traffic.ts';
 import { type Done, findWrongChecks, isSound, settle } from './transitions.ts';
 
-/** Longest time that what nobody waits for any more may take to end by itself. */
+/** Longest time that work without a caller may take to end. */
 const STRAGGLERS_MS = 15_000;
 
 /** One node while a history is run on it. */
@@ -191,7 +191,7 @@ export class Driver {
     this.steps += 1;
   }
 
-  /** Waits for what works on although nobody waits for it: workers of a runner that was killed, plugins of those. */
+  /** Waits for what still works without a caller: workers of a runner that was killed, plugins of those. */
   async #outwait(): Promise<Violation[]> {
     if (await waitFor(() => this.#stragglers().length === 0, STRAGGLERS_MS)) return [];
     const left = this.#stragglers();
@@ -200,7 +200,7 @@ export class Driver {
     return [{ rule: 'a process is left behind', text }];
   }
 
-  /** The kernel takes a namespace apart in the background, and not at all while somebody holds it. */
+  /** The kernel takes a namespace apart in the background, and not at all while a process holds it. */
   async #outwaitNamespaces(): Promise<Violation[]> {
     const dead = this.model.list('present', 'whole').filter(one => !this.model.isInPlace(one));
     const pairs = dead.flatMap(one => hostDevicesOf(one).filter(name => name.startsWith('veth')));

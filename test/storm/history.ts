@@ -129,7 +129,7 @@ export function describeAction(action: Action): string {
   return `+${at}ms ${kind} ${words.join(' ')}`;
 }
 
-/** The rounds in words, for a person. */
+/** The rounds as text. */
 export function describeRounds(rounds: readonly Round[]): string[] {
   return rounds.flatMap((round, i) => [
     `round ${i + 1}`,

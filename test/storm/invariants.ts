@@ -85,7 +85,7 @@ export function left(entry: Entry, model: Model, seen: Look): string[] {
     if (entry.byReference && file.startsWith('/run/catena/generations/')) continue;
     if (file.includes(podId(pod)) && file.includes(ifname)) problems.push(`file ${file}`);
   }
-  // Another pod may be in that namespace by now.
+  // Another pod may already be in that namespace.
   const shared = model
     .list('present', 'whole', 'unknown')
     .some(other => other.net === net && other.slot === slot);

@@ -1,7 +1,7 @@
-// Listens in many namespaces for one node, and says to everybody who connects where that is.
+// Listens in many namespaces for one node, and answers each connection with its place.
 //
 // One line of standard input each: `listen <path of the namespace> <token>` or `close <token>`; a line is printed when it is
-// done, `stray` where this process should be replaced. Whoever connects gets the token and a sysctl of the namespace. It is a process of its own, since whatever stays of
+// done, `stray` where this process should be replaced. Each client gets the token and a sysctl of the namespace. It is a process of its own, since whatever stays of
 // a visit would keep a namespace alive: that would then be this process's, not the driver's.
 
 import { readdirSync, readFileSync, readlinkSync, writeSync } from 'node:fs';

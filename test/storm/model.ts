@@ -7,7 +7,7 @@ import type { Caller, NetLetter, Target } from './history.ts';
 import { keyOf, LETTERS, NETS, PODS, SLOTS } from './networks.ts';
 
 /**
- * `absent`: nothing is anywhere. `present`: everything is there. `whole`: either of the two, since somebody was allowed to
+ * `absent`: nothing is anywhere. `present`: everything is there. `whole`: either of the two, since an actor was allowed to
  * take it down. `unknown`: anything.
  */
 export type State = 'absent' | 'present' | 'whole' | 'unknown';
@@ -42,7 +42,7 @@ export interface Entry extends Target {
   staleRecord: boolean;
   /** Its lease was lost: the address may be handed out to another. */
   leaseLost: boolean;
-  /** Made in an earlier boot: whoever comes attaches the container again. */
+  /** Made in an earlier boot: the next caller attaches the container again. */
   ofEarlierBoot: boolean;
   /** The last DEL that succeeded was the reference's: what only our plugins know of may be there. */
   byReference: boolean;
@@ -115,7 +115,7 @@ export class Model {
   othersWithAddress(entry: Entry, address: string): Entry[] {
     return this.list('present', 'whole', 'unknown').filter(other => {
       if (other === entry || other.net !== entry.net) return false;
-      // Nobody knows which address an ADD got that failed.
+      // Which address a failed ADD got is unknown.
       return addressesOf(other).includes(address) || (other.leaseLost && other.state === 'unknown');
     });
   }

@@ -16,7 +16,7 @@ const WEIGHTS = { attach: 72, gc: 6, upkeep: 4, swap: 0.05, daemon: 5, namespace
 const ALONE = { run: 1, journal: 1, leases: 1, boot: 1.5 } as const;
 const ALONE_SHARE = 0.035;
 const MAX_ACTIONS = 12;
-/** Rounds in which nobody but the reference's plugins works on the network that is shared with them. */
+/** Rounds in which only the reference's plugins work on the network that is shared with them. */
 const REFERENCE_SHARE = 0.15;
 const REFERENCE_LASTS = 0.6;
 

@@ -1,4 +1,4 @@
-// How is a node made of namespaces, and how does all of it go away?
+// How is a node made of namespaces, and how is all of it deleted?
 
 import fs from 'node:fs';
 import path from 'node:path';

@@ -27,7 +27,7 @@ export interface StormPlan {
   readonly stopAfter: number;
   /** Directory of the executables; those of the last build unless given. */
   readonly binDir?: string | undefined;
-  /** Shows what led to each violation. */
+  /** Shows what happened before each violation. */
   readonly verbose?: boolean;
   /** Told of every run that found something. */
   readonly keep?: (report: NodeReport) => void;

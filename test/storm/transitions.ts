@@ -16,7 +16,7 @@ export interface Done {
   /** Milliseconds, by one clock. */
   readonly started: number;
   readonly ended: number;
-  /** The namespace that its path led to. */
+  /** The namespace at its path. */
   readonly generation: number;
   /** Its attachment stood, and nothing had happened to it. */
   readonly wasSound: boolean;
@@ -146,7 +146,7 @@ function takeCollection(entry: Entry, gc: Gc, one: Done, own: readonly Done[]): 
     return;
   }
   const add = own.findLast(({ action }) => action.kind === 'add');
-  // It may have been taken for garbage where somebody had begun before GC did.
+  // It may have been taken for garbage where an ADD had begun before GC did.
   if (begun.has(key) || add === undefined || add.known.has(key)) entry.state = 'unknown';
   else if (add.started < started + (ended - started) * GC_START_SHARE && entry.state === 'present')
     // Of what the reference is just adding there is no note: a lease may go that a moment later has an interface.

@@ -1,4 +1,4 @@
-// Is every attachment as its caller was told after a very large number of them, with workers and daemons killed all the time?
+// Is every attachment in its reported state after a very large number of them, with workers and daemons killed all the time?
 
 import { findFaults, runChurn } from '../soak/churn.ts';
 import { renderChurn } from '../soak/render.ts';

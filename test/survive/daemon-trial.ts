@@ -44,7 +44,7 @@ export async function countDaemonPoints(served: Served): Promise<Point[]> {
 }
 
 /**
- * Plugins behave the same whoever runs them: the sweep of the command has already tried failures in them, and two deaths at once.
+ * Plugins behave the same in every runner: the sweep of the command has already tried failures in them, and two deaths at once.
  */
 function isNew({ strike, actor }: Point): boolean {
   return strike === 'fails' ? actor === 'runner' : strike === 'runner killed' || strike === 'worker killed';
@@ -102,6 +102,6 @@ function processesOf({ daemon: { pid } }: Served): Record<Actor, number> {
   const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
   const [worker, reaper] = children;
   if (worker === undefined || reaper === undefined || children.length !== 2)
-    throw new Error(`Cannot tell the daemon's processes apart: it has ${children.length} children`);
+    throw new Error(`Cannot identify the daemon's processes: it has ${children.length} children`);
   return { runner: pid, worker, reaper };
 }

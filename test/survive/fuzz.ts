@@ -17,7 +17,10 @@ export const fuzz: Section = {
       seed,
       onFailure: failure => say(renderFailure(failure)),
     });
-    const wrong = [...report.failures.map(renderFailure), ...report.strays.map(file => `stray file ${file}`)];
+    const wrong = [
+      ...report.failures.map(renderFailure),
+      ...report.strayFiles.map(file => `stray file ${file}`),
+    ];
     return { tried: report.inputs, table: renderFigures(report), wrong };
   },
 };

@@ -9,7 +9,7 @@ export const GROUPS = ['kernel', 'file', 'boundary'] as const;
 /**
  * The fault: the request is refused, or its reply is lost; or a process is killed before it. Of the two processes that work for a
  * verb, the runner alone dies (the worker ends when it has no runner), the worker alone (the runner undoes its work), both, or
- * the runner while the worker goes on.
+ * the runner while the worker continues.
  */
 export const STRIKES = ['fails', 'runner killed', 'worker killed', 'both killed', 'worker outlives'] as const;
 

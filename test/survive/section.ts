@@ -21,6 +21,6 @@ export interface Figures {
   readonly tried: number;
   /** A table of its own, for the reader. */
   readonly table: string;
-  /** Everything that was lost, leaked, or different from what the caller was told. */
+  /** Everything that was lost, leaked, or different from the state reported to the caller. */
   readonly wrong: readonly string[];
 }

@@ -33,8 +33,11 @@ export function standIn(ns: Namespace): Exec {
 class Standing {
   readonly #child: Bun.Subprocess<'pipe', 'pipe', 'pipe'>;
   readonly #name: string;
-  readonly #waiting: { left: number; readonly lines: string[]; readonly tell: (lines: string[]) => void }[] =
-    [];
+  readonly #waiting: {
+    left: number;
+    readonly lines: string[];
+    readonly report: (lines: string[]) => void;
+  }[] = [];
   #over = false;
 
   constructor(ns: Namespace, argv: readonly string[]) {
@@ -54,7 +57,7 @@ class Standing {
   /** @throws Error with the program's output if it does not answer */
   async ask(questions: readonly string[]): Promise<string> {
     const { promise, resolve } = Promise.withResolvers<string[]>();
-    this.#waiting.push({ left: questions.length, lines: [], tell: resolve });
+    this.#waiting.push({ left: questions.length, lines: [], report: resolve });
     this.#child.stdin.write(questions.map(one => `${one}\n`).join(''));
     this.#child.stdin.flush();
     const late = setTimeout(() => this.#child.kill('SIGKILL'), ANSWER_MS);
@@ -72,11 +75,11 @@ class Standing {
     first.left -= 1;
     if (first.left > 0) return;
     this.#waiting.shift();
-    first.tell(first.lines);
+    first.report(first.lines);
   }
 
   #end(): void {
     this.#over = true;
-    for (const { lines, tell } of this.#waiting.splice(0)) tell(lines);
+    for (const { lines, report } of this.#waiting.splice(0)) report(lines);
   }
 }

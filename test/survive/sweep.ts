@@ -58,7 +58,7 @@ export async function sweepVerb(
           outcomes.push(outcome);
           onOutcome?.(outcome);
           if (outcome.wrong.length === 0) continue;
-          // Leftovers of one fault must not be attributed to the next.
+          // Garbage of one fault must not be attributed to the next.
           await place.close();
           place = await makePlace(plan);
           places[lane] = place;

@@ -18,7 +18,7 @@ export interface Outcome {
 const RECOVERIES = ['del', 'next', 'repair', 'again'] as const;
 type Recovery = (typeof RECOVERIES)[number];
 
-/** How long a worker that outlives its runner goes on working while a recovery waits for it. */
+/** How long a worker that outlives its runner continues to work while a recovery waits for it. */
 const OUTLIVE_MS = 150;
 /** Time for strace to report what has already happened; only faults that did not happen take that long. */
 export const LATE_NEWS_MS = 1_000;

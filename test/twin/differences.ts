@@ -61,7 +61,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /\/address\/[^/]+\/\d+\/nodad$/,
     when: onlyOurs,
-    reason: 'IPv6 addresses work at once: nobody else can have them, unless enabledad asks to look',
+    reason: 'IPv6 addresses work at once: no other host can have them, unless enabledad requests detection',
     quirk: 'bridge 20',
   },
   {
@@ -103,7 +103,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /^DEL[^/]*\/host\/interface\/(br0|cni0)$/,
     when: onlyReference,
-    reason: 'a bridge that the link made goes with its last port',
+    reason: 'a bridge that the plugin created is deleted with its last port',
     quirk: 'bridge 3.8',
   },
   {
@@ -219,7 +219,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /^DEL[^/]*\/host\/interface\/(br0\.\d+|veth#\d)$/,
     when: onlyReference,
-    reason: 'the gateway of a VLAN goes with the last container in it',
+    reason: 'the gateway of a VLAN is deleted with the last container in it',
     quirk: 'bridge 25',
     in: 'vlans',
   },
@@ -227,13 +227,13 @@ export const DIFFERENCES: readonly Difference[] = [
     path: /\/interface\/br0\/sysctl\/ipv6\/conf\/accept_ra$/,
     rows: /^bridge exists|^vlan, (bridge exists|no VLAN on)/,
     when: from('0', '1'),
-    reason: 'a bridge of somebody else keeps its settings',
+    reason: 'a foreign bridge keeps its settings',
     in: ['links', 'vlans'],
   },
   {
     path: /^(ADD \(fails\)|DEL)\/host\/interface\/br0\/(link|address|route)\//,
     rows: /^bridge exists, (with an )?overlapping/,
-    reason: 'a failed ADD leaves a bridge of somebody else as it was: down',
+    reason: 'a failed ADD leaves a foreign bridge as it was: down',
     quirk: 'bridge 1',
     in: 'links',
   },
@@ -256,7 +256,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /\/reply\/result\/interfaces\/2\/mtu$/,
     when: onlyOurs,
-    reason: 'the result tells the new MTU, as the specification has it since 1.1.0',
+    reason: 'the result has the new MTU, as the specification has it since 1.1.0',
     quirk: 'meta 42',
     in: ['chains', 'swaps'],
   },
@@ -292,7 +292,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /^CHECK\/reply\/links$/,
     rows: /^tuning, mac with/,
-    reason: 'an earlier link sees the address of the result',
+    reason: 'an earlier plugin sees the address of the result',
     quirk: 'meta 42',
     in: 'chains',
   },
@@ -342,14 +342,14 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /^CHECK \(fails\)\/reply\/links$/,
-    reason: 'an earlier link notices, too',
+    reason: 'an earlier plugin notices, too',
     in: 'chains',
   },
   {
     path: /\/sysctl\/ipv4\/conf\/route_localnet$/,
     when: from('1', '0'),
     rows: /^portmap, (::|an IPv6 address of the host|host port beyond 65535|unknown protocol)$/,
-    reason: 'route_localnet is set only where a port of an IPv4 address leads to the pod',
+    reason: 'route_localnet is set only when a port of an IPv4 address is forwarded to the pod',
     quirk: 'meta 15',
     in: 'ports',
   },
@@ -362,7 +362,7 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /^still mapped\/answer\//,
-    when: ({ ours }) => ours === 'nobody',
+    when: ({ ours }) => ours === 'no answer',
     reason: 'DEL needs no list of ports',
     quirk: 'meta 9',
     in: 'ports',
@@ -413,7 +413,7 @@ export const DIFFERENCES: readonly Difference[] = [
     path: /\/host\/nft\/inet catena_portmap /,
     rows: /^portmap, iptables, /,
     when: onlyOurs,
-    reason: 'sets of nf_tables tell whose each port is, and keep pods from the loopback of the host',
+    reason: 'sets of nf_tables record the owner of each port, and keep pods from the loopback of the host',
     quirk: 'meta 13, 15',
     in: 'ports',
   },
@@ -421,7 +421,7 @@ export const DIFFERENCES: readonly Difference[] = [
     path: /\/host\/nft\/(inet|bridge) catena_firewall /,
     rows: /^firewall, /,
     when: onlyOurs,
-    reason: 'sets of nf_tables tell who may pass, and whose each address is',
+    reason: 'sets of nf_tables record what may pass, and the owner of each address',
     quirk: 'meta 45, 46',
     in: 'chains',
   },
@@ -458,7 +458,7 @@ export const DIFFERENCES: readonly Difference[] = [
   },
   {
     path: /^DEL of one\/twin-1\/interface\/eth0\/route\//,
-    rows: /^sbr, DEL by itself$/,
+    rows: /^sbr, DEL alone$/,
     reason: 'DEL moves routes back to the main table',
     quirk: 'sbr, DEL',
     in: 'chains',
@@ -466,7 +466,7 @@ export const DIFFERENCES: readonly Difference[] = [
   {
     path: /^CHECK\/reply\//,
     rows: /^sbr, /,
-    reason: 'the earlier link takes a route that moved to another table for what it is',
+    reason: 'the earlier plugin recognises a route that moved to another table',
     quirk: 'bridge 15',
     in: 'chains',
   },
@@ -493,7 +493,7 @@ export const DIFFERENCES: readonly Difference[] = [
   ...diverging('chains', {
     'bandwidth, rate without burst': ['a burst follows from rate and MTU', 'meta 25'],
     'bandwidth, ADD twice': ['ADD replaces what it made', 'meta 27'],
-    'bandwidth, DEL by itself': ['DEL takes buckets and redirect away, too', 'meta 26'],
+    'bandwidth, DEL alone': ['DEL takes buckets and redirect away, too', 'meta 26'],
     ...subnetRows(['unshapedSubnets', 'shapedSubnets', 'unshapedSubnets from runtimeConfig']),
     ...subnetRows(['unshapedSubnets, limits from runtimeConfig', 'unshapedSubnets, DEL after the namespace']),
     'bandwidth, both lists of subnets': ['lists that contradict each other are refused', 'bandwidth 1.5'],

@@ -126,7 +126,7 @@ describeRoot(
   'an attachment of ours',
   () => {
     test.each(LISTS)(
-      '[%s] that is handed over is deleted by the reference without a trace',
+      '[%s] that is handed over is deleted completely by the reference',
       async (_title, plugins, parts) => {
         await withHost(async lab => {
           const container = await lab.container();
@@ -151,17 +151,20 @@ describeRoot(
       },
     );
 
-    test.each(LISTS)('[%s] that is handed over is still deleted by ours', async (_title, plugins) => {
-      await withHost(async lab => {
-        const container = await lab.container();
-        const chain = writeChain(lab, listIn(lab, plugins));
-        await chain.add(container, { cap: CAP });
-        expect((await handOver(lab, '--force')).exitCode).toBe(0);
-        const deleted = await deleteBy(chain, container);
-        expect([deleted.exitCode, deleted.stderr]).toEqual([0, '']);
-        expect(await leftOf(lab, container)).toEqual([]);
-      });
-    });
+    test.each(LISTS)(
+      '[%s] that is handed over can still be deleted by our plugins',
+      async (_title, plugins) => {
+        await withHost(async lab => {
+          const container = await lab.container();
+          const chain = writeChain(lab, listIn(lab, plugins));
+          await chain.add(container, { cap: CAP });
+          expect((await handOver(lab, '--force')).exitCode).toBe(0);
+          const deleted = await deleteBy(chain, container);
+          expect([deleted.exitCode, deleted.stderr]).toEqual([0, '']);
+          expect(await leftOf(lab, container)).toEqual([]);
+        });
+      },
+    );
 
     test('of a list without CHECK is handed over as well', async () => {
       await withHost(async lab => {
@@ -199,7 +202,7 @@ describeRoot(
             });
             if (!into) seen.push('the port did not answer');
             if (!out?.peer.includes(outside.hostAddress.v4))
-              seen.push(`outside saw ${out?.peer ?? 'nobody'}`);
+              seen.push(`outside saw ${out?.peer ?? 'no peer'}`);
           }
         })();
         const handed = await handOver(lab, '--force');
@@ -214,7 +217,7 @@ describeRoot(
       });
     });
 
-    test('is whole or handed over at whatever point the command is killed, and the next one goes on', async () => {
+    test('is intact or handed over wherever the command is killed, and the next command continues', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const chain = writeChain(
@@ -247,7 +250,7 @@ describeRoot(
       });
     });
 
-    test('is refused to executables that do not have its links, and nothing changes', async () => {
+    test('is refused to executables that lack its plugins, and nothing changes', async () => {
       await withHost(async lab => {
         const container = await lab.container();
         const chain = writeChain(lab, listIn(lab, [bridge(V4, MASQ)]));

@@ -9,7 +9,7 @@ import { renderFinding } from './table.ts';
 const MIXES = sampleOfMatrix();
 
 describeRoot(
-  'mixes of our links and the reference',
+  'mixes of our plugins and the reference',
   () => {
     let played: Promise<MixReport>[] | undefined;
     const reports: MixReport[] = [];

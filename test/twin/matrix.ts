@@ -86,7 +86,7 @@ function reportOn(mix: Mix, mixed: readonly MixOutcome[], own: readonly MixOutco
 function flawsOf(row: string, own: readonly MixOutcome[]): Finding[] {
   return own.flatMap(({ label, seen }) => {
     const { reply, traffic = {}, left = [] } = seen;
-    const silent = Object.entries(traffic).filter(([, answer]) => answer === false || answer === 'nobody');
+    const silent = Object.entries(traffic).filter(([, answer]) => answer === false || answer === 'no answer');
     const flaws = [
       ...(reply.error === undefined ? [] : [['reply/error', reply.error]]),
       ...silent.map(([question, answer]) => [`traffic/${question}`, answer]),

@@ -84,7 +84,7 @@ export async function trafficOf(
   const server = await startServer(lab, one, { protocol: 'tcp', port: 80 });
   const mapped = async (address: string) => {
     const reply = await echo(lab, outside, { protocol: 'tcp', address, port: 8080 });
-    return reply ? `answered ${reply.peer.replace('::ffff:', '')}` : 'nobody';
+    return reply ? `answered ${reply.peer.replace('::ffff:', '')}` : 'no answer';
   };
   const { v4, v6 } = outside.hostAddress;
   const hosts = [1, peerHas];

@@ -9,7 +9,7 @@ export type Side = 'reference' | 'ours';
 export interface TwinRow {
   /** Unique and short: it begins the line of the printed table. */
   readonly name: string;
-  /** The chain, one entry or more, without `name` and `cniVersion`; `{tmp}` stands for the twin's own directory. */
+  /** The chain, one entry or more, without `name` and `cniVersion`; `{tmp}` means the twin's own directory. */
   readonly links: readonly Json[];
   /** Default `1.0.0`, the newest version that the reference knows; `undefined` leaves the key out. */
   readonly cniVersion?: string | undefined;

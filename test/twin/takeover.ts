@@ -119,7 +119,7 @@ export async function takeOver(takeover: Takeover): Promise<TakeoverReport> {
     };
     await run('add', peer);
     const traffic = Object.entries(await trafficOf(ground, takeover, 3));
-    const silent = traffic.flatMap(([way, answer]) => (answer && answer !== 'nobody' ? [] : [way]));
+    const silent = traffic.flatMap(([way, answer]) => (answer && answer !== 'no answer' ? [] : [way]));
     const doubled = await doubledIn(lab);
     for (const pod of [one, peer]) await run('check', pod);
     for (const pod of [one, peer]) await run('del', pod);

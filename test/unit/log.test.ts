@@ -16,7 +16,7 @@ describe('createLog()', () => {
     expect(lines()).toMatchObject([{ level: 'info', message: 'removed', link: 'bridge', ifname: 'eth0' }]);
   });
 
-  test('leaves out what is less severe than its level', async () => {
+  test('leaves out lines below its level', async () => {
     const { log, lines } = recorded('warn');
     log.info('not this');
     log.error('this');

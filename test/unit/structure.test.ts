@@ -22,7 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // A delegate is found, and ended, as any link is.
   'src/plugin': [
     ...['src/cni', 'src/net', 'src/netlink', 'src/sys'],
-    // What tells one ADD of an attachment from the next.
+    // What distinguishes one ADD of an attachment from the next.
     ...['src/files/boot-id', 'src/journal/generation', 'src/journal/removal', 'src/journal/snapshot'],
     ...[
       'src/chain/config/find-plugin',
@@ -62,7 +62,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     // One daemon on a socket, and its notes of what has begun.
     ...['src/files', 'src/sys/flock', 'src/sys/lock-holder'],
   ],
-  // What a link added to a result, and how times are told, is the same in every report.
+  // What a plugin added to a result, and how times are written, is the same in every report.
   'src/observe': [
     ...['src/chain', 'src/files', 'src/cni', 'src/ipam/range-use'],
     ...['src/sys/unix-datagram', 'src/lab/result-diff', 'src/lab/words'],
@@ -188,7 +188,7 @@ const MAY_LOAD_LAZILY = [
     'src/chain/run/lazy-exec-plugin',
     'src/delegate/definition-file',
   ],
-  // Nobody pays for D-Bus who has no firewalld.
+  // D-Bus costs nothing without firewalld.
   'plugins/firewall/firewalld/bus',
   // Only who asked for a trace pays for keeping it.
   'src/cli/watched',
@@ -217,6 +217,8 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   bridge: [
     ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
     ...['src/lab/lab', 'src/lab/state/devices', 'src/compare/crossings'],
+    // A family of nf_tables.
+    'src/netlink/nft/rule-words',
   ],
   // A capability of CONVENTIONS.md.
   bandwidth: ['src/delegate/selection', 'src/lab/capabilities', 'src/validate/capabilities'],
@@ -224,7 +226,7 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
 
 const MAX_LINES = 300;
 
-// Tables may be longer: a row is read by itself.
+// Tables may be longer: each row is read separately.
 const LONG_TABLES: readonly string[] = ['src/cli/commands.ts'];
 
 // Tests of what holds for many files at once.

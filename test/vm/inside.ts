@@ -35,7 +35,7 @@ async function runFile({ file, only }: FileRun): Promise<FileReport> {
   };
 }
 
-/** Runs a program to completion; its output also goes to the console, to show the progress. */
+/** Runs a program to completion; its output is copied to the console, to show the progress. */
 async function follow(argv: readonly string[]): Promise<{ exitCode: number; output: string }> {
   const child = Bun.spawn([...argv], {
     cwd: plan.root,

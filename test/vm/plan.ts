@@ -1,4 +1,4 @@
-// What do the machine and its guest tell each other?
+// Which data do the machine and its guest exchange?
 
 /** The guest's instructions. */
 export interface Plan {

@@ -1,5 +1,5 @@
 // What does the reference plugin leave of its anti-spoofing, and how is it removed?
-import type { Attachment } from '../../../src/cni/attachment.ts';
+import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { parseMac } from '../../../src/net/mac.ts';
 import { commitAfterReading } from '../../../src/netlink/nft/batch.ts';
 import { addChain, type BaseChain, deleteChain, listChains } from '../../../src/netlink/nft/chain.ts';
@@ -145,7 +145,7 @@ function targetOf({ expressions }: Rule): string {
 }
 
 /** Chains and comments do not name the network. */
-type Owner = Omit<Attachment, 'network'>;
+type Owner = Omit<AttachmentId, 'network'>;
 
 function namesOf({ containerId, ifname }: Owner): { comment: string; chains: string[] } {
   const own = `cni-br-iface-${containerId}-${ifname}`;

@@ -1,6 +1,6 @@
 // How is a container prevented from sending frames from a hardware address other than its own?
 import { noteOf } from '../../../src/attach/handle.ts';
-import type { Attachment } from '../../../src/cni/attachment.ts';
+import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { tryOut } from '../../../src/netlink/nft/batch.ts';
 import { findElement } from '../../../src/netlink/nft/element.ts';
 import { addEntries, deletePlaces, type Entry } from '../../../src/netlink/nft/entries.ts';
@@ -48,7 +48,7 @@ const SKELETON: Skeleton = {
  * Drops frames that arrive through the port from any other hardware address, in one transaction. Also removes elements that a
  * dead attachment left under the name of the port.
  */
-export function ensureMacspoof(socket: NetlinkSocket, owner: Attachment, port: string, mac: string): void {
+export function ensureMacspoof(socket: NetlinkSocket, owner: AttachmentId, port: string, mac: string): void {
   changeOwned(socket, [SKELETON], () => {
     const rival = findElement(socket, PORTS, [port])?.comment;
     const stale = rival === undefined ? [] : listOwned(socket, SETS, note => note === rival);
@@ -57,7 +57,7 @@ export function ensureMacspoof(socket: NetlinkSocket, owner: Attachment, port: s
 }
 
 /** Lifts the restriction of an attachment. Its elements carry its name, so no other information is needed. */
-export function removeMacspoof(socket: NetlinkSocket, owner: Attachment): void {
+export function removeMacspoof(socket: NetlinkSocket, owner: AttachmentId): void {
   const own = noteOf(owner);
   sweepOwned(socket, SETS, note => note === own);
 }
@@ -68,7 +68,7 @@ export function removeStaleMacspoof(socket: NetlinkSocket, network: string, kept
 }
 
 /** The ports and hardware addresses allowed for an attachment; empty if it is not restricted. */
-export function listAllowed(socket: NetlinkSocket, owner: Attachment): { port: string; mac: string }[] {
+export function listAllowed(socket: NetlinkSocket, owner: AttachmentId): { port: string; mac: string }[] {
   const own = noteOf(owner);
   return listOwned(socket, [ALLOWED], note => note === own).map(
     ({
@@ -83,7 +83,7 @@ export function listAllowed(socket: NetlinkSocket, owner: Attachment): { port: s
 }
 
 /** @throws Error naming what is missing of the attachment's restriction, or of the rule behind it */
-export function checkMacspoof(socket: NetlinkSocket, owner: Attachment, port: string, mac: string): void {
+export function checkMacspoof(socket: NetlinkSocket, owner: AttachmentId, port: string, mac: string): void {
   const problems = findOwnedProblems(socket, [SKELETON], entriesFor(owner, port, mac));
   confirmAll(`anti-spoofing of "${port}"`, problems);
 }
@@ -96,7 +96,7 @@ export function probeMacspoof(socket: NetlinkSocket): void {
   tryOut(socket, skeletonChanges(SKELETON));
 }
 
-function entriesFor(owner: Attachment, port: string, mac: string): Entry[] {
+function entriesFor(owner: AttachmentId, port: string, mac: string): Entry[] {
   const comment = noteOf(owner);
   return [
     { set: PORTS, element: { key: [port], comment } },

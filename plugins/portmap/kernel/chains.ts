@@ -1,5 +1,5 @@
 // Which iptables chain holds the ports of an attachment?
-import type { Attachment } from '../../../src/cni/attachment.ts';
+import type { AttachmentId } from '../../../src/cni/attachment.ts';
 import { listLegacyNat } from '../../../src/netlink/iptables/legacy.ts';
 import { natTable } from '../../../src/netlink/iptables/nft.ts';
 import { hasChain } from '../../../src/netlink/nft/chain.ts';
@@ -28,7 +28,7 @@ export function chainEntriesOf(
 }
 
 /** What the chain of an attachment with iptables rules is named after. */
-export function chainOwnerOf(socket: NetlinkSocket, { note }: Owner, attachment: Attachment): ChainOwner {
+export function chainOwnerOf(socket: NetlinkSocket, { note }: Owner, attachment: AttachmentId): ChainOwner {
   const sole = soleOwner(attachment);
   return findElement(socket, CHAINS, [chainKey(sole)])?.comment === note ? sole : attachment;
 }
@@ -44,7 +44,7 @@ export function chainsOf(socket: NetlinkSocket, { attachment, note }: Owner): Ch
 }
 
 /** Whether iptables, in nf_tables or legacy, has a chain of the attachment. */
-export function isChainThere(socket: NetlinkSocket, family: 4 | 6, attachment: Attachment): boolean {
+export function isChainThere(socket: NetlinkSocket, family: 4 | 6, attachment: AttachmentId): boolean {
   const chains = [attachment, soleOwner(attachment)].map(dnatChain);
   if (chains.some(chain => hasChain(socket, natTable(family), chain))) return true;
   return listLegacyNat(family).some(({ chain }) => chains.includes(chain));

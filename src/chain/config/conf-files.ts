@@ -65,7 +65,7 @@ function isUsable(path: string, onSkipped: OnSkipped | undefined): boolean {
   const stat = statSync(path, { throwIfNoEntry: false });
   // The reader reports a dangling symlink.
   if (stat === undefined || stat.isFile()) return true;
-  onSkipped?.(path, stat.isDirectory() ? 'it links to a directory' : 'it is no regular file');
+  onSkipped?.(path, stat.isDirectory() ? 'it is a symbolic link to a directory' : 'it is not a regular file');
   return false;
 }
 

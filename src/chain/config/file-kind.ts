@@ -22,6 +22,6 @@ export function findMismatch(file: string, content: JsonObject): Mismatch | unde
   if (single !== (extension === '.conflist')) return undefined;
   if (single) return { problem: 'it is a single plugin configuration, not a list', key: 'type' };
   return content.plugins !== undefined
-    ? { problem: 'it is a list, which belongs into a .conflist file', key: 'plugins' }
+    ? { problem: 'it is a list, which belongs in a .conflist file', key: 'plugins' }
     : { problem: 'it has no "type"' };
 }

@@ -13,13 +13,13 @@ export function findPlugin(type: string, dirs: readonly string[]): string {
   if (type === '' || type.includes('/') || type.includes('\0')) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      `Cannot find plugin ${JSON.stringify(type)}: a plugin type is the name of a file, without "/"`,
+      `Cannot find plugin ${JSON.stringify(type)}: a plugin type is a file name, without "/"`,
     );
   }
   if (!dirs.length) {
     throw new CniError(
       ErrorCode.unknown,
-      `Cannot find plugin "${type}": no directories to look in; set CNI_PATH`,
+      `Cannot find plugin "${type}": no plugin directories are configured; set CNI_PATH`,
     );
   }
   // In a deleted working directory, relative entries cannot be resolved.

@@ -35,7 +35,7 @@ export function listNetworks(dir: string): LoadedNetworks {
       const list = completeParts(readParts(file, report), report);
       const first = networks.get(list.name);
       if (first === undefined) networks.set(list.name, { file, list });
-      else report(skipped(file, `network "${list.name}" is in "${first.file}" already`));
+      else report(skipped(file, `network "${list.name}" is already defined in "${first.file}"`));
     } catch (error) {
       report(diagnose(file, error));
     }

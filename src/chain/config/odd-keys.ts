@@ -35,7 +35,7 @@ function findNearMisses(object: JsonObject, known: readonly string[]): OddKey[] 
     if (known.includes(key)) return [];
     const meant = known.find(one => one.toLowerCase() === key.toLowerCase());
     if (meant === undefined) return [];
-    const problem = `key "${key}" is not heeded: the list's is "${meant}", and letter case counts`;
+    const problem = `key "${key}" is ignored: use "${meant}", keys are case-sensitive`;
     return [{ path: [key], problem }];
   });
 }
@@ -43,10 +43,9 @@ function findNearMisses(object: JsonObject, known: readonly string[]): OddKey[] 
 function findRuntimeKeys(link: JsonObject, path: readonly (string | number)[]): OddKey[] {
   return Object.keys(link).flatMap(key => {
     if (isRuntimeKey(key))
-      return [{ path: [...path, key], problem: `key "${key}" is the runtime's to set: it is dropped` }];
+      return [{ path: [...path, key], problem: `key "${key}" is set by the runtime: it is dropped` }];
     if (key !== 'runtimeConfig') return [];
-    const problem =
-      'key "runtimeConfig" is the runtime\'s to set: it is replaced when capabilities are offered';
+    const problem = 'key "runtimeConfig" is set by the runtime: it is replaced when capabilities are passed';
     return [{ path: [...path, key], problem }];
   });
 }

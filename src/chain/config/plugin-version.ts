@@ -161,11 +161,13 @@ function versionConflict(
   );
 }
 
-/** `bridge 0.3.0 0.4.0 1.0.0, tuning 0.4.0 1.0.0; the highest that all speak is 1.0.0`. */
+/** `bridge 0.3.0 0.4.0 1.0.0, tuning 0.4.0 1.0.0; the highest version that all plugins support is 1.0.0`. */
 function renderMatrix(plugins: readonly PluginVersions[]): string {
   const rows = plugins.map(({ type, supportedVersions }) => `${type} ${supportedVersions.join(' ')}`);
   const common = findHighestCommon(plugins);
   const verdict =
-    common === undefined ? 'there is none that all speak' : `the highest that all speak is ${common}`;
+    common === undefined
+      ? 'no version is supported by all plugins'
+      : `the highest version that all plugins support is ${common}`;
   return `${rows.join(', ')}; ${verdict}`;
 }

@@ -28,7 +28,7 @@ function known(version: string | undefined, key: string, asked: readonly string[
   if (version !== undefined && isSpecVersion(version)) return version;
   throw new ConflistError(
     [key],
-    `Cannot use "${key}" of the list: found ${asked.map(v => JSON.stringify(v)).join(', ') || 'no version'}, supported are ${SPEC_VERSIONS.join(', ')}`,
+    `Cannot use "${key}" of the list: found ${asked.map(v => JSON.stringify(v)).join(', ') || 'no version'}, supported versions are ${SPEC_VERSIONS.join(', ')}`,
     { code: ErrorCode.incompatibleVersion },
   );
 }
@@ -40,7 +40,7 @@ function normalise(text: string, path: readonly (string | number)[]): string {
   if (parts.length > 3 || parts.some(Number.isNaN)) {
     throw new ConflistError(
       path,
-      `Cannot use CNI version ${JSON.stringify(text)}: expected up to three numbers joined by dots`,
+      `Cannot use CNI version ${JSON.stringify(text)}: expected up to three numbers separated by dots`,
     );
   }
   return [...parts, 0, 0].slice(0, 3).join('.');

@@ -1,12 +1,13 @@
 // Which adopted attachments has their own runtime deleted since?
 //
 // Their runtime does not know our records: its DEL deletes the interface and its cached result, and leaves the record.
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { claimRecord, holderOf } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { listRecords } from '../../journal/store.ts';
 import type { ChainRuntime } from '../run/runtime.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { readAttachment } from './result-cache.ts';
 
 /**

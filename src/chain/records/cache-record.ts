@@ -1,14 +1,8 @@
 // What does a cached result look like on disk, in libcni's format?
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { CniArgs } from '../../cni/cni-args.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject, memberOf } from '../../cni/json.ts';
-
-/** The identity of an attachment: one ADD on one network for one interface of one container. */
-export interface AttachmentId {
-  readonly network: string;
-  readonly containerId: string;
-  readonly ifname: string;
-}
+import { isObject, type JsonObject, memberOf, tryParse } from '../../cni/json.ts';
 
 /** A cached result, with the configuration and arguments of its ADD. */
 export interface CachedAttachment extends AttachmentId {
@@ -48,7 +42,7 @@ export function renderAttachment(attachment: CachedAttachment): string {
  * @throws CniError 6 when it is damaged or of another kind
  */
 export function parseRecord(text: string, file: string, id: AttachmentId | undefined): CachedAttachment {
-  const object = parseJson(text);
+  const object = tryParse(text);
   if (!isObject(object)) throw damagedRecord(file, 'it is not a JSON object');
   if (object.kind === KIND) {
     const attachment = attachmentOf(object);
@@ -56,10 +50,10 @@ export function parseRecord(text: string, file: string, id: AttachmentId | undef
     return attachment;
   }
   if (object.kind !== undefined) {
-    throw damagedRecord(file, `it is of kind ${JSON.stringify(object.kind)}, not "${KIND}"`);
+    throw damagedRecord(file, `its kind is ${JSON.stringify(object.kind)}, not "${KIND}"`);
   }
   if (id?.network && id.containerId && id.ifname) return legacyAttachment(id, object);
-  throw damagedRecord(file, 'its name does not tell which attachment it is of');
+  throw damagedRecord(file, 'its name does not identify an attachment');
 }
 
 function damagedRecord(file: string, problem: string): CniError {
@@ -102,14 +96,6 @@ function findSandbox(result: unknown, ifname: string): string {
     if (isName(sandbox)) return sandbox;
   }
   return '';
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function isName(value: unknown): value is string {

@@ -1,4 +1,6 @@
 // What does CHECK report for every existing attachment, or for those with a plugin of one type?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { toCniError } from '../../cni/errors.ts';
 import { atLeast, SINCE } from '../../cni/version.ts';
 import { findNetnsIdentity } from '../../journal/netns-identity.ts';
@@ -6,7 +8,6 @@ import { listRecords } from '../../journal/store.ts';
 import { listUses } from '../config/plugin-uses.ts';
 import { checkNetwork } from '../run/run.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { findRemembered, type RememberedAdd } from './remembered-add.ts';
 import { listAttachments } from './result-cache.ts';
@@ -76,8 +77,8 @@ async function checkOne(
     state: 'unknown',
     problem,
   });
-  if (list.disableCheck) return unknown('its list says "disableCheck"');
-  if (!atLeast(list.version, SINCE.check)) return unknown(`its list is of version ${list.version}`);
+  if (list.disableCheck) return unknown('its list sets "disableCheck"');
+  if (!atLeast(list.version, SINCE.check)) return unknown(`its list has version ${list.version}`);
   const { netns, args, capabilityArgs } = known;
   try {
     await checkNetwork(list, { containerId, ifname, netns, args, capabilityArgs }, runtime);

@@ -1,9 +1,11 @@
 // With which configuration and arguments of its ADD is an attachment checked and deleted?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import { type Conflist, parseFrozen } from '../config/conflist.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import type { AttachmentId, CachedAttachment } from './cache-record.ts';
+import type { CachedAttachment } from './cache-record.ts';
 import { findRemembered, type RememberedAdd } from './remembered-add.ts';
 import { cacheFileOf, readAttachment } from './result-cache.ts';
 
@@ -41,7 +43,7 @@ export function findConfigOfAdd(
   try {
     const list = parseFrozen(known.source);
     if (list.name === known.network) return list;
-    warn(`Cannot use configuration in ${place}: it is of network "${list.name}"`);
+    warn(`Cannot use configuration in ${place}: it is for network "${list.name}"`);
   } catch (cause) {
     warn(`Cannot use configuration in ${place}: ${(cause as Error).message}`);
   }

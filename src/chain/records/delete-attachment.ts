@@ -1,4 +1,6 @@
 // How is an attachment taken down, by DEL or after its runner has died?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { endFrozen, isFrozen } from '../../files/frozen-process.ts';
@@ -18,7 +20,6 @@ import { type Attachment, type ChainRuntime, cacheDirOf, deadlineOf } from '../r
 import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
 import { removeAttachment, sweepCache } from './result-cache.ts';
@@ -117,7 +118,7 @@ async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => voi
     if (frozen === undefined) {
       throw new CniError(
         ErrorCode.decodingFailure,
-        `Cannot take down interface "${ifname}" of container "${containerId}": the configuration in "${record.file}" cannot be used; DEL with the network's own configuration`,
+        `Cannot delete interface "${ifname}" of container "${containerId}": the configuration in "${record.file}" cannot be used; run DEL with the network's own configuration`,
       );
     }
     const { netns, args, capabilityArgs } = record;
@@ -196,7 +197,7 @@ function withOwnNetns(
   onWarning?.(
     new CniError(
       ErrorCode.invalidNetns,
-      `Cannot use "${netns}" as namespace of container "${containerId}": it is not the one of its ADD any more; it counts as gone`,
+      `Cannot use "${netns}" as namespace of container "${containerId}": it is no longer the namespace of its ADD; treating it as deleted`,
     ),
   );
   return { ...attachment, netns: '' };
@@ -222,11 +223,11 @@ async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRu
     const overdue = stragglers.filter(({ isOverdue }) => isOverdue);
     if (performance.now() > until) {
       const end = overdue.length
-        ? 'it does not end by SIGKILL'
-        : 'it is ended at its deadline; try again then';
+        ? 'SIGKILL does not end it'
+        : 'it is ended at its deadline; try again after that';
       throw new CniError(
         ErrorCode.tryAgainLater,
-        `Cannot take down interface "${ifname}" of container "${containerId}": process ${first.pid}, a plugin whose runner died, still works on it; ${end}`,
+        `Cannot delete interface "${ifname}" of container "${containerId}": process ${first.pid}, a plugin whose runner died, is still working on it; ${end}`,
       );
     }
     if (overdue.length) {
@@ -234,7 +235,7 @@ async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRu
       runtime.onWarning?.(
         new CniError(
           ErrorCode.unknown,
-          `Ending process ${pids}, which works on interface "${ifname}" of container "${containerId}": its runner died, and its deadline is over`,
+          `Ending process ${pids}, which is working on interface "${ifname}" of container "${containerId}": its runner died and its deadline has passed`,
         ),
       );
       await endOrphanProcesses(overdue, GRACE_MS);

@@ -1,12 +1,13 @@
 // What does an ADD do about an earlier ADD of the same attachment?
 
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { ErrorCode } from '../../cni/errors.ts';
 import { holderOf } from '../../journal/claim.ts';
 import { compareNetns } from '../../journal/netns-identity.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
-import type { AttachmentId, CachedAttachment } from './cache-record.ts';
+import type { CachedAttachment } from './cache-record.ts';
 import { acquireClaim, deleteClaimed, waitLimit } from './delete-attachment.ts';
 import { isOfEarlierBoot } from './recover.ts';
 import { findCached, findRecord } from './remembered-add.ts';

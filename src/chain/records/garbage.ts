@@ -1,5 +1,6 @@
 // Which attachments of a network are garbage?
 
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
@@ -13,7 +14,7 @@ import { isOwnExecutable } from '../config/find-plugin.ts';
 import { listUses } from '../config/plugin-uses.ts';
 import { findExecutable } from '../run/call-plugins.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
+import { type CachedAttachment, renderAttachment } from './cache-record.ts';
 import type { HeldAttachment } from './held-attachment.ts';
 import { findReason } from './recover.ts';
 import { chooseRemembered, type RememberedAdd, toRemembered } from './remembered-add.ts';
@@ -183,7 +184,7 @@ function withTraces(
     if (!isNamed || onRecord.has(key) || named.has(key)) return [];
     const id = { network: list.name, containerId, ifname, netns: '', args: [], capabilityArgs: {} };
     const stays = inUse !== undefined && !unrecorded;
-    const why = `it is on no record here, and ${stays ? `somebody may use it (${inUse})` : inUse === undefined ? 'nobody uses it' : 'all of these are to go'}`;
+    const why = `it has no record here and ${stays ? `may be in use (${inUse})` : inUse === undefined ? 'is unused' : 'may be in use, but all unrecorded attachments are deleted'}`;
     return [{ ...id, source: undefined, result: undefined, stays, why, traces }];
   });
   const withOwn = recorded.map(one => ({ ...one, traces: tracesOf.get(idText(one)) ?? [] }));
@@ -196,7 +197,7 @@ function judge(
   env: ChainRuntime['env'],
 ): Pick<JudgedCandidate, 'stays' | 'why'> {
   const holder = holderOf(record);
-  if (holder) return { stays: true, why: `process ${holder.pid} works on it` };
+  if (holder) return { stays: true, why: `process ${holder.pid} is working on it` };
   if (owner !== undefined && record.owner !== owner)
     return { stays: true, why: `it belongs to "${record.owner}"` };
   const why = findReason(record, env);
@@ -227,7 +228,7 @@ function validOf(scope: GcScope): readonly AttachmentKey[] {
   if (!Array.isArray(valid)) {
     throw new CniError(
       ErrorCode.invalidConfig,
-      'Cannot collect garbage: neither the valid attachments are given nor that all are to go',
+      'Cannot collect garbage: expected either the valid attachments or "all"',
     );
   }
   for (const key of valid as readonly Partial<AttachmentKey>[]) {

@@ -1,5 +1,5 @@
 // What does a node hold of an attachment, whichever runtime recorded it?
-import type { Attachment } from '../../cni/attachment.ts';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { NetworkPlugins } from '../../cni/network-plugins.ts';
 
 /** An attachment that has resources on the node. */
@@ -23,7 +23,7 @@ export interface NodeWitness {
    * @param list says where its plugins keep leases
    * @throws CniError, NetlinkError when the node cannot be queried
    */
-  findLife(list: NetworkPlugins, id: Attachment): Promise<string | undefined>;
+  findLife(list: NetworkPlugins, id: AttachmentId): Promise<string | undefined>;
   /** Whether the namespace at the path has an interface of that name. @throws Error when that cannot be determined */
   hasInterface(netns: string, ifname: string): boolean;
 }

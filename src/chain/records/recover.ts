@@ -1,6 +1,7 @@
 // How and when is an attachment taken down whose runner has died?
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, toCniError } from '../../cni/errors.ts';
 import { bootId } from '../../files/boot-id.ts';
@@ -15,7 +16,6 @@ import { sweepSnapshots } from '../../journal/snapshot.ts';
 import { listRecords, readFile, unmark } from '../../journal/store.ts';
 import { type ChainRuntime, cacheDirOf, deadlineOf } from '../run/runtime.ts';
 import { forgetDetached } from './adopted-attachments.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { deleteClaimed } from './delete-attachment.ts';
 import { sweepCache } from './result-cache.ts';
 
@@ -91,10 +91,10 @@ export async function recover(
 /** Why an attachment has to be taken down; undefined if it is settled or a process is at work on it. */
 export function findReason(record: AttachmentRecord, env: ChainRuntime['env']): string | undefined {
   if (holderOf(record)) return undefined;
-  if (isOfEarlierBoot(record, env)) return 'it is of an earlier boot of the machine';
+  if (isOfEarlierBoot(record, env)) return 'it is from an earlier boot of the machine';
   const { phase, attempts, lastErrors } = record;
-  if (phase === 'adding') return 'its ADD was cut off';
-  if (phase === 'deleting') return 'its DEL was cut off';
+  if (phase === 'adding') return 'its ADD was interrupted';
+  if (phase === 'deleting') return 'its DEL was interrupted';
   if (phase === 'attached') return undefined;
   return `its DEL failed ${attempts === 1 ? 'once' : `${attempts} times`}: ${lastErrors.map(({ msg }) => msg).join('; ')}`;
 }
@@ -146,7 +146,7 @@ async function recoverOne(
     return (await how(found, runtime)) ? outcome : undefined;
   } catch (thrown) {
     const error = toCniError(thrown);
-    const text = `Cannot take down interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
+    const text = `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" (${why}): ${error.message}`;
     runtime.onWarning?.(new CniError(error.code, text, { cause: thrown }));
     return { ...outcome, error };
   }
@@ -197,7 +197,7 @@ const seen = new Map<string, string>();
 /** Happens only once per boot, so this also sweeps the temporary files of processes that died here. */
 function writeStamp(stamp: string, boot: string): void {
   sweepUnfinished(dirname(stamp));
-  putFile(stamp, boot, { what: 'note of the boot' });
+  putFile(stamp, boot, { what: 'boot note' });
 }
 
 function readIfThere(path: string): string | undefined {

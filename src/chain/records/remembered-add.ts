@@ -1,9 +1,11 @@
 // What is known of an attachment, from its record or from libcni's cache?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { readRecord } from '../../journal/store.ts';
 import { type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
-import { type AttachmentId, type CachedAttachment, renderAttachment } from './cache-record.ts';
+import { type CachedAttachment, renderAttachment } from './cache-record.ts';
 import { readAttachment } from './result-cache.ts';
 
 /** An attachment as its ADD made it. */

@@ -1,4 +1,6 @@
 // What have attachments lost behind their plugins' backs, and what of it can be put back?
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import { REPAIR_VARIABLE } from '../../cni/env.ts';
 import { type CniError, toCniError } from '../../cni/errors.ts';
 import type { JsonObject } from '../../cni/json.ts';
@@ -14,7 +16,6 @@ import { callAll } from '../run/call-plugins.ts';
 import { IGNORED, type ReadReply } from '../run/plugin-outcome.ts';
 import { buildRequest } from '../run/request.ts';
 import { type Attachment, type ChainRuntime, deadlineOf } from '../run/runtime.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { findConfigOfAdd } from './config-of-add.ts';
 import { withRecordedDirs } from './delete-attachment.ts';
 import { findReason, type Recovery, recover } from './recover.ts';
@@ -116,8 +117,8 @@ async function repairOne(
     const won = scope.dryRun
       ? undefined
       : claimRecord(stateDir, id, isAttached, 'REPAIR', deadlineOf(runtime, 'CHECK'));
-    if (won && 'holder' in won) return skipped(`process ${won.holder.pid} works on it`);
-    if (!won && !scope.dryRun) return skipped('it has just been taken down');
+    if (won && 'holder' in won) return skipped(`process ${won.holder.pid} is working on it`);
+    if (!won && !scope.dryRun) return skipped('it has just been deleted');
     claim = won;
     const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
     const plugins = await repairPlugins(list, record, scope, reaching);
@@ -145,13 +146,13 @@ function findObstacle(
 ): string | undefined {
   const { netns, cacheDir } = record;
   if (isOfLaterAdd(findCached(record, { ...quiet, cacheDir }), record))
-    return 'another runtime has attached it again since: catena adopt takes that over';
+    return 'another runtime has since attached it again; run catena adopt to take that over';
   const place = compareNetns(netns, record);
-  if (place === 'gone') return `its namespace "${netns}" is gone: DEL takes it down`;
-  if (place === 'other') return `"${netns}" is not the namespace of its ADD any more: DEL takes it down`;
-  if (list?.disableCheck) return 'its list says "disableCheck"';
+  if (place === 'gone') return `its namespace "${netns}" no longer exists; DEL deletes it`;
+  if (place === 'other') return `"${netns}" is no longer the namespace of its ADD; DEL deletes it`;
+  if (list?.disableCheck) return 'its list sets "disableCheck"';
   if (list && !atLeast(list.version, SINCE.check))
-    return `its list is of version ${list.version}, which has no CHECK: DEL and ADD make it anew`;
+    return `its list has version ${list.version}, which has no CHECK; run DEL and ADD to recreate it`;
   return undefined;
 }
 

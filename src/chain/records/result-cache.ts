@@ -1,6 +1,7 @@
 // Which attachments exist, and what was the result of their ADD, by libcni's files?
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { type AttachmentId, sameAttachment } from '../../cni/attachment.ts';
 import { cniCacheDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { fileFailure } from '../../files/failure.ts';
@@ -8,7 +9,7 @@ import { putFile } from '../../files/put-file.ts';
 import { readIfThere } from '../../files/read-file.ts';
 import { removeFile } from '../../files/remove-file.ts';
 import { sweepUnfinished } from '../../files/unfinished.ts';
-import { type AttachmentId, type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
+import { type CachedAttachment, parseRecord, renderAttachment } from './cache-record.ts';
 
 /** Where the reference keeps its files; shared with every runtime built on it. */
 export const DEFAULT_CACHE_DIR = cniCacheDir({});
@@ -23,7 +24,7 @@ export function cacheFileOf(dir: string, { network, containerId, ifname }: Attac
   }
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot name cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
+    `Cannot build the name of the cached result: it needs a network ("${network}"), a container id ("${containerId}") and an interface ("${ifname}"), without "/"`,
   );
 }
 
@@ -36,7 +37,7 @@ export function readAttachment(dir: string, id: AttachmentId): CachedAttachment 
   const text = readIfThere(file, 'cached result');
   if (text === undefined) return undefined;
   const attachment = parseRecord(text, file, id);
-  return sameId(attachment, id) ? attachment : undefined;
+  return sameAttachment(attachment, id) ? attachment : undefined;
 }
 
 /**
@@ -134,12 +135,8 @@ function readRecord(file: string, name: string): CachedAttachment | undefined {
 function isOfAnother(file: string, id: AttachmentId): boolean {
   try {
     const text = readIfThere(file, 'cached result');
-    return text !== undefined && !sameId(parseRecord(text, file, id), id);
+    return text !== undefined && !sameAttachment(parseRecord(text, file, id), id);
   } catch {
     return false;
   }
-}
-
-function sameId(a: AttachmentId, b: AttachmentId): boolean {
-  return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }

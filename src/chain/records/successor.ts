@@ -32,12 +32,12 @@ export async function findSuccessor(
   const { onWarning: _, ...quiet } = runtime;
   const within = { ...quiet, cacheDir: record.cacheDir };
   if (isOfLaterAdd(findCached(record, within), record)) {
-    return `cached result "${cacheFileOf(record.cacheDir, record)}" is of a later ADD`;
+    return `cached result "${cacheFileOf(record.cacheDir, record)}" belongs to a later ADD`;
   }
   if (!isOfEarlierBoot(record, runtime.env)) return undefined;
   // The first plugin of an ADD writes its generation before it makes anything.
   const note = findGeneration(runDir(runtime.env), record);
-  if (note && !isOfEarlierBoot(note, runtime.env)) return 'a plugin has begun an ADD of it in this boot';
+  if (note && !isOfEarlierBoot(note, runtime.env)) return 'a plugin has started an ADD of it since boot';
   const list = findConfigOfAdd(toRemembered(record), within) ?? { name: record.network, plugins: [] };
   const witness = await runtime.openWitness?.();
   return witness?.findLife(list, record);
@@ -56,7 +56,7 @@ export async function yieldToSuccessor(claim: Claim, runtime: ChainRuntime): Pro
   runtime.onWarning?.(
     new CniError(
       ErrorCode.invalidConfig,
-      `Cannot take down interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has been attached again since (${successor}); the record is dropped, and the attachment stays`,
+      `Cannot delete interface "${ifname}" of container "${containerId}" of network "${network}" by "${file}": it has since been attached again (${successor}); the record is dropped and the attachment stays`,
     ),
   );
   claim.drop();

@@ -3,6 +3,8 @@
 // Everything that the next command needs to know about an ADD is written before the ADD does it: `prepare` writes the intent,
 // the record's methods follow the plugins, and one of `commit` and `rollback` ends it. If the process dies in between, recovery
 // finds the intent and undoes what it names.
+
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { JsonObject } from '../../cni/json.ts';
 import { convertResult, type ResultOf } from '../../cni/result.ts';
 import type { Conflist } from '../config/conflist.ts';
@@ -11,7 +13,6 @@ import { withDetails } from '../run/plugin-errors.ts';
 import { type Attachment, type ChainRuntime, cacheDirOf } from '../run/runtime.ts';
 import { unwind } from '../run/undo.ts';
 import { type AddRecord, beginRecord } from './add-record.ts';
-import type { AttachmentId } from './cache-record.ts';
 import { idOf, toCached } from './config-of-add.ts';
 import { settleEarlierAdd } from './earlier-add.ts';
 import { recover } from './recover.ts';
@@ -87,7 +88,7 @@ export async function rollback(
     record.leave();
     return withDetails(
       error,
-      `an earlier ADD is on record in "${earlier}": nothing was undone, run DEL first`,
+      `an earlier ADD is recorded in "${earlier}": nothing was undone; run DEL first`,
     );
   }
   const { final, failures } = await unwind(error, list, lastBegun, attachment, runtime, result);

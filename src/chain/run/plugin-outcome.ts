@@ -70,11 +70,11 @@ function findFailure(outcome: ExecOutcome, plugin: CalledPlugin, deadlineMs: num
     });
   }
   if (outcome.ended === 'deadline') {
-    const text = `Plugin ${type} did not finish within ${deadlineMs / 1000} s: it was ended with its process group`;
+    const text = `Plugin ${type} did not finish within ${deadlineMs / 1000} s: its process group was killed`;
     return new CniError(ErrorCode.unknown, text, { plugin });
   }
   if (outcome.ended === 'output') {
-    return new CniError(ErrorCode.unknown, `Plugin ${type} printed more than 16 MiB: it was ended`, {
+    return new CniError(ErrorCode.unknown, `Plugin ${type} printed more than 16 MiB: it was killed`, {
       plugin,
     });
   }

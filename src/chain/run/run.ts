@@ -94,7 +94,7 @@ async function check(list: Conflist, attachment: Attachment, runtime: ChainRunti
   if (cached?.result === undefined) {
     throw new CniError(
       ErrorCode.unknownContainer,
-      `Cannot check interface "${id.ifname}" of container "${id.containerId}" on network "${id.network}": no ADD is on record in "${cacheFileOf(cacheDirOf(runtime), id)}"`,
+      `Cannot check interface "${id.ifname}" of container "${id.containerId}" on network "${id.network}": no ADD is recorded in "${cacheFileOf(cacheDirOf(runtime), id)}"`,
     );
   }
   const prevResult = convertResult(cached.result, frozen.version, 'cached result');
@@ -150,7 +150,7 @@ function refuseOtherNetns(
   if (!boot && compareNetns(netns, record) !== 'other') return;
   throw new CniError(
     ErrorCode.invalidNetns,
-    `Cannot check container "${containerId}": ${boot ? 'its ADD was in an earlier boot of the machine' : `"${netns}" is not the namespace of its ADD any more`}`,
+    `Cannot check container "${containerId}": ${boot ? 'its ADD ran in an earlier boot of the machine' : `"${netns}" is no longer the namespace of its ADD`}`,
   );
 }
 

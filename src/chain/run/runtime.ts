@@ -173,7 +173,7 @@ export function checkAttachment(
     if (pairProblem !== undefined) throw invalid('CNI_ARGS pair', `${key}=${value}`, pairProblem);
     if (value.includes('='))
       onWarning?.(
-        invalid('CNI_ARGS pair', `${key}=${value}`, 'most plugins cannot read a value that holds "="'),
+        invalid('CNI_ARGS pair', `${key}=${value}`, 'most plugins cannot read a value that contains "="'),
       );
   }
 }

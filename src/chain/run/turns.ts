@@ -5,8 +5,8 @@
 // begins while plugins collect. No more than that is excluded: a plugin may hang for minutes, and neither other networks
 // nor GC must wait for it. An operation that waits holds nothing, so no two can wait for each other.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { AttachmentId } from '../../cni/attachment.ts';
 import type { AttachmentKey } from '../../cni/plugin-config.ts';
-import type { AttachmentId } from '../records/cache-record.ts';
 import { type ChainRuntime, cacheDirOf } from './runtime.ts';
 
 type Place = Pick<ChainRuntime, 'cacheDir' | 'env' | 'onTurn'>;

@@ -59,7 +59,7 @@ export async function unwind(
   const undeterred = { ...runtime, signal: undefined };
   const errors = await undoPlugins(list, lastBegun, attachment, undeterred, result);
   if (!errors.length) return { final: error, failures: [] };
-  const text = `undoing failed as well: ${errors.map(describePluginError).join('; ')}`;
+  const text = `undoing it failed too: ${errors.map(describePluginError).join('; ')}`;
   return { final: withDetails(error, text, errors), failures: errors };
 }
 

@@ -22,7 +22,7 @@ export async function run(call: CommandCall): Promise<number> {
 
 function renderReport({ attachments, forgotten }: AdoptReport, dryRun: boolean): string {
   const gone = forgotten.map(({ network, containerId, ifname }) => {
-    return `forgot  ${network} ${containerId} ${ifname}: its runtime has taken it down`;
+    return `forgot  ${network} ${containerId} ${ifname}: its runtime has deleted it`;
   });
   const adoptions = attachments
     .filter(({ state }) => state !== 'known')

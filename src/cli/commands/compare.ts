@@ -49,7 +49,7 @@ type Given = ReturnType<typeof readGiven>;
 function readGiven(call: CommandCall) {
   const [file = ''] = call.positionals;
   const [target, dirs, cap] = [call.text('with'), call.texts('bin-dir'), call.text('cap')];
-  if (target === undefined) throw new UsageError('Cannot compare: say with what, --with <dir or executable>');
+  if (target === undefined) throw new UsageError('Cannot compare: --with <dir or executable> is missing');
   const list = loadFile(file);
   return {
     list,
@@ -71,7 +71,7 @@ function readScenes(wanted: readonly string[]): string[] {
   const unknown = wanted.find(name => !names.includes(name));
   const usual = SCENES.filter(({ onDemand }) => !onDemand).map(({ name }) => name);
   if (unknown === undefined) return wanted.length ? names.filter(name => wanted.includes(name)) : usual;
-  throw new UsageError(`Cannot play "${unknown}": there are ${names.join(', ')}`);
+  throw new UsageError(`Cannot run scenario "${unknown}": there are ${names.join(', ')}`);
 }
 
 function readPattern(text: string): RegExp {
@@ -95,7 +95,7 @@ async function playApart(
   });
   if (exitCode !== 0)
     throw new Error(
-      `Cannot play "${scene}" with executables ${side}: ${stderr.trim() || `exit code ${exitCode}`}`,
+      `Cannot run scenario "${scene}" with executables ${side}: ${stderr.trim() || `exit code ${exitCode}`}`,
     );
   const given = list.plugins.map(({ conf }) => conf);
   return withCommonNames(JSON.parse(stdout) as SceneRecord, JSON.stringify(given));
@@ -110,7 +110,10 @@ async function playTwin(twin: string, given: Given, call: CommandCall): Promise<
   // Each twin gets both sets: in some scenes one set finishes what the other one has begun.
   const { shown, ...swapped } = laySwap(swap, list, pluginDirs);
   return playScene(scene, {
-    ...{ list, ifname, args, capabilities },
+    list,
+    ifname,
+    args,
+    capabilities,
     side: twin.startsWith('B') ? 'B' : 'A',
     runtimes: { A: { pluginDirs, env }, B: { ...swapped, env } },
     shown: [...visible, shown],

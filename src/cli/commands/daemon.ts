@@ -42,7 +42,7 @@ const TAKEN = 3;
 export async function run(call: CommandCall): Promise<number> {
   const { env, signal, asPlugin } = call;
   if (asPlugin === undefined)
-    throw new UsageError('Cannot run as a daemon: only the compiled executable can');
+    throw new UsageError('Cannot run as a daemon: this needs the compiled executable');
   compileEagerly();
   const socket = absolutePath(socketPathOf(call.text('run-dir') ?? runDir(env)), call.cwd);
   const base = settingsOf(call);
@@ -59,10 +59,9 @@ export async function run(call: CommandCall): Promise<number> {
   const log = (level: LogLevel, message: string, fields?: LogFields) => observer?.log(level, message, fields);
   const declined = new DeclinedCalls((message, fields) => log('warn', message, fields));
   const pool = new WorkerPool(env, settings.pool, {
-    failing: problem =>
-      log('error', 'cannot start workers: clients make their calls themselves', { problem }),
-    recovered: () => log('info', 'workers start again'),
-    hopeless: problem => end.come(1, `no worker has started for a while (${problem}): the daemon ends`),
+    failing: problem => log('error', 'cannot start workers; clients run their calls themselves', { problem }),
+    recovered: () => log('info', 'workers can be started again'),
+    hopeless: problem => end.come(1, `no worker could be started for a while (${problem}): the daemon exits`),
   });
   let server: Server | undefined;
   observer = await openObserver({
@@ -74,7 +73,10 @@ export async function run(call: CommandCall): Promise<number> {
   const callPlugin = watchedCalls(watcher, (plugin, abort, watch) =>
     withWorkers(pool, workers =>
       asPlugin(plugin, {
-        ...{ workers, signal: abort, watch, deadlines: settings.deadlines },
+        workers,
+        signal: abort,
+        watch,
+        deadlines: settings.deadlines,
         openCluster: clusters.open,
       }),
     ),
@@ -83,7 +85,13 @@ export async function run(call: CommandCall): Promise<number> {
     pool,
     ({ args, key, ...its }, write, abort) =>
       call.runCommand(args, {
-        ...{ ...its, write, asPlugin, watcher, plugins: call.plugins, signal: abort, request: key },
+        ...its,
+        write,
+        asPlugin,
+        watcher,
+        plugins: call.plugins,
+        signal: abort,
+        request: key,
         deadlines: settings.deadlines,
       }),
     { runAsPlugin: callPlugin, runLink: watchedCalls(watcher, pluginCallsTo(pool)) },
@@ -93,7 +101,7 @@ export async function run(call: CommandCall): Promise<number> {
   const events: ServerEvents = {
     declined: (reason, detail) => declined.add(reason, detail),
     restored: why => log('warn', why),
-    replaced: why => end.come(TAKEN, `${why}: the daemon ends`),
+    replaced: why => end.come(TAKEN, `${why}: the daemon exits`),
   };
   try {
     server = await startServer(socket, backend, events, {
@@ -162,7 +170,7 @@ function follow(
   if (file === undefined) return () => {};
   const report = async (settings: CheckedSettings): Promise<void> => {
     await apply(settings);
-    call.err(`catena: settings of "${file}" are in force\n`);
+    call.err(`catena: reloaded settings from "${file}"\n`);
   };
   return watchSettings(file, base, call.env, report, problem => call.err(`catena: warning: ${problem}\n`));
 }

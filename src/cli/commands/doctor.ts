@@ -33,7 +33,7 @@ export async function run(call: CommandCall): Promise<number> {
       {
         id: 'attachments',
         severity: 'warning' as const,
-        found: `cannot be examined: ${toCniError(error).message}`,
+        found: `cannot run this check: ${toCniError(error).message}`,
       },
     ])),
   ]);
@@ -46,8 +46,8 @@ export async function run(call: CommandCall): Promise<number> {
 function render(findings: readonly Finding[], fine: number): string {
   const lines = findings.flatMap(({ id, severity, found, mend }) => [
     `${severity.padEnd(8)} ${id}: ${found}`,
-    ...(mend === undefined ? [] : [`         mend: ${mend}`]),
+    ...(mend === undefined ? [] : [`         fix: ${mend}`]),
   ]);
-  const rest = fine > 0 ? [`${fine} checks found nothing; --all shows them`] : [];
+  const rest = fine > 0 ? [`${fine} checks found no problem; --all shows them`] : [];
   return [...lines, ...rest, ''].join('\n');
 }

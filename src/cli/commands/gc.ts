@@ -38,7 +38,7 @@ function warnOfUnknown(call: CommandCall, list: Conflist, scope: GcScope): void 
   const known = new Set([...stale, ...kept].map(one => `${one.containerId}/${one.ifname}`));
   for (const { containerID, ifname } of valid) {
     if (known.has(`${containerID}/${ifname}`)) continue;
-    const text = `Cannot find "${containerID}/${ifname}" of --valid on record of network "${list.name}"`;
+    const text = `Cannot find "${containerID}/${ifname}" of --valid among the recorded attachments of network "${list.name}"`;
     warn(call, new CniError(ErrorCode.invalidConfig, text));
   }
 }
@@ -48,7 +48,7 @@ function scopeOf(call: CommandCall): GcScope {
   const valid = call.texts('valid');
   if (call.on('all') === valid.length > 0) {
     throw new UsageError(
-      'Cannot collect garbage: say which attachments to keep with --valid <id>/<ifname>, or --all to keep none',
+      'Cannot collect garbage: name the attachments to keep with --valid <id>/<ifname>, or keep none with --all',
     );
   }
   const more = {
@@ -76,7 +76,7 @@ function parseKey(text: string): AttachmentKey {
 
 /** One line for each thing that would be done, with the reason. */
 function renderPlan(plan: GarbagePlan, all: boolean): string {
-  if (plan.disabled) return `network ${plan.network}: nothing, since the list says "disableGC"\n`;
+  if (plan.disabled) return `network ${plan.network}: nothing, since the list sets "disableGC"\n`;
   const why = all ? '--all keeps none' : 'no --valid names it';
   const onRecord = new Set([...plan.stale, ...plan.kept].map(one => `${one.containerId}/${one.ifname}`));
   const unknown = plan.valid.map(key => `${key.containerID}/${key.ifname}`).filter(key => !onRecord.has(key));
@@ -87,20 +87,20 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
     ]),
     ...plan.kept.map(one => `keep  ${one.containerId}/${one.ifname}: ${one.why ?? '--valid names it'}`),
     ...plan.unnamed.flatMap(one => [
-      `left  ${one.containerId}/${one.ifname}: the name of its container is known to nobody`,
+      `left  ${one.containerId}/${one.ifname}: the name of its container is unknown`,
       ...one.traces.map(trace => `      ${trace}`),
     ]),
-    ...unknown.map(key => `keep  ${key}: --valid names it; it is not on record`),
-    ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not valid`),
-    ...(plan.links.length ? [] : [`no GC for links${whyNoGc(plan)}`]),
+    ...unknown.map(key => `keep  ${key}: --valid names it; it is not recorded`),
+    ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not listed as valid`),
+    ...(plan.links.length ? [] : [`no GC for plugins${whyNoGc(plan)}`]),
   ];
   return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
 }
 
 function whyNoGc({ unnamed }: GarbagePlan): string {
   return unnamed.some(({ inUse }) => inUse)
-    ? ': they would take for garbage what nobody can name to them'
-    : ' of others: the specification has it since 1.1.0';
+    ? ': they could delete resources that are still in use'
+    : ' of others: GC exists since version 1.1.0 of the specification';
 }
 
 function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged }: GarbagePlan): object {

@@ -15,9 +15,9 @@ import { handoverRuntime } from '../handover/runtime.ts';
 export async function run(call: CommandCall): Promise<number> {
   const [network] = call.positionals;
   const dirs = call.texts('to').map(dir => absolutePath(dir, call.cwd));
-  if (!dirs.length) throw new UsageError('Cannot hand over: say to which executables, --to <dir>');
+  if (!dirs.length) throw new UsageError('Cannot hand over: --to <dir> is missing');
   const strange = dirs.find(dir => !statSync(dir, { throwIfNoEntry: false })?.isDirectory());
-  if (strange !== undefined) throw new UsageError(`Cannot hand over to "${strange}": it is no directory`);
+  if (strange !== undefined) throw new UsageError(`Cannot hand over to "${strange}": it is not a directory`);
   const runtime = handoverRuntime(call);
   const attached = listAttached(network, runtime);
   const plan = {

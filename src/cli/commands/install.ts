@@ -55,7 +55,7 @@ async function readWanted(call: CommandCall) {
   const links = call.texts('link');
   const unknown = links.find(link => !names.includes(link));
   if (unknown !== undefined)
-    throw new UsageError(`Cannot install "${unknown}": there are ${names.join(', ')}`);
+    throw new UsageError(`Cannot install "${unknown}": no such plugin; there are ${names.join(', ')}`);
   const [file] = call.positionals;
   const list = file === undefined ? undefined : loadFile(file);
   const named = list && (await nameOf(call, list.name, places));
@@ -92,8 +92,9 @@ async function nameOf(
     .filter(({ name, extension }) => extension !== undefined && !ours.includes(name))
     .map(({ name }) => name);
   const name = nameFirst(network, others);
-  const first = others[0] === undefined ? 'there is no other' : `"${others[0]}" is the first of the others`;
-  return { name, reason: `named "${name}", since runtimes take the first file by name, and ${first}` };
+  const first =
+    others[0] === undefined ? 'there is no other file' : `"${others[0]}" comes first among the others`;
+  return { name, reason: `named "${name}", since runtimes use the first file by name, and ${first}` };
 }
 
 function isGood({ steps }: InstallPlan, picks: readonly Pick[], asDefault: boolean): boolean {
@@ -113,7 +114,7 @@ function render(
       .filter(step => step.place === place)
       .map(({ name, action, why }) => `  ${action.padEnd(7)}  ${name}${why ? `: ${why}` : ''}`);
   const shown = picks.map(({ runtime, taken, why }) => {
-    return `${runtime.padEnd(10)}  ${taken ? 'takes it' : 'does not take it'}: ${why}`;
+    return `${runtime.padEnd(10)}  ${taken ? 'uses it' : 'does not use it'}: ${why}`;
   });
   const hint = picks.some(({ taken }) => !taken) && !asDefault;
   return [
@@ -122,7 +123,9 @@ function render(
     ...(conf || wanted.kubeconfig ? [confDir, ...rows('account'), ...rows('conf')] : []),
     ...(reason ? [reason] : []),
     ...shown,
-    ...(hint ? ['--as-default gives the list a name that sorts first; catena networks --why shows all'] : []),
+    ...(hint
+      ? ['--as-default gives the list a name that sorts first; catena networks --why explains all files']
+      : []),
     '',
   ].join('\n');
 }

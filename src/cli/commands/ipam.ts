@@ -50,7 +50,7 @@ async function free(call: CommandCall, operands: Operands): Promise<number> {
     throw new CniError(
       ErrorCode.tryAgainLater,
       `Cannot free ${lease.address} of network "${place.network}": it is ${WORDS[lease.state]}`,
-      { details: `${lease.evidence.join('; ')}; --force frees it all the same` },
+      { details: `${lease.evidence.join('; ')}; --force frees it anyway` },
     );
   }
   withStore(place.dir, { reclaim: false }, store => {
@@ -68,8 +68,8 @@ async function free(call: CommandCall, operands: Operands): Promise<number> {
 
 const WORDS = {
   live: 'in use',
-  new: 'new, and an ADD may be under way',
-  unknown: 'not known to be unused',
+  new: 'new, an ADD may be running',
+  unknown: 'possibly in use',
 } as const;
 
 async function find(
@@ -77,13 +77,13 @@ async function find(
   [network = '', text = '']: Operands,
 ): Promise<{ place: LeasePlace; lease: InspectedLease }> {
   const ip = findIp(text);
-  if (ip === undefined) throw new UsageError(`Cannot look for "${text}": it is no address`);
+  if (ip === undefined) throw new UsageError(`Cannot look for "${text}": it is not an address`);
   const place = await placeOf(call, network);
   const lease = inspectLease(place.dir, renderIp(ip), findWitnesses(call, network));
   if (lease) return { place, lease };
   throw new CniError(
     ErrorCode.invalidConfig,
-    `Cannot find ${renderIp(ip)} in "${place.dir}": nobody holds it`,
+    `Cannot find ${renderIp(ip)} in "${place.dir}": it is not leased`,
   );
 }
 

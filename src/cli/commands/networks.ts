@@ -50,8 +50,8 @@ function render(
     for (const { runtime, verdicts } of choices) {
       const verdict = verdicts.find(({ file }) => file === candidate.name);
       if (!verdict) continue;
-      const word = verdict.used ? 'taken' : 'not taken';
-      lines.push(`    ${runtime.padEnd(runtimes)}  ${word.padEnd(9)}  ${verdict.why}`);
+      const word = verdict.used ? 'used' : 'not used';
+      lines.push(`    ${runtime.padEnd(runtimes)}  ${word.padEnd(8)}  ${verdict.why}`);
     }
   }
   lines.push('');
@@ -63,7 +63,7 @@ function render(
 }
 
 function describe({ ignored, list, broken, unusable, nameless }: Candidate): string {
-  if (ignored !== undefined) return `passed over: ${ignored}`;
+  if (ignored !== undefined) return `ignored: ${ignored}`;
   if (broken !== undefined) return `broken: ${broken}`;
   const types = list?.plugins.map(({ type }) => type).join(', ');
   const network = nameless ? 'a network without a name' : `network ${list?.name}`;

@@ -60,11 +60,11 @@ function renderReport({ recovered, attachments }: RepairReport, dryRun: boolean)
     lines.push(`${one.state.padEnd(7)} ${nameOf(one)}${one.why ? `: ${one.why}` : ''}`);
     for (const { link, state, problem, error } of one.links.filter(each => each.state !== 'sound'))
       lines.push(
-        `  ${link} ${state}${state === 'mended' ? '; CHECK had said' : ''}: ${error?.message ?? problem}`,
+        `  ${link} ${state}${state === 'mended' ? '; CHECK had reported' : ''}: ${error?.message ?? problem}`,
       );
     if (one.state === 'broken' && one.links.length && !dryRun)
       lines.push(
-        '  hint: what no link puts back needs DEL and ADD; chained links of others may help: --foreign',
+        '  hint: run DEL and ADD to restore what no plugin can repair; --foreign runs ADD again for third-party chained plugins',
       );
   }
   const count = (state: AttachmentCondition['state']) =>

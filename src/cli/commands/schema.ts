@@ -8,7 +8,7 @@ export async function run(call: CommandCall): Promise<number> {
   const schema = Object.hasOwn(schemas, name) ? schemas[name] : undefined;
   if (schema === undefined) {
     const known = Object.keys(schemas).join(', ');
-    throw new UsageError(`Cannot show the schema of "${name}": there is none; there are ${known}`);
+    throw new UsageError(`Cannot show the schema of "${name}": no such schema; there are ${known}`);
   }
   call.out(`${JSON.stringify(schema, null, 2)}\n`);
   return 0;

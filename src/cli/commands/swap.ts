@@ -27,7 +27,7 @@ export async function run(call: CommandCall): Promise<number> {
   const list = loadTarget(call);
   const runtime = runtimeOf(call);
   if (to === undefined && !undo) return show(call, list, link, runtime);
-  if (link === undefined) throw new UsageError('Cannot swap: say which link, --link <type or index>');
+  if (link === undefined) throw new UsageError('Cannot swap: --link <type or index> is missing');
   const known = survey(call, list, findType(list, link), runtime.pluginDirs);
   const facts = { network: list.name, ...known };
   return to === undefined ? await undoLast(call, facts, runtime) : await swap(call, list, to, facts, runtime);
@@ -55,9 +55,10 @@ async function swap(
   const file = findListFile(call, list.name);
   const candidate = realpathSync(findIn(readSwap(list, absolutePath(to, call.cwd), type).target, type));
   const after = findDigest(candidate);
-  if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is no executable`);
+  if (after === undefined) throw new UsageError(`Cannot swap: "${to}" is not an executable`);
   const found = { ...facts, candidate };
-  if (after === digest) return conclude(call, { ...found, outcome: 'same', why: `${target} is that file` });
+  if (after === digest)
+    return conclude(call, { ...found, outcome: 'same', why: `${target} is already that file` });
   if (!call.on('dry-run')) refuseReadOnly(target);
   tell(call, `network ${list.name}, ${renderSurvey(facts)}`);
   tell(call, `  ${'candidate'.padEnd(12)}  ${candidate} (${shortDigest(after)})\n\n`);
@@ -112,16 +113,15 @@ async function undoLast(call: CommandCall, facts: Facts, runtime: Runtime): Prom
   const { swap: last, how } = planUndo(target, call.on('force'));
   tell(call, `network ${facts.network}, ${renderSurvey(facts)}`);
   const why =
-    how === 'in place' ? 'the swap, or another undo, was cut off: the old one is in place' : undefined;
+    how === 'in place'
+      ? 'the swap, or another undo, was interrupted: the old executable is in place'
+      : undefined;
   if (!call.on('dry-run')) refuseReadOnly(target);
   const problem =
     call.on('force') || how === 'in place' ? undefined : await findUndoProblem(facts, last.before, call);
   if (problem !== undefined) return conclude(call, { ...facts, outcome: 'refused', why: problem });
   const before = await checkAll(type, runtime);
-  tell(
-    call,
-    `\n${renderStanding(before)}plan: the executable from before ${last.time} comes back by rename\n`,
-  );
+  tell(call, `\n${renderStanding(before)}plan: restore the executable from before ${last.time} by rename\n`);
   if (call.on('dry-run')) return conclude(call, { ...facts, before, outcome: 'planned', why });
   if ((await confirm(call)) === 'no') return conclude(call, { ...facts, before, outcome: 'declined' });
   undoSwap(target, call.on('force'), TOOL_VERSION);
@@ -154,9 +154,9 @@ async function examine(examined: Examined, call: CommandCall): Promise<Seen> {
 function renderPlan(target: string, before: readonly AttachmentCheck[]): string {
   const sound = before.filter(({ state }) => state === 'sound').length;
   return [
-    `plan: 1 ${target} stays as ${nextKept(target)}`,
+    `plan: 1 ${target} is kept as ${nextKept(target)}`,
     `      2 a copy of the candidate is renamed to ${target}`,
-    `      3 CHECK of all again: if one of ${count(sound, 'attachment')} fails that passes now, the old one comes back`,
+    `      3 CHECK runs again for all: if one of ${count(sound, 'attachment')} that pass now fails, the old executable is restored`,
     '',
   ].join('\n');
 }
@@ -164,14 +164,14 @@ function renderPlan(target: string, before: readonly AttachmentCheck[]): string 
 /** An obstacle forbids the swap; a doubt needs the user's decision. */
 function judge({ conformance, comparison }: Seen, call: CommandCall): { obstacle?: string; doubt?: string } {
   if (call.on('force')) return {};
-  if (!conformance.ok)
-    return { obstacle: 'it breaks rules that must be kept; --force takes it all the same' };
+  if (!conformance.ok) return { obstacle: 'it breaks mandatory rules; --force swaps anyway' };
   if (comparison.failing.length)
     return {
-      obstacle: 'the network does not work in namespaces of its own, see catena try; --force swaps unseen',
+      obstacle:
+        'the network does not work in temporary namespaces, see catena try; --force swaps without this test',
     };
   if (comparison.same || call.on('accept-differences')) return {};
-  return { doubt: 'it does things otherwise: --ignore what is intended, or --accept-differences' };
+  return { doubt: 'it behaves differently: use --ignore for intended differences, or --accept-differences' };
 }
 
 /** Attachments whose CHECK is worse than before; `why` is a summary in one line. */
@@ -186,6 +186,7 @@ async function verify(
   const after = await checkAll(type, quiet);
   const worse = findWorse(before, after);
   tell(call, `CHECK: ${count(worse.length, 'attachment')} worse than before\n${renderBroken(worse)}`);
-  if (call.signal.aborted) return { worse, why: 'the command was ended before all was checked' };
-  return worse.length ? { worse, why: 'CHECK fails where it passed' } : { worse };
+  if (call.signal.aborted)
+    return { worse, why: 'the command was interrupted before all attachments were checked' };
+  return worse.length ? { worse, why: 'CHECK fails where it passed before' } : { worse };
 }

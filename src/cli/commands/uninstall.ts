@@ -16,7 +16,10 @@ export async function run(call: CommandCall): Promise<number> {
   const { refusal } = settled;
   const steps = refusal !== undefined ? [] : call.on('dry-run') ? plan : uninstall(places);
   if (call.on('json')) call.out(`${JSON.stringify(toJson(steps, settled), null, 4)}\n`);
-  else call.out(render(steps, settled, `nothing of ours is in ${places.binDir} or ${places.confDir}\n`));
+  else
+    call.out(
+      render(steps, settled, `nothing that was installed is left in ${places.binDir} or ${places.confDir}\n`),
+    );
   return refusal === undefined ? 0 : 1;
 }
 

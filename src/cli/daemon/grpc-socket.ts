@@ -45,7 +45,7 @@ export async function openGrpcSocket({
       ...metrics,
       finished(finished) {
         metrics.finished(finished);
-        observer.log(levelOf(finished.code), 'finished call', fieldsOf(finished));
+        observer.log(levelOf(finished.code), 'call finished', fieldsOf(finished));
       },
     },
   });

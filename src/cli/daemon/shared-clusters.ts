@@ -13,7 +13,7 @@ export function shareClusters(nodeName: string | undefined, observer: Pick<Obser
   const load = async (): Promise<WatchedClusters> => {
     const { watchClusters } = await import('../../delegate/watched-clusters.ts');
     const onProblem = ({ message }: Error) =>
-      observer.log('warn', 'a cluster is not watched', { error: message });
+      observer.log('warn', 'cannot watch a cluster', { error: message });
     return watchClusters({ nodeName, onProblem });
   };
   return {

@@ -50,10 +50,12 @@ export async function settleAttachments(
   ]);
   const handsOver = call.on('hand-over');
   const plan = {
-    ...{ heirs, force: false, visible: [binDir, ...others, ...to] },
+    heirs,
+    force: false,
+    visible: [binDir, ...others, ...to],
     place: to.length
-      ? `"${binDir}" then, nor in ${to.map(dir => `"${dir}"`).join(' or ')}`
-      : `"${binDir}" then`,
+      ? `"${binDir}" afterwards, nor in ${to.map(dir => `"${dir}"`).join(' or ')}`
+      : `"${binDir}" afterwards`,
     mode: handsOver && !call.on('dry-run') ? ('do' as const) : ('look' as const),
   };
   const handovers = await handOverAll(attached, plan, call, runtime);
@@ -61,14 +63,12 @@ export async function settleAttachments(
   const [refused, pending] = [number('refused'), handsOver ? 0 : number('pending')];
   if (refused + pending === 0) return { handovers };
   const advice = [
-    ...(pending ? ['--hand-over makes them deletable by what comes back, and goes on'] : []),
-    ...(refused && !to.length
-      ? ['--to <dir> names the executables that come next, where none come back']
-      : []),
-    'or delete the containers first; --force uninstalls all the same, and leaves them as they are',
+    ...(pending ? ['--hand-over makes them deletable by the restored executables and continues'] : []),
+    ...(refused && !to.length ? ['--to <dir> names the executables to use where none is restored'] : []),
+    'or delete the containers first; --force uninstalls anyway and leaves them as they are',
   ];
   return {
     handovers,
-    refusal: `${count(refused + pending, 'attachment')} could not be deleted any more; ${advice.join('; ')}`,
+    refusal: `${count(refused + pending, 'attachment')} could no longer be deleted; ${advice.join('; ')}`,
   };
 }

@@ -45,13 +45,12 @@ export async function findTrialProblem(
     file,
   ];
   const { stdout, stderr, exitCode } = await runOwnCommand(argv, call);
-  if (!stdout.startsWith('{')) return `it could not be tried: ${stderr.trim() || `exit code ${exitCode}`}`;
+  if (!stdout.startsWith('{')) return `the trial failed: ${stderr.trim() || `exit code ${exitCode}`}`;
   const { crossings } = JSON.parse(stdout) as CompareReport;
   const [crossing] = crossings;
-  if (crossing === undefined) return 'it could not be tried';
+  if (crossing === undefined) return 'the trial gave no result';
   const { untried, fails, left } = crossing;
-  if (untried !== undefined)
-    return `it could not be tried, since ADD fails in namespaces of its own: ${untried}`;
-  if (fails.length) return `DEL fails all the same: ${fails.join('; ')}`;
+  if (untried !== undefined) return `the trial failed, since ADD fails in temporary namespaces: ${untried}`;
+  if (fails.length) return `DEL still fails: ${fails.join('; ')}`;
   return left.length ? `DEL leaves ${left.join('; ')}` : undefined;
 }

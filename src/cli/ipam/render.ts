@@ -7,10 +7,10 @@ import type { LeasePlace } from './place.ts';
 export type FoundLease = InspectedLease & LeasePlace;
 
 const STATES: Readonly<Record<InspectedLease['state'], string>> = {
-  live: 'live: something that exists uses the address',
-  new: 'new: written less than a minute ago, an ADD may be under way',
-  unused: 'unused: whoever had it is gone',
-  unknown: 'unknown: nothing shows whether it is used',
+  live: 'live: the address is in use',
+  new: 'new: written less than a minute ago, an ADD may be running',
+  unused: 'unused: its owner no longer exists',
+  unknown: 'unknown: nothing shows whether it is in use',
 };
 
 /** A table of leases, with the number of leases in each state. */
@@ -41,7 +41,7 @@ export function renderLeases(leases: readonly FoundLease[]): string {
 export function renderReason({ network, address, owner, state, evidence }: FoundLease): string {
   const holder = owner
     ? `container "${owner.containerId}"${owner.ifname ? `, interface "${owner.ifname}"` : ''}`
-    : 'nobody that can be read from the lease';
+    : 'an unknown owner (the lease does not name one)';
   return [
     `${address} of network "${network}" is leased to ${holder}`,
     ...evidence.map(line => `- ${line}`),

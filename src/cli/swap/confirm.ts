@@ -11,7 +11,7 @@ export async function confirm(call: CommandCall, doubt?: string): Promise<'yes' 
   if (call.on('yes') || call.on('json') || !isatty(0) || !isatty(1))
     return doubt === undefined ? 'yes' : 'doubt';
   const asking = createInterface({ input: process.stdin, output: process.stdout, terminal: false });
-  const question = doubt === undefined ? 'go on?' : 'it does things otherwise, as shown above: go on?';
+  const question = doubt === undefined ? 'continue?' : 'it behaves differently, as shown above: continue?';
   try {
     const answer = await asking.question(`${question} [y/N] `, { signal: call.signal });
     return /^y(es)?$/i.test(answer.trim()) ? 'yes' : 'no';

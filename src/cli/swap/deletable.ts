@@ -33,12 +33,12 @@ export async function findUndeletable(
   const concerned = isOurs ? await countPending(type, call) : before.length;
   if (concerned === 0) return undefined;
   const what = fails.length
-    ? `its DEL fails for what is attached now (${fails[0]})`
-    : `its DEL leaves ${count(left.length, 'thing')} of what is attached now (${left[0]})`;
+    ? `its DEL fails for current attachments (${fails[0]})`
+    : `its DEL leaves ${count(left.length, 'thing')} of current attachments (${left[0]})`;
   const way = isOurs
     ? `run "catena handover --to ${dirname(candidate)} --to ${dirname(target)}" first`
     : 'delete the containers first';
-  return `${what}, and ${count(concerned, 'attachment')} could not be deleted cleanly any more; ${way}, or --force swaps all the same`;
+  return `${what}, and ${count(concerned, 'attachment')} could no longer be deleted cleanly; ${way}, or --force swaps anyway`;
 }
 
 /** Like {@link findUndeletable}, for the executable that an undo restores. All that is known about it is that it is not ours. */
@@ -50,8 +50,8 @@ export async function findUndoProblem(
   if (!isThisExecutable(digest) || isThisExecutable(kept)) return undefined;
   const concerned = await countPending(type, call);
   if (concerned === 0) return undefined;
-  const places = `--to <dir of it> --to ${dirname(target)}`;
-  return `the executable from before may not be able to delete ${count(concerned, 'attachment')} that ours made; run "catena handover ${places}" first, or --force undoes all the same`;
+  const places = `--to <its dir> --to ${dirname(target)}`;
+  return `the previous executable may not be able to delete ${count(concerned, 'attachment')} that the current one created; run "catena handover ${places}" first, or --force undoes anyway`;
 }
 
 function isThisExecutable(digest: string): boolean {

@@ -35,7 +35,11 @@ export function tell(call: CommandCall, text: string): void {
 export function conclude(call: CommandCall, { why, ...report }: SwapReport): number {
   const { outcome, network, type, uses, before, worse, ...more } = report;
   const shown = {
-    ...{ outcome, why, network, link: type, ...more },
+    outcome,
+    why,
+    network,
+    link: type,
+    ...more,
     calledBy: uses,
     ...(before ? { before: before.map(toJson) } : {}),
     ...(worse ? { worse: worse.map(toJson) } : {}),

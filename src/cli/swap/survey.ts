@@ -67,7 +67,7 @@ export function findListFile(call: CommandCall, network: string): string {
   const dir = absolutePath(confDirOf(call), call.cwd);
   const found = listNetworks(dir).networks.find(({ list }) => list.name === network);
   if (found !== undefined) return resolve(dir, found.file);
-  throw new UsageError('Cannot swap: say which file the list is in, --file <conflist>');
+  throw new UsageError('Cannot swap: name the file of the list with --file <conflist>');
 }
 
 /** The survey as text, one fact per line. */
@@ -78,8 +78,8 @@ export function renderSurvey({ type, target, digest, ...known }: Survey): string
   const rows: [string, readonly string[]][] = [
     ['in place', [`${target} (${shortDigest(digest)})`]],
     ['called by', [uses.join(', ')]],
-    ['never called', known.hidden.map(path => `${path}: it comes later on CNI_PATH`)],
-    ['same file', known.otherNames.length ? [`${known.otherNames.join(', ')}: they stay what they are`] : []],
+    ['never called', known.hidden.map(path => `${path}: it comes later in CNI_PATH`)],
+    ['same file', known.otherNames.length ? [`${known.otherNames.join(', ')}: they are not changed`] : []],
     ['to undo', known.swaps.map(({ time, from }) => `${time} ${from}`)],
   ];
   const lines = rows.flatMap(([name, values]) => values.map(value => `  ${name.padEnd(12)}  ${value}`));

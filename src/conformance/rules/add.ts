@@ -25,14 +25,14 @@ export const ADD_RULES: readonly Rule[] = [
     async check(exam) {
       const { added } = await exam.trial();
       if (/not supported/i.test(added.error?.msg ?? ''))
-        throw new Skipped(`not on this kernel: ${describeReply(added)}`);
+        throw new Skipped(`not supported by this kernel: ${describeReply(added)}`);
       insistOk(added, 'ADD');
       insist(added.result, `ADD: ${describeReply(added)}`);
     },
   },
   {
     id: 'add/version',
-    title: 'the result is of the version that the configuration is of',
+    title: 'the result has the cniVersion of the configuration',
     level: 'must',
     source: SUCCESS,
     needs: 'attachment',
@@ -40,25 +40,25 @@ export const ADD_RULES: readonly Rule[] = [
       eachVersion(exam, (result, version) => {
         insist(
           result.cniVersion === version,
-          `asked for ${version}, it answers ${JSON.stringify(result.cniVersion)}`,
+          `asked for ${version}, it replies with ${JSON.stringify(result.cniVersion)}`,
         );
       }),
   },
   {
     id: 'add/layout',
-    title: 'the result has the form of its version; addresses and indexes can be used',
+    title: 'the result has the format of its version; addresses and indexes are valid',
     level: 'must',
     source: SUCCESS,
     needs: 'attachment',
     check: exam =>
       eachVersion(exam, (result, version) => {
         const problems = findLayoutProblems(result, version);
-        insist(!problems.length, `in ${version}: ${problems.join('; ')}`);
+        insist(!problems.length, `in version ${version}: ${problems.join('; ')}`);
       }),
   },
   {
     id: 'add/interfaces-exist',
-    title: 'the interfaces of the result are where it says',
+    title: 'the interfaces of the result exist where it says',
     level: 'must',
     source: SUCCESS,
     needs: 'attachment',
@@ -72,7 +72,7 @@ export const ADD_RULES: readonly Rule[] = [
   },
   {
     id: 'add/addresses-exist',
-    title: 'the addresses of the result are on their interfaces',
+    title: 'the addresses of the result are assigned to their interfaces',
     level: 'should',
     source: SUCCESS,
     needs: 'attachment',
@@ -80,7 +80,7 @@ export const ADD_RULES: readonly Rule[] = [
       attached(exam, (scene, pod) => {
         const result = scene.resultOf(pod);
         const placed = result?.ips?.some(({ interface: index }) => index !== undefined);
-        skipUnless(result && placed, 'the result puts no address on an interface');
+        skipUnless(result && placed, 'the result assigns no address to an interface');
         const wrong = findFalseAddresses(result, pod);
         insist(!wrong.length, wrong.join('; '));
       }),
@@ -92,7 +92,7 @@ export const ADD_RULES: readonly Rule[] = [
     source: ADD,
     needs: 'attachment',
     async check(exam) {
-      skipUnless((await exam.trial()).kind === 'main', 'it makes no interface');
+      skipUnless((await exam.trial()).kind === 'main', 'it creates no interface');
       const { ifname } = exam.subject;
       await attached(exam, (scene, pod) => {
         insist(findLink(pod.container.route, ifname), `there is no ${ifname} in the container`);
@@ -103,7 +103,7 @@ export const ADD_RULES: readonly Rule[] = [
   },
   {
     id: 'add/unknown-keys',
-    title: 'keys that it does not know do not disturb it',
+    title: 'unknown configuration keys are ignored',
     level: 'should',
     source: 'SPEC: Configuration format',
     needs: 'attachment',
@@ -111,7 +111,7 @@ export const ADD_RULES: readonly Rule[] = [
   },
   {
     id: 'add/big-request',
-    title: 'a configuration of a mebibyte is read whole',
+    title: 'a configuration of one mebibyte is read completely',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'attachment',
@@ -119,7 +119,7 @@ export const ADD_RULES: readonly Rule[] = [
   },
   {
     id: 'add/args',
-    title: 'CNI_ARGS with IgnoreUnknown and the arguments of Kubernetes do not disturb it',
+    title: 'CNI_ARGS with IgnoreUnknown and the Kubernetes arguments are accepted',
     level: 'must',
     source: 'conventions: CNI_ARGS',
     needs: 'attachment',
@@ -128,7 +128,7 @@ export const ADD_RULES: readonly Rule[] = [
   },
   {
     id: 'add/without-path',
-    title: 'CNI_PATH is not needed where nothing is delegated',
+    title: 'CNI_PATH is not required if nothing is delegated',
     level: 'should',
     source: 'SPEC: ADD',
     needs: 'attachment',
@@ -140,7 +140,7 @@ export const ADD_RULES: readonly Rule[] = [
   },
   {
     id: 'add/at-once',
-    title: 'several containers can be added at once, with addresses of their own',
+    title: 'several containers can be added at once, each with its own addresses',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'attachment',
@@ -148,7 +148,7 @@ export const ADD_RULES: readonly Rule[] = [
       const { kind } = await exam.trial();
       skipUnless(
         kind !== 'chained' && exam.subject.device === undefined,
-        'it needs something that is there once',
+        'it needs a resource that exists only once',
       );
       await exam.scene(async scene => {
         const addressesOf = (pods: readonly Pod[]) =>
@@ -161,8 +161,11 @@ export const ADD_RULES: readonly Rule[] = [
         const replies = await Promise.all(pods.map(pod => scene.add(pod, { alongside: true })));
         const addresses = addressesOf([...oneByOne, ...pods]);
         for (const pod of [...oneByOne, ...pods]) await scene.del(pod);
-        for (const reply of replies) insistOk(reply, 'ADD beside others');
-        insist(fixed || !hasRepetition(addresses), `two containers share one of ${addresses.join(', ')}`);
+        for (const reply of replies) insistOk(reply, 'ADD in parallel');
+        insist(
+          fixed || !hasRepetition(addresses),
+          `two containers share an address of ${addresses.join(', ')}`,
+        );
       });
     },
   },

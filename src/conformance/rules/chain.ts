@@ -18,26 +18,26 @@ export const CHAIN_RULES: readonly Rule[] = [
       insistChained(exam);
       const { given, got } = await pass(exam, {});
       const lost = findLost(given, got);
-      insist(!lost.length, `it loses ${lost.join(', ')}`);
+      insist(!lost.length, `missing: ${lost.join(', ')}`);
     },
   },
   {
     id: 'chain/keeps-unknown-keys',
-    title: 'so are keys that it does not know',
+    title: 'unknown keys of prevResult are in the result',
     level: 'should',
-    source: 'good manners',
+    source: 'good practice',
     needs: 'attachment',
     async check(exam) {
       insistChained(exam);
       const { got } = await pass(exam, { 'example.org/unknown': 'kept' });
-      insist(got['example.org/unknown'] === 'kept', 'it loses them');
+      insist(got['example.org/unknown'] === 'kept', 'they are missing');
     },
   },
   {
     id: 'chain/needs-result',
-    title: 'ADD without prevResult is refused',
+    title: 'ADD without prevResult is rejected',
     level: 'should',
-    source: 'good manners',
+    source: 'good practice',
     needs: 'attachment',
     async check(exam) {
       insistChained(exam);
@@ -49,7 +49,7 @@ export const CHAIN_RULES: readonly Rule[] = [
 ];
 
 function insistChained(exam: Exam): void {
-  skipUnless(exam.subject.chained, 'it is not examined as a chained plugin');
+  skipUnless(exam.subject.chained, 'it is not tested as a chained plugin');
   skipUnless(atLeast(exam.version, '0.3.0'), 'it supports no version that has prevResult');
 }
 
@@ -60,7 +60,7 @@ async function pass(exam: Exam, more: Result): Promise<{ given: Result; got: Res
     insistOk(await scene.add(pod, { prevResult: given }), 'ADD');
     const got = scene.resultOf(pod);
     await scene.del(pod);
-    insist(got, 'its answer is no result');
+    insist(got, 'its reply is not a result');
     return { given, got };
   });
 }

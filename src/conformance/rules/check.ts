@@ -47,14 +47,14 @@ export const CHECK_RULES: readonly Rule[] = [
   },
   {
     id: 'check/missing-interface',
-    title: 'CHECK fails when the interface is gone',
+    title: 'CHECK fails when the interface no longer exists',
     level: 'must',
     source: SOURCE,
     needs: 'attachment',
     async check(exam) {
       skipIfOlder(exam);
       const { kind, makesInterface } = await exam.trial();
-      skipUnless(kind === 'main' && makesInterface, 'it does not make CNI_IFNAME');
+      skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
       await exam.scene(async scene => {
         const pod = scene.pod();
         await scene.add(pod);
@@ -66,21 +66,21 @@ export const CHECK_RULES: readonly Rule[] = [
   },
   {
     id: 'check/after-del',
-    title: 'CHECK fails when what ADD made is gone',
+    title: 'CHECK fails when what ADD created no longer exists',
     level: 'must',
     source: SOURCE,
     needs: 'attachment',
     async check(exam) {
       skipIfOlder(exam);
       const { made } = await exam.trial();
-      skipUnless(made.length, 'ADD makes nothing that can be seen');
+      skipUnless(made.length, 'ADD creates nothing observable');
       await warm(exam, async scene => {
         const pod = scene.pod();
         const before = scene.state();
         await scene.add(pod);
         await scene.del(pod);
         const left = await scene.changes(before);
-        skipUnless(!left.length, `DEL does not take it back: ${left.join('; ')}`);
+        skipUnless(!left.length, `DEL does not remove it: ${left.join('; ')}`);
         insistError(await scene.check(pod), 'CHECK after DEL');
       });
     },

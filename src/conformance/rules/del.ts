@@ -12,7 +12,7 @@ const SOURCE = 'SPEC: DEL';
 export const DEL_RULES: readonly Rule[] = [
   {
     id: 'del/clean',
-    title: 'after ADD, DEL and the end of the container the host is as before',
+    title: 'after ADD, DEL and deletion of the container, the host is unchanged',
     level: 'must',
     source: SOURCE,
     needs: 'attachment',
@@ -29,7 +29,7 @@ export const DEL_RULES: readonly Rule[] = [
   },
   {
     id: 'del/undoes',
-    title: 'after ADD and DEL host and container are as before',
+    title: 'after ADD and DEL, host and container are unchanged',
     level: 'should',
     source: SOURCE,
     needs: 'attachment',
@@ -57,7 +57,7 @@ export const DEL_RULES: readonly Rule[] = [
   },
   {
     id: 'del/never-added',
-    title: 'DEL of what was never added succeeds',
+    title: 'DEL of an attachment that was never added succeeds',
     level: 'must',
     source: SOURCE,
     needs: 'configuration',
@@ -65,7 +65,7 @@ export const DEL_RULES: readonly Rule[] = [
   },
   {
     id: 'del/without-netns',
-    title: 'DEL needs no CNI_NETNS',
+    title: 'DEL does not require CNI_NETNS',
     level: 'must',
     source: SOURCE,
     needs: 'attachment',
@@ -77,7 +77,7 @@ export const DEL_RULES: readonly Rule[] = [
   },
   {
     id: 'del/netns-gone',
-    title: 'DEL succeeds when the namespace is gone',
+    title: 'DEL succeeds when the namespace no longer exists',
     level: 'must',
     source: SOURCE,
     needs: 'attachment',
@@ -89,7 +89,7 @@ export const DEL_RULES: readonly Rule[] = [
   },
   {
     id: 'del/netns-gone-clean',
-    title: 'and leaves nothing on the host',
+    title: 'that DEL leaves nothing on the host',
     level: 'should',
     source: SOURCE,
     needs: 'attachment',
@@ -101,13 +101,16 @@ export const DEL_RULES: readonly Rule[] = [
         await scene.leave(pod);
         await scene.del(pod);
         const left = await scene.changes(before);
-        skipUnless(exam.subject.device === undefined || !left.length, 'the device went with the namespace');
+        skipUnless(
+          exam.subject.device === undefined || !left.length,
+          'the device was deleted with the namespace',
+        );
         insist(!left.length, left.join('; '));
       }),
   },
   {
     id: 'del/without-result',
-    title: 'DEL needs no prevResult',
+    title: 'DEL does not require prevResult',
     level: 'must',
     source: SOURCE,
     needs: 'attachment',
@@ -120,7 +123,7 @@ export const DEL_RULES: readonly Rule[] = [
   },
   {
     id: 'del/without-path',
-    title: 'CNI_PATH is not needed where nothing is delegated',
+    title: 'CNI_PATH is not required if nothing is delegated',
     level: 'should',
     source: SOURCE,
     needs: 'attachment',

@@ -14,7 +14,7 @@ const IFNAMES = ['sixteen-bytes-xx', '.', '..', 'a/b', 'a:b', 'a b'];
 export const ENVIRONMENT_RULES: readonly Rule[] = [
   {
     id: 'env/unknown-command',
-    title: 'an unknown CNI_COMMAND is refused with code 4',
+    title: 'an unknown CNI_COMMAND is rejected with code 4',
     level: 'must',
     source: ERRORS,
     needs: 'nothing',
@@ -26,7 +26,7 @@ export const ENVIRONMENT_RULES: readonly Rule[] = [
   },
   {
     id: 'env/unknown-command-text',
-    title: 'and with the text "unknown CNI_COMMAND: …", which runtimes look for',
+    title: 'the message is "unknown CNI_COMMAND: …", which runtimes look for',
     level: 'should',
     source: 'reference skeleton',
     needs: 'nothing',
@@ -40,7 +40,7 @@ export const ENVIRONMENT_RULES: readonly Rule[] = [
   missing('del', 'DEL', ['CNI_CONTAINERID', 'CNI_IFNAME']),
   {
     id: 'env/missing-all',
-    title: 'all missing variables are named at once',
+    title: 'the error names all missing variables',
     level: 'should',
     source: ERRORS,
     needs: 'nothing',
@@ -51,7 +51,7 @@ export const ENVIRONMENT_RULES: readonly Rule[] = [
   },
   {
     id: 'env/container-id',
-    title: 'a CNI_CONTAINERID outside its alphabet is refused with code 4',
+    title: 'an invalid CNI_CONTAINERID is rejected with code 4',
     level: 'must',
     source: PARAMETERS,
     needs: 'nothing',
@@ -61,7 +61,7 @@ export const ENVIRONMENT_RULES: readonly Rule[] = [
   },
   {
     id: 'env/ifname',
-    title: 'a CNI_IFNAME that is no interface name is refused with code 4',
+    title: 'an invalid CNI_IFNAME is rejected with code 4',
     level: 'must',
     source: PARAMETERS,
     needs: 'nothing',
@@ -74,7 +74,7 @@ export const ENVIRONMENT_RULES: readonly Rule[] = [
 function missing(name: string, verb: 'ADD' | 'CHECK' | 'DEL', variables: readonly string[]): Rule {
   return {
     id: `env/missing-${name}`,
-    title: `${verb} without ${variables.join(', ')} is refused with code 4 and the name`,
+    title: `${verb} without ${variables.join(', ')} is rejected with code 4 and the name`,
     level: 'must',
     source: ERRORS,
     needs: 'nothing',

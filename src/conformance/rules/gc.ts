@@ -21,7 +21,7 @@ export const GC_RULES: readonly Rule[] = [
   },
   {
     id: 'gc/keeps-valid',
-    title: 'GC keeps the attachments that it is told',
+    title: 'GC keeps the valid attachments',
     level: 'must',
     source: 'SPEC: GC',
     needs: 'attachment',
@@ -40,7 +40,7 @@ export const GC_RULES: readonly Rule[] = [
   },
   {
     id: 'gc/removes-stale',
-    title: 'GC removes what an attachment that is not named has left on the host',
+    title: 'GC removes what other attachments have left on the host',
     level: 'should',
     source: 'SPEC: GC',
     needs: 'attachment',
@@ -63,7 +63,7 @@ export const GC_RULES: readonly Rule[] = [
   },
   {
     id: 'status/answers',
-    title: 'STATUS succeeds, or says with an error object why ADD would not',
+    title: 'STATUS succeeds, or reports in an error object why ADD would fail',
     level: 'must',
     source: 'SPEC: STATUS',
     needs: 'configuration',
@@ -75,7 +75,7 @@ export const GC_RULES: readonly Rule[] = [
   },
   {
     id: 'status/ready',
-    title: 'STATUS succeeds where ADD does',
+    title: 'STATUS succeeds if ADD does',
     level: 'should',
     source: 'SPEC: STATUS',
     needs: 'attachment',
@@ -95,5 +95,5 @@ function askStatus(exam: Exam) {
 }
 
 function skipIfOlder(exam: Exam): void {
-  skipUnless(atLeast(exam.version, SINCE.gc), `it supports nothing newer than ${exam.version}`);
+  skipUnless(atLeast(exam.version, SINCE.gc), `it supports no version newer than ${exam.version}`);
 }

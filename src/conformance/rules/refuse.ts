@@ -13,7 +13,7 @@ const ADD = 'SPEC: ADD';
 export const REFUSE_RULES: readonly Rule[] = [
   {
     id: 'add/existing-interface',
-    title: 'ADD fails when the container has an interface of that name',
+    title: 'ADD fails when the container already has an interface of that name',
     level: 'must',
     source: ADD,
     needs: 'attachment',
@@ -21,12 +21,12 @@ export const REFUSE_RULES: readonly Rule[] = [
       occupied(exam, async (scene, pod) => {
         insistError(await scene.add(pod), 'ADD');
         const { ifname } = exam.subject;
-        insist(findLink(pod.container.route, ifname), `${ifname}, which was there before, is gone`);
+        insist(findLink(pod.container.route, ifname), `${ifname}, which existed before, no longer exists`);
       }),
   },
   {
     id: 'add/failure-clean',
-    title: 'an ADD that fails leaves nothing behind',
+    title: 'a failed ADD leaves nothing behind',
     level: 'should',
     source: ADD,
     needs: 'attachment',
@@ -40,7 +40,7 @@ export const REFUSE_RULES: readonly Rule[] = [
   },
   {
     id: 'add/failure-then-del',
-    title: 'DEL takes back what an ADD that failed has left',
+    title: 'DEL removes what a failed ADD has left behind',
     level: 'must',
     source: ADD,
     needs: 'attachment',
@@ -55,7 +55,7 @@ export const REFUSE_RULES: readonly Rule[] = [
   },
   {
     id: 'add/no-netns',
-    title: 'ADD fails when there is nothing at CNI_NETNS',
+    title: 'ADD fails when CNI_NETNS does not exist',
     level: 'must',
     source: ADD,
     needs: 'attachment',
@@ -71,7 +71,7 @@ export const REFUSE_RULES: readonly Rule[] = [
   },
   {
     id: 'add/own-netns',
-    title: "ADD refuses the plugin's own namespace, with code 8",
+    title: "ADD rejects the plugin's own namespace with code 8",
     level: 'should',
     source: 'reference skeleton',
     needs: 'attachment',
@@ -79,9 +79,9 @@ export const REFUSE_RULES: readonly Rule[] = [
   },
   {
     id: 'add/own-netns-untouched',
-    title: "and has not touched the host's interfaces by then",
+    title: "that ADD leaves the host's interfaces unchanged",
     level: 'should',
-    source: 'good manners',
+    source: 'good practice',
     needs: 'attachment',
     check: exam => intoOwnNetns(exam, (_, left) => insist(!left.length, left.join('; '))),
   },
@@ -93,7 +93,7 @@ async function occupied(
   play: (scene: Scene, pod: Pod, before: ReturnType<Scene['state']>) => Promise<void>,
 ): Promise<void> {
   const { kind, makesInterface } = await exam.trial();
-  skipUnless(kind === 'main' && makesInterface, 'it does not make CNI_IFNAME');
+  skipUnless(kind === 'main' && makesInterface, 'it does not create CNI_IFNAME');
   await warm(exam, async scene => {
     const before = scene.state();
     const pod = scene.pod();

@@ -1,6 +1,6 @@
 // Did every reply of the whole examination conform to the protocol?
 import { ErrorCode } from '../../cni/errors.ts';
-import { isObject, type JsonObject } from '../../cni/json.ts';
+import { isObject, type JsonObject, tryParse } from '../../cni/json.ts';
 import type { Exam, Recorded } from '../exam.ts';
 import { describeReply, insist, type Rule } from '../rule.ts';
 
@@ -10,28 +10,29 @@ const ERROR = 'SPEC: Error';
 export const REPLY_RULES: readonly Rule[] = [
   {
     id: 'reply/only-protocol',
-    title: 'standard output holds one JSON object, or nothing',
+    title: 'standard output contains one JSON object, or nothing',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',
-    check: exam => forAll(exam, ({ reply }) => reply.stdout.trim() === '' || isObject(parse(reply.stdout))),
+    check: exam =>
+      forAll(exam, ({ reply }) => reply.stdout.trim() === '' || isObject(tryParse(reply.stdout))),
   },
   {
     id: 'reply/failure-has-error',
-    title: 'a failure has an exit status and an error object on standard output',
+    title: 'a failure has a non-zero exit status and an error object on standard output',
     level: 'must',
     source: ERROR,
     needs: 'nothing',
     check: exam =>
       forAll(exam, ({ reply, late }) => {
-        const printed = parse(reply.stdout);
+        const printed = tryParse(reply.stdout);
         const isError = isObject(printed) && typeof printed.code === 'number' && 'msg' in printed;
         return late || (reply.exitCode === 0 ? !isError : isError);
       }),
   },
   {
     id: 'reply/error-form',
-    title: 'code is a number from 0 on, msg and details are texts',
+    title: 'code is a non-negative number, msg and details are strings',
     level: 'must',
     source: ERROR,
     needs: 'nothing',
@@ -48,7 +49,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'reply/error-code',
-    title: 'codes below 100 are those of the specification',
+    title: 'codes below 100 are defined by the specification',
     level: 'should',
     source: ERROR,
     needs: 'nothing',
@@ -60,13 +61,13 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'reply/error-version',
-    title: 'an error says the cniVersion of the configuration',
+    title: 'an error has the cniVersion of the configuration',
     level: 'should',
     source: ERROR,
     needs: 'nothing',
     check: exam =>
       forAllErrors(exam, ({ code, cniVersion }, { request }) => {
-        const asked = parse(request);
+        const asked = tryParse(request);
         const given = isObject(asked) ? asked.cniVersion : undefined;
         // Problems with the environment are found before the configuration is read.
         return code === ErrorCode.invalidEnvironment || typeof given !== 'string' || cniVersion === given;
@@ -89,7 +90,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'process/ends',
-    title: 'every call ends by itself, in time',
+    title: 'every call ends before its deadline',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',
@@ -100,7 +101,7 @@ export const REPLY_RULES: readonly Rule[] = [
   },
   {
     id: 'process/leaves-none',
-    title: 'no process stays behind',
+    title: 'no process is left running',
     level: 'must',
     source: 'SPEC: Overview',
     needs: 'nothing',
@@ -118,7 +119,7 @@ function forAll(exam: Exam, isRight: (call: Recorded) => boolean): void {
 
 function forAllErrors(exam: Exam, isRight: (error: JsonObject, call: Recorded) => boolean): void {
   forAll(exam, call => {
-    const printed = call.reply.exitCode === 0 ? undefined : parse(call.reply.stdout);
+    const printed = call.reply.exitCode === 0 ? undefined : tryParse(call.reply.stdout);
     return !isObject(printed) || isRight(printed, call);
   });
 }
@@ -126,12 +127,4 @@ function forAllErrors(exam: Exam, isRight: (error: JsonObject, call: Recorded) =
 function describeWhole({ reply }: Recorded): string {
   const printed = JSON.stringify(reply.stdout.trim().replace(/\s+/g, ' ').slice(0, 200));
   return reply.error === undefined && reply.exitCode !== 0 ? describeReply(reply) : `prints ${printed}`;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

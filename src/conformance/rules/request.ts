@@ -14,7 +14,7 @@ const BAD_NAMES = ['../escape', '-begins', 'has space', 'has/slash'];
 export const REQUEST_RULES: readonly Rule[] = [
   {
     id: 'request/not-json',
-    title: 'what is not one JSON object is refused with code 6',
+    title: 'input that is not one JSON object is rejected with code 6',
     level: 'must',
     source: ERRORS,
     needs: 'nothing',
@@ -27,7 +27,7 @@ export const REQUEST_RULES: readonly Rule[] = [
   },
   {
     id: 'request/no-name',
-    title: 'a configuration without a name is refused with code 7',
+    title: 'a configuration without a name is rejected with code 7',
     level: 'must',
     source: ERRORS,
     needs: 'nothing',
@@ -39,7 +39,7 @@ export const REQUEST_RULES: readonly Rule[] = [
   },
   {
     id: 'request/bad-name',
-    title: 'a network name outside its alphabet is refused with code 7',
+    title: 'an invalid network name is rejected with code 7',
     level: 'must',
     source: 'SPEC: Configuration format',
     needs: 'nothing',
@@ -51,7 +51,7 @@ export const REQUEST_RULES: readonly Rule[] = [
   },
   {
     id: 'request/version',
-    title: 'a version that it does not support is refused with code 1',
+    title: 'an unsupported version is rejected with code 1',
     level: 'must',
     source: ERRORS,
     needs: 'nothing',
@@ -69,7 +69,7 @@ export const REQUEST_RULES: readonly Rule[] = [
   },
   {
     id: 'request/version-names-supported',
-    title: 'and the error names the versions that it does support',
+    title: 'that error names the supported versions',
     level: 'should',
     source: 'reference skeleton',
     needs: 'nothing',
@@ -84,7 +84,7 @@ export const REQUEST_RULES: readonly Rule[] = [
   },
   {
     id: 'request/version-type',
-    title: 'a cniVersion that is no text is refused with code 6',
+    title: 'a cniVersion that is not a string is rejected with code 6',
     level: 'should',
     source: 'reference skeleton',
     needs: 'nothing',
@@ -101,7 +101,7 @@ export const REQUEST_RULES: readonly Rule[] = [
 function gate(verb: 'CHECK' | 'GC' | 'STATUS', since: SpecVersion, older: SpecVersion): Rule {
   return {
     id: `request/gate-${verb.toLowerCase()}`,
-    title: `${verb} is refused for versions before ${since}`,
+    title: `${verb} is rejected for versions before ${since}`,
     level: 'must',
     source: `SPEC: ${verb}`,
     needs: 'nothing',

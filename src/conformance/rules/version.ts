@@ -9,7 +9,7 @@ const SOURCE = 'SPEC: VERSION';
 export const VERSION_RULES: readonly Rule[] = [
   {
     id: 'version/answers',
-    title: 'VERSION is answered with cniVersion and supportedVersions',
+    title: 'VERSION replies with cniVersion and supportedVersions',
     level: 'must',
     source: SOURCE,
     needs: 'nothing',
@@ -28,7 +28,7 @@ export const VERSION_RULES: readonly Rule[] = [
   },
   {
     id: 'version/needs-command-only',
-    title: 'VERSION needs no variable but CNI_COMMAND',
+    title: 'VERSION requires no variable except CNI_COMMAND',
     level: 'must',
     source: SOURCE,
     needs: 'nothing',
@@ -40,7 +40,7 @@ export const VERSION_RULES: readonly Rule[] = [
   },
   {
     id: 'version/released',
-    title: 'supportedVersions are released versions, each once',
+    title: 'supportedVersions are released versions without duplicates',
     level: 'should',
     source: SOURCE,
     needs: 'nothing',
@@ -63,7 +63,7 @@ export const VERSION_RULES: readonly Rule[] = [
   },
   {
     id: 'version/echoes',
-    title: 'the cniVersion of the answer is that of the question',
+    title: 'the cniVersion of the reply is that of the request',
     level: 'should',
     source: SOURCE,
     needs: 'nothing',
@@ -72,13 +72,13 @@ export const VERSION_RULES: readonly Rule[] = [
       const { result } = await exam.ask('VERSION', { conf: { cniVersion: asked } });
       insist(
         result?.cniVersion === asked,
-        `asked with ${asked}, it answers ${JSON.stringify(result?.cniVersion)}`,
+        `asked with ${asked}, it replies with ${JSON.stringify(result?.cniVersion)}`,
       );
     },
   },
   {
     id: 'version/without-stdin',
-    title: 'VERSION is answered when nothing is on standard input',
+    title: 'VERSION works with empty standard input',
     level: 'should',
     source: 'reference skeleton',
     needs: 'nothing',
@@ -88,7 +88,7 @@ export const VERSION_RULES: readonly Rule[] = [
   },
   {
     id: 'version/about',
-    title: 'called by hand it says what it is, on standard error, and succeeds',
+    title: 'called without CNI_COMMAND, it describes itself on standard error and succeeds',
     level: 'should',
     source: 'reference skeleton',
     needs: 'nothing',
@@ -96,7 +96,7 @@ export const VERSION_RULES: readonly Rule[] = [
       const reply = await exam.ask('', { conf: '' });
       insistOk(reply, 'without CNI_COMMAND');
       insist(reply.stdout === '', `it prints ${JSON.stringify(reply.stdout)} on standard output`);
-      insist(/version/i.test(reply.stderr), `it says ${JSON.stringify(reply.stderr)}`);
+      insist(/version/i.test(reply.stderr), `standard error: ${JSON.stringify(reply.stderr)}`);
     },
   },
 ];

@@ -34,12 +34,12 @@ function answer(request: ReflectionRequest, services: readonly string[]): object
     case 'file_containing_symbol':
       return toFiles(findFileOf(request.file_containing_symbol ?? ''), request.file_containing_symbol);
     default:
-      return problem(status.UNIMPLEMENTED, 'Cannot answer: there are no extensions in proto3');
+      return problem(status.UNIMPLEMENTED, 'Cannot find extensions: proto3 has none');
   }
 }
 
 function toFiles(files: Uint8Array[] | undefined, name = ''): object {
-  if (files === undefined) return problem(status.NOT_FOUND, `Cannot find "${name}": no schema has it`);
+  if (files === undefined) return problem(status.NOT_FOUND, `Cannot find "${name}": no schema defines it`);
   return { file_descriptor_response: { file_descriptor_proto: files } };
 }
 

@@ -67,7 +67,7 @@ export function watchCalls(observer: GrpcObserver): ServerInterceptor {
             observer.received(method);
             forward(message);
           },
-          onCancel: () => finish(status.CANCELLED, 'the client gave up'),
+          onCancel: () => finish(status.CANCELLED, 'the client disconnected'),
         }),
       sendMessage(message, forward) {
         observer.sent(method);

@@ -18,8 +18,8 @@ export const subnets: Check = {
         return others.map(({ destination, device }) => ({
           id: this.id,
           severity: 'warning' as const,
-          found: `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} by "${device}"`,
-          mend: `ip route show ${destination}; give the network another subnet, unless the route is meant for it`,
+          found: `subnet ${renderCidr(subnet)} of network "${list.name}" overlaps with the route to ${destination} on "${device}"`,
+          mend: `ip route show ${destination}; use another subnet for the network, unless the route is for it`,
         }));
       });
     });
@@ -33,7 +33,7 @@ export const mtu: Check = {
   run({ facts, findAbout, routes, devices }) {
     const uplinks = routes.filter(({ destination }) => /\/0$/.test(destination)).map(({ device }) => device);
     const smallest = devices.filter(({ name }) => uplinks.includes(name)).sort((a, b) => a.mtu - b.mtu)[0];
-    if (smallest === undefined) return fine(this.id, 'the node has no default route to compare with');
+    if (smallest === undefined) return fine(this.id, 'the node has no default route to compare the MTU with');
     const findings = facts.networks().networks.flatMap(({ list }) =>
       devicesOf(list, findAbout).flatMap(({ type, mtu: size }) => {
         if (size <= smallest.mtu) return [];
@@ -41,7 +41,7 @@ export const mtu: Check = {
           {
             id: this.id,
             severity: 'warning' as const,
-            found: `network "${list.name}" sends packets of up to ${size} bytes, its way out "${smallest.name}" takes ${smallest.mtu}`,
+            found: `network "${list.name}" sends packets of up to ${size} bytes, but the MTU of its uplink "${smallest.name}" is ${smallest.mtu}`,
             mend: `set "mtu": ${smallest.mtu} in the "${type}" entry`,
           },
         ];
@@ -49,6 +49,6 @@ export const mtu: Check = {
     );
     return findings.length
       ? findings
-      : fine(this.id, `packets fit through "${smallest.name}" (${smallest.mtu} bytes)`);
+      : fine(this.id, `packets fit the MTU of "${smallest.name}" (${smallest.mtu} bytes)`);
   },
 };

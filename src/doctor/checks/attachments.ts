@@ -19,7 +19,7 @@ export async function examineAttachments(
   runtime: Runtime,
 ): Promise<readonly Finding[]> {
   if (process.getuid?.() !== 0)
-    return [{ id: ID, severity: 'info', found: 'to look into containers takes root' }];
+    return [{ id: ID, severity: 'info', found: 'looking into containers requires root' }];
   const signal = AbortSignal.timeout(BUDGET_MS);
   const { onWarning: _, onPlugin: __, ...quiet } = runtime;
   const within = { ...quiet, deadlineMs: LINK_DEADLINE_MS, signal };
@@ -38,17 +38,14 @@ export async function examineAttachments(
         {
           id: ID,
           severity: 'warning',
-          found: `not all attachments could be examined within ${BUDGET_MS / 1000} s`,
+          found: `not all attachments could be checked within ${BUDGET_MS / 1000} s`,
         },
       ]
     : [];
   if (findings.length || late.length) return [...findings, ...late];
   const sound = standing.filter(({ state }) => state === 'sound').length;
   const untold = standing.length - sound;
-  return fine(
-    ID,
-    `${sound} are as their ADD left them${untold ? `, ${untold} have no CHECK that could tell` : ''}`,
-  );
+  return fine(ID, `${sound} are as their ADD left them${untold ? `, ${untold} cannot be checked` : ''}`);
 }
 
 function nameOf({

@@ -33,8 +33,8 @@ export const shadowed: Check = {
       const found = `there is no network in "${confDir}": runtimes report "not ready"`;
       return [{ id: this.id, severity: 'error', found, mend: 'catena install --conf-dir <dir>' }];
     }
-    if (others.length === 0) return fine(this.id, `"${first}" is the only file, so every runtime takes it`);
-    const found = `runtimes that take one file take "${first}"; ${others.map(name => `"${name}"`).join(', ')} stand behind it`;
+    if (others.length === 0) return fine(this.id, `"${first}" is the only file, so every runtime uses it`);
+    const found = `runtimes that use one file use "${first}"; they ignore ${others.map(name => `"${name}"`).join(', ')}`;
     return [{ id: this.id, severity: 'info', found, mend: 'catena networks --why' }];
   },
 };
@@ -47,7 +47,7 @@ export const executables: Check = {
     const missing = [...types].flatMap(type => findMissing(type, node));
     const mixed = findMixed(node);
     const all = [...missing, ...mixed];
-    return all.length ? all : fine(this.id, `${types.size} links, all there`);
+    return all.length ? all : fine(this.id, `${types.size} plugins, all installed`);
   },
 };
 
@@ -82,7 +82,7 @@ function findMixed({ pluginDirs, ownNames }: NodeView): Finding[] {
     });
     if (others.length === 0) return [];
     const names = others.map(name => `"${name}"`).join(', ');
-    const found = `${names} in "${dir}" are other programs than "catena" there: links of another release, or somebody else's`;
+    const found = `${names} in "${dir}" are other programs than "catena" there: plugins of another release or another vendor`;
     return [
       { id: executables.id, severity: 'info', found, mend: `catena install --bin-dir ${dir} --dry-run` },
     ];

@@ -9,22 +9,20 @@ export const daemon: Check = {
   id: 'daemon',
   run(node) {
     const view = node.daemon ?? { kind: 'none' };
-    if (view.kind === 'none') return fine(this.id, 'no daemon runs: plugins do their work themselves');
+    if (view.kind === 'none') return fine(this.id, 'no daemon runs: plugins work without it');
     const { socket } = view;
     if (view.kind === 'gone') {
       return [
-        warn(`nobody listens on "${socket}": its daemon is gone`, 'catena daemon, or remove the socket'),
+        warn(
+          `no process listens on "${socket}": its daemon no longer runs`,
+          'start catena daemon, or remove the socket',
+        ),
       ];
     }
     if (view.kind === 'silent') {
       const who = view.holder ?? 'the daemon';
-      const found = `${who} does not answer on "${socket}" within 1 s: every call waits that long, then does its work itself`;
-      return [
-        warn(
-          found,
-          'see whether it is stopped (SIGSTOP, a frozen cgroup); continue it, or end and restart it',
-        ),
-      ];
+      const found = `${who} does not respond on "${socket}" within 1 s: every plugin call waits that long before it works without the daemon`;
+      return [warn(found, 'check whether it is stopped (SIGSTOP, a frozen cgroup); resume it or restart it')];
     }
     const { state, here } = view;
     const findings = [
@@ -37,7 +35,7 @@ export const daemon: Check = {
   },
 };
 
-const LOG_HINT = 'look at its log, and restart it';
+const LOG_HINT = 'check its log and restart it';
 
 function warn(found: string, mend: string): Finding {
   return { id: daemon.id, severity: 'warning', found, mend };
@@ -46,14 +44,14 @@ function warn(found: string, mend: string): Finding {
 function judgeNamespaces({ place, pid }: DaemonState, here: { network: string; mount: string }): Finding[] {
   const other = (['network', 'mount'] as const).filter(kind => place && place[kind] !== here[kind]);
   if (other.length === 0) return [];
-  const found = `process ${pid} is in another ${other.join(' and ')} namespace than this command: it declines the calls from here`;
+  const found = `process ${pid} is in another ${other.join(' and ')} namespace than this command: it declines calls from here`;
   return [warn(found, 'start it in the namespaces in which the runtime calls plugins')];
 }
 
 /** The same build under another path is a different file, too: plugins and daemon must be one file. */
 function judgeBuild({ place, pid, version }: DaemonState, { pluginDirs }: NodeView, own: string): Finding[] {
   if (place === undefined) {
-    const found = `process ${pid} is a daemon of an earlier build: it declines the calls of this one`;
+    const found = `process ${pid} is a daemon of an earlier build: it declines calls of this one`;
     return [warn(found, 'restart the daemon')];
   }
   const installed = pluginDirs.map(dir => join(dir, 'catena')).filter(file => identityOf(file) !== undefined);
@@ -61,7 +59,7 @@ function judgeBuild({ place, pid, version }: DaemonState, { pluginDirs }: NodeVi
   const isOwnOther = installed.length === 0 && own !== place.executable;
   if (other.length === 0 && !isOwnOther) return [];
   const names = isOwnOther ? 'this command' : other.map(file => JSON.stringify(file)).join(', ');
-  const found = `process ${pid} (version ${version}) is another executable than ${names}: it declines the calls of that one`;
+  const found = `process ${pid} (version ${version}) is another executable than ${names}: it declines calls of that one`;
   return [warn(found, 'restart the daemon from the executable that is installed')];
 }
 
@@ -77,6 +75,6 @@ function judgeDeclined({ declined = {} }: DaemonState): Finding[] {
   const told = Object.entries(declined).filter(([reason]) => !UNIMPORTANT.includes(reason));
   if (told.length === 0) return [];
   const parts = told.map(([reason, { count, last }]) => `${count} for "${reason}" (last ${last})`);
-  const found = `it has declined calls since its start, which their clients did themselves: ${parts.join(', ')}`;
-  return [{ id: daemon.id, severity: 'info', found, mend: 'what each reason means is in its log' }];
+  const found = `it has declined calls since its start, which the clients ran themselves: ${parts.join(', ')}`;
+  return [{ id: daemon.id, severity: 'info', found, mend: 'its log explains each reason' }];
 }

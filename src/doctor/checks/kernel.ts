@@ -6,11 +6,11 @@ export const forwarding: Check = {
   id: 'kernel.forwarding',
   run(node) {
     const off = FORWARDING.filter(([, path]) => read(node, path) === '0');
-    if (off.length === 0) return fine(this.id, 'IPv4 and IPv6 are forwarded');
+    if (off.length === 0) return fine(this.id, 'IPv4 and IPv6 forwarding is enabled');
     return off.map(([family, path, key]) => ({
       id: this.id,
       severity: 'info',
-      found: `"${path}" is 0: the node forwards no ${family} until a link with a gateway turns it on, and not after somebody turns it off again`,
+      found: `"${path}" is 0: the node forwards no ${family} until a plugin with a gateway enables it, and stops when it is disabled again`,
       mend: `sysctl -w ${key}=1`,
     }));
   },
@@ -50,9 +50,8 @@ export const packetFilters: Check = {
       (node.read(path) ?? '').split('\n').filter(Boolean),
     );
     if (tables.length === 0) return fine(this.id, 'only nf_tables filters packets');
-    const found = `the legacy iptables has tables (${[...new Set(tables)].join(', ')}) besides nf_tables: a packet must pass both`;
-    const mend =
-      'look at iptables-legacy-save; empty what is not needed, or use one of the two for everything';
+    const found = `the legacy iptables has tables (${[...new Set(tables)].join(', ')}) in addition to nf_tables: a packet must pass both`;
+    const mend = 'see iptables-legacy-save; flush the rules that are not needed, or use only one of the two';
     return [{ id: this.id, severity: 'warning', found, mend }];
   },
 };
@@ -64,24 +63,24 @@ export const firewallManagers: Check = {
     const findings: Finding[] = [];
     if (node.list('/run/firewalld').length || node.read('/run/firewalld.pid') !== undefined) {
       const found =
-        'firewalld runs: a reload removes rules that it does not know, and its zones drop forwarded packets';
+        'firewalld runs: a reload removes rules that it does not manage, and its zones drop forwarded packets';
       findings.push({
         id: this.id,
         severity: 'info',
         found,
-        mend: 'the firewall link tells it of containers; after a reload: catena repair',
+        mend: 'the firewall plugin registers containers with it; after a reload run catena repair',
       });
     }
     if (/^ENABLED=yes/m.test(node.read('/etc/ufw/ufw.conf') ?? '')) {
-      const found = 'ufw is on, and drops forwarded packets unless told otherwise';
+      const found = 'ufw is enabled and drops forwarded packets by default';
       findings.push({
         id: this.id,
         severity: 'warning',
         found,
-        mend: 'set DEFAULT_FORWARD_POLICY="ACCEPT" in /etc/default/ufw, or use the firewall link',
+        mend: 'set DEFAULT_FORWARD_POLICY="ACCEPT" in /etc/default/ufw, or use the firewall plugin',
       });
     }
-    return findings.length ? findings : fine(this.id, 'nobody else manages the packet filter');
+    return findings.length ? findings : fine(this.id, 'no other software manages the packet filter');
   },
 };
 
@@ -99,11 +98,12 @@ export const macPolicy: Check = {
       const text = node.read(`${dir}/99-default.link`);
       if (text === undefined) continue;
       if (!/^MACAddressPolicy=persistent/m.test(text)) break;
-      const found = `"${dir}/99-default.link" gives bridges and veths a hardware address of their name after they were made`;
-      const mend = 'a file before it with [Match] Driver=veth bridge and [Link] MACAddressPolicy=none';
+      const found = `"${dir}/99-default.link" changes the hardware addresses of bridges and veths after their creation`;
+      const mend =
+        'add a file that sorts before it, with [Match] Driver=veth bridge and [Link] MACAddressPolicy=none';
       return [{ id: this.id, severity: 'warning', found, mend }];
     }
-    return fine(this.id, 'hardware addresses stay as links set them');
+    return fine(this.id, 'hardware addresses stay as plugins set them');
   },
 };
 

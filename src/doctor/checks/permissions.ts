@@ -20,31 +20,31 @@ export const permissions: Check = {
     const open = [...pluginDirs, confDir, ...links, ...files].flatMap(path => judge(path, user));
     const relative = pluginDirs.filter(dir => !isAbsolute(dir)).map(relativeDir);
     const shared = [runDir, stateDir].flatMap(dir =>
-      judge(dir, user, 'may put sockets, locks and records of theirs in place of ours'),
+      judge(dir, user, 'can replace our sockets, locks and records'),
     );
     const all = [...open, ...shared, ...relative];
-    return all.length ? all : fine(this.id, 'only root decides which executables and lists are used');
+    return all.length ? all : fine(this.id, 'only root can change executables and lists');
   },
 };
 
-function judge(path: string, user: NodeUser, power = 'decides what root runs'): Finding[] {
+function judge(path: string, user: NodeUser, power = 'can decide what root runs'): Finding[] {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return [];
   // In a user namespace, files of the host's root look like those of any other unmapped user.
   const isForeign = ![0, user.id, user.unknown].includes(stat.uid);
   if (!isForeign && (stat.mode & WRITABLE_BY_OTHERS) === 0) return [];
   const mode = (stat.mode & 0o7777).toString(8).padStart(4, '0');
-  const found = `"${path}" belongs to user ${stat.uid} and has mode ${mode}: whoever may write there ${power}`;
+  const found = `"${path}" belongs to user ${stat.uid} and has mode ${mode}: any user that can write there ${power}`;
   const mend = `chown root "${path}" && chmod go-w "${path}"`;
   return [{ id: permissions.id, severity: 'error', found, mend }];
 }
 
 function relativeDir(dir: string): Finding {
-  const found = `plugin directory ${JSON.stringify(dir)} is relative: it is another one in every working directory`;
+  const found = `plugin directory ${JSON.stringify(dir)} is relative: it depends on the working directory`;
   return {
     id: permissions.id,
     severity: 'warning',
     found,
-    mend: 'name plugin directories by their whole path',
+    mend: 'use absolute paths for plugin directories',
   };
 }

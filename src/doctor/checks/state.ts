@@ -25,7 +25,7 @@ export const damaged: Check = {
       id: this.id,
       severity: 'error',
       found: message,
-      mend: 'delete the container; then remove the file',
+      mend: 'delete the container, then remove the file',
     }));
   },
 };
@@ -44,7 +44,7 @@ export const storage: Check = {
       const mend = `df -h ${dir}; df -i ${dir}; findmnt -T ${dir}`;
       return [{ id: this.id, severity: 'error', found: `Cannot write to "${dir}": ${found}`, mend }];
     });
-    return problems.length ? problems : fine(this.id, `${dirs.length} directories can be written to`);
+    return problems.length ? problems : fine(this.id, `${dirs.length} directories are writable`);
   },
 };
 
@@ -69,7 +69,7 @@ export const unsettled: Check = {
       const found = `container "${record.containerId}", interface "${record.ifname}", on network "${record.network}": ${why}`;
       return [{ id: this.id, severity: 'warning', found, mend: `catena repair ${record.network}` }];
     });
-    return findings.length ? findings : fine(this.id, 'every attachment is there or gone');
+    return findings.length ? findings : fine(this.id, 'no operation is unfinished');
   },
 };
 
@@ -82,11 +82,11 @@ export const abandoned: Check = {
       .attachments.filter(
         ({ netns }) => netns !== '' && statSync(netns, { throwIfNoEntry: false }) === undefined,
       );
-    if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments are there');
+    if (gone.length === 0) return fine(this.id, 'the namespaces of all attachments exist');
     const networks = [...new Set(gone.map(({ network }) => network))];
     return networks.map(network => {
       const count = gone.filter(one => one.network === network).length;
-      const found = `${count} attachment${count === 1 ? '' : 's'} of network "${network}" outlived ${count === 1 ? 'its' : 'their'} namespace: the runtime did not ask for DEL`;
+      const found = `${count} attachment${count === 1 ? '' : 's'} of network "${network}" outlived ${count === 1 ? 'its' : 'their'} namespace: the runtime did not run DEL`;
       return {
         id: this.id,
         severity: 'warning',
@@ -104,10 +104,10 @@ export const locks: Check = {
     const held = lockFilesOf(node).flatMap((path): Finding[] => {
       const file = statSync(path, { throwIfNoEntry: false });
       const holder = file && findFlockHolder(file);
-      const found = `"${path}" is held by ${holder}; if that does not change, containers wait for it`;
+      const found = `"${path}" is held by ${holder}; if this persists, containers wait for it`;
       return holder === undefined
         ? []
-        : [{ id: this.id, severity: 'info', found, mend: 'run it again in a while' }];
+        : [{ id: this.id, severity: 'info', found, mend: 'check again in a while' }];
     });
     return held.length ? held : fine(this.id, 'no lock is held');
   },
@@ -119,7 +119,7 @@ export const pools: Check = {
   run({ facts, findAbout }) {
     const ranges = facts.networks().networks.flatMap(({ list }) => rangeUsesOf(list, findAbout));
     const tight = ranges.filter(({ used, size }) => used >= size * NEARLY_FULL);
-    if (tight.length === 0) return fine(this.id, `${ranges.length} ranges of addresses, all with room`);
+    if (tight.length === 0) return fine(this.id, `${ranges.length} address ranges, all with free addresses`);
     return tight.map(({ network, range, used, size }) => ({
       id: this.id,
       severity: used >= size ? 'error' : 'warning',
@@ -147,8 +147,8 @@ export const lastSuccess: Check = {
     return networks.map(({ list: { name } }) => {
       const at = newest.get(name);
       const found = at
-        ? `network "${name}": last attachment on record of ${new Date(at).toISOString()}`
-        : `network "${name}": no attachment on record`;
+        ? `network "${name}": last recorded attachment at ${new Date(at).toISOString()}`
+        : `network "${name}": no recorded attachment`;
       return { id: this.id, severity: 'info', found };
     });
   },

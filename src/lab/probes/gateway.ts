@@ -10,13 +10,13 @@ export function gatewayProbes({ lab, container }: Scene): Probe[] {
     const ip = gateway === undefined ? undefined : findIp(gateway);
     if (ip === undefined) return [];
     return {
-      what: `gateway ${renderIp(ip)} answers the container`,
+      what: `gateway ${renderIp(ip)} replies to the container`,
       run() {
         const ours = placeIps(lab.host).some(own => sameIp(own, ip));
         if (!ours)
           return { outcome: 'skipped', seen: 'not an address of this host: another router is expected' };
         const ms = ping(container.place.netns, ip);
-        return ms === undefined ? finding(false, 'no answer') : finding(true, renderTime(ms));
+        return ms === undefined ? finding(false, 'no reply') : finding(true, renderTime(ms));
       },
     };
   });

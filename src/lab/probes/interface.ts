@@ -12,7 +12,7 @@ export function interfaceProbes(scene: Scene): Probe[] {
     if (!sandbox) return [];
     const settings = name === scene.ifname ? settingsOf(scene.links) : [];
     const promised = settings.map(({ words }) => words);
-    const what = `${name} is up${promised.length ? `, ${promised.join(', ')}` : ' and as the result says'}`;
+    const what = `${name} is up${promised.length ? `, ${promised.join(', ')}` : ' and matches the result'}`;
     return [{ what, run: () => look(scene, name, index, settings) }];
   });
 }
@@ -46,10 +46,10 @@ function settingsOf(links: readonly ConfiguredPlugin[]): Setting[] {
 function look({ container }: Scene, name: string, index: number, settings: readonly Setting[]): Finding {
   const { route } = container.place;
   const link = findLink(route, name);
-  if (link === undefined) return finding(false, 'there is no such interface');
+  if (link === undefined) return finding(false, 'no such interface');
   if (!(link.flags & IFF_UP)) return finding(false, 'it is down');
   const broken = settings.filter(({ holds }) => !holds(link));
-  if (broken.length) return finding(false, `not so: ${broken.map(({ words }) => words).join(', ')}`);
+  if (broken.length) return finding(false, `wrong: ${broken.map(({ words }) => words).join(', ')}`);
   const there = listAddresses(route, link.index).map(({ cidr }) => renderCidr(cidr));
   const promised = (container.result.ips ?? [])
     .filter(ip => ip.interface === index)
@@ -58,7 +58,7 @@ function look({ container }: Scene, name: string, index: number, settings: reado
       return cidr ? renderCidr(cidr) : address;
     });
   const missing = promised.filter(address => !there.includes(address));
-  if (missing.length) return finding(false, `it lacks ${missing.join(', ')}`);
+  if (missing.length) return finding(false, `missing: ${missing.join(', ')}`);
   return finding(true, promised.length ? promised.join(', ') : 'no addresses');
 }
 

@@ -18,7 +18,7 @@ export function neighbourProbes({ links, container, neighbour, ifname }: Scene):
   const theirs = containerIps(neighbour).filter(ip => !own.some(mine => sameIp(mine, ip)));
   if (theirs.length) {
     return theirs.map(ip => ({
-      what: `a second container answers at ${renderIp(ip)}`,
+      what: `a second container replies at ${renderIp(ip)}`,
       run: () => ask(container, ip, 0),
     }));
   }
@@ -27,7 +27,7 @@ export function neighbourProbes({ links, container, neighbour, ifname }: Scene):
   if (own.length || index === undefined || address === undefined) return [];
   return [
     {
-      what: `a second container answers at ${renderIp(address)} (layer 2)`,
+      what: `a second container replies at ${renderIp(address)} (layer 2)`,
       run: () => ask(container, address, index),
     },
   ];
@@ -35,7 +35,7 @@ export function neighbourProbes({ links, container, neighbour, ifname }: Scene):
 
 function ask(container: Attached, ip: Ip, scope: number) {
   const ms = ping(container.place.netns, ip, scope);
-  return ms === undefined ? finding(false, 'no answer') : finding(true, renderTime(ms));
+  return ms === undefined ? finding(false, 'no reply') : finding(true, renderTime(ms));
 }
 
 function linkLocalOf({ place }: Attached, ifname: string): Ip | undefined {

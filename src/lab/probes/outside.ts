@@ -16,7 +16,7 @@ export function outsideProbes(scene: Scene): Probe[] {
   return lab.families
     .filter(family => hasDefaultRoute(scene, family))
     .map(family => ({
-      what: `IPv${family} outside is reached${masquerades ? ", and sees the host's address" : ''}`,
+      what: `IPv${family} outside is reachable${masquerades ? ", and sees the host's address" : ''}`,
       run: () => reach(scene, family, masquerades ? lab.hostAddress[family] : undefined),
     }))
     .filter(() => containerIps(container).length > 0);

@@ -18,7 +18,7 @@ export function portProbes(scene: Scene): Probe[] {
       const address = addressFor(scene, mapping, family);
       if (address === undefined) return [];
       const { protocol = 'tcp', hostPort, containerPort } = mapping;
-      const port = `${protocol.toUpperCase()} port ${hostPort} of ${renderIp(address)} leads to ${containerPort}`;
+      const port = `${protocol.toUpperCase()} port ${hostPort} of ${renderIp(address)} is forwarded to ${containerPort}`;
       return callersOf(scene).map(([from, client]) => ({
         what: `${port}, from ${from}`,
         run: () => call(scene, mapping, address, client),
@@ -57,7 +57,7 @@ function callersOf({ lab, container }: Scene): readonly (readonly [from: string,
 function call({ container }: Scene, mapping: PortMapping, to: Ip, client: Netns): Finding {
   const { protocol = 'tcp', hostPort, containerPort } = mapping;
   const talk = { tcp: talkTcp, udp: talkUdp }[protocol.toLowerCase()];
-  if (talk === undefined) return { outcome: 'skipped', seen: `no traffic of ${protocol} is made here` };
+  if (talk === undefined) return { outcome: 'skipped', seen: `no test for protocol ${protocol}` };
   const said = talk({ server: container.place.netns, port: containerPort, client, to, toPort: hostPort });
   return said.answered ? finding(true, `it saw ${renderIp(said.peer)}`) : finding(false, said.why);
 }

@@ -56,7 +56,7 @@ function measure(
   const pair = addressPair(scene);
   if (pair === undefined) return { outcome: 'skipped', seen: 'the host has no address on this network' };
   if (!isLimited(link, pair.host)) {
-    return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is not to be limited` };
+    return { outcome: 'skipped', seen: `traffic with ${renderIp(pair.host)} is exempt from the limit` };
   }
   const { lab, container } = scene;
   const [from, to] = [lab.host.netns, container.place.netns];

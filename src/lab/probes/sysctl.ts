@@ -33,11 +33,11 @@ function pathOf(name: string): string {
 function look({ container, lab, sysctlsBefore }: Scene, path: string, wanted: string): Finding {
   const inside = inNetns(container.place.netns, () => findSysctl(path));
   const outside = inNetns(lab.host.netns, () => findSysctl(path));
-  if (inside === undefined) return finding(false, 'there is no such parameter inside');
+  if (inside === undefined) return finding(false, 'the container has no such parameter');
   const same = words(inside) === words(wanted);
-  if (!same) return finding(false, `it is ${inside} inside`);
+  if (!same) return finding(false, `inside it is ${inside}`);
   const before = sysctlsBefore.get(path);
-  if (outside !== before) return finding(false, `outside it went from ${before} to ${outside}`);
+  if (outside !== before) return finding(false, `outside it changed from ${before} to ${outside}`);
   return finding(true, `outside it is ${outside ?? 'absent'}`);
 }
 

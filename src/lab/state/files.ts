@@ -19,7 +19,7 @@ function filesBelow(dir: string, skip: readonly string[]): string[] {
   });
 }
 
-/** A directory deleted in the meantime has no files. */
+/** A directory that has been deleted since has no files. */
 function listDir(dir: string): Dirent[] {
   try {
     return readdirSync(dir, { withFileTypes: true });

@@ -62,7 +62,7 @@ function readRules(socket: NetlinkSocket): StateObject[] {
     const table = tableKey(familyOf(header.family), attrs.table ?? '');
     const { chain = '', handle, comment, expressions = [] } = attrs;
     const target = findChain(expressions);
-    const leads = target === undefined ? '' : ` leads to ${collapse(target)}`;
+    const leads = target === undefined ? '' : ` jumps to ${collapse(target)}`;
     return {
       key: `rule ${table} ${chain} ${handle}`,
       words: `rule in chain ${chain} of ${table}${comment === undefined ? '' : ` "${comment}"`}`,

@@ -37,7 +37,7 @@ export interface LegacyTable {
  */
 export function readLegacyTable(family: Family, table: IptablesTable): LegacyTable | undefined {
   if (!hasLegacyTable(family, table)) return undefined;
-  const what = `read the table "${table}" of the old packet filter`;
+  const what = `read the table "${table}" of the legacy packet filter`;
   const info = named(table, INFO_BYTES);
   readIpOption(family, SO_GET_INFO, info, what);
   const words = new Uint32Array(info.buffer, NAME_BYTES);

@@ -72,7 +72,7 @@ export function decodeEntries(
     const end = at + view.getUint16(at + layout.offsets + 2, true);
     const target = at + view.getUint16(at + layout.offsets, true);
     const fits = target >= at + layout.entry && target + XT_HEADER_BYTES + VERDICT_BYTES <= end;
-    if (!fits || end > bytes.length) throw new Error('Cannot decode rules of the old packet filter');
+    if (!fits || end > bytes.length) throw new Error('Cannot decode rules of the legacy packet filter');
     // A user-defined chain starts after an entry with its name.
     if (textAt(bytes, target + 2) === ERROR_TARGET) starts.set(end, textAt(bytes, target + XT_HEADER_BYTES));
     else places.push({ at, end });

@@ -50,7 +50,7 @@ function runToEnd(action: string, argv: readonly string[], input: string): strin
   if (finished.success) return new TextDecoder().decode(finished.stdout);
   const words = new TextDecoder().decode(finished.stderr).trim().replaceAll('\n', '; ');
   const state = finished.exitedDueToTimeout
-    ? `it has not ended after ${DEADLINE_MS / 1000} s`
+    ? `it did not finish within ${DEADLINE_MS / 1000} s`
     : words || `it ended with ${finished.signalCode ?? `exit code ${finished.exitCode}`}`;
   throw new Error(`Cannot ${action}: ${state}`);
 }

@@ -96,7 +96,7 @@ export function redirectRequest(index: number, redirect: { preference: number; t
       options: { classid: tcHandle(1, 1), actions: [egressRedirect(target)], selector: MATCH_ALL },
     },
   );
-  const op = `redirect what comes into link with index ${index} to link with index ${target}`;
+  const op = `redirect packets arriving on link with index ${index} to link with index ${target}`;
   return { op, type: RTM_NEWTFILTER, flags: NLM_F_CREATE | NLM_F_EXCL, body };
 }
 

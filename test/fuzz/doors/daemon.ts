@@ -132,7 +132,7 @@ export const socketBytes = door({
     await talk(socket, bytes);
     const alive = await fetch('http://c/healthz', { unix: socket, signal: AbortSignal.timeout(10_000) });
     const text = await alive.text();
-    if (text !== 'ok') throw new Error(`it does not answer any more: ${alive.status} ${text}`);
+    if (text !== 'ok') throw new Error(`it no longer answers: ${alive.status} ${text}`);
   },
   async close() {
     await server?.stop();

@@ -29,7 +29,7 @@ const ifname = fc.oneof(
 
 /** One call of a plugin, possibly the delegate runner. */
 export const links = door({
-  name: 'link executables',
+  name: 'plugin executables',
   weight: 0.5,
   arbitrary: fc.record({
     link: fc.constantFrom(...LINKS),

@@ -87,7 +87,7 @@ export const notes = door({
     answersOrComplains(() => findManifest(bin));
     const swaps = answersOrComplains(() => listSwaps(target)) ?? [];
     const outside = swaps.find(({ kept }) => path.dirname(path.resolve(dir, kept)) !== dir);
-    if (outside) throw new Error(`it would take back "${outside.kept}"`);
+    if (outside) throw new Error(`it would remove "${outside.kept}"`);
   },
 });
 

@@ -41,7 +41,7 @@ export const journal = door({
     if (record === undefined) return;
     const last = lastBegun(record, 3);
     if (!Number.isInteger(last) || last > 2 || last < 0)
-      throw new Error(`the last link that began is ${last}`);
+      throw new Error(`the last plugin that began is ${last}`);
     answersOrRefuses(() => parsePod(record), ErrorCode.decodingFailure);
   },
 });

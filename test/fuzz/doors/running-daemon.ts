@@ -131,7 +131,7 @@ async function checkAlive(socket: string): Promise<void> {
     daemon = undefined;
     throw new Error(`the daemon ended: ${how}`);
   }
-  if (!(await answers(socket))) throw new Error(`the daemon does not answer any more: ${lastProblem}`);
+  if (!(await answers(socket))) throw new Error(`the daemon no longer answers: ${lastProblem}`);
 }
 
 async function answers(socket: string): Promise<boolean> {

@@ -51,7 +51,7 @@ export const noise = door({
 
 async function call(type: string, command: string, stdin: string, netns: string): Promise<void> {
   const definition = DEFINITIONS.get(type);
-  if (definition === undefined) throw new Error(`there is no link "${type}"`);
+  if (definition === undefined) throw new Error(`there is no plugin "${type}"`);
   const env = {
     CNI_COMMAND: command,
     CNI_CONTAINERID: 'c1',

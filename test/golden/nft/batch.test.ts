@@ -43,7 +43,7 @@ test('batchBegin() and batchEnd() name the subsystem', () => {
   expect(messageFor(batchEnd())).toEqual(bytesOf(END));
 });
 
-test('batchBegin() names the generation it is meant for', () => {
+test('batchBegin() names the expected generation', () => {
   expect(messageFor(batchBegin(37))).toEqual(bytesOf(BEGIN_AT_37));
 });
 

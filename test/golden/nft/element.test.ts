@@ -132,7 +132,7 @@ test('addElements() with "exclusive" asks for EXCL', () => {
   expect((request?.flags ?? 0) | 5).toBe(messageOf(NAME).flags | 0x200);
 });
 
-test('addElements() and deleteElements() send hundreds in portions, and nothing for none', () => {
+test('addElements() and deleteElements() send hundreds in batches, and nothing for an empty list', () => {
   const many = Array.from({ length: 250 }, (_, i) => ({ key: [`eth${i}`] }));
   const sizes = addElements(names, many).map(
     ({ body }) => elementMessage.decode(body).attrs.elements?.length,

@@ -164,7 +164,7 @@ const RULE = `
   }
 `;
 
-test('addRule() sends a name and the sender of a frame that are in no set', () => {
+test('addRule() sends a match on an interface name and source MAC that are in no set', () => {
   const rule = [
     loadMeta(REG.first, 'iifname'),
     loadLinkHeader(REG.quarter(4), 6, 6),

@@ -41,7 +41,7 @@ describe('addAddress()', () => {
     0a 01 00 ff  10.1.0.255
 `;
 
-  test('of IPv4 comes with its broadcast address', () => {
+  test('sends an IPv4 address with its broadcast address', () => {
     expect(sentBy(socket => addAddress(socket, 2, parseCidr('10.1.0.1/24')))).toEqual(bytesOf(V4));
   });
 
@@ -64,7 +64,7 @@ describe('addAddress()', () => {
     fd 00 00 01 00 00 00 00 00 00 00 00 00 00 00 01  fd00:1::1
 `;
 
-  test('of IPv6 may skip the search for duplicates', () => {
+  test('sends an IPv6 address that skips duplicate address detection', () => {
     expect(sentBy(socket => addAddress(socket, 2, parseCidr('fd00:1::1/64'), { nodad: true }))).toEqual(
       bytesOf(V6),
     );
@@ -160,7 +160,7 @@ const SHOWN_LINK_LOCAL = `
   00 00 00  padding
 `;
 
-test('restoreAddress() sends what was listed', () => {
+test('restoreAddress() sends a listed address unchanged', () => {
   const [first] = answering(
     () => [SHOWN_V4].map(bodyOf),
     socket => listAddresses(socket, 2),

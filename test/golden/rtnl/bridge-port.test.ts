@@ -28,7 +28,7 @@ const SET = `
   }
 `;
 
-test('setBridgePort() sends the switches as IFLA_PROTINFO of family AF_BRIDGE', () => {
+test('setBridgePort() sends the flags as IFLA_PROTINFO of family AF_BRIDGE', () => {
   expect(sentBy(socket => setBridgePort(socket, 3, { hairpin: true, isolated: true }))).toEqual(bytesOf(SET));
   const { header, attrs } = linkMessage.decode(bodyOf(SET));
   expect(header).toMatchObject({ family: 7, index: 3 });
@@ -290,7 +290,7 @@ const SHOWN = `
   04 00 41 80  attribute 65, not in our table (NLA_F_NESTED)
 `;
 
-test('findLink() reads a port with everything that the kernel says about it', () => {
+test('findLink() reads all attributes of a port', () => {
   const link = answering(
     () => [bodyOf(SHOWN)],
     socket => findLink(socket, 'veth0'),

@@ -21,7 +21,7 @@ test('struct bridge_vlan_info has 4 bytes', () => {
 
 describe('addPortVlans()', () => {
   // bridge vlan add dev v0 vid 100 pvid untagged master
-  test('of one VLAN', () => {
+  test('sends one VLAN', () => {
     const SET = `
   34 00 00 00  nlmsg_len 52
   13 00  nlmsg_type RTM_SETLINK
@@ -48,7 +48,7 @@ describe('addPortVlans()', () => {
   });
 
   // bridge vlan add dev v0 vid 200-210 master
-  test('of a range', () => {
+  test('sends a range', () => {
     const SET = `
   3c 00 00 00  nlmsg_len 60
   13 00  nlmsg_type RTM_SETLINK
@@ -78,13 +78,13 @@ describe('addPortVlans()', () => {
     );
   });
 
-  test('of no VLAN asks nothing', () => {
+  test('sends nothing without VLANs', () => {
     expect(() => sentBy(socket => addPortVlans(socket, 4, []))).toThrow('nothing was');
   });
 });
 
 // bridge vlan del dev v0 vid 1-4094 master
-test('removePortVlans() of a range', () => {
+test('removePortVlans() sends a range', () => {
   const DELETE = `
   3c 00 00 00  nlmsg_len 60
   11 00  nlmsg_type RTM_DELLINK
@@ -112,7 +112,7 @@ test('removePortVlans() of a range', () => {
   expect(sentBy(socket => removePortVlans(socket, 4, 1, 4094))).toEqual(bytesOf(DELETE));
 });
 
-describe('a bridge that keeps VLANs apart', () => {
+describe('a bridge with VLAN filtering', () => {
   // ip link add br0 type bridge vlan_filtering 1
   const CREATE = `
   44 00 00 00  nlmsg_len 68
@@ -171,7 +171,7 @@ describe('a bridge that keeps VLANs apart', () => {
   }
 `;
 
-  test('becomes one by setVlanFiltering()', () => {
+  test('is made from a plain one by setVlanFiltering()', () => {
     expect(sentBy(socket => setVlanFiltering(socket, 7, true))).toEqual(bytesOf(CHANGE));
   });
 });
@@ -227,11 +227,11 @@ describe('listBridgePorts()', () => {
   }
 `;
 
-  test('asks for ranges', () => {
+  test('requests ranges', () => {
     expect(sentBy(socket => listBridgePorts(socket, 3))).toEqual(bytesOf(ASKED));
   });
 
-  test('passes by the bridge itself', () => {
+  test('skips the bridge itself', () => {
     const itself = SHOWN.replace('04 00 00 00  ifi_index 4', '03 00 00 00  ifi_index 3');
     expect(
       answering(
@@ -241,7 +241,7 @@ describe('listBridgePorts()', () => {
     ).toEqual([]);
   });
 
-  test('reads ranges, and passes by what is no VLAN', () => {
+  test('reads ranges, and skips entries without VLANs', () => {
     const vlans = [
       { first: 100, last: 100, pvid: true, untagged: true },
       { first: 200, last: 210, ...plain },

@@ -105,7 +105,7 @@ describe('htbClassRequest()', () => {
   });
 });
 
-test('listClasses() names the device, and takes classes of other kinds as they are', () => {
+test('listClasses() names the device, and accepts classes of other kinds', () => {
   const asked: number[] = [];
   const other = classMessage.encode({ index: 3, handle: 0x20001 }, { kind: 'hfsc' });
   const found = answering(request => {

@@ -72,7 +72,7 @@ const ADD = `
   }
 `;
 
-test('redirectRequest() matches everything and redirects it', () => {
+test('redirectRequest() sends a filter that matches everything and redirects it', () => {
   const redirect = { preference: 1, target: 4 };
   expect(sentBy(socket => socket.request(redirectRequest(3, redirect)))).toEqual(bytesOf(ADD));
   expect(filterMessage.decode(bodyOf(ADD)).attrs).toEqual({
@@ -223,7 +223,7 @@ const SUBNET_6 = `
   }
 `;
 
-test('subnetFilterRequest() has a key for each word that the prefix covers', () => {
+test('subnetFilterRequest() sends a key for each word that the prefix covers', () => {
   const classid = tcHandle(1, 1);
   const four = { preference: 16, subnet: parseCidr('10.0.0.0/8'), end: 'source', classid } as const;
   const subnet = parseCidr('fd00:db8:abcd:1234:e000::/68');
@@ -367,7 +367,7 @@ const SHOWN_FILTER = `
 
 const BODIES = [SHOWN_PREFERENCE, SHOWN_TABLE, SHOWN_FILTER].map(bodyOf);
 
-test('listIngressFilters() reads the filter and leaves out what only leads to it', () => {
+test('listIngressFilters() reads the filter, and leaves out preference and hash table', () => {
   const filters = answering(
     () => BODIES,
     socket => listIngressFilters(socket, 3),
@@ -380,7 +380,7 @@ test('listIngressFilters() reads the filter and leaves out what only leads to it
   ]);
 });
 
-test('filterMessage.decode() keeps what it does not know inside an action', () => {
+test('filterMessage.decode() keeps unknown attributes inside an action', () => {
   const { options } = filterMessage.decode(BODIES[2] ?? new Uint8Array()).attrs;
   const [action] = options instanceof Uint8Array ? [] : (options?.actions ?? []);
   expect(action?.unknown?.map(({ type }) => type)).toEqual([4, 10]);

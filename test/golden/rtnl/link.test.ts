@@ -35,7 +35,7 @@ describe('createLink()', () => {
   }
 `;
 
-  test('of a bridge', () => {
+  test('sends a bridge', () => {
     expect(sentBy(socket => createLink(socket, { name: 'br0', kind: 'bridge' }))).toEqual(bytesOf(BRIDGE));
     expect(linkMessage.decode(bodyOf(BRIDGE))).toEqual({
       header: ifinfomsg.zero,
@@ -65,7 +65,7 @@ describe('createLink()', () => {
   }
 `;
 
-  test('of an ifb that is up from the start', () => {
+  test('sends an ifb that is up from the start', () => {
     expect(sentBy(socket => createLink(socket, { name: 'bwp0', kind: 'ifb', up: true }))).toEqual(
       bytesOf(IFB),
     );
@@ -94,7 +94,7 @@ describe('setLink()', () => {
     02 00 00 00  2
 `;
 
-  test('joins a bridge', () => {
+  test('sends the bridge to join', () => {
     expect(sentBy(socket => setLink(socket, 3, { master: 2 }))).toEqual(bytesOf(MASTER));
     expect(linkMessage.decode(bodyOf(MASTER)).attrs).toEqual({ master: 2 });
   });
@@ -114,7 +114,7 @@ describe('setLink()', () => {
   01 01 00 00  ifi_change 0x101
 `;
 
-  test('switches only what is named', () => {
+  test('changes only the given flags', () => {
     expect(sentBy(socket => setLink(socket, 3, { up: true, promisc: false }))).toEqual(bytesOf(UP));
     expect(linkMessage.decode(bodyOf(UP)).header).toMatchObject({ index: 3, flags: 0x1, change: 0x101 });
   });
@@ -138,7 +138,7 @@ describe('setLink()', () => {
     f4 01 00 00  500
 `;
 
-  test('sets MTU and queue length', () => {
+  test('sends MTU and queue length', () => {
     expect(sentBy(socket => setLink(socket, 3, { mtu: 1300, txqlen: 500 }))).toEqual(bytesOf(SIZES));
     expect(linkMessage.decode(bodyOf(SIZES)).attrs).toEqual({ mtu: 1300, txqlen: 500 });
   });
@@ -160,7 +160,7 @@ describe('setLink()', () => {
     63 61 74 65 6e 61 3a 6e 65 74 2f 63 74 72 2f 65 74 68 30 00  "catena:net/ctr/eth0"
 `;
 
-  test('leaves a note', () => {
+  test('sends an alias', () => {
     expect(sentBy(socket => setLink(socket, 4, { alias: 'catena:net/ctr/eth0' }))).toEqual(bytesOf(ALIAS));
     expect(linkMessage.decode(bodyOf(ALIAS)).attrs).toEqual({ alias: 'catena:net/ctr/eth0' });
   });
@@ -181,7 +181,7 @@ const REMOVE = `
   00 00 00 00  ifi_change 0
 `;
 
-test('removeLink() names a link by index', () => {
+test('removeLink() names a device by index', () => {
   expect(sentBy(socket => removeLink(socket, 4))).toEqual(bytesOf(REMOVE));
 });
 
@@ -203,6 +203,6 @@ const FIND = `
   00 00  padding
 `;
 
-test('findLink() names a link by name', () => {
+test('findLink() names a device by name', () => {
   expect(sentBy(socket => findLink(socket, 'veth0'))).toEqual(bytesOf(FIND));
 });

@@ -24,7 +24,7 @@ const group = (index: string, address: string): string => `
 const SOLICITED_NODE = 'ff 02 00 00 00 00 00 00 00 00 00 01 ff 00 00 01  ff02::1:ff00:1';
 const ALL_NODES = 'ff 02 00 00 00 00 00 00 00 00 00 00 00 00 00 01  ff02::1';
 
-test('listIpv6Groups() reads those of the interface, from kernels that do not filter, too', () => {
+test('listIpv6Groups() reads those of the interface, also from kernels that do not filter', () => {
   const bodies = [group('02', SOLICITED_NODE), group('02', ALL_NODES), group('01', ALL_NODES)].map(bodyOf);
   const groups = answering(
     ({ body }) => {

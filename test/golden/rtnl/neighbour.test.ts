@@ -1,4 +1,4 @@
-// Are neighbours read as the kernel tells them?
+// Are neighbours read as the kernel sends them?
 import { expect, test } from 'bun:test';
 import { renderIp } from '../../../src/net/ip.ts';
 import { ndmsg, neighbourMessage } from '../../../src/netlink/rtnl/neighbour.ts';

@@ -175,7 +175,7 @@ const BFIFO = `
     c5 dc 03 00  limit 253125
 `;
 
-test('bfifoRequest() sends the struct by itself', () => {
+test('bfifoRequest() sends the bare struct', () => {
   const queue = { parent: tcHandle(1, 0x30), handle: tcHandle(0x30, 0), limitBytes: 253_125 };
   expect(sentBy(socket => socket.request(bfifoRequest(3, queue)))).toEqual(bytesOf(BFIFO));
   const found = answering(
@@ -245,7 +245,7 @@ const FIND = `
   00 00 00 00  tcm_info 0
 `;
 
-test('findQdisc() asks for one and for an answer', () => {
+test('findQdisc() requests one qdisc, with an echo', () => {
   expect(sentBy(socket => findQdisc(socket, 3, 'root'))).toEqual(bytesOf(FIND));
 });
 
@@ -340,7 +340,7 @@ describe('what Linux 6.18 answers to tc qdisc show', () => {
   const bodies = [NOQUEUE, TBF, INGRESS_SHOWN].map(bodyOf);
   const tbf = { rateBytes: 125_000, bufferTicks: 31_250_000, limitBytes: 253_125 };
 
-  test('listQdiscs() reads it', () => {
+  test('listQdiscs() reads all of them', () => {
     expect(answering(() => bodies, listQdiscs)).toEqual([
       { index: 2, kind: 'noqueue', handle: 0, parent: TC_H_ROOT, tbf: undefined },
       { index: 3, kind: 'tbf', handle: tcHandle(1, 0), parent: TC_H_ROOT, tbf },
@@ -348,7 +348,7 @@ describe('what Linux 6.18 answers to tc qdisc show', () => {
     ]);
   });
 
-  test('listQdiscs() picks those of one device', () => {
+  test('listQdiscs() selects those of one device', () => {
     const found = answering(
       () => bodies,
       socket => listQdiscs(socket, 3),
@@ -356,7 +356,7 @@ describe('what Linux 6.18 answers to tc qdisc show', () => {
     expect(found.map(({ kind }) => kind)).toEqual(['tbf', 'ingress']);
   });
 
-  test('findQdisc() takes what the kernel put there by itself for nothing', () => {
+  test('findQdisc() ignores the default qdisc of the kernel', () => {
     const found = answering(
       () => bodies.slice(0, 1),
       socket => findQdisc(socket, 2, 'root'),

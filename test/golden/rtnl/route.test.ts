@@ -47,7 +47,7 @@ describe('addRoute()', () => {
     07 00 00 00  7
 `;
 
-  test('of IPv4 through a gateway', () => {
+  test('sends an IPv4 route through a gateway', () => {
     const route = {
       dst: parseCidr('10.2.0.0/16'),
       gateway: parseIp('10.1.0.2'),
@@ -85,7 +85,7 @@ describe('addRoute()', () => {
   }
 `;
 
-  test('of IPv6 by default, with metrics', () => {
+  test('sends an IPv6 default route with metrics', () => {
     const route = { dst: parseCidr('::/0'), gateway: parseIp('fd00:1::2'), oif: 2, mtu: 1280 };
     expect(sentBy(socket => addRoute(socket, route))).toEqual(bytesOf(V6));
   });
@@ -114,7 +114,7 @@ describe('addRoute()', () => {
     e8 03 00 00  1000
 `;
 
-  test('of a table whose number does not fit the header', () => {
+  test('sends a table number that does not fit the header', () => {
     const route = { dst: parseCidr('10.3.0.0/16'), oif: 2, table: 1000, scope: RT_SCOPE_LINK };
     expect(sentBy(socket => addRoute(socket, route))).toEqual(bytesOf(TABLE));
   });
@@ -143,7 +143,7 @@ describe('addRoute()', () => {
     0a 58 00 02  10.88.0.2
 `;
 
-  test('with a source', () => {
+  test('sends a source address', () => {
     const source = parseIp('10.88.0.2');
     const route = { dst: parseCidr('10.9.0.1/32'), oif: 3, source, scope: RT_SCOPE_LINK };
     expect(sentBy(socket => addRoute(socket, route))).toEqual(bytesOf(SOURCE));
@@ -183,7 +183,7 @@ describe('addRoute()', () => {
   }
 `;
 
-  test('with several ways', () => {
+  test('sends several next hops', () => {
     const ways = ['10.88.0.1', '10.88.0.3'].map(gateway => ({ gateway: parseIp(gateway), oif: 3 }));
     const route = { dst: parseCidr('10.9.0.0/16'), oif: 3, ways };
     expect(sentBy(socket => addRoute(socket, route))).toEqual(bytesOf(WAYS));
@@ -213,7 +213,7 @@ describe('prependRoute(), replaceRoute() and removeRoute()', () => {
     03 00 00 00  3
 `;
 
-  test('differ in flags, and removal in whose routes it means', () => {
+  test('differ in flags, and removal also in protocol and type', () => {
     const route = { dst: parseCidr('10.88.0.9/32'), oif: 3, scope: RT_SCOPE_HOST };
     expect(sentBy(socket => prependRoute(socket, route))).toEqual(bytesOf(PREPEND));
     // ip route replace …; ip route del …, which sends neither protocol nor type
@@ -346,7 +346,7 @@ const WAYS_FOUND = `
   }
 `;
 
-test('listRoutes() reads several ways, and refuses a torn one', () => {
+test('listRoutes() reads several next hops, and refuses truncated ones', () => {
   const [route] = answering(() => [bodyOf(WAYS_FOUND)], listRoutes);
   const ways = ['10.88.0.1', '10.88.0.3'].map(gateway => ({ gateway: parseIp(gateway), oif: 3 }));
   expect(route).toMatchObject({ dst: parseCidr('10.9.0.0/16'), oif: 3, ways });

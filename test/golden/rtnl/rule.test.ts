@@ -29,7 +29,7 @@ describe('addRule()', () => {
     0a 01 00 02  10.1.0.2
 `;
 
-  test('of IPv4 into a table of the old range', () => {
+  test('sends an IPv4 rule for a table below 256', () => {
     expect(sentBy(socket => addRule(socket, { from: parseCidr('10.1.0.2/32'), table: 100 }))).toEqual(
       bytesOf(V4),
     );
@@ -60,7 +60,7 @@ describe('removeRule()', () => {
     88 13 00 00  5000
 `;
 
-  test('of IPv6 from a table that only fits the attribute', () => {
+  test('sends an IPv6 rule for a table that only fits the attribute', () => {
     const rule = { from: parseCidr('fd00:1::2/128'), table: 5000, priority: 12 };
     expect(sentBy(socket => removeRule(socket, rule))).toEqual(bytesOf(V6));
   });

@@ -26,7 +26,7 @@ const LINK = `
     00 00 00 00  0
 `;
 
-test('requireLinkKind() asks for a device without queues', () => {
+test('requireLinkKind() requests a device without queues', () => {
   expect(sentBy(socket => requireLinkKind(socket, 'ifb'))).toEqual(bytesOf(LINK));
 });
 
@@ -47,11 +47,11 @@ const TBF = `
     74 62 66 00  "tbf"
 `;
 
-test('requireQdiscKind() asks for a bucket without parameters', () => {
+test('requireQdiscKind() requests a bucket without parameters', () => {
   expect(sentBy(socket => requireQdiscKind(socket, 'tbf'))).toEqual(bytesOf(TBF));
 });
 
-test('requireLinkKind() takes EINVAL for support and EOPNOTSUPP for none', () => {
+test('requireLinkKind() reads EINVAL as supported and EOPNOTSUPP as unsupported', () => {
   const refusing = (errno: number) => () => {
     answering(
       ({ op }) => {

@@ -1,4 +1,4 @@
-// What does somebody do who uses the `catena` command?
+// What does a user of the `catena` command do?
 
 import type { Add, Check, Del, Gc, Swap, Upkeep } from '../history.ts';
 import type { Model } from '../model.ts';

@@ -50,7 +50,7 @@ export class Daemons {
     return OK;
   }
 
-  /** Ends those that nobody can ask: their directory was wiped. */
+  /** Ends those that cannot be asked: their directory was wiped. */
   async endAll(): Promise<readonly string[]> {
     const late: string[] = [];
     for (const daemon of [...this.#running]) {

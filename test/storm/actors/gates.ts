@@ -8,7 +8,7 @@ import { GATES } from '../place.ts';
 
 /**
  * Longest time until a plugin that is to hang is called: a GC of the network, which waits for one that hangs, may be before it,
- * and no caller's deadline may end meanwhile.
+ * and no caller's deadline may end before that.
  */
 const CALLED_MS = 3_000;
 

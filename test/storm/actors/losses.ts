@@ -43,12 +43,12 @@ function postdate(dir: string): void {
   if (!fs.existsSync(dir)) return;
   const then = Date.now() / 1000 + AHEAD_S;
   for (const name of fs.readdirSync(dir, { recursive: true, encoding: 'utf8' })) {
-    // A living daemon's calls file is named after the time of its socket, which nobody changes.
+    // A living daemon's calls file is named after the time of its socket, which does not change.
     if (name.includes('.sock')) continue;
     try {
       fs.lutimesSync(`${dir}/${name}`, then, then);
     } catch {
-      // It has gone meanwhile.
+      // It was deleted since.
     }
   }
 }

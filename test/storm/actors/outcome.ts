@@ -6,12 +6,12 @@ import type { Ended } from '../node.ts';
 
 /** How one action ended. */
 export interface Outcome {
-  /** `skipped`: it made no sense any more, in a history that was cut. */
+  /** `skipped`: it no longer applied, in a history that was cut. */
   readonly how: 'ok' | 'failed' | 'killed' | 'skipped';
   readonly result?: CniResult;
   /** What the caller was told, in short. */
   readonly said?: string;
-  /** The error says that taking back failed as well. */
+  /** The error says that the undo failed as well. */
   readonly undoFailed?: boolean;
   /** Another process was still at work on the attachment, and the caller is to try again. */
   readonly isBusy?: boolean;

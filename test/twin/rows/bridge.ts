@@ -327,7 +327,7 @@ const LIVES: readonly TwinRow[] = [
     steps: ['ADD', { verb: 'DEL', prevResult: 'none' }],
   },
   {
-    name: 'bridge, DEL after somebody removed the interface',
+    name: 'bridge, DEL after the interface was removed',
     links: [bridged(IPAM_V4, { isGateway: true })],
     steps: ['ADD', { verb: 'DEL', before: ground => ipTool(ground, 'link del eth0', ground.containers[0]) }],
   },

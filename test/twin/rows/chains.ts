@@ -54,7 +54,7 @@ const BANDWIDTH_ROWS: readonly TwinRow[] = [
     ],
   },
   {
-    ...bandwidth('DEL by itself', FAST),
+    ...bandwidth('DEL alone', FAST),
     steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'bandwidth', ...FAST }] }, 'DEL'],
   },
   { ...bandwidth('DEL after the namespace', FAST), steps: ['ADD', { verb: 'DEL', netns: 'gone' }] },
@@ -99,7 +99,7 @@ const SUBNET_ROWS: readonly TwinRow[] = [
 /** Lives in which others interfere with the devices. */
 const MEDDLED_ROWS: readonly TwinRow[] = [
   {
-    ...bandwidth('CHECK: no bucket any more', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
+    ...bandwidth('CHECK: no bucket left', { ingressRate: 8_000_000, ingressBurst: 800_000 }),
     steps: [
       'ADD',
       { verb: 'CHECK', links: [{ type: 'bandwidth', ...SLOW }], before: tcTool('qdisc del', 'root') },
@@ -107,7 +107,7 @@ const MEDDLED_ROWS: readonly TwinRow[] = [
     ],
   },
   {
-    ...bandwidth('CHECK: no redirect any more', FAST),
+    ...bandwidth('CHECK: no redirect left', FAST),
     steps: [
       'ADD',
       { verb: 'CHECK', links: [{ type: 'bandwidth', ...FAST }], before: tcTool('qdisc del', 'ingress') },
@@ -215,7 +215,7 @@ const TUNING_ROWS: readonly TwinRow[] = [
     ],
   },
   {
-    ...tuning('DEL by itself', { mtu: 1380, sysctl: { 'net.core.somaxconn': '321' } }),
+    ...tuning('DEL alone', { mtu: 1380, sysctl: { 'net.core.somaxconn': '321' } }),
     steps: [
       'ADD',
       { verb: 'DEL', label: 'DEL of one', links: [{ type: 'tuning', dataDir: '{tmp}/tuning' }] },

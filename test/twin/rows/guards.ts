@@ -23,7 +23,7 @@ const TWO: readonly Step[] = [
 
 const FIREWALL_ROWS: readonly TwinRow[] = [
   firewall('defaults', {}),
-  firewall('backend left to the link', { backend: '' }),
+  firewall('backend left to the plugin', { backend: '' }),
   firewall('iptables', { backend: 'iptables' }),
   firewall('iptables, IPv4 only', { backend: 'iptables' }, MAIN_V4),
   firewall('iptables, IPv6 only', { backend: 'iptables' }, MAIN_V6),
@@ -74,7 +74,7 @@ const SBR_ROWS: readonly TwinRow[] = [
     steps: ['ADD', { verb: 'ADD', label: 'ADD again', links: [{ type: 'sbr' }], prevResult: 'last' }, 'DEL'],
   },
   {
-    ...sbr('DEL by itself', {}, MAIN_V4),
+    ...sbr('DEL alone', {}, MAIN_V4),
     steps: ['ADD', { verb: 'DEL', label: 'DEL of one', links: [{ type: 'sbr' }] }, 'DEL'],
   },
 ];

@@ -25,7 +25,7 @@ export function bridged(ipam: Json, options: Json = {}): Json {
   return { ...BRIDGE, ...options, ipam };
 }
 
-/** Runs commands of `ip`, in the fake host unless told otherwise. */
+/** Runs commands of `ip`, in the fake host by default. */
 export async function ipTool(ground: Ground, ...commands: (string | Namespace)[]): Promise<void> {
   const ns = commands.find(command => typeof command === 'object') ?? ground.lab.host;
   const lines = commands.filter(command => typeof command === 'string').join('\n');
@@ -84,7 +84,7 @@ export const SEEN_OUTSIDE: Probe = {
     const { v4, v6 } = outsideOf(ground).address;
     const seen = async (address: string) => {
       const reply = await echo(ground.lab, ground.containers[0], { protocol: 'tcp', address, port: 7 });
-      return reply?.peer ?? 'nobody';
+      return reply?.peer ?? 'no answer';
     };
     return { v4: await seen(v4), v6: await seen(v6) };
   },
@@ -112,7 +112,7 @@ export function mapped(ports: { tcp?: number; udp?: number }, label = 'seen thro
       );
       const answers = questions.map(async ({ name, from, ...target }) => {
         const reply = await echo(ground.lab, from, { ...target, timeoutMs: DEADLINE_MS });
-        return [name, reply?.peer ?? 'nobody'];
+        return [name, reply?.peer ?? 'no answer'];
       });
       return Object.fromEntries(await Promise.all(answers));
     },

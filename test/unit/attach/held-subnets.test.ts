@@ -16,7 +16,7 @@ describe('holdingsOf() subnets', () => {
     ['whereabouts, several', { ipam: { ipRanges: [{ range: '10.1.9.9/16' }] } }],
     ['the capability ipRanges', { runtimeConfig: { ipRanges: [[{ subnet: '10.1.0.0/16' }]] } }],
     ['any letter case', { IPAM: { Subnet: '10.1.0.0/16' } }],
-  ])('of %s', (_, request) => {
+  ])('reads %s', (_, request) => {
     const { holds, names } = read(request);
     expect(holds(parseCidr('10.1.0.1/16'))).toBe(true);
     expect(names(parseCidr('10.1.0.1/16'))).toBe(true);
@@ -36,12 +36,12 @@ describe('holdingsOf() subnets', () => {
     ],
     ['half of the net', { ipam: { subnet: '0.0.0.0/1', ranges: [[{ subnet: '0.0.0.0/0' }]] } }],
     ['nothing that can be read', { ipam: { subnet: 7, ranges: ['10.1.0.0/16', null, { subnet: 'x' }] } }],
-  ])('not of %s', (_, request) => {
+  ])('ignores %s', (_, request) => {
     expect(read(request).holds(parseCidr('10.1.0.1/16'))).toBe(false);
   });
 });
 
-describe('holdingsOf() addresses', () => {
+describe('holdingsOf() requested addresses', () => {
   test.each<[string, JsonObject, string]>([
     ['the capability ips', { runtimeConfig: { ips: ['10.1.0.5/8'] } }, ''],
     ['args', { args: { cni: { ips: ['10.1.0.5'] } } }, ''],
@@ -49,14 +49,14 @@ describe('holdingsOf() addresses', () => {
     ['CNI_ARGS that are no list of pairs', {}, 'x:10.1.0.5;;'],
     ['an annotation', { runtimeConfig: { 'a/annotations': { 'x.io/ips': '["10.1.0.5","fd00::5"]' } } }, ''],
     ['another notation', { runtimeConfig: { ips: ['::ffff:10.1.0.5/104'] } }, ''],
-  ])('of %s', (_, request, args) => {
+  ])('reads %s', (_, request, args) => {
     const { isAsked } = read(request, args);
     expect(isAsked(parseIp('10.1.0.5'))).toBe(true);
     expect(isAsked(parseIp('10.1.0.6'))).toBe(false);
     expect(isAsked(parseIp('10.1.0.50'))).toBe(false);
   });
 
-  test('not of the configuration, nor of ranges that the runtime gives', () => {
+  test('ignores the configuration and the ranges of the runtime', () => {
     const { isAsked } = read({
       ipam: { addresses: [{ address: '10.1.0.5/24' }] },
       runtimeConfig: { ipRanges: [[{ subnet: '10.1.0.0/24', rangeStart: '10.1.0.5' }]] },
@@ -64,7 +64,7 @@ describe('holdingsOf() addresses', () => {
     expect(isAsked(parseIp('10.1.0.5'))).toBe(false);
   });
 
-  test('in long texts, at once', () => {
+  test('reads long texts in linear time', () => {
     const { isAsked } = read({ args: { text: `${':'.repeat(200_000)} ${'1.'.repeat(200_000)} fd00::5` } });
     expect(isAsked(parseIp('fd00::5'))).toBe(true);
   });

@@ -36,7 +36,7 @@ describe('mergeWays()', () => {
     expect(merged[0]?.ways?.map(({ oif }) => oif)).toEqual([7, 7]);
   });
 
-  test('keeps apart what differs in table or priority, and what needs no gateway', () => {
+  test('keeps routes apart that differ in table or priority, or need no gateway', () => {
     const routes = [
       route('10.9.0.0/16', '10.0.0.1'),
       route('10.9.0.0/16', '10.0.0.2', { priority: 5 }),
@@ -64,7 +64,7 @@ describe('checkRoutes()', () => {
       ],
     }) as unknown as NetlinkSocket;
 
-  test('takes what the plan says nothing of as it is', () => {
+  test('accepts any value that the plan leaves open', () => {
     const found = kernel({ priority: 5, prefsrc: parseIp('10.0.0.9'), metrics: { mtu: 1400 } }, { scope: 0 });
     checkRoutes(found, link, [route('10.9.0.0/16'), route('10.9.3.0/16', '10.0.0.1')]);
   });
@@ -78,13 +78,13 @@ describe('checkRoutes()', () => {
     ['10.9.0.0/16 via 10.0.0.1 mtu 1300', { mtu: 1300 }],
   ];
   for (const [words, more] of missing) {
-    test(`misses ${words}`, () => {
+    test(`reports a missing ${words}`, () => {
       const wanted = { ...route('10.9.0.0/16', '10.0.0.1'), ...more };
       expect(() => checkRoutes(kernel({}), link, [wanted])).toThrow(`routes of "eth0": expected "${words}"`);
     });
   }
 
-  test('finds each way of several', () => {
+  test('finds each next hop of a multipath route', () => {
     const multipath = ['10.0.0.1', '10.0.0.2'].map(gateway => ({ gateway: parseIp(gateway), oif: 3 }));
     const found = kernel({ multipath, gateway: undefined, oif: undefined });
     checkRoutes(found, link, [route('10.9.0.0/16', '10.0.0.2'), route('10.9.0.0/16', '10.0.0.1')]);

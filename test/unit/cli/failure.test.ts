@@ -16,15 +16,15 @@ const link = {
 };
 
 describe('renderFailure()', () => {
-  test('tells what failed, where, how it ended, and what it said', () => {
+  test('shows what failed, where, how it ended, and its output', () => {
     expect(renderFailure(new CniError(100, 'no route', { details: 'to host', plugin: link }))).toBe(
       [
         'catena: no route',
         '  details: to host',
         '  code: 100',
-        '  link: bridge, number 2 of network "podnet", ADD, exit status 1 after 13 ms',
+        '  plugin: bridge, number 2 of network "podnet", ADD, exit status 1 after 13 ms',
         '  executable: /opt/cni/bin/bridge',
-        '  it said:',
+        '  its standard error:',
         '    one',
         '    two',
         '',
@@ -46,7 +46,7 @@ describe('renderFailure()', () => {
     [11, 'busy', 'try again later'],
     [0, 'Cannot find plugin "x": no such file in "/y"', 'CNI_PATH or --bin-dir'],
     [999, 'Cannot add link: EPERM', 'run as root'],
-  ])('says what to do about code %d, %s', (code, message, hint) => {
+  ])('gives advice for code %d, %s', (code, message, hint) => {
     expect(renderFailure(new CniError(code, message))).toMatch(new RegExp(`\\n  hint: .*${hint}`));
   });
 
@@ -55,7 +55,7 @@ describe('renderFailure()', () => {
     expect(renderFailure(new CniError(4, 'Cannot find network namespace "x"'))).not.toContain('hint');
   });
 
-  test('takes any thrown value', () => {
+  test('accepts any thrown value', () => {
     expect(renderFailure(new Error('boom', { cause: new Error('why') }))).toBe(
       'catena: boom: why\n  code: 999\n',
     );
@@ -67,7 +67,7 @@ describe('toFailureJson()', () => {
   const { type, ...rest } = link;
   const shown = { link: type, ...rest };
 
-  test('is the error object of the specification, and the failed link under one key more', () => {
+  test('is the error object of the specification, with the failed plugin under an extra key', () => {
     expect(toFailureJson(new CniError(100, 'no route', { details: 'to host', plugin: link }))).toEqual({
       cniVersion: '1.1.0',
       code: 100,
@@ -77,7 +77,7 @@ describe('toFailureJson()', () => {
     });
   });
 
-  test('names every failed link of a joined error, and each once', () => {
+  test('names every failed plugin of a joined error once', () => {
     const one = new CniError(7, 'first', { plugin: link });
     const other = new CniError(8, 'second', { plugin: { ...link, index: 0 } });
     const wrapped = new Error('Cannot delete stale attachment', { cause: withDetails(one, 'more', [other]) });
@@ -89,7 +89,7 @@ describe('toFailureJson()', () => {
     ]);
   });
 
-  test('has nothing more without a link', () => {
+  test('has no extra key without a plugin', () => {
     expect(toFailureJson(new CniError(7, 'x'))).toEqual({ cniVersion: '1.1.0', code: 7, msg: 'x' });
     expect(toFailureJson('text')).toEqual({ cniVersion: '1.1.0', code: 999, msg: 'text' });
   });

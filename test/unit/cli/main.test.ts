@@ -40,8 +40,8 @@ describe('runMain()', () => {
   });
 
   test.each([
-    ['no command', [], 'no command is given'],
-    ['an unknown command', ['ad'], 'Cannot run "ad": it is not a command; there are add, check, del'],
+    ['no command', [], 'no command given'],
+    ['an unknown command', ['ad'], 'Cannot run "ad": no such command; there are add, check, del'],
     ['a missing argument', ['add', 'net'], 'Cannot run "add" with 1 argument: it takes <network> <netns>'],
     ['an argument too many', ['check', 'a', 'b', 'c'], 'with 3 arguments'],
     [
@@ -55,13 +55,17 @@ describe('runMain()', () => {
     [
       'a value that is no time',
       ['status', 'n', '--timeout', '-1s', '--file', '/dev/null'],
-      'Cannot use --timeout: its value is missing, or begins with a dash: --timeout=-1s; see catena help status\n',
+      'Cannot use --timeout: its value is missing or begins with a dash: --timeout=-1s; see catena help status\n',
     ],
     ['a negative number', ['daemon', '--workers', '-1'], 'a dash: --workers=-1; see catena help daemon\n'],
-    ['gc without saying what to keep', ['gc', 'n'], '--valid <id>/<ifname>, or --all'],
-    ['gc told both', ['gc', 'n', '--all', '--valid', 'a/b'], '--valid <id>/<ifname>, or --all'],
+    ['gc without saying what to keep', ['gc', 'n'], '--valid <id>/<ifname>, or keep none with --all'],
+    [
+      'gc told both',
+      ['gc', 'n', '--all', '--valid', 'a/b'],
+      '--valid <id>/<ifname>, or keep none with --all',
+    ],
     ['gc with half an attachment', ['gc', 'n', '--valid', 'a'], 'Cannot use --valid "a"'],
-    ['no way to name the container', ['del', 'n', ''], '--container-id is needed'],
+    ['no way to name the container', ['del', 'n', ''], '--container-id is required'],
   ])('exits with 2 for %s', async (_, args, message) => {
     if (args[0] === 'del')
       fs.writeFileSync(path.join(dir, 'n.conf'), '{"cniVersion":"1.0.0","name":"n","type":"t"}');
@@ -80,7 +84,7 @@ describe('runMain()', () => {
       expect(await catena(verb, ...args)).toMatchObject({ exitCode: 0, stderr: '' });
       const { exitCode, stderr } = await catena(verb, 'nope', ...args);
       expect(exitCode).toBe(1);
-      expect(stderr).toContain('Cannot find network "nope": it has no attachment on record');
+      expect(stderr).toContain('Cannot find network "nope": it has no recorded attachment');
       expect(stderr).toContain('configured are "n"');
     },
   );

@@ -25,7 +25,7 @@ function call(
   };
 }
 
-test('deriveContainerId() is the one of cnitool', () => {
+test('deriveContainerId() returns the id that cnitool uses', () => {
   // printf /run/netns/x | sha512sum | cut -c1-20
   expect(deriveContainerId('/run/netns/x')).toBe('cnitool-55e2cecc95014b0f7fc4');
 });
@@ -41,7 +41,7 @@ describe('attachmentOf()', () => {
     });
   });
 
-  test('takes the variables of cnitool', () => {
+  test('reads the variables of cnitool', () => {
     const env = { CNI_IFNAME: 'net1', CNI_ARGS: 'A=1;B=2', CAP_ARGS: '{"mac":"x"}' };
     expect(attachmentOf(call({}, env))).toMatchObject({
       ifname: 'net1',
@@ -64,10 +64,10 @@ describe('attachmentOf()', () => {
     });
   });
 
-  test('makes the path of the namespace absolute, and takes none with a container id', () => {
+  test('makes the path of the namespace absolute, and accepts none with a container id', () => {
     expect(attachmentOf(call({}, {}, ['net', 'ns'])).netns).toBe('/somewhere/ns');
     expect(attachmentOf(call({ 'container-id': 'c' }, {}, ['net', ''])).netns).toBe('');
-    expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is needed');
+    expect(() => attachmentOf(call({}, {}, ['net', '']))).toThrow('--container-id is required');
   });
 
   test.each(['A', 'A=1;', 'A=', '=1', 'A=1=2'])('refuses the arguments %j', args => {
@@ -80,7 +80,7 @@ describe('attachmentOf()', () => {
 });
 
 describe('runtimeOf()', () => {
-  test('looks where cnitool looks', () => {
+  test('uses the directories of cnitool', () => {
     expect(runtimeOf(call()).pluginDirs).toEqual(['/opt/cni/bin']);
     expect(runtimeOf(call({}, { CNI_PATH: '/a:/b' })).pluginDirs).toEqual(['/a', '/b']);
     expect(runtimeOf(call({ 'bin-dir': ['/c', '/d'] }, { CNI_PATH: '/a' })).pluginDirs).toEqual(['/c', '/d']);
@@ -94,7 +94,7 @@ describe('runtimeOf()', () => {
     }
   });
 
-  test('reads the timeout of a verb, which goes before that of all', () => {
+  test('reads the timeout of a verb, which overrides the general one', () => {
     const { deadlineMs } = runtimeOf(call({ timeout: ['del=90', '5', 'Add=2.5', 'del=120'] }));
     expect(deadlineMs).toEqual({
       ...{ ADD: 2500, CHECK: 5000, DEL: 120_000 },
@@ -103,7 +103,7 @@ describe('runtimeOf()', () => {
     expect(runtimeOf(call({ timeout: ['gc=3'] })).deadlineMs).toEqual({ GC: 3000 });
   });
 
-  test('passes on what a link said on standard error when it succeeded, and warnings', () => {
+  test('passes on the standard error of a plugin that succeeded, and warnings', () => {
     const asked = call();
     const event = {
       network: 'n',

@@ -7,14 +7,14 @@ const list = parseNetwork(
   JSON.stringify({ cniVersion: '1.0.0', name: 'n', plugins: [{ type: 'a' }, { type: 'b', capabilities }] }),
 );
 
-test('findUnread() names what no plugin declares, and what may have been meant', () => {
+test('findUnread() returns capabilities that no plugin declares, and what may have been meant', () => {
   expect(findUnread(list, { portMapping: [], bandwidth: {} }).map(({ message }) => message)).toEqual([
-    'Cannot hand on capability "portMapping": no plugin of network "n" declares it; did you mean "portMappings"?',
-    'Cannot hand on capability "bandwidth": no plugin of network "n" declares it',
+    'Cannot pass capability "portMapping": no plugin of network "n" declares it; did you mean "portMappings"?',
+    'Cannot pass capability "bandwidth": no plugin of network "n" declares it',
   ]);
 });
 
-test('findUnread() has nothing to say of what a plugin declares', () => {
+test('findUnread() ignores capabilities that a plugin declares', () => {
   expect(findUnread(list, { portMappings: [] })).toEqual([]);
   expect(findUnread(list, {})).toEqual([]);
 });

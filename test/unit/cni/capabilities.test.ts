@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { Bandwidth, IpRange, PortMapping } from '../../../src/cni/capabilities.ts';
 import { decode } from '../../../src/cni/json.ts';
 
-test('PortMapping takes the spelling of containerd', () => {
+test('PortMapping accepts the spelling of containerd', () => {
   const value = { HostPort: 8080, ContainerPort: 80, Protocol: 'tcp', HostIP: '' };
   expect(decode(PortMapping, value, 'it')).toEqual({
     hostPort: 8080,
@@ -24,7 +24,7 @@ test.each([
   );
 });
 
-test('Bandwidth takes the spelling of containerd and bursts beyond 32 bits', () => {
+test('Bandwidth accepts the spelling of containerd and bursts beyond 32 bits', () => {
   expect(decode(Bandwidth, { IngressRate: 1000, EgressBurst: 34359738359 }, 'it')).toEqual({
     ingressRate: 1000,
     egressBurst: 34359738359,

@@ -39,26 +39,26 @@ describe('parseCniArgs()', () => {
 describe('pickCniArgs()', () => {
   const pick = (text: string) => pickCniArgs(parseCniArgs(text), ['IP', 'MAC']);
 
-  test('picks what is known, the last of a repeated one', () => {
+  test('returns the known ones, the last of a repeated one', () => {
     expect(pick('IP=1;MAC=x;IP=2')).toEqual({ IP: '2', MAC: 'x' });
     expect(pick('')).toEqual({});
   });
 
   test.each(['1', 'true', 'TRUE', 'True'])(
-    'passes unknown ones by with IgnoreUnknown=%s, wherever it stands',
+    'ignores unknown ones with IgnoreUnknown=%s at any position',
     word => {
       expect(pick(`K8S_POD_NAME=p;IP=1;IgnoreUnknown=${word}`)).toEqual({ IP: '1' });
     },
   );
 
   test.each(['X=1;ip=2', 'X=1;ip=2;IgnoreUnknown=0', 'IgnoreUnknown=false;X=1;ip=2'])(
-    'lists the unknown ones of %s',
+    'reports the unknown ones of %s',
     text => {
       expect(() => pick(text)).toThrow('Cannot use CNI_ARGS: unknown args ["X=1","ip=2"]');
     },
   );
 
-  test('refuses a word that is no boolean', () => {
+  test('refuses a value that is not a boolean', () => {
     expect(() => pick('IgnoreUnknown=yes')).toThrow('IgnoreUnknown must be 1, true, 0 or false, found "yes"');
   });
 });

@@ -36,7 +36,7 @@ const CASES = Object.entries(VALUES).flatMap(([key, values]) =>
 );
 
 test.each(CASES.map(list => [JSON.stringify(list), list] as const))(
-  'ConflistSchema takes and refuses what parseConflist() does: %s',
+  'ConflistSchema accepts and refuses the same as parseConflist(): %s',
   (_, list) => {
     const given = Object.fromEntries(Object.entries(list).filter(([, value]) => value !== undefined));
     expect(z.safeParse(ConflistSchema, given).success).toBe(isTaken(given));

@@ -33,7 +33,7 @@ describe('parseConflist()', () => {
     });
   });
 
-  test('has defaults for all but the name, and tells no plugins from none listed', () => {
+  test('has defaults for all but the name, and distinguishes missing from empty plugins', () => {
     expect(parseConflist({ name: 'n' })).toEqual({
       name: 'n',
       cniVersion: '',
@@ -45,12 +45,12 @@ describe('parseConflist()', () => {
     });
   });
 
-  test('keeps the entry itself, not a copy', () => {
+  test('keeps the entry object, not a copy', () => {
     const conf = { type: 't' };
     expect(parseConflist({ name: 'n', plugins: [conf] }).plugins?.[0]?.conf).toBe(conf);
   });
 
-  test('heeds the letter case of the keys of the list', () => {
+  test('respects the letter case of the keys of the list', () => {
     expect(() => parseConflist({ Name: 'n', plugins: [] })).toThrow('missing network name');
   });
 
@@ -89,12 +89,12 @@ describe('parseConflist()', () => {
   });
 });
 
-test('parsePluginEntry() reads a plugin that stands alone', () => {
+test('parsePluginEntry() reads a plugin outside a list', () => {
   expect(parsePluginEntry({ type: 't' })).toEqual({ type: 't', capabilities: {}, conf: { type: 't' } });
   expect(() => parsePluginEntry({})).toThrow('Cannot use plugin configuration: "type"');
 });
 
-test('upgradeToConflist() lifts what only a list has a meaning for', () => {
+test('upgradeToConflist() lifts the keys that only a list uses', () => {
   const conf = { name: 'n', type: 't', disableGC: true, cniVersions: ['1.0.0'] };
   expect(upgradeToConflist(conf)).toEqual({
     name: 'n',

@@ -39,7 +39,7 @@ const up = (object: JsonObject, version: SpecVersion) => layoutOf(version).up(ob
 const down = (object: JsonObject, version: SpecVersion) => renderResult(object, version);
 
 describe('Layout.up()', () => {
-  test('gathers the addresses and routes of 0.2.0', () => {
+  test('collects the addresses and routes of 0.2.0', () => {
     expect(up(OLDEST, '0.2.0')).toEqual({
       cniVersion: '0.2.0',
       ips: [{ address: '10.1.0.2/24', gateway: '10.1.0.1' }, { address: 'fd00::2/64' }],
@@ -48,7 +48,7 @@ describe('Layout.up()', () => {
     });
   });
 
-  test('drops the family of addresses of 0.4.0, and nothing else', () => {
+  test('drops only the family of addresses of 0.4.0', () => {
     expect(up(VERSIONED, '0.4.0')).toEqual({
       ...VERSIONED,
       ips: [
@@ -109,7 +109,7 @@ describe('Layout.down()', () => {
   });
 
   test.each(['0.1.0', '0.2.0', '0.3.0', '0.3.1', '0.4.0', '1.0.0', '1.1.0'] as const)(
-    'to %s leaves settings of dns out that are empty, and keeps the others',
+    'to %s drops empty settings of dns, and keeps the others',
     version => {
       const ips = [{ address: '10.1.0.2/24' }];
       const lists = { nameservers: [], search: [], options: [] };
@@ -118,11 +118,11 @@ describe('Layout.down()', () => {
     },
   );
 
-  test.each([{}, { nameservers: [], domain: '' }])('to 1.x leaves the empty dns %j out', dns => {
+  test.each([{}, { nameservers: [], domain: '' }])('to 1.x drops the empty dns %j', dns => {
     expect(down({ dns }, '1.1.0')).toEqual({ cniVersion: '1.1.0' });
   });
 
-  test('keeps unknown keys wherever the layout has a place for what they stand in', () => {
+  test('keeps unknown keys wherever the layout has an object for them', () => {
     const result = {
       mine: 1,
       ips: [{ address: '10.1.0.2/24', mine: 2 }],
@@ -139,7 +139,7 @@ describe('Layout.down()', () => {
     expect(down(up(oldest, '0.2.0'), '1.1.0')).toEqual({ cniVersion: '1.1.0', ...result });
   });
 
-  test('does not take keys of another layout for its own', () => {
+  test('ignores keys of another layout', () => {
     expect(up({ ip4: { ip: '10.1.0.2/24' }, ips: 5, routes: 'x', interfaces: null }, '0.2.0')).toEqual({
       ips: [{ address: '10.1.0.2/24' }],
     });
@@ -148,25 +148,25 @@ describe('Layout.down()', () => {
     expect(down(result, '0.4.0').ips).toEqual([{ version: '4', address: '10.1.0.2/24' }]);
   });
 
-  test('takes an IPv4 address in IPv6 notation for IPv4', () => {
+  test('treats an IPv4 address in IPv6 notation as IPv4', () => {
     expect(down({ ips: [{ address: '::ffff:10.1.0.2/120' }] }, '0.3.0').ips).toEqual([
       { version: '4', address: '::ffff:10.1.0.2/120' },
     ]);
   });
 
-  test.each(['0.3.1', '1.0.0'] as const)('to %s leaves empty arrays out', version => {
+  test.each(['0.3.1', '1.0.0'] as const)('to %s drops empty arrays', version => {
     const empty = { interfaces: [], ips: [], routes: [] };
     expect(Object.keys(down(empty, version)).filter(key => key in empty)).toEqual([]);
   });
 
-  test('puts cniVersion first and changes nothing of what it was given', () => {
+  test('puts cniVersion first and does not change its input', () => {
     const before = structuredClone(CURRENT);
     expect(Object.keys(down(CURRENT, '0.4.0'))[0]).toBe('cniVersion');
     expect(CURRENT).toEqual(before);
   });
 });
 
-test('layoutOf() knows the three layouts', () => {
+test('layoutOf() returns one of three layouts', () => {
   expect(layoutOf('0.1.0')).toBe(layoutOf('0.2.0'));
   expect(layoutOf('0.3.0')).toBe(layoutOf('0.4.0'));
   expect(layoutOf('1.0.0')).toBe(layoutOf('1.1.0'));

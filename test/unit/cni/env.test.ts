@@ -36,23 +36,26 @@ describe('parseEnv()', () => {
     ['ADD', ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME']],
     ['CHECK', ['CNI_CONTAINERID', 'CNI_NETNS', 'CNI_IFNAME']],
     ['DEL', ['CNI_CONTAINERID', 'CNI_IFNAME']],
-  ])('names what %s misses, in the order of the reference', (command, names) => {
+  ])('reports what %s lacks, in the order of the reference', (command, names) => {
     expect(errorOf({ CNI_COMMAND: command }).toReply()).toEqual({
       code: 4,
       msg: `required env variables [${names.join(',')}] missing`,
     });
   });
 
-  test.each(['GC', 'STATUS', 'VERSION'])('%s needs the command only, and judges nothing else', command => {
-    expect(parseEnv({ CNI_COMMAND: command, CNI_CONTAINERID: '../x', CNI_IFNAME: 'a/b' })).toMatchObject({
-      command,
-      containerId: '../x',
-      ifname: 'a/b',
-      netns: '',
-    } as never);
-  });
+  test.each(['GC', 'STATUS', 'VERSION'])(
+    '%s needs the command only, and ignores the other variables',
+    command => {
+      expect(parseEnv({ CNI_COMMAND: command, CNI_CONTAINERID: '../x', CNI_IFNAME: 'a/b' })).toMatchObject({
+        command,
+        containerId: '../x',
+        ifname: 'a/b',
+        netns: '',
+      } as never);
+    },
+  );
 
-  test('reports everything that is wrong at once', () => {
+  test('reports all errors at once', () => {
     const error = errorOf({ CNI_COMMAND: 'ADD', CNI_CONTAINERID: '.x', CNI_IFNAME: 'sixteen-bytes-xx' });
     expect(error.code).toBe(4);
     expect(error.message).toContain('required env variables [CNI_NETNS] missing; invalid CNI_CONTAINERID: ');
@@ -76,17 +79,17 @@ describe('parseEnv()', () => {
     ['yes', false],
     ['0', false],
     ['', false],
-  ])('takes CNI_NETNS_OVERRIDE=%j for %p', (value, expected) => {
+  ])('reads CNI_NETNS_OVERRIDE=%j as %p', (value, expected) => {
     expect(parseEnv({ ...FULL, CNI_NETNS_OVERRIDE: value }).netnsOverride).toBe(expected);
   });
 
-  test('knows the six commands', () => {
+  test('accepts the six commands', () => {
     expect([...COMMANDS]).toEqual(['ADD', 'CHECK', 'DEL', 'GC', 'STATUS', 'VERSION']);
   });
 });
 
 describe('findContainerIdProblem()', () => {
-  test.each(['a', '0', 'cnitool-0a.b_C', 'a'.repeat(500)])('takes %j', id => {
+  test.each(['a', '0', 'cnitool-0a.b_C', 'a'.repeat(500)])('accepts %j', id => {
     expect(findContainerIdProblem(id)).toBeUndefined();
   });
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { CniError, describeError, toCniError } from '../../../src/cni/errors.ts';
 
 describe('CniError', () => {
-  test('renders itself as the specification says', () => {
+  test('renders as the specification requires', () => {
     const error = new CniError(7, 'no name', { details: 'in the file' });
     expect(error.toReply('1.0.0')).toEqual({
       cniVersion: '1.0.0',
@@ -14,23 +14,23 @@ describe('CniError', () => {
     expect(error.name).toBe('CniError');
   });
 
-  test('leaves empty details and an unknown version out', () => {
+  test('omits empty details and an unknown version', () => {
     expect(new CniError(0, 'x', { details: '' }).toReply()).toEqual({ code: 0, msg: 'x' });
   });
 
-  test('has no cause unless given one', () => {
+  test('has no cause by default', () => {
     expect('cause' in new CniError(0, 'x')).toBe(false);
     expect(new CniError(0, 'x', { cause: 'why' }).cause).toBe('why');
   });
 });
 
 describe('toCniError()', () => {
-  test('returns one as it is', () => {
+  test('returns a CniError unchanged', () => {
     const error = new CniError(11, 'later');
     expect(toCniError(error)).toBe(error);
   });
 
-  test('keeps the code of one that is wrapped, and tells what was around it', () => {
+  test('keeps the code of a wrapped one, and adds the outer messages', () => {
     const plugin = { network: 'n', type: 'l', index: 0, verb: 'ADD' };
     const inner = new CniError(11, 'later', { details: 'busy', plugin: plugin });
     expect(toCniError(new Error('Cannot add', { cause: inner }))).toMatchObject({
@@ -46,13 +46,13 @@ describe('toCniError()', () => {
     ['an error with a cause', new Error('outer', { cause: new Error('inner') }), 'outer: inner'],
     ['a text', 'a text', 'a text'],
     ['nothing', undefined, ''],
-  ])('makes 999 of %s', (_, thrown, message) => {
+  ])('gives code 999 to %s', (_, thrown, message) => {
     expect(toCniError(thrown)).toMatchObject({ code: 999, message });
   });
 });
 
 describe('describeError()', () => {
-  test('says each text of the chain once', () => {
+  test('includes each text of the chain once', () => {
     const inner = new Error('EACCES: permission denied');
     const middle = new Error('Cannot open "x": EACCES: permission denied', { cause: inner });
     expect(describeError(new Error('Cannot add', { cause: middle }))).toBe(
@@ -60,12 +60,12 @@ describe('describeError()', () => {
     );
   });
 
-  test('says all of several', () => {
+  test('includes all of several errors', () => {
     expect(describeError(new AggregateError([new Error('a'), new Error('b')], 'two'))).toBe('two: a: b');
   });
 });
 
-test('CniError quotes no more than people read', () => {
+test('CniError quotes no more than people can read', () => {
   const { message, details } = new CniError(7, 'x'.repeat(1_000_000), { details: 'y'.repeat(20_000) });
   expect(message).toBe(`${'x'.repeat(16_000)}… (1000000 characters in all)`);
   expect(details).toEndWith('y… (20000 characters in all)');

@@ -20,7 +20,7 @@ describe('findSyntaxProblem()', () => {
     ['NaN', 1, 1, 'expected a value, found "N"'],
     ['// c\n{}', 1, 1, 'expected a value, found "/"'],
     ["{'a': 1}", 1, 2, 'expected a key in double quotes, found "\'"'],
-  ])('in %j', (text, line, column, problem) => {
+  ])('finds the error in %j', (text, line, column, problem) => {
     expect(() => JSON.parse(text)).toThrow();
     expect(findSyntaxProblem(text)).toEqual({ line, column, problem });
   });
@@ -35,7 +35,7 @@ describe('findSyntaxProblem()', () => {
       '{"a":[{"b":[]},[[]]],"c":"d"}',
       '\r\n\t[true, false]',
     ],
-  ])('has nothing against %j', text => {
+  ])('accepts %j', text => {
     JSON.parse(text);
     expect(findSyntaxProblem(text)).toBeUndefined();
   });
@@ -53,16 +53,16 @@ describe('placeOf()', () => {
     [['plugins', 1, 'x', 'y'], 5, 30],
     [['plugins', 1, 'missing', 'deeper'], 5, 5],
     [['nowhere'], 1, 1],
-  ])('of %j', (path, line, column) => {
+  ])('returns the position of %j', (path, line, column) => {
     expect(placeOf(text, path)).toEqual({ line, column });
   });
 
-  test('of a repeated key is that of the last', () => {
+  test('returns the last position of a repeated key', () => {
     expect(placeOf('{"a":1,"a":2}', ['a'])).toEqual({ line: 1, column: 12 });
   });
 });
 
-test('findSyntaxProblem() stops at what nobody writes', () => {
+test('findSyntaxProblem() stops at an absurd depth', () => {
   const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
   expect(findSyntaxProblem(nested(1000))).toBeUndefined();
   expect(findSyntaxProblem(nested(100_000))).toEqual({
@@ -76,7 +76,7 @@ describe('readPlaces()', () => {
   const text = '{\n  "a": 1,\n  "b": [ { "c": "}" }, 2 ],\n "a":  3\n}';
   const places = readPlaces(text);
 
-  test('knows where values and keys start', () => {
+  test('returns where values and keys start', () => {
     expect(places.valueAt([])).toEqual({ line: 1, column: 1 });
     expect(places.keyAt(['b'])).toEqual({ line: 3, column: 3 });
     expect(places.valueAt(['b'])).toEqual({ line: 3, column: 8 });
@@ -85,13 +85,13 @@ describe('readPlaces()', () => {
     expect(places.keyAt(['b', 1])).toEqual(places.valueAt(['b', 1]));
   });
 
-  test('takes the last of a repeated key, and tells of it', () => {
+  test('uses the last of a repeated key, and reports the repetition', () => {
     expect(places.valueAt(['a'])).toEqual({ line: 4, column: 8 });
     expect(places.repeated).toEqual([{ key: 'a', line: 4, column: 2 }]);
     expect(readPlaces('[{"a":1},{"a":2},[1,1]]').repeated).toEqual([]);
   });
 
-  test('gives the nearest ancestor of what is absent', () => {
+  test('returns the nearest existing ancestor of an absent path', () => {
     expect(places.keyAt(['b', 0, 'x', 'y'])).toEqual(places.valueAt(['b', 0]));
     expect(places.valueAt(['x'])).toEqual({ line: 1, column: 1 });
   });

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import * as z from 'zod/mini';
 import { checkObject, decode, foldKeys, isObject, memberOf, parseObject } from '../../../src/cni/json.ts';
 
-test('isObject() takes objects only', () => {
+test('isObject() accepts objects only', () => {
   expect([{}, JSON.parse('{"__proto__":1}')].every(isObject)).toBe(true);
   expect([null, [], 'x', 1, true, undefined].some(isObject)).toBe(false);
 });
@@ -51,7 +51,7 @@ describe('foldKeys()', () => {
     expect(foldKeys(Conf, { type: 'b', TYPE: 'a' })).toEqual({ type: 'b' });
   });
 
-  test('leaves unknown keys alone, and null of known ones out', () => {
+  test('keeps unknown keys, and drops null of known ones', () => {
     const value = JSON.parse('{"type":"t","Other":null,"ports":null,"__proto__":{"x":1}}');
     const folded = foldKeys(Conf, value) as object;
     expect(JSON.stringify(folded)).toBe('{"type":"t","Other":null,"__proto__":{"x":1}}');
@@ -82,7 +82,7 @@ describe('decode()', () => {
     );
   });
 
-  test('names every problem, with the code it is given', () => {
+  test('names every problem, with the given code', () => {
     expect(() => decode(Conf, { type: 1, ports: 2 }, 'x', 2)).toThrow(
       expect.objectContaining({ code: 2, message: expect.stringMatching(/"type" .*; "ports" /) }),
     );

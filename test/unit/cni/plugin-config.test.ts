@@ -4,12 +4,12 @@ import { ListedPlugin, PluginConfig } from '../../../src/cni/plugin-config.ts';
 
 const read = (value: unknown) => decode(PluginConfig, value, 'it');
 
-test('PluginConfig keeps keys it does not know', () => {
+test('PluginConfig keeps unknown keys', () => {
   const conf = { type: 't', mine: { a: 1 }, ipam: {}, dns: { domain: 'd' }, prevResult: { x: 1 } };
   expect(read(conf)).toEqual(conf);
 });
 
-test('PluginConfig takes keys in any letter case, and null for absent', () => {
+test('PluginConfig accepts keys in any letter case, and treats null as absent', () => {
   expect(read({ Type: 't', CAPABILITIES: { a: true }, ipam: null })).toEqual({
     type: 't',
     capabilities: { a: true },
@@ -34,7 +34,7 @@ test.each([
   expect(() => read(value)).toThrow(where);
 });
 
-test('a link may be called without its "type", a list may not leave it out', () => {
+test('a plugin may be called without its "type", but a list may not omit it', () => {
   for (const value of [{}, { type: '' }, { type: null }]) {
     expect(() => read(value)).not.toThrow();
     expect(() => decode(ListedPlugin, value, 'it')).toThrow('"type"');

@@ -21,7 +21,7 @@ describe('parseReply()', () => {
     );
   });
 
-  test('quotes only the beginning of much', () => {
+  test('quotes only the beginning of a long output', () => {
     try {
       parseReply('x'.repeat(5000), plugin);
     } catch (error) {

@@ -18,7 +18,7 @@ const RESULT: JsonObject = {
 };
 
 describe('parseResult()', () => {
-  test('takes the version of the object, else the fallback, and drops it', () => {
+  test('uses the version of the object, else the fallback, and drops it', () => {
     const old = { ips: [{ version: '4', address: '10.1.0.2/24' }] };
     expect(parseResult({ ...old, cniVersion: '0.4.0' }, '1.1.0')).toEqual({
       ips: [{ address: '10.1.0.2/24' }],
@@ -82,13 +82,13 @@ describe('parseResult()', () => {
     );
   });
 
-  test.each([-1, 0, 7])('takes the interface index %d: its range is for the reader to judge', index => {
+  test.each([-1, 0, 7])('accepts the interface index %d, whose range is for the reader to check', index => {
     const object = { ips: [{ address: '10.1.0.2/24', gateway: '', interface: index }] };
     expect(parseResult(object, '1.1.0').ips?.[0]?.interface).toBe(index);
   });
 });
 
-test('resultVersionOf() takes a version that is no text for none', () => {
+test('resultVersionOf() treats a version that is not text as missing', () => {
   expect(resultVersionOf({ cniVersion: 7 }, '0.4.0')).toBe('0.4.0');
 });
 
@@ -103,7 +103,7 @@ describe('convertResult()', () => {
     expect(back.mine).toBe(1);
   });
 
-  test('only relabels between versions of one layout', () => {
+  test('changes only the version within a layout', () => {
     expect(convertResult(RESULT, '1.0.0')).toEqual({ ...RESULT, cniVersion: '1.0.0' });
     expect(convertResult({ cniVersion: '0.1.0', dns: {} }, '0.2.0')).toEqual({
       cniVersion: '0.2.0',
@@ -112,7 +112,7 @@ describe('convertResult()', () => {
     expect(() => convertResult({ cniVersion: '1.0.0', ips: [{}] }, '1.1.0')).toThrow('"ips[0].address"');
   });
 
-  test('takes a result without version for 0.1.0', () => {
+  test('treats a result without version as 0.1.0', () => {
     expect(convertResult({ ip4: { ip: '10.1.0.2/24' } }, '1.0.0')).toEqual({
       cniVersion: '1.0.0',
       ips: [{ address: '10.1.0.2/24' }],
@@ -132,12 +132,12 @@ describe('prevResultOf()', () => {
     expect(prevResultOf({ prevResult: { ips } }, '0.4.0')).toEqual(expected);
   });
 
-  test('finds none', () => {
+  test('returns none when it is absent', () => {
     expect(prevResultOf({}, '1.1.0')).toBeUndefined();
     expect(prevResultOf({ prevResult: null }, '1.1.0')).toBeUndefined();
   });
 
-  test('refuses what is no object', () => {
+  test('refuses a value that is not an object', () => {
     expect(() => prevResultOf({ prevResult: [] }, '1.1.0')).toThrow(
       expect.objectContaining({ code: 7, message: 'Cannot use "prevResult": expected an object' }),
     );

@@ -1,4 +1,4 @@
-// What is told of one set of executables that finishes what the other has begun?
+// What is reported of one set of executables that finishes what the other has begun?
 import { describe, expect, test } from 'bun:test';
 import type { Conflist } from '../../../src/chain/config/conflist.ts';
 import { isCrossing, reportCrossings } from '../../../src/compare/crossings.ts';
@@ -21,12 +21,12 @@ const crossingOf = (second: SceneRecord) =>
   reportCrossings(LIST, [{ name: DELETED_BY_B, first: record(), second }])[0];
 
 describe('reportCrossings()', () => {
-  test('leaves out scenes in which each set works for itself', () => {
+  test('leaves out scenes in which each set works with itself', () => {
     expect(reportCrossings(LIST, [{ name: 'life', first: record(), second: record() }])).toEqual([]);
     expect([isCrossing('life'), isCrossing(DELETED_BY_B)]).toEqual([false, true]);
   });
 
-  test('names the links that fail, with what they say', () => {
+  test('names the plugins that fail, with their errors', () => {
     const no: Answer = { failed: true, code: 999, message: 'no such chain' };
     const found = crossingOf(
       record(moment('ADD', RESULT, EMPTY, 0), moment('DEL', no, EMPTY, 0), moment('DEL', no)),
@@ -40,7 +40,7 @@ describe('reportCrossings()', () => {
     });
   });
 
-  test("lists what is left of the container, and not what is the network's", () => {
+  test('lists remains of the container, but not of the network', () => {
     const after: Sight = {
       places: {
         host: {
@@ -71,7 +71,7 @@ describe('reportCrossings()', () => {
     ]);
   });
 
-  test('says that nothing was tried where ADD fails', () => {
+  test('says that nothing was tried when ADD fails', () => {
     const no: Answer = { failed: true, message: 'no master' };
     expect(crossingOf(record(moment('ADD', no), moment('DEL', OK)))).toMatchObject({
       untried: 'no master',

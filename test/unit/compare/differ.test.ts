@@ -1,4 +1,4 @@
-// Which differences are told, of which link, and how often?
+// Which differences are reported, of which plugin, and how often?
 import { describe, expect, test } from 'bun:test';
 import { diffRecords } from '../../../src/compare/differ.ts';
 import type { Observation } from '../../../src/compare/observation.ts';
@@ -32,12 +32,12 @@ const diff = (first: SceneRecord, second: SceneRecord) =>
 const ROUTE = (via: string): Observation => ({ route: { 'default IPv4 on eth0': { via, metric: '0' } } });
 
 describe('diffRecords()', () => {
-  test('finds nothing between equals', () => {
+  test('finds nothing between equal records', () => {
     const one = record({ sight: sight(ROUTE('10.0.0.1')) });
     expect(diff(one, structuredClone(one))).toEqual([]);
   });
 
-  test('names the link, the place, the object and both values', () => {
+  test('names the plugin, the place, the object and both values', () => {
     expect(
       diff(record({ sight: sight(ROUTE('10.0.0.1')) }), record({ sight: sight(ROUTE('10.0.0.9')) })),
     ).toEqual([
@@ -52,7 +52,7 @@ describe('diffRecords()', () => {
     ]);
   });
 
-  test('tells a difference that stays once, with the link that made it', () => {
+  test('reports a lasting difference once, with the plugin that caused it', () => {
     const [good, bad] = [sight(ROUTE('10.0.0.1')), sight()];
     const first = record({ index: 0, sight: good }, { index: 1, sight: good });
     const second = record(
@@ -75,7 +75,7 @@ describe('diffRecords()', () => {
     ]);
   });
 
-  test('tells a device alone when it is missing with all that is on it', () => {
+  test('reports a missing device alone, without what is on it', () => {
     const full: Observation = {
       link: { eth0: { mtu: '1500' } },
       address: { '10.0.0.2/24 on eth0': {} },
@@ -90,7 +90,7 @@ describe('diffRecords()', () => {
     ]);
   });
 
-  test('tells answers that differ, and nothing of what follows', () => {
+  test('reports answers that differ, and nothing that follows from them', () => {
     const failed = { failed: true, code: 7, message: 'no' };
     const first = record({ answer: { failed: false } }, { index: 1, sight: sight(ROUTE('10.0.0.1')) });
     const second = record({ answer: failed }, { index: 1 });
@@ -110,7 +110,7 @@ describe('diffRecords()', () => {
     expect(diff(record({ answer: failed }), record({ answer: { ...failed, code: 999 } }))).toHaveLength(1);
   });
 
-  test('tells results, files, and links that only one side called', () => {
+  test('reports results, files, and plugins that only one side called', () => {
     const [first, second] = [
       record({
         answer: { failed: false, result: { ips: [{ gateway: 'a' }] } },
@@ -121,11 +121,11 @@ describe('diffRecords()', () => {
     expect(diff(first, second)).toEqual([
       { step: 'ADD', index: 0, where: 'result', what: 'ips.0.gateway', first: 'a' },
       { step: 'ADD', index: 0, where: 'files', what: '/x', first: '1' },
-      { step: 'ADD', index: 1, where: 'answer', what: '', first: 'it was not called', second: 'it succeeds' },
+      { step: 'ADD', index: 1, where: 'answer', what: '', first: 'not called', second: 'it succeeds' },
     ]);
   });
 
-  test("what was there before is no link's doing", () => {
+  test('does not blame a plugin for what existed before', () => {
     const before = { ...record(), before: sight(ROUTE('10.0.0.1')) };
     const odd = { ...before, moments: [moment({ sight: sight(ROUTE('10.0.0.1')) })] };
     expect(diff(odd, record({}))).toEqual([]);

@@ -24,12 +24,12 @@ const LIST = parseNetwork(
 );
 
 describe('readSwap()', () => {
-  test('a directory swaps all that it has of the list', () => {
+  test('swaps all plugins of the list that a directory contains', () => {
     expect(readSwap(LIST, dir, undefined)).toEqual({ target: dir, types: ['bridge', 'tuning'] });
     expect(homesOf(readSwap(LIST, dir, undefined))).toEqual([dir]);
   });
 
-  test('an executable swaps the link of its name, or the one that is meant', () => {
+  test('swaps the plugin named like an executable, or the given one', () => {
     const file = (name: string) => join(dir, name);
     expect(readSwap(LIST, file('bridge'), undefined)).toEqual({ target: file('bridge'), types: ['bridge'] });
     expect(readSwap(LIST, file('other'), 'host-local')).toMatchObject({ types: ['host-local'] });
@@ -43,15 +43,15 @@ describe('readSwap()', () => {
 
   test.each([
     ['/nonexistent', undefined, 'it does not exist'],
-    [() => join(dir, 'other'), undefined, 'the list has no link "other", but bridge, host-local, tuning'],
+    [() => join(dir, 'other'), undefined, 'the list has no plugin "other", but bridge, host-local, tuning'],
     [
       () => dir,
       'portmap',
-      'Cannot find link "portmap": there are bridge, host-local, tuning, and places 0 to 2',
+      'Cannot use --link "portmap": the list has bridge, host-local, tuning, and indexes 0 to 2',
     ],
     [() => dir, 'host-local', 'Cannot find plugin "host-local"'],
     [() => tmpdir(), undefined, 'it has none of bridge'],
-  ])('refuses what is not there', (target, link, gist) => {
+  ])('refuses missing files', (target, link, gist) => {
     expect(() => readSwap(LIST, typeof target === 'string' ? target : target(), link)).toThrow(gist);
   });
 });

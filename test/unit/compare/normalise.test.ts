@@ -5,13 +5,13 @@ const none = () => undefined;
 const MAC = '0a:11:22:33:44:55';
 
 describe('normalise()', () => {
-  test('numbers random interface names in the order in which they appear', () => {
+  test('numbers random interface names in order of appearance', () => {
     expect(normalise(['vethdeadbeef', 'veth00000001', 'on vethdeadbeef'], '', new Map(), none)).toEqual([
       ...['veth#1', 'veth#2', 'on veth#1'],
     ]);
   });
 
-  test('names hardware addresses after who has them, in results and in observations', () => {
+  test('names hardware addresses after their owner, in results and in observations', () => {
     const result = {
       interfaces: [{ name: 'eth0', mac: MAC, sandbox: '/n' }],
       seen: `${MAC} and 0a1122334455`,
@@ -28,25 +28,25 @@ describe('normalise()', () => {
     });
   });
 
-  test('names link-local addresses after the hardware address that they are made of', () => {
+  test('names link-local addresses after the hardware address they derive from', () => {
     const interfaces = [{ name: 'eth0', mac: MAC }];
     expect(normalise({ interfaces, ip: 'fe80::811:22ff:fe33:4455' }, '', new Map(), none).ip).toBe(
       'fe80::(mac of host/eth0)',
     );
   });
 
-  test('names link-local addresses of which a leading zero word is left out', () => {
+  test('names link-local addresses written without a leading zero word', () => {
     const interfaces = [{ name: 'eth0', mac: '02:00:1b:86:c1:77' }];
     expect(normalise({ interfaces, ip: 'fe80::1bff:fe86:c177' }, '', new Map(), none).ip).toBe(
       'fe80::(mac of host/eth0)',
     );
   });
 
-  test('leaves addresses alone that the configuration names', () => {
+  test('keeps addresses that the configuration names', () => {
     expect(normalise([MAC], `{"mac":"${MAC.toUpperCase()}"}`, new Map(), none)).toEqual([MAC]);
   });
 
-  test('replaces what is the own name of one twin', () => {
+  test('replaces names that only one twin uses', () => {
     expect<object>(normalise({ '/tmp/a1/x': 1 }, '', new Map([['/tmp/a1', '{tmp}']]), none)).toEqual({
       '{tmp}/x': 1,
     });

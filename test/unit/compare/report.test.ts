@@ -20,7 +20,7 @@ const played = (second: string) =>
   ['life', 'twice'].map(name => ({ name, first: record('1500', 4), second: record(second, 8) }));
 
 describe('reportOn()', () => {
-  test('tells a difference once, with the scenes in which it came up, and the times', () => {
+  test('reports a difference once, with the scenes in which it occurred, and the times', () => {
     const { same, links: plugins } = reportOn(LIST, played('1400'), []);
     expect(same).toBe(false);
     expect(plugins.map(({ link, differences }) => [link, differences.length])).toEqual([
@@ -36,13 +36,13 @@ describe('reportOn()', () => {
     expect(plugins[0]?.times).toEqual({ ADD: { first: 4, second: 8 } });
   });
 
-  test('leaves out what is intended', () => {
+  test('leaves out intended differences', () => {
     expect(reportOn(LIST, played('1400'), [/^ADD: host: link br0, mtu: 1500 \| 1400$/]).same).toBe(true);
     expect(reportOn(LIST, played('1400'), [/txqlen/]).same).toBe(false);
   });
 });
 
-test('what fails with both is not the same', () => {
+test('does not count a failure of both sides as equal', () => {
   const both = { first: record('1500', 4, 'no such device'), second: record('1500', 8, 'no such device') };
   const report = reportOn(LIST, [{ name: 'life', ...both }], []);
   expect(report).toMatchObject({
@@ -50,12 +50,12 @@ test('what fails with both is not the same', () => {
     failing: [{ index: 0, link: 'bridge', message: 'no such device' }],
   });
   const text = renderReport(report, '/a', '/b');
-  expect(text).toEndWith('\nNOT COMPARED: ADD of 0 bridge fails with both: no such device\n');
+  expect(text).toEndWith('\nNOT COMPARED: ADD of 0 bridge fails with both sets: no such device\n');
   expect(reportOn(LIST, [{ name: 'life', ...both, second: record('1500', 8) }], []).failing).toEqual([]);
 });
 
 describe('renderReport()', () => {
-  test('shows both values under each other, and the verdict last', () => {
+  test('shows both values below each other, and the verdict last', () => {
     const text = renderReport(reportOn(LIST, played('1400'), []), '/a', '/b');
     expect(text).toContain('0 bridge: 1 difference; ADD 4.0 ms / 8.0 ms\n');
     expect(text).toContain('  ADD: host: link br0, mtu (life and 1 more scene)\n    A  1500\n    B  1400\n');

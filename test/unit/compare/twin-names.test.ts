@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import type { SceneRecord } from '../../../src/compare/record.ts';
 import { withCommonNames } from '../../../src/compare/twin-names.ts';
 
-test('withCommonNames() hides what is of one twin alone: namespaces, times, names', () => {
+test('withCommonNames() hides what only one twin has: namespaces, times, names', () => {
   const began = Date.now();
   const files = (ms: number, inode: string) => ({
     [`/run/lock-${inode}`]: `${ms} ${new Date(ms).toISOString()} ${Math.floor(ms / 1000)} 4000000000`,

@@ -29,7 +29,7 @@ const report: Report = {
   calls: 12,
 };
 
-test('renderFinding() is one line, with what was seen below', () => {
+test('renderFinding() prints one line, with the observation below', () => {
   expect(renderFinding({ rule, outcome: 'kept' }, { colour: false })).toBe(
     'kept     must    del/twice                        DEL can be repeated\n',
   );
@@ -42,7 +42,7 @@ test('renderFinding() is one line, with what was seen below', () => {
   expect(renderFinding({ rule, outcome: 'broken' }, { colour: true })).toStartWith('\x1b[31mbroken');
 });
 
-test('renderVerdict() counts', () => {
+test('renderVerdict() counts outcomes', () => {
   expect(renderVerdict(report)).toBe(
     'does not conform: kept 1, broken 1 must and 0 should, skipped 0; 12 calls\n',
   );

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { RULES } from '../../../src/conformance/rules.ts';
 
-test('every rule has an id of its own', () => {
+test('every rule has a unique id', () => {
   const ids = RULES.map(({ id }) => id);
   expect(new Set(ids).size).toBe(ids.length);
   expect(ids.filter(id => !/^[a-z]+(\/[a-z-]+)$/.test(id))).toEqual([]);
@@ -13,8 +13,8 @@ test('rules over all replies come last', () => {
   expect(RULES.slice(first).filter(({ id }) => !/^(reply|process)\//.test(id))).toEqual([]);
 });
 
-test('every rule says where it is written', () => {
-  const sources = /^(SPEC: |reference skeleton$|conventions: |good manners$)/;
+test('every rule names its source', () => {
+  const sources = /^(SPEC: |reference skeleton$|conventions: |good practice$)/;
   expect(RULES.filter(({ source }) => !sources.test(source)).map(({ id }) => id)).toEqual([]);
   const courtesy = RULES.filter(
     ({ level, source }) => level === 'must' && !/^(SPEC|conventions)/.test(source),

@@ -15,20 +15,20 @@ writeFileSync(file, JSON.stringify({ cniVersion: '1.1.0', name: 'net', plugins }
 
 afterAll(() => rmSync(dir, { recursive: true }));
 
-test('findSample() takes the entry of that type, and knows what stands before it', () => {
+test('findSample() returns the entry of that type, and the entries before it', () => {
   expect(findSample(file, 'first', {})).toEqual({
     conf: { type: 'first', a: 1, name: 'net' },
     chained: false,
   });
 });
 
-test('findSample() hands over what the entry is capable of', () => {
+test('findSample() returns the capabilities of the entry', () => {
   const { conf, chained } = findSample(file, 'second', { portMappings: [{ hostPort: 1 }], bandwidth: {} });
   expect(chained).toBe(true);
   expect(conf.runtimeConfig).toEqual({ portMappings: [{ hostPort: 1 }] });
 });
 
-test('findSample() names what the list has instead', () => {
+test('findSample() names the types in the list when it has no such entry', () => {
   expect(() => findSample(file, 'third', {})).toThrow(
     `Cannot find "third" in "${file}": its plugins are "first", "second"`,
   );

@@ -4,7 +4,7 @@ import { commandOf, parseRunRequest } from '../../../src/daemon/api.ts';
 const post = (verb: string, body: unknown) => commandOf('POST', `/v1/${verb}`, JSON.stringify(body));
 
 describe('commandOf()', () => {
-  test('makes a command line of an attachment', () => {
+  test('makes a command line for an attachment', () => {
     const body = {
       network: 'podnet',
       netns: '/run/netns/a',
@@ -35,7 +35,7 @@ describe('commandOf()', () => {
     });
   });
 
-  test('makes command lines of gc, status and the list of attachments', () => {
+  test('makes command lines for gc, status and the list of attachments', () => {
     expect(post('gc', { network: 'n', valid: [{ containerID: 'a', ifname: 'eth0' }], dryRun: true })).toEqual(
       {
         args: ['gc', '--valid=a/eth0', '--dry-run', '--json', '--', 'n'],
@@ -50,11 +50,13 @@ describe('commandOf()', () => {
     ['no network', 'add', { netns: '/a' }],
     ['an unknown key', 'status', { network: 'a', netns: '/a' }],
     ['a value of another kind', 'gc', { network: 'a', valid: 'all' }],
-  ])('says what is wrong with %s', (_what, verb, body) => {
-    expect(post(verb, body)).toMatchObject({ problem: expect.stringContaining(`no request for "${verb}"`) });
+  ])('reports what is wrong with %s', (_what, verb, body) => {
+    expect(post(verb, body)).toMatchObject({
+      problem: expect.stringContaining(`not a request for "${verb}"`),
+    });
   });
 
-  test('knows no other paths', () => {
+  test('accepts no other paths', () => {
     expect(commandOf('POST', '/v1/toString', '{}')).toBeUndefined();
     expect(commandOf('GET', '/v1/add', '')).toBeUndefined();
     expect(commandOf('POST', '/v2/add', '{}')).toBeUndefined();
@@ -71,7 +73,7 @@ describe('parseRunRequest()', () => {
   };
   const parse = (change: object) => parseRunRequest(JSON.stringify({ ...request, ...change }));
 
-  test('takes a command, and a call as a plugin', () => {
+  test('accepts a command, and a call as a plugin', () => {
     expect(parse({})).toEqual(request);
     expect(parse({ args: [], stdin: '{}' })).toEqual({ ...request, args: [], stdin: '{}' });
     expect(parse({ args: [], stdin: '{}', link: 'bridge' })).toMatchObject({ link: 'bridge' });

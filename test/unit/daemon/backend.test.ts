@@ -12,8 +12,8 @@ const SEGMENT: Segment = {
   deadlineMs: 1_000,
 };
 
-/** Has nobody. */
-const nobody: WorkerSource = {
+/** Has no worker. */
+const noWorkers: WorkerSource = {
   use: (_, work) => work(new WorkerProcess({ absent: 'EMFILE: too many open files' }, {})),
 };
 
@@ -26,8 +26,8 @@ async function callThrough(
   throw new Error('no outcome');
 }
 
-test('withWorkers() leaves a request to its client when it failed for want of a worker', async () => {
-  expect(await withWorkers(nobody, callThrough)).toMatchObject({
+test('withWorkers() leaves a request to its client when it failed for lack of a worker', async () => {
+  expect(await withWorkers(noWorkers, callThrough)).toMatchObject({
     exitCode: 1,
     declined: 'workers',
     begun: true,
@@ -35,9 +35,9 @@ test('withWorkers() leaves a request to its client when it failed for want of a 
   });
 });
 
-test('withWorkers() answers for a request that came to its end without', async () => {
+test('withWorkers() answers a request that needed no worker', async () => {
   const done = { exitCode: 0, stdout: '{}', stderr: '' };
-  const reply = await withWorkers(nobody, async workers => {
+  const reply = await withWorkers(noWorkers, async workers => {
     await callThrough(workers);
     return done;
   });
@@ -46,5 +46,5 @@ test('withWorkers() answers for a request that came to its end without', async (
 
 test('withWorkers() answers with the failure of a request that had its workers', async () => {
   const failed = { exitCode: 1, stdout: '{"code":100}', stderr: '' };
-  expect(await withWorkers(nobody, async () => failed)).toEqual(failed);
+  expect(await withWorkers(noWorkers, async () => failed)).toEqual(failed);
 });

@@ -1,4 +1,4 @@
-// Do a daemon and its clients agree on who makes a call, whoever comes first?
+// Do a daemon and its clients agree on which of them makes a call, whichever is first?
 import { afterEach, beforeEach, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -22,7 +22,7 @@ afterEach(() => {
   fs.rmSync(dir, { recursive: true });
 });
 
-test('a call that the daemon has begun is told to be begun, and by whom, until it ends', () => {
+test('a call that the daemon has begun is reported as begun, and by which process, until it ends', () => {
   const key = crypto.randomUUID();
   expect(calls.begin(key)).toBe(true);
   expect(giveUp(file, key)).toEqual({ begun: true, daemon: thisProcess() });
@@ -30,7 +30,7 @@ test('a call that the daemon has begun is told to be begun, and by whom, until i
   expect(giveUp(file, key)?.begun).toBe(false);
 });
 
-test('a call that its client has given up is not begun, and no other one is harmed', () => {
+test('a call that its client has given up is not begun, and others are unaffected', () => {
   const [first, second] = [crypto.randomUUID(), crypto.randomUUID()];
   expect(giveUp(file, first)?.begun).toBe(false);
   expect(giveUp(file, second)?.begun).toBe(false);
@@ -48,12 +48,12 @@ test('with more calls than there are slots, any call counts as begun', () => {
   expect(giveUp(file, crypto.randomUUID())?.begun).toBe(false);
 });
 
-test('a client makes no file where there is none', () => {
+test('a client creates no file', () => {
   expect(giveUp(`${file}-other`, 'key')).toBeUndefined();
   expect(fs.existsSync(`${file}-other`)).toBe(false);
 });
 
-test('files of daemons that are gone are removed, that of one that lives stays', () => {
+test('files of dead daemons are removed, and that of a live one is kept', () => {
   const abandoned = `${dir}/catena.sock.calls.1-1`;
   fs.writeFileSync(abandoned, '');
   const next = new BegunCalls(`${dir}/catena.sock`, { ino: 8, mtimeMs: 13 });

@@ -1,4 +1,4 @@
-// Does the client tell a reply of a command from everything else that a socket may answer?
+// Does the client distinguish a reply of a command from everything else that a socket may answer?
 import { afterAll, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -50,7 +50,7 @@ test.each([
   ['what is no reply', () => Response.json({ exitCode: 'none' }), 'lost'],
   ['what is no JSON', () => new Response('hello'), 'lost'],
 ] as const)(
-  'askDaemon() tells a reply from a refusal, and from what may have been begun: %s',
+  'askDaemon() distinguishes a reply, a refusal, and a call that may have begun: %s',
   async (_, answer, expected) => {
     const server = Bun.serve({ unix: socketPathOf(runDir), fetch: answer });
     try {
@@ -62,7 +62,7 @@ test.each([
   },
 );
 
-test('askDaemon() makes the call itself where nobody listens', async () => {
+test('askDaemon() makes the call itself when no daemon listens', async () => {
   fs.writeFileSync(socketPathOf(runDir), '');
   const server = Bun.serve({ unix: `${runDir}/other`, fetch: () => new Response() });
   fs.renameSync(`${runDir}/other`, socketPathOf(runDir));
@@ -88,7 +88,7 @@ test('askDaemon() waits no longer than a second for a silent daemon that has not
   }
 });
 
-test('mayListen() and findDoor() tell a socket from nothing, and findDoor() from anything else', async () => {
+test('mayListen() and findDoor() distinguish a socket from nothing, and findDoor() from other files', async () => {
   expect(mayListen(runDir)).toBe(false);
   expect(await findDoor(runDir)).toBeUndefined();
   fs.writeFileSync(socketPathOf(runDir), '');

@@ -64,7 +64,7 @@ afterEach(async () => {
 });
 
 describe('serveGrpc()', () => {
-  test('Add hands over what a plugin would be asked, and answers with the result', async () => {
+  test('Add passes the request of a plugin on, and answers with the result', async () => {
     const answer = await client.call('Add', CALL);
     const result = 'ok' in answer ? Buffer.from(String(answer.ok.result), 'base64').toString() : answer;
     expect(result).toBe('{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.2/24"}]}');
@@ -118,7 +118,7 @@ describe('serveGrpc()', () => {
     });
   });
 
-  test('what is no CniError arrives as code 999, and a long text is cut to what clients take', async () => {
+  test('an error that is not a CniError arrives as code 999, and a long text is cut to what clients accept', async () => {
     work = async () => {
       throw new Error(`Cannot: ${'ü'.repeat(100_000)}`);
     };
@@ -129,14 +129,14 @@ describe('serveGrpc()', () => {
     });
   });
 
-  test('takes 10 MB, and refuses what is beyond its limit', async () => {
+  test('accepts 10 MB, and refuses requests beyond its limit', async () => {
     const big = (bytes: number) => ({ ...CALL, stdin_data: Buffer.alloc(bytes, 0x20) });
     expect(await client.call('Del', big(10_000_000))).toEqual({ ok: {} });
     expect(await client.call('Del', big(40_000_000))).toMatchObject({ code: 8 });
     expect(await client.call('Del', CALL)).toEqual({ ok: {} });
   });
 
-  test('tells the work when the client gave up', async () => {
+  test('notifies the work when the client gives up', async () => {
     let aborted = false;
     let done = () => {};
     const over = new Promise<void>(resolve => {
@@ -155,7 +155,7 @@ describe('serveGrpc()', () => {
     expect(aborted).toBe(true);
   });
 
-  test('serves a hundred clients at once, beside one that says nothing', async () => {
+  test('serves a hundred clients at once, beside a silent one', async () => {
     const silent = net.connect(socketPath);
     const clients = Array.from({ length: 100 }, () => connectCoil(socketPath));
     const answers = await Promise.all(clients.map(one => one.call('Del', CALL)));
@@ -165,7 +165,7 @@ describe('serveGrpc()', () => {
     expect(asked).toHaveLength(100);
   });
 
-  test('tells its observer of every call, with what was asked', async () => {
+  test('reports every call to its observer, with its request', async () => {
     await client.call('Add', CALL);
     work = async () => {
       throw new CniError(7, 'no');
@@ -196,7 +196,7 @@ describe('serveGrpc()', () => {
     expect(fs.readdirSync(path.dirname(socketPath))).toEqual([]);
   });
 
-  test('ends when calls are answered, whoever still holds a connection', async () => {
+  test('ends when calls are answered, even if clients hold connections', async () => {
     const silent = net.connect(socketPath);
     await new Promise(done => silent.once('connect', done));
     let release = () => {};
@@ -214,7 +214,7 @@ describe('serveGrpc()', () => {
     silent.destroy();
   });
 
-  test('takes the place of an earlier one, which leaves it alone when it ends', async () => {
+  test('replaces an earlier one, which leaves it alone when it ends', async () => {
     const observer = { started() {}, received() {}, sent() {}, finished() {} };
     const backend = { add: async () => ({}), check: async () => {}, del: async () => {} };
     const next = await serveGrpc({ socketPath, backend, observer });

@@ -1,4 +1,4 @@
-// Does a file of settings change what it names and nothing else, and is one that makes no sense refused whole?
+// Does a file of settings change what it names and nothing else, and is an invalid one refused whole?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -32,7 +32,7 @@ function settingsIn(text: string, env: Record<string, string> = {}): CheckedSett
 }
 
 describe('readSettings()', () => {
-  test('changes what the file names and nothing else', () => {
+  test('changes only what the file sets', () => {
     const { observer: _, ...settings } = settingsIn('{"workers": 9, "memoryPerWorkerMiB": 64, "queue": 0}');
     expect(settings).toEqual({
       ...BASE,
@@ -41,20 +41,20 @@ describe('readSettings()', () => {
     });
   });
 
-  test('names the keys that it does not know', () => {
+  test('names unknown keys', () => {
     expect(() => settingsIn('{"worker": 9}')).toThrow('"worker" is not a known key');
     expect(() => settingsIn('{"timeouts": {"ad": 1, "d": 2}}')).toThrow(
       '"timeouts.ad", "timeouts.d" are not known keys',
     );
   });
 
-  test('says how long links may take, by verb', () => {
+  test('sets the deadlines of plugins, by verb', () => {
     expect(settingsIn('{"timeouts": {"add": 1.5, "gc": 90}}').deadlines).toEqual({
       ...{ ADD: 1_500, DEL: 7_000, GC: 90_000 },
     });
   });
 
-  test('says where logs, traces and spans go', () => {
+  test('sets the destinations of logs, traces and spans', () => {
     const text = JSON.stringify({
       ...{ log: ['journal', 'file:/var/log/catena.log'], logLevel: 'warn,portmap=debug', logMaxBytes: 1000 },
       ...{ logMaxFiles: 2, traces: 7, traceDir: '/var/traces', otlpEndpoint: 'http://collector:4318' },
@@ -76,7 +76,7 @@ describe('readSettings()', () => {
   test.each([
     ['is no JSON', '{', 'JSON'],
     ['has an unknown key', '{"worker": 1}', 'worker'],
-    ['has a number that makes no sense', '{"workers": 0}', 'workers'],
+    ['has an invalid number', '{"workers": 0}', 'workers'],
     ['has a verb that is none', '{"timeouts": {"ad": 1}}', 'ad'],
     ['has a place that is none', '{"log": "printer"}', 'Cannot log to "printer"'],
     ['has a level that is none', '{"logLevel": "loud"}', 'Cannot use log level "loud"'],
@@ -87,13 +87,13 @@ describe('readSettings()', () => {
     expect(() => settingsIn(text)).toThrow(file);
   });
 
-  test('refuses a file that is not there', () => {
+  test('refuses a missing file', () => {
     expect(() => readSettings(file, BASE, {})).toThrow(`Cannot read settings "${file}"`);
   });
 });
 
 describe('watchSettings()', () => {
-  test('applies a file that changes, and reports one that went bad', async () => {
+  test('applies a file that changes, and reports one that became invalid', async () => {
     fs.writeFileSync(file, '{"workers": 1}');
     const told: (number | string)[] = [];
     const stop = watchSettings(
@@ -105,7 +105,7 @@ describe('watchSettings()', () => {
     );
     const write = async (text: string): Promise<void> => {
       const before = told.length;
-      // A new file in its place, as editors do; its time differs by more than the clock of the file system can tell.
+      // A new file in its place, as editors do; its time differs by more than the clock of the file system can show.
       for (let i = 1; told.length === before && i < 200; i++) {
         fs.writeFileSync(`${file}.new`, text);
         fs.utimesSync(`${file}.new`, i, Date.now() / 1000 + i);

@@ -68,7 +68,7 @@ describe('addPod()', () => {
     expect(runner.published).toEqual([status]);
   });
 
-  test('the record is there before the first link is called', async () => {
+  test('writes the record before it calls the first plugin', async () => {
     const seen: string[][] = [];
     const runtime = { ...runtimeOf(chain), onPlugin: () => void seen.push(recordFiles()) };
     const runner = makeRunner(chain, { delegates: [network('one')] }, { runtime });
@@ -76,7 +76,7 @@ describe('addPod()', () => {
     expect(seen).toEqual([['c1:eth0']]);
   });
 
-  test('a failure in the middle takes back all, last first, and is passed on as it came', async () => {
+  test('undoes everything in reverse order when a network fails, and passes its error on unchanged', async () => {
     const delegates = [
       network('one', { ReportResult: result('eth0', '10.0.0.2/24') }),
       network('two'),
@@ -89,13 +89,13 @@ describe('addPod()', () => {
     expect(recordFiles()).toEqual([]);
   });
 
-  test('what cannot be taken back stays on record', async () => {
+  test('keeps on record what could not be undone', async () => {
     const delegates = [network('one'), network('two'), network('three', { ReportError: 'no' })];
     // Once three has failed, two refuses its DEL.
     const runner = makeRunner(chain, { delegates }, { runtime: failing('three', {}, ['two']) });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
-    expect(runner.warnings).toContain('a network could not be removed again');
+    expect(runner.warnings).toContain('a network could not be detached again');
     expect(findPod(runner)?.record).toMatchObject({ phase: 'failed', attempts: 1 });
     chain.rescript('two', {});
     await deletePod(runner, KEY, '');
@@ -103,7 +103,7 @@ describe('addPod()', () => {
     expect(recordFiles()).toEqual([]);
   });
 
-  test('a network whose own undoing failed is asked again', async () => {
+  test('retries the DEL of a network that failed to undo its own ADD', async () => {
     const delegates = [network('one'), network('two', { ReportError: 'no' })];
     const runner = makeRunner(chain, { delegates });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ message: 'no' });
@@ -111,7 +111,7 @@ describe('addPod()', () => {
     expect(findPod(runner)?.record.phase).toBe('failed');
   });
 
-  test('a status that cannot be published takes back all', async () => {
+  test('undoes everything when the status cannot be published', async () => {
     const publish = async () => {
       throw new Error('no API server');
     };
@@ -121,14 +121,14 @@ describe('addPod()', () => {
     expect(recordFiles()).toEqual([]);
   });
 
-  test('a mistake in the last network is found before the first is attached', async () => {
+  test('finds an error in the last network before it attaches the first', async () => {
     const runner = makeRunner(chain, { delegates: [network('one')], networks: 'gone' });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 7 });
     expect(chain.order()).toEqual([]);
     expect(recordFiles()).toEqual([]);
   });
 
-  test('links in files beside the default network come last, after one that does nothing', async () => {
+  test('calls plugins in files beside the default network last, after a passive one', async () => {
     const dir = path.join(chain.dir, 'net.d');
     const file = path.join(dir, 'main.conflist');
     const conf = {
@@ -169,7 +169,7 @@ describe('addPod()', () => {
     await expect(addPod(makeRunner(chain, conf), makePod())).rejects.toMatchObject({ code: 6 });
   });
 
-  test('a name that is taken in the container is refused, and what has it stays', async () => {
+  test('refuses an interface name that exists in the container, and keeps the existing interface', async () => {
     const findTaken = (ifnames: readonly string[]) => ifnames.find(ifname => ifname === 'net1');
     const runner = makeRunner(chain, { delegates: [network('one'), network('two')] }, { findTaken });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 4, details: 'CNI_IFNAME="net1"' });
@@ -177,7 +177,7 @@ describe('addPod()', () => {
     expect(recordFiles()).toEqual([]);
   });
 
-  test('is told to come back while the default network is not ready', async () => {
+  test('fails with "try again later" while the default network is not ready', async () => {
     const readinessFile = path.join(chain.dir, 'ready');
     const runner = makeRunner(chain, { delegates: [network('one')], readinessFile });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({ code: 11 });
@@ -186,18 +186,18 @@ describe('addPod()', () => {
     expect(chain.order()).toEqual(['ADD one']);
   });
 
-  test('ADD twice in one namespace is refused and the first stays', async () => {
+  test('refuses a second ADD in one namespace, and keeps the first', async () => {
     const runner = makeRunner(chain, { delegates: [network('one')] });
     await addPod(runner, makePod());
     await expect(addPod(runner, makePod())).rejects.toMatchObject({
       code: 7,
-      message: expect.stringContaining('it is attached already; run DEL first'),
+      message: expect.stringContaining('it is already attached; run DEL first'),
     });
     expect(chain.order()).toEqual(['ADD one']);
     expect(recordFiles()).toHaveLength(1);
   });
 
-  test('an ADD on record of another namespace is made up for', async () => {
+  test('undoes an ADD on record of another namespace first', async () => {
     const runner = makeRunner(chain, { delegates: [network('one')] });
     await addPod(runner, makePod());
     await addPod(runner, makePod({ netns: '/proc/self/ns/uts' }));
@@ -206,7 +206,7 @@ describe('addPod()', () => {
     expect(findPod(runner)?.record.netns).toBe('/proc/self/ns/uts');
   });
 
-  test('an address that nobody took is refused', async () => {
+  test('refuses a requested address that no plugin assigned', async () => {
     const ips = ['10.0.0.9'];
     const delegates = [network('one'), { name: 'two', ips }];
     fs.mkdirSync(path.join(chain.dir, 'net.d'));
@@ -216,14 +216,14 @@ describe('addPod()', () => {
     const runner = makeRunner(chain, { delegates });
     await expect(addPod(runner, makePod())).rejects.toMatchObject({
       code: 7,
-      message: 'Cannot give "10.0.0.9" to network "two": none of its plugins took it',
+      message: 'Cannot give "10.0.0.9" to network "two": none of its plugins used it',
     });
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
     write(network('two', { ReportResult: result('net1', '10.0.0.9/24') }));
     await addPod(runner, makePod());
   });
 
-  test('links find the directories of the runner in their environment, and CNI_PATH of both', async () => {
+  test('passes the directories of the runner to plugins in their environment, and CNI_PATH of both', async () => {
     const runtime = { ...runtimeOf(chain), env: { ...process.env, CATENA_STATE_DIR: '/elsewhere' } };
     await addPod(
       makeRunner(chain, { delegates: [network('one')] }, { runtime }),
@@ -252,14 +252,14 @@ describe('addPod(), default routes', () => {
   const cachedRoutes = (name: string, ifname: string) =>
     readAttachment(chain.runtime.cacheDir, { network: name, containerId: 'c1', ifname })?.result?.routes;
 
-  test('the first network that sets one has it', async () => {
+  test('belong to the first network that sets one', async () => {
     const runner = both();
     expect((await addPod(runner, makePod())).routes).toEqual([v4, v6, other]);
     expect(runner.changes).toEqual(['remove 4 net1', 'remove 6 net1']);
     expect(cachedRoutes('two', 'net1')).toEqual([other]);
   });
 
-  test('the configuration chooses one per family', async () => {
+  test('come from the configured network of each family', async () => {
     const runner = both({ defaultRoute: { ipv6: 'two' } });
     expect((await addPod(runner, makePod())).routes).toEqual([v4, other]);
     expect(runner.changes).toEqual(['remove 6 eth0', 'remove 4 net1']);
@@ -267,13 +267,13 @@ describe('addPod(), default routes', () => {
     expect(cachedRoutes('two', 'net1')).toEqual([v6, other]);
   });
 
-  test('an owner that this pod does not have counts for nothing', async () => {
+  test('ignore an owner that this pod does not have', async () => {
     const runner = both({ defaultRoute: 'storage' });
     await addPod(runner, makePod());
     expect(runner.changes).toEqual(['remove 4 net1', 'remove 6 net1']);
   });
 
-  test('a request names the gateways', async () => {
+  test('use the requested gateways', async () => {
     fs.mkdirSync(path.join(chain.dir, 'net.d'));
     fs.writeFileSync(
       path.join(chain.dir, 'net.d/three.conflist'),
@@ -292,7 +292,7 @@ describe('addPod(), default routes', () => {
     expect(runner.published[0]?.[2]?.gateway).toEqual(['10.2.0.1']);
   });
 
-  test('an empty request keeps what the network sets', async () => {
+  test('stay those of the network when the request is empty', async () => {
     const runner = both({ networks: [] });
     const delegates = [runner.options.delegates[0], { ...runner.options.delegates[1], defaultRoute: [] }];
     const asking = { ...runner, options: { ...runner.options, delegates: delegates as never } };
@@ -300,18 +300,18 @@ describe('addPod(), default routes', () => {
     expect(runner.changes).toEqual(['remove 4 eth0', 'remove 6 eth0']);
   });
 
-  test('two requests for one family are refused', async () => {
+  test('requested twice for one family are refused', async () => {
     const runner = both();
     const delegates = runner.options.delegates.map(one => ({ ...one, defaultRoute: ['10.0.0.1'] }));
     const asking = { ...runner, options: { ...runner.options, delegates } };
     await expect(addPod(asking, makePod())).rejects.toMatchObject({
       code: 7,
-      message: 'Cannot give the IPv4 default route to networks "one" and "two": one only may have it',
+      message: 'Cannot give the IPv4 default route to networks "one" and "two": only one may have it',
     });
     expect(chain.order()).toEqual([]);
   });
 
-  test('a network alone is left as it is', async () => {
+  test('of a single network stay unchanged', async () => {
     const delegates = [network('one', { ReportResult: result('eth0', '10.0.0.2/24', [v4]) })];
     const runner = makeRunner(chain, { delegates });
     runner.present.set('eth0', [4]);

@@ -25,27 +25,27 @@ describe('parseSelections()', () => {
     ['[{"name":"a","interface":"new","interfaceRequest":"old"}]', ['/a@new']],
     ['[{"Name":"a","Namespace":"ns"}]', ['ns/a@']],
     ['[{"name":"a","unknown.example.com/key":1}]', ['/a@']],
-  ])('%j asks for %j', (text, expected) => {
+  ])('parses %j as %j', (text, expected) => {
     expect(names(text)).toEqual(expected);
   });
 
   test.each([
     ['a@b@c', 'expected [namespace/]name[@interface]'],
     ['a/b/c', 'expected [namespace/]name[@interface]'],
-    ['NS/a', 'namespace "NS" must hold only small letters'],
-    ['ns/', 'network name "" must hold only'],
+    ['NS/a', 'namespace "NS" must contain only lower-case letters'],
+    ['ns/', 'network name "" must contain only'],
     ['a@', 'interface name is empty'],
     ['a@much-too-long-a-name', 'longer than 15 bytes'],
-    ['a@b c', 'must not hold "/", ":" or white space'],
-    ['a b', 'network name "a b" must hold only'],
-    ['..', 'network name ".." must hold only'],
+    ['a@b c', 'must not contain "/", ":" or white space'],
+    ['a b', 'network name "a b" must contain only'],
+    ['..', 'network name ".." must contain only'],
     ['{"name":"a"}', 'expected an array of objects'],
     ['[{}]', 'element 0 of annotation "x": it has no "name"'],
     ['[{"name":"a"},{"name":5}]', 'element 1 of annotation "x": "name" must be of type string, found 5'],
-    ['[{"name":"/etc/cni/net.d/x.conflist"}]', 'network name "/etc/cni/net.d/x.conflist" must hold only'],
-    ['[{"name":"a","namespace":"../x"}]', 'namespace "../x" must hold only'],
-    ['[{"config":{"type":"host-device"}}]', 'it has "config", which only the runner\'s own may have'],
-    ['[{"name":"a","interface":"a/b"}]', 'must not hold "/"'],
+    ['[{"name":"/etc/cni/net.d/x.conflist"}]', 'network name "/etc/cni/net.d/x.conflist" must contain only'],
+    ['[{"name":"a","namespace":"../x"}]', 'namespace "../x" must contain only'],
+    ['[{"config":{"type":"host-device"}}]', "is allowed only in the runner's own configuration"],
+    ['[{"name":"a","interface":"a/b"}]', 'must not contain "/"'],
     ['[{"name":"a","ips":["10.0.0.300"]}]', '"ips[0]" must be an address'],
     ['[{"name":"a","mac":"00:11"}]', '"mac" must be six bytes'],
     ['[{"name":"a","infiniband-guid":"00:11:22:33:44:55"}]', '"infiniband-guid" must be eight bytes'],
@@ -54,20 +54,23 @@ describe('parseSelections()', () => {
       '"portMappings[0].hostPort" must be at least 1',
     ],
     ['[{"name":"a","portMappings":[{"hostPort":80,"containerPort":65536}]}]', 'must be at most 65535'],
-    ['[{"name":"a","bandwidth":{"ingressBurst":5}}]', 'has a burst without its rate'],
+    ['[{"name":"a","bandwidth":{"ingressBurst":5}}]', 'has a burst without a rate'],
     ['[{"name":"a","default-route":["gateway"]}]', '"default-route[0]" must be an address'],
-    ['[{"name":"a","ipam-claim-reference":"a/b"}]', '"ipam-claim-reference" "a/b" is no name of an object'],
-    ['[{"name":"a","ipam-claim-reference":"b","ips":["10.0.0.2"]}]', '"b" and "ips" both say'],
-  ])('%j is refused: %s', (text, problem) => {
+    [
+      '[{"name":"a","ipam-claim-reference":"a/b"}]',
+      '"ipam-claim-reference" "a/b" is not a valid Kubernetes object name',
+    ],
+    ['[{"name":"a","ipam-claim-reference":"b","ips":["10.0.0.2"]}]', '"b" and "ips" both request'],
+  ])('refuses %j: %s', (text, problem) => {
     expect(() => parse(text)).toThrow(problem);
   });
 
-  test('text that is no JSON is code 6, everything else code 7', () => {
+  test('gives text that is not JSON code 6, and all else code 7', () => {
     expect(() => parse('[{]')).toThrow(expect.objectContaining({ code: 6, details: '[{]' }));
     expect(() => parse('a@b@c')).toThrow(expect.objectContaining({ code: 7 }));
   });
 
-  test('takes every member of the specification', () => {
+  test('accepts every member of the specification', () => {
     const [one] = parse(
       JSON.stringify([
         {

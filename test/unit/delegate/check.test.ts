@@ -23,14 +23,14 @@ const network = (name: string, more: JsonObject = {}): JsonObject => ({
 describe('checkPod()', () => {
   const NETNS = '/proc/self/ns/net';
 
-  test('asks every network on record, whatever the configuration says by now', async () => {
+  test('calls every network on record, whatever the current configuration says', async () => {
     const delegates = [network('one'), network('two', { cniVersion: '0.4.0' })];
     await addPod(makeRunner(chain, { delegates }), makePod());
     await checkPod(makeRunner(chain, { network: 'gone' }), KEY, NETNS);
     expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
   });
 
-  test('passes by a network that has no CHECK', async () => {
+  test('skips a network that has no CHECK', async () => {
     const delegates = [network('one', { cniVersion: '0.3.1' }), network('two', { disableCheck: true })];
     const runner = makeRunner(chain, { delegates });
     await addPod(runner, makePod());
@@ -38,7 +38,7 @@ describe('checkPod()', () => {
     expect(chain.order().slice(2)).toEqual([]);
   });
 
-  test('goes on after an objection, and passes a single one on as it came', async () => {
+  test('continues after an objection, and passes a single one on unchanged', async () => {
     const runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
     await addPod(runner, makePod());
     chain.rescript('one', { ReportError: 'gone', ReportErrorCode: 105 });
@@ -46,14 +46,14 @@ describe('checkPod()', () => {
     expect(chain.order().slice(2)).toEqual(['CHECK one', 'CHECK two']);
   });
 
-  test('without an ADD on record is code 3', async () => {
+  test('fails with code 3 without an ADD on record', async () => {
     const runner = makeRunner(chain, { delegates: [network('one')] });
     await expect(checkPod(runner, KEY, NETNS)).rejects.toMatchObject({ code: 3 });
   });
 });
 
 describe('runnerStatus()', () => {
-  test('asks every network of the configuration, and passes codes on', async () => {
+  test('calls every network of the configuration, and passes codes on', async () => {
     const runner = makeRunner(chain, { delegates: [network('one'), network('two')] });
     await runnerStatus(runner);
     expect(chain.order()).toEqual(['STATUS one', 'STATUS two']);
@@ -62,13 +62,13 @@ describe('runnerStatus()', () => {
     expect(chain.order().slice(2)).toEqual(['STATUS one', 'STATUS two']);
   });
 
-  test('is 50 while the default network has no configuration, or is not ready', async () => {
+  test('has code 50 while the default network has no configuration, or is not ready', async () => {
     await expect(runnerStatus(makeRunner(chain, { network: 'gone' }))).rejects.toMatchObject({ code: 50 });
     const readinessFile = path.join(chain.dir, 'ready');
     const runner = makeRunner(chain, { delegates: [network('one')], readinessFile });
     await expect(runnerStatus(runner)).rejects.toMatchObject({
       code: 50,
-      message: `Cannot attach to the default network: it is not ready, "${readinessFile}" is not there`,
+      message: `Cannot attach to the default network: it is not ready, "${readinessFile}" does not exist`,
     });
     fs.writeFileSync(readinessFile, '');
     await runnerStatus(runner);

@@ -57,7 +57,7 @@ describeNeeding(
       makeRunner(chain, { delegates: networks }, { claims: async () => cluster, ...more });
     const asked = () => chain.calls().map(({ env, request }) => [env.CNI_ARGS, request.runtimeConfig]);
 
-    test('that holds none gets what the network has given', async () => {
+    test('that holds no address gets those that the network assigned', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan', interface: 'net1' } });
       const lan = network('lan', 'net1', ['10.2.0.5/24', 'fd02::5/64'], 'web');
       await addPod(runnerOf([network('main', 'eth0', ['10.1.0.2/24']), lan]), POD);
@@ -70,14 +70,14 @@ describeNeeding(
       });
     });
 
-    test('that holds addresses has the network asked for them, and stays as it is', async () => {
+    test('that holds addresses has them requested from the network, and does not change', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan' }, status: { ips: ['10.2.0.5/24'] } });
       await addPod(runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]), POD);
       expect(asked()).toEqual([[expect.stringContaining('IP=10.2.0.5/24'), { ips: ['10.2.0.5/24'] }]]);
       expect(api.requests.at(-1)?.method).toBe('GET');
     });
 
-    test('that holds none, and whose maker wants some, gets those', async () => {
+    test('that holds no address, and requests some, gets those', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan', ipRequests: ['10.2.0.9/24'] } });
       await addPod(runnerOf([network('lan', 'eth0', ['10.2.0.9/24'], 'web')]), POD);
       expect(asked()).toEqual([[expect.any(String), { ips: ['10.2.0.9/24'] }]]);
@@ -94,7 +94,7 @@ describeNeeding(
       expect(api.claimed('ns', 'web')).toEqual(['10.2.0.5/24']);
     });
 
-    test('that cannot be filled fails the ADD, which leaves nothing', async () => {
+    test('that cannot be filled fails the ADD, which is undone', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan' } });
       const runner = runnerOf([network('main', 'eth0', []), network('lan', 'net1', ['10.2.0.5/24'], 'web')], {
         claims: async () => ({ ...cluster, findClaim: faster }),
@@ -113,7 +113,7 @@ describeNeeding(
       expect(api.claimed('ns', 'web')).toEqual(['10.2.0.7/24']);
     });
 
-    test('that was filled by an ADD that then failed is emptied again', async () => {
+    test('that was filled by an ADD that failed later is emptied again', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan' } });
       const publish = async () => {
         throw new Error('no API server');
@@ -124,10 +124,10 @@ describeNeeding(
     });
 
     test.each<[string, { spec?: object; status?: object } | undefined, number, string]>([
-      ['is not there', undefined, 11, 'Cannot use IPAMClaim "ns/web": the cluster does not have it'],
+      ['is not there', undefined, 11, 'Cannot use IPAMClaim "ns/web": the cluster has no such claim'],
       ['is for another network', { spec: { network: 'wan' } }, 7, 'it is for network "wan", not "lan"'],
-      ['holds no address', { status: { ips: ['x'] } }, 7, 'it holds "x", which is no address'],
-    ])('that %s fails the ADD before anything is touched', async (_, claim, code, problem) => {
+      ['holds no address', { status: { ips: ['x'] } }, 7, 'it lists "x", which is not an address'],
+    ])('that %s fails the ADD before it changes anything', async (_, claim, code, problem) => {
       if (claim) api.addClaim('ns', 'web', claim);
       const runner = runnerOf([network('lan', 'eth0', ['10.2.0.5/24'], 'web')]);
       await expect(addPod(runner, POD)).rejects.toMatchObject({
@@ -137,21 +137,21 @@ describeNeeding(
       expect(chain.order()).toEqual([]);
     });
 
-    test('of a network that gives no address fails the ADD', async () => {
+    test('of a network that assigns no address fails the ADD', async () => {
       api.addClaim('ns', 'web', { spec: { network: 'lan' } });
       const runner = runnerOf([network('lan', 'eth0', [], 'web')]);
-      await expect(addPod(runner, POD)).rejects.toThrow('network "lan" has given no address');
+      await expect(addPod(runner, POD)).rejects.toThrow('network "lan" assigned no address');
       expect(chain.order()).toEqual(['ADD lan', 'DEL lan']);
     });
 
-    test('cannot be that of two networks, nor of a container that is no pod', async () => {
+    test('cannot belong to two networks, nor to a container that is not a pod', async () => {
       api.addClaim('ns', 'web', {});
       const two = [network('lan', 'eth0', [], 'web'), network('wan', 'net1', [], 'web')];
-      await expect(addPod(runnerOf(two), POD)).rejects.toThrow('two networks of the pod name it');
-      await expect(addPod(runnerOf(two), makePod())).rejects.toThrow('the container is no pod');
+      await expect(addPod(runnerOf(two), POD)).rejects.toThrow('two networks of the pod use it');
+      await expect(addPod(runnerOf(two), makePod())).rejects.toThrow('the container is not a pod');
     });
 
-    test('is not passed by where no cluster is configured', async () => {
+    test('is refused when no cluster is configured', async () => {
       const runner = runnerOf([network('lan', 'eth0', [], 'web')], { claims: undefined });
       await expect(addPod(runner, POD)).rejects.toMatchObject({
         code: 7,

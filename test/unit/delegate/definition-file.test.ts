@@ -19,7 +19,7 @@ const definition = (name: string, namespace: string | undefined, config = '') =>
 });
 
 describe('findDefinition()', () => {
-  test('finds one in JSON by name and namespace', async () => {
+  test('finds a definition in JSON by name and namespace', async () => {
     write('a.json', JSON.stringify(definition('net', 'one', '{"type":"a"}')));
     write('b.json', JSON.stringify(definition('net', 'two', '{"type":"b"}')));
     expect(await findDefinition(dir, 'two', 'net')).toEqual({
@@ -30,7 +30,7 @@ describe('findDefinition()', () => {
     expect(await findDefinition(dir, 'three', 'net')).toBeUndefined();
   });
 
-  test('finds one among the documents of a YAML file', async () => {
+  test('finds a definition among the documents of a YAML file', async () => {
     write(
       'all.yaml',
       `---
@@ -54,12 +54,12 @@ spec:
     expect(JSON.parse((await findDefinition(dir, 'one', 'net'))?.config ?? '')).toEqual({ type: 'bridge' });
   });
 
-  test('one without namespace is for every namespace, and one in a List counts', async () => {
+  test('uses a definition without namespace for every namespace, and definitions in a List', async () => {
     write('list.yml', JSON.stringify({ kind: 'List', items: [definition('net', undefined, '{}')] }));
     expect(await findDefinition(dir, 'any', 'net')).toMatchObject({ name: 'net', config: '{}' });
   });
 
-  test('a broken file hides no other, and is named when nothing is found', async () => {
+  test('skips a broken file, and names it when no definition is found', async () => {
     write('a.json', '{ net');
     write('b.yaml', 'net: [');
     write('c.json', JSON.stringify(definition('net', 'one')));
@@ -70,7 +70,7 @@ spec:
     });
   });
 
-  test('a directory that is not there holds none; other files are passed by', async () => {
+  test('treats a missing directory as empty, and skips other files', async () => {
     expect(await findDefinition(path.join(dir, 'none'), 'one', 'net')).toBeUndefined();
     write('net.txt', 'net');
     fs.mkdirSync(path.join(dir, 'net.json'));
@@ -78,7 +78,7 @@ spec:
   });
 });
 
-test('definitionsOf() finds nothing in anything else', () => {
+test('definitionsOf() finds nothing in any other value', () => {
   const others = [
     null,
     5,

@@ -29,7 +29,7 @@ const recorded = () => readRecord(runner.podsDir, KEY);
 const file = () => path.join(runner.podsDir, 'attachments/outer/c1:eth0');
 
 describe('deletePod()', () => {
-  test('goes last first, with what ADD had, and the record goes with the last', async () => {
+  test('deletes in reverse order with the configuration of the ADD, and the record with the last network', async () => {
     await deletePod(runner, KEY, NETNS);
     expect(deleted()).toEqual(['DEL three', 'DEL two', 'DEL one']);
     const { env, request } = chain.calls().at(-1) ?? {};
@@ -40,7 +40,7 @@ describe('deletePod()', () => {
     expect(deleted()).toHaveLength(3);
   });
 
-  test('needs no configuration of today', async () => {
+  test('does not need the current configuration', async () => {
     const later = makeRunner(chain, { network: 'gone' });
     await deletePod(later, KEY, NETNS);
     expect(deleted()).toEqual(['DEL three', 'DEL two', 'DEL one']);
@@ -57,7 +57,7 @@ describe('deletePod()', () => {
     expect(chain.calls().at(-1)?.request.prevResult).toBeDefined();
   });
 
-  test('goes on after failures, tells all, and keeps on record what is left', async () => {
+  test('continues after failures, reports all, and keeps on record what is left', async () => {
     chain.rescript('three', { ReportError: 'busy', ReportErrorCode: 101 });
     chain.rescript('one', { ReportError: 'stuck', ReportErrorCode: 102 });
     await expect(deletePod(runner, KEY, NETNS)).rejects.toMatchObject({
@@ -80,7 +80,7 @@ describe('deletePod()', () => {
     expect(recorded()).toBeUndefined();
   });
 
-  test('waits for an ADD that is still at work', async () => {
+  test('waits for an ADD that is still running', async () => {
     let begun: Promise<void> | undefined;
     const onPlugin = () => {
       begun ??= deletePod(runner, KEY, NETNS);
@@ -125,14 +125,14 @@ describe('deletePod()', () => {
       'without networks',
       () => fs.writeFileSync(file(), fs.readFileSync(file(), 'utf8').replace('catena-delegates-1', 'other')),
     ],
-  ])('the result cache stands in for a record that is %s', async (_, damage) => {
+  ])('uses the result cache in place of a record that is %s', async (_, damage) => {
     damage();
     await deletePod(runner, KEY, NETNS);
     expect(deleted().sort()).toEqual(['DEL one', 'DEL three', 'DEL two']);
     expect(fs.existsSync(file())).toBe(false);
   });
 
-  test('the record is enough without cache and journal of the delegates', async () => {
+  test('works from the record without cache and journal of the delegates', async () => {
     fs.rmSync(chain.runtime.cacheDir, { recursive: true });
     fs.rmSync(runner.runtime.stateDir, { recursive: true });
     await deletePod(runner, KEY, NETNS);
@@ -140,7 +140,7 @@ describe('deletePod()', () => {
     expect(chain.calls().at(-1)?.request).toMatchObject({ runtimeConfig: { ports: [80] } });
   });
 
-  test('an interface of the container that another record names stays', async () => {
+  test('keeps an interface of the container that another record names', async () => {
     await addPod(makeRunner(chain, { delegates: [network('other')] }), makePod({ ifname: 'eth1' }));
     fs.rmSync(file());
     await deletePod(runner, KEY, NETNS);

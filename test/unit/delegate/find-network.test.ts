@@ -21,7 +21,7 @@ const asked = (namespace: string, more: object = {}) => ({
   ...more,
 });
 
-test('a pod gets to a file of the node through a definition alone where there is a cluster', async () => {
+test('a pod reaches a file of the node only through a definition when there is a cluster', async () => {
   const places = { confDir: dir, definitionsDir: undefined, cniVersion: '1.0.0', fetchDefinition };
   expect((await findNetwork(places, asked('infra'))).label).toBe('infra/storage');
   await expect((async () => findNetwork(places, asked('evil')))()).rejects.toMatchObject({
@@ -30,7 +30,7 @@ test('a pod gets to a file of the node through a definition alone where there is
   });
 });
 
-test('the configuration names files of the node in any case, and a pod where nothing keeps namespaces apart', async () => {
+test('the configuration names files of the node in any case, and a pod does without namespace isolation', async () => {
   const places = { confDir: dir, definitionsDir: undefined, cniVersion: '1.0.0' };
   const byConfiguration = asked('kube-system', { byPod: false, isolated: true });
   expect((await findNetwork({ ...places, fetchDefinition }, byConfiguration)).label).toBe('storage');

@@ -35,7 +35,7 @@ const validOf = (label: string) =>
   ];
 
 describe('collectPods()', () => {
-  test('deletes whom the runtime does not list, and tells every network who is left', async () => {
+  test('deletes pods that the runtime does not list, and passes the remaining ones to every network', async () => {
     await collectPods(runner, keptWith([key('c2')]));
     expect(order()).toEqual(['DEL two c1', 'DEL one c1', 'GC one', 'GC two']);
     expect(validOf('one')).toEqual([key('c2')]);
@@ -43,7 +43,7 @@ describe('collectPods()', () => {
     expect(listPods(runner.podsDir).pods.map(({ record }) => record.containerId)).toEqual(['c2']);
   });
 
-  test('keeps what belongs to others: their records, and what a runtime attached by itself', async () => {
+  test('keeps foreign records, and attachments that a runtime made itself', async () => {
     const others = { ...runner, options: { ...runner.options, network: 'others' } };
     await addPod(others, makePod({ containerId: 'c3' }));
     const foreign = {
@@ -60,15 +60,15 @@ describe('collectPods()', () => {
     expect(validOf('one')).toEqual([key('c3'), key('c1'), key('c2'), key('c4')]);
   });
 
-  test('reaches networks that are only on record any more', async () => {
+  test('reaches networks that only a record still names', async () => {
     await collectPods(makeRunner(chain, { delegates: [network('three')] }), keptWith([key('c1'), key('c2')]));
     expect(order()).toEqual(['GC three', 'GC one', 'GC two']);
   });
 
-  test('goes on after a failure, and keeps what could not be deleted', async () => {
+  test('continues after a failure, and keeps what could not be deleted', async () => {
     chain.rescript('two', { ReportError: 'busy', ReportErrorCode: 101 });
     await expect(collectPods(runner, keptWith([]))).rejects.toMatchObject({ code: 101 });
-    // What is still there at the end, networks try again by themselves.
+    // What is still there at the end, networks retry on their own.
     const deleted = ['DEL two c1', 'DEL one c1', 'DEL two c2', 'DEL one c2', 'DEL two c1', 'DEL two c2'];
     expect(order().filter(call => call.startsWith('DEL'))).toEqual(deleted);
     expect(listPods(runner.podsDir).pods.map(({ record }) => record.phase)).toEqual(['failed', 'failed']);

@@ -7,7 +7,7 @@ import { type Cluster, openCluster } from '../../../src/delegate/kubernetes.ts';
 import { type ApiServer, startApiServer } from '../../helpers/kubernetes.ts';
 import { describeNeeding, requires } from '../../helpers/skip.ts';
 
-test('isInCluster() needs address and account', () => {
+test('isInCluster() needs address and service account', () => {
   expect(isInCluster({})).toBe(false);
   expect(isInCluster({ KUBERNETES_SERVICE_HOST: '10.0.0.1' })).toBe(false);
 });
@@ -29,7 +29,7 @@ describeNeeding(
       fs.rmSync(dir, { recursive: true });
     });
 
-    test('finds definitions, over a connection that it has reason to trust', async () => {
+    test('finds definitions, over an authenticated connection', async () => {
       api.addDefinition('ns', 'net', { type: 'bridge' });
       expect(await cluster.findDefinition('ns', 'net')).toEqual({
         name: 'net',
@@ -73,7 +73,7 @@ describeNeeding(
       [429, 11],
       [409, 11],
       [403, 999],
-    ])('status %d is code %d', async (status, code) => {
+    ])('gives status %d code %d', async (status, code) => {
       api.answer(status);
       await expect(cluster.findPod('ns', 'web')).rejects.toMatchObject({
         code,
@@ -81,12 +81,12 @@ describeNeeding(
       });
     });
 
-    test('a server that does not answer, or is not there, is code 11', async () => {
+    test('gives a server that does not answer, or does not exist, code 11', async () => {
       const hasty = await openCluster({ kubeconfig: api.kubeconfig, timeoutMs: 200 });
       api.answer('hang');
       await expect(hasty.findPod('ns', 'web')).rejects.toMatchObject({
         code: 11,
-        message: 'Cannot reach the Kubernetes API: it did not answer within 0.2 s',
+        message: 'Cannot reach the Kubernetes API: it did not reply within 0.2 s',
       });
       const elsewhere = path.join(dir, 'elsewhere');
       fs.writeFileSync(
@@ -97,7 +97,7 @@ describeNeeding(
       await expect(absent.findPod('ns', 'web')).rejects.toMatchObject({ code: 11 });
     });
 
-    test('a server whose certificate is another one is not talked to', async () => {
+    test('does not talk to a server with another certificate', async () => {
       const untrusted = path.join(dir, 'untrusted');
       const text = fs.readFileSync(api.kubeconfig, 'utf8').replace(/ *certificate-authority-data.*\n/, '');
       fs.writeFileSync(untrusted, text);
@@ -111,7 +111,7 @@ describeNeeding(
       ['is not there', undefined],
       ['is broken', '{'],
       ['has no cluster', 'apiVersion: v1\nkind: Config\n'],
-    ])('a kubeconfig that %s is code 7', async (_, text) => {
+    ])('gives a kubeconfig that %s code 7', async (_, text) => {
       const kubeconfig = path.join(dir, 'broken');
       fs.rmSync(kubeconfig, { force: true });
       if (text !== undefined) fs.writeFileSync(kubeconfig, text);

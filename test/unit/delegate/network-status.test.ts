@@ -14,7 +14,7 @@ const SHOWN = { interface: 'net1', mac: '02:00:00:00:00:01', mtu: 1400 };
 const host = { name: 'br0', mac: '02:00:00:00:00:02' };
 
 describe('statusOf()', () => {
-  test('tells of the interface in the container, its addresses without prefix length', () => {
+  test('describes the interface in the container, with its addresses without prefix length', () => {
     const ips = [
       { address: '10.0.0.2/24', interface: 1 },
       { address: 'fd00::2/64', interface: 1 },

@@ -11,7 +11,7 @@ import { describeNeeding, requires } from '../../helpers/skip.ts';
 import { until } from '../../helpers/until.ts';
 
 const PATH = 'apis/k8s.cni.cncf.io/v1/network-attachment-definitions';
-/** Nobody waits in a test. */
+/** Tests do not wait. */
 const QUICK = { ...WATCH_LIMITS, backoffMs: { first: 1, last: 20 }, settleMs: 0 };
 
 describeNeeding(
@@ -45,7 +45,7 @@ describeNeeding(
     const asked = (query: string) => api.requests.filter(request => request.path.includes(query)).length;
     const lists = () => asked('limit=');
 
-    test('knows what is there, and what comes, changes and goes, with one list', async () => {
+    test('sees existing, new, changed and deleted objects with a single list', async () => {
       api.addDefinition('ns', 'old', 'one');
       const watched = begin();
       expect(watched.find('ns', 'old')).toBeUndefined();
@@ -62,7 +62,7 @@ describeNeeding(
       expect({ lists: lists(), problems }).toEqual({ lists: 1, problems: [] });
     });
 
-    test('a list of many pages is one', async () => {
+    test('reads a list of many pages', async () => {
       for (let i = 0; i < 1_100; i++) api.addDefinition('ns', `net-${i}`, `config ${i}`);
       const watched = begin();
       await fresh(watched);
@@ -72,7 +72,7 @@ describeNeeding(
       expect(lists()).toBe(3);
     });
 
-    test('goes on from its bookmark after a cut, and is not sure of anything meanwhile', async () => {
+    test('continues from its bookmark after a disconnect, and is not fresh in between', async () => {
       api.addDefinition('ns', 'net', 'one');
       const watched = begin({ backoffMs: { first: 200, last: 200 } });
       await fresh(watched);
@@ -91,7 +91,7 @@ describeNeeding(
       expect(lists()).toBe(1);
     });
 
-    test('lists again when the server has forgotten where it was', async () => {
+    test('lists again when the server has forgotten its position', async () => {
       api.addDefinition('ns', 'net', 'one');
       api.addDefinition('ns', 'gone', 'one');
       const watched = begin();
@@ -107,7 +107,7 @@ describeNeeding(
       expect({ gone: watched.find('ns', 'gone'), lists: lists() }).toEqual({ gone: undefined, lists: 2 });
     });
 
-    test('a server that has gone silent is taken to be away', async () => {
+    test('reconnects to a silent server', async () => {
       api.addDefinition('ns', 'net', 'one');
       const watched = begin({ silenceMs: 300 });
       await fresh(watched);
@@ -122,7 +122,7 @@ describeNeeding(
       ['no JSON', '{"type":'],
       ['no object', '{"type":"ADDED"}'],
       ['an error', '{"type":"ERROR","object":{"code":500,"message":"etcd"}}'],
-    ])('an event that is %s ends the watch, and another one begins', async (_, line) => {
+    ])('reconnects after an event that is %s', async (_, line) => {
       api.addDefinition('ns', 'net', 'one');
       const watched = begin();
       await fresh(watched);
@@ -138,7 +138,7 @@ describeNeeding(
       ['refuses', 403],
       ['is busy', 503],
       ['does not answer', 'hang'],
-    ])('tells once that the server %s, and tries again until it does not', async (_, how) => {
+    ])('reports once that the server %s, and retries until it succeeds', async (_, how) => {
       api.answer(how);
       api.addDefinition('ns', 'net', 'one');
       const server = openApiServer({ kubeconfig: api.kubeconfig, timeoutMs: 100 });
@@ -153,7 +153,7 @@ describeNeeding(
       expect(watched.find('ns', 'net')).toBe('kept');
     });
 
-    test('keeps no more than it may; what is too much is asked for', async () => {
+    test('keeps a limited amount; objects beyond it are requested', async () => {
       for (let i = 0; i < 5; i++) api.addDefinition('ns', `net-${i}`, 'x'.repeat(50));
       const few = begin({ objects: 3 });
       const small = begin({ characters: 110 });
@@ -170,7 +170,7 @@ describeNeeding(
       await until(() => known(few).includes(3));
     });
 
-    test('close() ends the connection, and nothing begins again', async () => {
+    test('close() ends the connection for good', async () => {
       const watched = begin();
       await until(() => api.collections.open === 1);
       watched.close();

@@ -115,7 +115,7 @@ describe('planNetworks()', () => {
       11,
       'Cannot find network "gone"',
     ],
-    ['a directory without networks', { conf: { network: '/proc/self/fdinfo' } }, 11, 'it holds none'],
+    ['a directory without networks', { conf: { network: '/proc/self/fdinfo' } }, 11, 'it contains none'],
     [
       'two interfaces of one name',
       { conf: { networks: 'data@eth0' } },
@@ -126,7 +126,7 @@ describe('planNetworks()', () => {
       'another name for the first interface',
       { annotations: { [DEFAULT]: 'data@net0' } },
       7,
-      'Cannot name the interface of the default network "net0": the runtime calls it "eth0"',
+      'Cannot name the interface of the default network "net0": the runtime names it "eth0"',
     ],
     [
       'two default networks',
@@ -138,7 +138,7 @@ describe('planNetworks()', () => {
       'itself',
       { conf: { delegates: [{ name: 'x', type: 'catena' }] } },
       7,
-      'its plugin "catena" is the one that delegates',
+      'its plugin "catena" is the delegating plugin itself',
     ],
     [
       'a capability that no plugin has',
@@ -213,7 +213,7 @@ describe('planNetworks()', () => {
     });
   });
 
-  test.each(['b', 'default'])('namespaceIsolation lets pods name what is in %s', async namespace => {
+  test.each(['b', 'default'])('namespaceIsolation lets pods name definitions in %s', async namespace => {
     define(namespace, 'data');
     const conf = { namespaceIsolation: true, globalNamespaces: 'default, b', definitionsDir: definitions() };
     const annotations = { [NETWORKS]: `${namespace}/data` };
@@ -237,7 +237,7 @@ describe('planNetworks()', () => {
     }
   });
 
-  test('namespaceIsolation is for pods: what the configuration names, every pod gets', async () => {
+  test('namespaceIsolation applies to pods; every pod gets the networks of the configuration', async () => {
     const conf = { namespaceIsolation: true, networks: 'b/data', defaultNetworks: ['storage'] };
     expect(await shown({ conf, args: 'K8S_POD_NAMESPACE=a' })).toEqual([
       'pods eth0',
@@ -246,7 +246,7 @@ describe('planNetworks()', () => {
     ]);
   });
 
-  test('what the runtime offers is for the default network', async () => {
+  test("gives the runtime's capabilities to the default network", async () => {
     const runtimeConfig = { portMappings: [{ hostPort: 80 }] };
     const args = 'IgnoreUnknown=1;K8S_POD_NAME=p;IP=10.0.0.9;MAC=02:00:00:00:00:01';
     const [first, second] = await plan({ runtimeConfig, args, annotations: { [NETWORKS]: 'data' } });
@@ -261,13 +261,13 @@ describe('planNetworks()', () => {
     ['those named', { runtimeConfigFor: ['data'] }, true],
     ['others', { runtimeConfigFor: ['storage'] }, false],
     ['one that asks for it', { networks: [{ name: 'data', runtimeConfig: true }] }, true],
-  ])('what the runtime offers is for %s', async (_, conf, gets) => {
+  ])("gives the runtime's capabilities to %s", async (_, conf, gets) => {
     const runtimeConfig = { portMappings: [{ hostPort: 80 }] };
     const [, data] = await plan({ runtimeConfig, conf: { networks: 'data', ...conf } });
     expect('portMappings' in (data?.attachment.capabilityArgs ?? {})).toBe(gets);
   });
 
-  test('what a pod asks for reaches its network by capability and by argument', async () => {
+  test("passes a pod's request to its network by capability and by argument", async () => {
     const asked = {
       name: 'data',
       ips: ['10.9.0.5/24', 'fd09::5/64'],
@@ -282,14 +282,14 @@ describe('planNetworks()', () => {
     expect(data?.list.plugins[0]?.conf.args).toEqual({ cni: { hint: 1 } });
   });
 
-  test('a device goes into the first plugin and is a capability', async () => {
+  test('passes a device to the first plugin and as a capability', async () => {
     const annotations = { [NETWORKS]: '[{"name":"data","deviceID":"0000:01:00.0"}]' };
     const [, data] = await plan({ annotations });
     expect(data?.list.plugins[0]?.conf).toMatchObject({ deviceID: '0000:01:00.0', pciBusID: '0000:01:00.0' });
     expect(data?.attachment.capabilityArgs).toEqual({ deviceID: '0000:01:00.0' });
   });
 
-  test('a configuration without name and version gets those of the list it stands in', async () => {
+  test('gives a configuration without name and version those of its list', async () => {
     const plugin = { type: 'noop' };
     const planned = await plan({
       conf: { delegates: [plugin, { plugins: [plugin] }, { name: 'x', cniVersion: '0.4.0', ...plugin }] },
@@ -301,7 +301,7 @@ describe('planNetworks()', () => {
     ]);
   });
 
-  test('a definition goes before a file, and one without configuration means the file', async () => {
+  test('prefers a definition to a file, and uses the file for one without configuration', async () => {
     const definitionsDir = path.join(dir, 'definitions');
     fs.mkdirSync(definitionsDir);
     const write = (name: string, config: string) =>

@@ -44,13 +44,13 @@ function attachAgain(name: string): void {
   );
 }
 
-describe('recoverPods() after a restart of the machine', () => {
-  test('takes down what the pod had', async () => {
-    expect(await recover()).toMatchObject([{ ...KEY, why: 'it is of an earlier boot of the machine' }]);
+describe('recoverPods() after a reboot', () => {
+  test('deletes the attachments of a pod', async () => {
+    expect(await recover()).toMatchObject([{ ...KEY, why: 'it is from an earlier boot of the machine' }]);
     expect(deleted()).toEqual(['DEL two', 'DEL one']);
   });
 
-  test('leaves a network alone that another runtime has given the pod again', async () => {
+  test('leaves a network alone that another runtime has attached to the pod again', async () => {
     attachAgain('two');
     await recover();
     expect(deleted()).toEqual(['DEL one']);
@@ -58,7 +58,7 @@ describe('recoverPods() after a restart of the machine', () => {
     expect(readRecord(runner.podsDir, KEY)).toBeUndefined();
   });
 
-  test('asks the node where no cached result tells', async () => {
+  test('examines the node when there is no cached result', async () => {
     const asked: string[] = [];
     const openWitness: ChainRuntime['openWitness'] = async () => ({
       async findLife(list) {

@@ -4,7 +4,7 @@ import { RUNNER_VARIABLE } from '../../../src/journal/runner.ts';
 
 const DEAD = { pid: 999_999, start: '1', pidns: '', op: '999999-1-1', time: '' };
 
-test('endStrays() ends plugins of the ADD whose runner has died, and nobody else', async () => {
+test('endStrays() ends only plugins of the ADD whose runner has died', async () => {
   const id = `stray-${process.pid}`;
   const start = (env: Record<string, string>) =>
     Bun.spawn(['sleep', '60'], { env: { ...env, PATH: process.env.PATH ?? '' }, detached: true });
@@ -21,7 +21,7 @@ test('endStrays() ends plugins of the ADD whose runner has died, and nobody else
     start({ ...add, CNI_IFNAME: 'net2' }),
     start({ ...add, CNI_CONTAINERID: `${id}0` }),
     start({ OTHER: `CNI_CONTAINERID=${id}` }),
-    // Another runtime attaches the same container, by itself or with a runner of ours that lives.
+    // Another runtime attaches the same container, directly or with a live runner of ours.
     start(ofOthers),
     start({ ...add, [RUNNER_VARIABLE]: '999999-2' }),
   ];

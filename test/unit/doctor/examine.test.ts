@@ -58,13 +58,13 @@ const NEEDS_ROOT = process.getuid?.() === 0 ? undefined : 'needs root to make fi
 describeNeeding(
   'examine()',
   () => {
-    test('finds nothing wrong with a node that is well', () => {
+    test('finds no problem on a healthy node', () => {
       writeList('podnet');
       expect(problemsOf(node())).toEqual([]);
       expect(new Set(examine(node()).map(({ id }) => id))).toEqual(new Set(CHECKS.map(({ id }) => id)));
     });
 
-    test('finds directories in which nothing can be written', () => {
+    test('reports directories that cannot be written', () => {
       writeList('podnet');
       const full = node(
         {},
@@ -79,7 +79,7 @@ describeNeeding(
       ]);
     });
 
-    test('finds no network, and one that is broken', () => {
+    test('reports a missing network, and a broken one', () => {
       expect(idsOf(node())).toEqual(['configuration.shadowed']);
       fs.writeFileSync(`${dir}/conf/10-bad.conflist`, '{');
       writeList('podnet');
@@ -89,16 +89,16 @@ describeNeeding(
       expect(worst?.mend).toContain('catena validate');
     });
 
-    test('finds links that are not there', () => {
+    test('reports missing plugins', () => {
       writeList('podnet', { type: 'macvtap' });
       expect(problemsOf(node())).toMatchObject([{ id: 'executables', severity: 'error' }]);
     });
 
-    test('finds a range whose addresses are all held, the gateway aside', () => {
+    test('reports a range whose addresses are all leased, except the gateway', () => {
       writeList('podnet');
       fs.mkdirSync(`${dir}/leases/podnet`, { recursive: true });
       const lease = (i: number) => fs.writeFileSync(`${dir}/leases/podnet/10.1.0.${i}`, `c${i}\r\neth0`);
-      // 10.1.0.1 is the gateway, which nobody gets: five addresses are all there are.
+      // 10.1.0.1 is the gateway, which is never assigned: five addresses are all there are.
       for (let i = 2; i <= 5; i++) lease(i);
       expect(problemsOf(node())).toEqual([]);
       lease(6);
@@ -107,14 +107,14 @@ describeNeeding(
       ]);
     });
 
-    test('finds records that nobody can read', () => {
+    test('reports unreadable records', () => {
       writeList('podnet');
       fs.mkdirSync(`${dir}/cni/results`);
       fs.writeFileSync(`${dir}/cni/results/podnet-c1-eth0`, '{');
       expect(idsOf(node())).toEqual(['state.damaged']);
     });
 
-    test('finds subnets that overlap with routes of the node, and packets that are too large for it', () => {
+    test('reports subnets that overlap with routes of the node, and an MTU that is too large for it', () => {
       writeList('podnet', { bridge: 'br0' });
       const routes = [
         { destination: '0.0.0.0/0', device: 'eth0' },
@@ -145,12 +145,12 @@ describeNeeding(
           '/lib/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=persistent\n',
         },
       ],
-    ])('finds %s', (_what, id, files) => {
+    ])('reports %s', (_what, id, files) => {
       writeList('podnet');
       expect(idsOf(node(files as unknown as Record<string, string>))).toEqual([id]);
     });
 
-    test('takes an empty file as the end of the policy for hardware addresses', () => {
+    test('treats an empty file as the end of the MAC address policy', () => {
       writeList('podnet');
       const files = {
         '/etc/systemd/network/99-default.link': '[Link]\nMACAddressPolicy=none\n',
@@ -159,7 +159,7 @@ describeNeeding(
       expect(idsOf(node(files))).toEqual([]);
     });
 
-    test('tells a check that cannot be made, and makes the others', () => {
+    test('reports a check that cannot be made, and makes the others', () => {
       writeList('podnet');
       const read = () => {
         throw new Error('no reading today');
@@ -169,7 +169,7 @@ describeNeeding(
       expect(found[0]?.found).toContain('no reading today');
     });
 
-    test('finds a directory of sockets and locks that others may write to', () => {
+    test('reports a directory of sockets and locks that others may write to', () => {
       writeList('podnet');
       fs.chmodSync(`${dir}/run`, 0o777);
       expect(problemsOf(node())).toMatchObject([
@@ -179,12 +179,14 @@ describeNeeding(
             severity: 'error',
             mend: `chown root "${dir}/run" && chmod go-w "${dir}/run"`,
           },
-          found: expect.stringMatching(/\/run" .* mode 0777: whoever may write there may put sockets, locks/),
+          found: expect.stringMatching(
+            /\/run" .* mode 0777: any user that can write there can replace our sockets, locks/,
+          ),
         },
       ]);
     });
 
-    test('tells nothing of owners that a user namespace does not know, and of rights that another user has not', () => {
+    test('does not report owners unknown to a user namespace, or rights that another user lacks', () => {
       writeList('podnet');
       const uid = fs.statSync(`${dir}/run`).uid;
       const strange = { facts: node().facts, user: { id: 7, unknown: undefined } };
@@ -199,7 +201,7 @@ describeNeeding(
       expect(problemsOf(node({}, refused)).map(({ severity }) => severity)).toEqual(Array(4).fill('warning'));
     });
 
-    test('finds what others than root may write to, and directories that are not always the same', () => {
+    test('reports directories that others than root may write to, or that are not always the same', () => {
       writeList('podnet');
       fs.chmodSync(`${dir}/bin`, 0o777);
       fs.chmodSync(`${dir}/conf/podnet.conflist`, 0o664);
@@ -209,7 +211,9 @@ describeNeeding(
       expect(problems.map(({ severity, found }) => [severity, found])).toEqual([
         [
           'error',
-          expect.stringMatching(/\/bin" .* mode 0777: whoever may write there decides what root runs/),
+          expect.stringMatching(
+            /\/bin" .* mode 0777: any user that can write there can decide what root runs/,
+          ),
         ],
         ['error', expect.stringContaining('podnet.conflist')],
         ['warning', expect.stringContaining('plugin directory "bin" is relative')],

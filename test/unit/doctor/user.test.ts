@@ -8,7 +8,7 @@ test('currentUser() knows every user outside of user namespaces', () => {
   expect(currentUser(() => undefined).unknown).toBeUndefined();
 });
 
-test('currentUser() says which id the users have that a user namespace does not know', () => {
+test('currentUser() shows the id of users that a user namespace does not know', () => {
   expect(currentUser(filesOf('0 1000 1\n')).unknown).toBe(65_534);
   expect(currentUser(filesOf('0 1000 1\n1 100000 65536\n')).unknown).toBe(65_534);
 });

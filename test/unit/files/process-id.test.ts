@@ -1,13 +1,13 @@
 import { expect, test } from 'bun:test';
 import { isRunning, thisProcess } from '../../../src/files/process-id.ts';
 
-test('isRunning() is true for this process, and false for another one with its number', () => {
+test('isRunning() is true for this process, and false for another one with its id', () => {
   const own = thisProcess();
   expect(own.pid).toBe(process.pid);
   expect([isRunning(own), isRunning({ ...own, start: '1' })]).toEqual([true, false]);
 });
 
-test('isRunning() is false for one that has ended, also while its parent has not looked', async () => {
+test('isRunning() is false for one that has exited, even before its parent reaps it', async () => {
   const child = Bun.spawn(['sh', '-c', 'sleep 0 & echo $!; exec sleep 5'], { stdout: 'pipe' });
   const text = new TextDecoder().decode((await child.stdout.getReader().read()).value);
   const zombie = { ...thisProcess(), pid: Number(text), start: 'any' };
@@ -16,6 +16,6 @@ test('isRunning() is false for one that has ended, also while its parent has not
   await child.exited;
 });
 
-test('isRunning() cannot tell of another process id namespace', () => {
+test('isRunning() cannot judge another process id namespace', () => {
   expect(isRunning({ ...thisProcess(), pidns: 'pid:[1]' })).toBeUndefined();
 });

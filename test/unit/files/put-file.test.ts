@@ -11,7 +11,7 @@ beforeEach(() => {
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 describe('putFile()', () => {
-  test('makes directories and the file for its owner only, and nothing else', () => {
+  test('creates directories and the file for its owner only, and nothing else', () => {
     const file = path.join(dir, 'a/b/c');
     putFile(file, 'text');
     expect(fs.readFileSync(file, 'utf8')).toBe('text');
@@ -20,7 +20,7 @@ describe('putFile()', () => {
     expect(fs.readdirSync(path.dirname(file))).toEqual(['c']);
   });
 
-  test('gives the name to a new file and leaves the old one as it was', () => {
+  test('gives the name to a new file and does not change the old one', () => {
     const file = path.join(dir, 'a');
     putFile(file, 'old');
     fs.linkSync(file, path.join(dir, 'b'));
@@ -28,7 +28,7 @@ describe('putFile()', () => {
     expect(['a', 'b'].map(name => fs.readFileSync(path.join(dir, name), 'utf8'))).toEqual(['new', 'old']);
   });
 
-  test('takes away what lies under a name that it was given', () => {
+  test('removes any file under a given temporary name', () => {
     const [file, unfinished] = [path.join(dir, 'a'), path.join(dir, 'a.new')];
     fs.writeFileSync(unfinished, 'left by a crash');
     putFile(file, 'new', { unfinished });
@@ -38,7 +38,7 @@ describe('putFile()', () => {
   test.each([
     ['a directory', 'EISDIR', (file: string) => fs.mkdirSync(file)],
     ['a file instead of a directory', 'ENOTDIR', (file: string) => fs.writeFileSync(path.dirname(file), '')],
-  ])('says which file %s is in the way of, why, and what to do, and leaves nothing', (_, code, put) => {
+  ])('names the file that %s blocks, the reason and the remedy, and leaves nothing', (_, code, put) => {
     const parent = path.join(dir, 'sub');
     const file = path.join(parent, 'a');
     if (code === 'EISDIR') fs.mkdirSync(parent);
@@ -47,13 +47,13 @@ describe('putFile()', () => {
     const problem = `Cannot write record "${file}": ${code}: `;
     const attempt = () => putFile(file, 'text', { what: 'record' });
     expect(attempt).toThrow(problem);
-    expect(attempt).toThrow('; remove what lies in its place');
+    expect(attempt).toThrow('; remove the file at that path');
     expect(fs.readdirSync(dir, { recursive: true })).toEqual(before);
   });
 });
 
 describe('putOpenFile()', () => {
-  test('leaves the file open for adding', () => {
+  test('leaves the file open for appending', () => {
     const file = path.join(dir, 'a');
     const fd = putOpenFile(file, 'one\n');
     fs.writeSync(fd, 'two\n');
@@ -63,7 +63,7 @@ describe('putOpenFile()', () => {
 });
 
 describe('writeNewFile()', () => {
-  test('writes over nothing', () => {
+  test('overwrites nothing', () => {
     const file = path.join(dir, 'a');
     fs.symlinkSync(path.join(dir, 'elsewhere'), file);
     expect(() => writeNewFile(file, 'text')).toThrow('EEXIST');

@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
-test('removeFile() removes a file or a link, and an absent one is fine', () => {
+test('removeFile() removes a file or a symbolic link, and ignores a missing one', () => {
   const [file, link] = [path.join(dir, 'file'), path.join(dir, 'link')];
   fs.writeFileSync(file, '');
   fs.symlinkSync('/nowhere', link);
@@ -18,14 +18,14 @@ test('removeFile() removes a file or a link, and an absent one is fine', () => {
   expect(fs.readdirSync(dir)).toEqual([]);
 });
 
-test('removeFile() leaves a directory alone, whatever is in it', () => {
+test('removeFile() keeps a directory, whatever it contains', () => {
   fs.mkdirSync(path.join(dir, 'a/b'), { recursive: true });
   removeFile(path.join(dir, 'a'), 'record');
   expect(fs.readdirSync(path.join(dir, 'a'))).toEqual(['b']);
 });
 
-test('removeFile() says which file, why, and what to do', () => {
-  // Nobody removes anything from there, not even root.
+test('removeFile() names the file, the reason and the remedy', () => {
+  // Not even root can remove anything there.
   expect(() => removeFile('/proc/self/status', 'record')).toThrow(
     /^Cannot remove record "\/proc\/self\/status": (EPERM|EACCES): .*; let this user write there, or run as root$/,
   );

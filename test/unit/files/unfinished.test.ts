@@ -38,13 +38,13 @@ async function killWriter(): Promise<string> {
 }
 
 describe('sweepUnfinished()', () => {
-  test('removes at once what a process left that was killed before it could rename it', async () => {
+  test('removes at once the files of a process that was killed before it could rename them', async () => {
     const name = await killWriter();
     expect(sweepUnfinished(dir)).toEqual([name]);
     expect(fs.readdirSync(dir)).toEqual([]);
   });
 
-  test('leaves files of this process and of others that live, whatever the clock says', () => {
+  test('keeps files of this process and of other live ones, whatever the clock says', () => {
     const names = [put(unfinishedName()), put(unfinishedName(), HOUR_MS)];
     const [, , pidns] = fs.readlinkSync('/proc/self/ns/pid').match(/(\[)(\d+)/) ?? [];
     const start = fs.readFileSync(`/proc/${process.ppid}/stat`, 'latin1').split(') ')[1]?.split(' ')[19];
@@ -53,12 +53,12 @@ describe('sweepUnfinished()', () => {
     expect(fs.readdirSync(dir).sort()).toEqual(names.sort());
   });
 
-  test('knows a process by its start: numbers are used again', () => {
+  test('identifies a process by its start time, since ids are reused', () => {
     const name = put(unfinishedName().replace(/^(\.catena-\d+-)\d+/, '$11'));
     expect(sweepUnfinished(dir)).toEqual([name]);
   });
 
-  test('gives up on writers of another process id namespace after ten minutes, before or after now', () => {
+  test('gives writers of another process id namespace ten minutes, past or future', () => {
     const foreign = (n: number) => `.catena-1-5-4026530000-${n}.tmp`;
     put(foreign(1));
     const old = [put(foreign(2), HOUR_MS), put(foreign(3), -HOUR_MS)];
@@ -74,13 +74,13 @@ describe('sweepUnfinished()', () => {
     '.catena-1-2-3-4.tmp.json',
     'x.catena-1-2-3-4.tmp',
     '.1-2.tmp',
-  ])('leaves %s alone, which is no name of ours', name => {
+  ])('keeps %s, which is not one of our names', name => {
     put(name, HOUR_MS);
     expect(sweepUnfinished(dir)).toEqual([]);
     expect(fs.readdirSync(dir)).toEqual([name]);
   });
 
-  test('removes a symbolic link, never what it leads to', () => {
+  test('removes a symbolic link, never its target', () => {
     const [name, target] = ['.catena-1-5-4026530000-1.tmp', path.join(dir, 'target')];
     fs.writeFileSync(target, '');
     fs.symlinkSync(target, path.join(dir, name));
@@ -89,13 +89,13 @@ describe('sweepUnfinished()', () => {
     expect(fs.readdirSync(dir)).toEqual(['target']);
   });
 
-  test('takes a directory that is not there for empty', () => {
+  test('treats a missing directory as empty', () => {
     expect(sweepUnfinished(path.join(dir, 'none'))).toEqual([]);
   });
 });
 
 describe('sweepGivenUp()', () => {
-  test('removes what is old and half-written by its name, directories too', () => {
+  test('removes old half-written files by their names, and directories too', () => {
     put('a.new', HOUR_MS);
     put('b.new');
     put('c', HOUR_MS);

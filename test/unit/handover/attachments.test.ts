@@ -1,4 +1,4 @@
-// Which attachments are found, whoever made them?
+// Which attachments are found, whichever runtime made them?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,7 +32,7 @@ function cache(containerId: string, netns: string, sandbox: string): void {
 }
 
 describe('listAttached()', () => {
-  test('takes the namespace from the result where the cache does not name it', () => {
+  test('takes the namespace from the result when the cache does not have it', () => {
     cache('one', '', '/proc/self/ns/net');
     cache('two', '', '/nonexistent');
     const found = listAttached(undefined, runtime);
@@ -42,7 +42,7 @@ describe('listAttached()', () => {
     ]);
   });
 
-  test('names every executable that its links call', () => {
+  test('names every executable that its plugins call', () => {
     cache('one', '/proc/self/ns/net', '');
     const [found] = listAttached('net', runtime);
     expect(found?.types).toEqual(['bridge', 'host-local', 'portmap']);
@@ -51,7 +51,7 @@ describe('listAttached()', () => {
 });
 
 describe('isMadeIn()', () => {
-  test('believes the record, and everything where there is none', () => {
+  test('trusts the record, and accepts every attachment without one', () => {
     expect(isMadeIn('/opt/cni/bin', { pluginDirs: undefined })).toBe(true);
     expect(isMadeIn('/opt/cni/bin', { pluginDirs: ['/opt/cni/bin/'] })).toBe(true);
     expect(isMadeIn('/opt/cni/bin', { pluginDirs: ['/srv/bin'] })).toBe(false);
@@ -61,14 +61,14 @@ describe('isMadeIn()', () => {
 describe('findMissing()', () => {
   const heirs = new Map([['bridge', '/usr/lib/cni/bridge']]);
 
-  test('names what is not there to delete it', () => {
+  test('names the executables missing for its DEL', () => {
     expect(findMissing({ types: ['bridge'] }, heirs, '"/x"')).toBeUndefined();
     expect(findMissing({ types: ['bridge', 'sbr'] }, heirs, '"/x"')).toBe(
       'there is no "sbr" in "/x" to delete it',
     );
   });
 
-  test('says of a runner that nothing else knows what it attached', () => {
-    expect(findMissing({ types: ['catena'] }, heirs, '"/x"')).toContain('nothing else can detach them');
+  test('reports a runner whose attachments only it knows', () => {
+    expect(findMissing({ types: ['catena'] }, heirs, '"/x"')).toContain('only it can detach them');
   });
 });

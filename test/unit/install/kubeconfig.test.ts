@@ -35,7 +35,7 @@ const ENV = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '44
 const render = (env: object = ENV) => renderKubeconfig({ dir: account, onHost: '/host/account' }, { ...env });
 
 describe('renderKubeconfig()', () => {
-  test('names the token where the host sees it, and holds no secret', () => {
+  test('refers to the token by its path on the host, and contains no secret', () => {
     const text = render();
     expect(text).toContain('"tokenFile": "/host/account/token"');
     expect(text).toContain('"server": "https://10.96.0.1:443"');
@@ -43,14 +43,14 @@ describe('renderKubeconfig()', () => {
     expect(render({ ...ENV, KUBERNETES_SERVICE_HOST: 'fd00::1' })).toContain('"https://[fd00::1]:443"');
   });
 
-  test('needs a pod with an account', () => {
-    expect(() => render({})).toThrow('Cannot write a kubeconfig: this is no pod');
+  test('needs a pod with a service account', () => {
+    expect(() => render({})).toThrow('Cannot write a kubeconfig: not in a pod');
     fs.rmSync(path.join(account, 'token'));
-    expect(render).toThrow(`Cannot read account "${account}/token"`);
+    expect(render).toThrow(`Cannot read service account "${account}/token"`);
   });
 });
 
-test('layKubeconfig() writes a file for its owner only, and removeKubeconfig() leaves what is beside it', () => {
+test('layKubeconfig() writes a file for its owner only, and removeKubeconfig() keeps the files beside it', () => {
   layKubeconfig(confDir, 'old', REAL_FILES);
   layKubeconfig(confDir, render(), REAL_FILES);
   const file = kubeconfigIn(confDir);
@@ -63,7 +63,7 @@ test('layKubeconfig() writes a file for its owner only, and removeKubeconfig() l
   expect(fs.readdirSync(path.dirname(file))).toEqual(['other']);
 });
 
-test('judgeKubeconfig() knows ours from what others put there', () => {
+test('judgeKubeconfig() distinguishes our files from others', () => {
   expect(judgeKubeconfig(confDir, render())).toBe('absent');
   layKubeconfig(confDir, render(), REAL_FILES);
   expect(judgeKubeconfig(confDir, render())).toBe('same');
@@ -75,7 +75,7 @@ test('judgeKubeconfig() knows ours from what others put there', () => {
 describeNeeding(
   'the kubeconfig of an account',
   () => {
-    test('leads to the API, with the token of today', async () => {
+    test('gives access to the API with the current token', async () => {
       const api = await startApiServer(dir);
       try {
         fs.copyFileSync(path.join(dir, 'ca.crt'), path.join(account, 'ca.crt'));

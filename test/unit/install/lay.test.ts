@@ -1,4 +1,4 @@
-// Is every file whole, old or new, wherever an installation is cut off, and can it be finished or taken back?
+// Is every file whole, old or new, wherever an installation is cut off, and can it be finished or reverted?
 import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -54,7 +54,7 @@ function contents({ binDir, confDir }: { binDir: string; confDir: string }): Rec
 const killed = async (verb: string, step: number, wanted: Wanted) =>
   (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(wanted)])).exitCode !== 0;
 
-/** What everybody may see at any moment. */
+/** What every user may see at any moment. */
 async function expectWhole(wanted: Wanted, before: Record<string, string>): Promise<void> {
   const now = contents(wanted);
   const fresh = fs.readFileSync(wanted.source, 'utf8');
@@ -88,7 +88,7 @@ async function killEverywhere(
 }
 
 describe('install()', () => {
-  test('lays down one file under all names, then the list; twice is once', () => {
+  test('installs one file under all names, then the list; twice has the same outcome', () => {
     const wanted = wantedIn(makePlaces(), 1);
     const { steps } = install(wanted, '0.0.0');
     expect(steps.map(({ name, action }) => [name, action])).toEqual([
@@ -105,18 +105,18 @@ describe('install()', () => {
     expect(new Set(again.steps.map(({ action }) => action))).toEqual(new Set(['same']));
   });
 
-  test('keeps what others have, unless told otherwise', () => {
+  test('keeps third-party files, unless asked to replace them', () => {
     const wanted = wantedIn(makePlaces(), 1, { force: false });
     fs.writeFileSync(join(wanted.confDir, '10-net.conflist'), LIST(7));
     const kept = install(wanted, '0.0.0').steps.filter(({ action }) => action === 'keep');
     expect(kept.map(({ name, why }) => [name, why])).toEqual([
-      ['bridge', "it is somebody else's; --force replaces it"],
-      ['10-net.conflist', "it is somebody else's; --force replaces it"],
+      ['bridge', 'it belongs to another package; --force replaces it'],
+      ['10-net.conflist', 'it belongs to another package; --force replaces it'],
     ]);
     expect(contents(wanted)).toMatchObject({ [join(wanted.binDir, 'bridge')]: 'foreign' });
   });
 
-  test('replaces its own files of before, and takes away a list that has another name now', () => {
+  test('replaces its own older files, and removes a list that was renamed', () => {
     const places = makePlaces();
     install(wantedIn(places, 1), '0.0.0');
     const { steps } = install(wantedIn(places, 2, { force: false }), '0.0.1');
@@ -130,7 +130,7 @@ describe('install()', () => {
     expect(fs.readdirSync(places.confDir).sort()).toEqual(['20-net.conflist', '50-other.conflist']);
   });
 
-  test("a file that was changed since is somebody else's", () => {
+  test('treats a file that was changed since as a third-party file', () => {
     const places = makePlaces();
     install(wantedIn(places, 1), '0.0.0');
     fs.rmSync(join(places.binDir, 'portmap'));
@@ -142,7 +142,7 @@ describe('install()', () => {
     });
   });
 
-  test('killed before any step, it leaves whole files; again, it finishes; taken back, all is as before', async () => {
+  test('leaves whole files when killed before any step; install then finishes and uninstall reverts', async () => {
     const pristine = new Map<string, Record<string, string>>();
     const steps = await killEverywhere(
       'install',
@@ -168,7 +168,7 @@ describe('install()', () => {
     expect(steps).toBeGreaterThan(15);
   }, 60_000);
 
-  test('killed while it replaces an older version, it leaves each file old or new', async () => {
+  test('leaves each file old or new when killed while it replaces an older version', async () => {
     const steps = await killEverywhere(
       'install',
       () => {
@@ -189,7 +189,7 @@ describe('install()', () => {
 });
 
 describe('uninstall()', () => {
-  test('keeps what is not ours any more, and says so', () => {
+  test('keeps files that are no longer ours, and says so', () => {
     const wanted = wantedIn(makePlaces(), 1);
     install(wanted, '0.0.0');
     fs.rmSync(join(wanted.binDir, 'portmap'));
@@ -205,13 +205,13 @@ describe('uninstall()', () => {
     expect(uninstall(wanted)).toEqual([]);
   });
 
-  test('knows executables that were copied by their content', () => {
+  test('recognises copied executables by their content', () => {
     const wanted = wantedIn(makePlaces(), 1);
     fs.copyFileSync(wanted.source, join(wanted.binDir, 'portmap'));
     expect(uninstall(wanted)).toEqual([{ path: join(wanted.binDir, 'portmap'), action: 'remove' }]);
   });
 
-  test('killed before any step, it can be repeated, and all is as before', async () => {
+  test('can be repeated when killed before any step, and then restores the old state', async () => {
     const pristine = new Map<string, Record<string, string>>();
     await killEverywhere(
       'uninstall',

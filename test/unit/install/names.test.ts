@@ -13,7 +13,7 @@ describe('nameFirst()', () => {
     expect(nameFirst('net', others)).toBe(name);
   });
 
-  test('says when another cannot be outdone', () => {
+  test('reports a name that cannot be preceded', () => {
     expect(() => nameFirst('net', ['!.conf'])).toThrow('sorts before "!.conf": choose one with --conf-name');
   });
 });

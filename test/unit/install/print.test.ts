@@ -20,7 +20,7 @@ const yaml = (options: object): any[] =>
     .split(/^---$/m)
     .map(text => Bun.YAML.parse(text));
 
-test('the systemd unit starts the daemon from the directory of plugins, and is told when it is ready', () => {
+test('the systemd unit starts the daemon from the plugin directory, and is notified when it is ready', () => {
   const unit = printFor('systemd', OPTIONS);
   const keys = Object.fromEntries(
     unit.split('\n').flatMap(line => [line.split(/=(.*)/s) as [string, string]]),
@@ -51,7 +51,7 @@ test('the DaemonSet mounts both directories of the host and installs the list', 
   expect(set.spec.template.metadata.labels).toEqual(set.spec.selector.matchLabels);
 });
 
-test('the DaemonSet has an account when it is to have one, which may do what the runner does and no more', () => {
+test('the DaemonSet has a service account on request, with exactly the rights of the runner', () => {
   const objects = yaml({ list: LIST, withAccount: true });
   const of = (kind: string) => objects.find(object => object.kind === kind);
   expect(objects.map(({ kind }) => kind)).toEqual([
@@ -88,7 +88,7 @@ test('the DaemonSet has an account when it is to have one, which may do what the
   ]);
 });
 
-test('the DaemonSet keeps the daemon among the mounts of the host, whose runtimes call it', () => {
+test('the DaemonSet keeps the daemon in the mount namespace of the host, where runtimes call it', () => {
   const [set] = yaml({});
   const { containers, hostNetwork, hostPID } = set.spec.template.spec;
   expect({ hostNetwork, hostPID }).toEqual({ hostNetwork: true, hostPID: true });
@@ -106,7 +106,7 @@ test.each([[{ list: LIST }], [{ asDefault: false }], [{ list: LIST, withAccount:
   },
 );
 
-test('findShapeProblems() finds what Kubernetes does not know', () => {
+test('findShapeProblems() reports fields unknown to Kubernetes', () => {
   const wrong = {
     kind: 'DaemonSet',
     spec: { template: { spec: { containers: [{ nam: 'x', image: 1 }] } }, x: 1 },
@@ -118,7 +118,7 @@ test('findShapeProblems() finds what Kubernetes does not know', () => {
   ]);
 });
 
-test('the DaemonSet without a list brings executables only', () => {
+test('the DaemonSet without a list installs executables only', () => {
   const [set, ...more] = yaml({ asDefault: false });
   expect(more).toEqual([]);
   expect(set.spec.template.spec.initContainers[0].args).toEqual([
@@ -126,10 +126,10 @@ test('the DaemonSet without a list brings executables only', () => {
   ]);
 });
 
-test('the Containerfile holds the executable', () => {
+test('the Containerfile contains the executable', () => {
   expect(printFor('containerfile', OPTIONS)).toContain('COPY catena /usr/local/bin/catena\n');
 });
 
-test.each(PRINTABLE)('the %s ends with a line', what => {
+test.each(PRINTABLE)('the %s ends with a newline', what => {
   expect(printFor(what, { ...OPTIONS, list: LIST })).toMatch(/[^\n]\n$/);
 });

@@ -40,7 +40,7 @@ const killed = async (verb: string, step: number, what: WantedSwap) =>
   (await run([process.execPath, KILLED, verb, String(step), JSON.stringify(what)])).exitCode !== 0;
 
 describe('putSwap()', () => {
-  test('puts a copy in place, keeps the old file, and leaves its other names alone', () => {
+  test('installs a copy, keeps the old file, and leaves its other names alone', () => {
     const place = makePlace();
     const inode = fs.statSync(place.target).ino;
     const swap = putSwap(wanted(place), '0.0.0');
@@ -54,7 +54,7 @@ describe('putSwap()', () => {
     expect(fs.readdirSync(place.dir).sort()).toEqual(['bridge', 'portmap']);
   });
 
-  test('a symbolic link comes back as one', () => {
+  test('restores a symbolic link as one', () => {
     const place = makePlace();
     const link = join(place.dir, 'tuning');
     fs.symlinkSync('bridge', link);
@@ -64,7 +64,7 @@ describe('putSwap()', () => {
     expect(fs.readlinkSync(link)).toBe('bridge');
   });
 
-  test('a file that is in the directory under another name gets one more', () => {
+  test('adds a name to a file that is already in the directory under another name', () => {
     const place = makePlace();
     const twin = join(place.dir, 'catena');
     fs.writeFileSync(twin, 'new');
@@ -72,19 +72,19 @@ describe('putSwap()', () => {
     expect(fs.statSync(place.target).ino).toBe(fs.statSync(twin).ino);
   });
 
-  test('refuses what is not what was examined', () => {
+  test('refuses a file other than the examined one', () => {
     const place = makePlace();
     const before = wanted(place);
     fs.writeFileSync(place.candidate, 'newer');
-    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed while it was examined`);
+    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.candidate}" was changed during the examination`);
     fs.writeFileSync(place.candidate, 'new');
     fs.rmSync(place.target);
-    fs.writeFileSync(place.target, 'somebody else');
-    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed while it was examined`);
-    expect(read(place.target)).toBe('somebody else');
+    fs.writeFileSync(place.target, 'a third party');
+    expect(() => putSwap(before, '0.0.0')).toThrow(`"${place.target}" was changed during the examination`);
+    expect(read(place.target)).toBe('a third party');
   });
 
-  test('killed before any step, there is one of the two, and undo brings the old one back', async () => {
+  test('leaves the old or the new file when killed before any step, and undo restores the old one', async () => {
     for (let step = 1; step < MOST_STEPS; step++) {
       const place = makePlace();
       const what = wanted(place);
@@ -108,7 +108,7 @@ describe('putSwap()', () => {
 });
 
 describe('undoSwap()', () => {
-  test('goes back one swap at a time', () => {
+  test('reverts one swap at a time', () => {
     const place = makePlace();
     putSwap(wanted(place), '0.0.0');
     fs.writeFileSync(place.candidate, 'newest');
@@ -117,20 +117,20 @@ describe('undoSwap()', () => {
     expect(read(place.target)).toBe('new');
     undo(place.target);
     expect(read(place.target)).toBe('old');
-    expect(() => undo(place.target)).toThrow(`Cannot undo the swap of "${place.target}": none is on record`);
+    expect(() => undo(place.target)).toThrow(`Cannot undo the swap of "${place.target}": none is recorded`);
   });
 
-  test('leaves what others have put there since, unless told otherwise', () => {
+  test('keeps files that were replaced since, unless asked otherwise', () => {
     const place = makePlace();
     putSwap(wanted(place), '0.0.0');
     fs.rmSync(place.target);
-    fs.writeFileSync(place.target, 'somebody else');
-    expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force puts');
+    fs.writeFileSync(place.target, 'a third party');
+    expect(() => planUndo(place.target, false)).toThrow('it has been changed since; --force restores');
     undo(place.target, true);
     expect(read(place.target)).toBe('old');
   });
 
-  test('puts the old one where nothing is', () => {
+  test('restores the old file where none is left', () => {
     const place = makePlace();
     putSwap(wanted(place), '0.0.0');
     fs.rmSync(place.target);
@@ -138,7 +138,7 @@ describe('undoSwap()', () => {
     expect(read(place.target)).toBe('old');
   });
 
-  test('killed before any step, it can be repeated', async () => {
+  test('can be repeated when killed before any step', async () => {
     for (let step = 1; step < MOST_STEPS; step++) {
       const place = makePlace();
       const what = wanted(place);

@@ -14,11 +14,11 @@ afterEach(() => rmSync(join(file, '..'), { recursive: true }));
 const EARLIER = { ...thisBoot(), bootId: '11111111-2222-4333-8444-555555555555' };
 
 describe('bootOf()', () => {
-  test('knows nothing of a file without a note, or of none', () => {
+  test('knows nothing of a file without a note, or of a missing one', () => {
     expect([bootOf(file), bootOf(`${file}.gone`)]).toEqual(['unknown', 'unknown']);
   });
 
-  test('tells this boot from another one, of this machine only', () => {
+  test('distinguishes this boot from another one, on this machine only', () => {
     expect(noteBoot(file)).toBe(true);
     expect(bootOf(file)).toBe('this');
     noteBoot(file, EARLIER);
@@ -27,7 +27,7 @@ describe('bootOf()', () => {
     expect(bootOf(file)).toBe('unknown');
   });
 
-  test('goes with the file, not with its name or content', () => {
+  test('belongs to the file, not to its name or content', () => {
     noteBoot(file, EARLIER);
     const text = readFileSync(file);
     linkSync(file, `${file}.linked`);
@@ -43,11 +43,11 @@ describe('bootOf()', () => {
 });
 
 describe('noteBoot()', () => {
-  test('says so when it cannot be', () => {
+  test('reports that a note cannot be written', () => {
     expect(noteBoot('/proc/self/status')).toBe(false);
   });
 
-  test('notes nothing where nobody knows which boot this is', () => {
+  test('writes no note when the boot is unknown', () => {
     expect(noteBoot(file, { ...thisBoot(), bootId: '' })).toBe(false);
     expect(bootOf(file)).toBe('unknown');
   });

@@ -77,7 +77,7 @@ describe('LeaseStore.reserve()', () => {
     expect(statSync(join(dir, 'lock')).mode & 0o777).toBe(0o750 & ~process.umask());
   });
 
-  test('takes back its own leases, and only those, when one fails', () => {
+  test('releases its own leases, and only those, when one fails', () => {
     put('10.0.0.3', 'other\r\neth0');
     put('10.0.0.9', 'cid\r\neth0');
     expect(() => locked(store => store.reserve([give('10.0.0.2'), give('10.0.0.3', 1)], OWNER))).toThrow(
@@ -86,7 +86,7 @@ describe('LeaseStore.reserve()', () => {
     expect(contents()).toEqual({ '10.0.0.3': 'other\r\neth0', '10.0.0.9': 'cid\r\neth0', lock: '' });
   });
 
-  test('puts pointers back as well, when one of them cannot be written', () => {
+  test('restores pointers as well, when one of them cannot be written', () => {
     put('last_reserved_ip.0', '10.0.0.7');
     mkdirSync(join(dir, 'last_reserved_ip.1', 'in the way'), { recursive: true });
     expect(() => locked(store => store.reserve([give('10.0.0.8'), give('fd00::8', 1)], OWNER))).toThrow();
@@ -95,14 +95,14 @@ describe('LeaseStore.reserve()', () => {
     expect(free()).toBe('10.0.0.2');
   });
 
-  test('goes on where a crash left a half-written lease', () => {
+  test('continues where a crash left a half-written lease', () => {
     put('.catena-lease', 'hal');
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     expect(contents()['10.0.0.2']).toBe('cid\r\neth0');
     expect(existsSync(join(dir, '.catena-lease'))).toBe(false);
   });
 
-  test('leaves a lease alone to which a crash left the unfinished name linked', () => {
+  test('keeps a lease that a crash left linked to its unfinished name', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     Bun.spawnSync(['ln', join(dir, '10.0.0.2'), join(dir, '.catena-lease')]);
     locked(store => store.reserve([give('10.0.0.3', 0)], { containerId: 'second', ifname: 'eth0' }));
@@ -125,7 +125,7 @@ describe('LeaseStore.reserve(), the pointer', () => {
     }
   });
 
-  test('is written anew where the reference was killed before it was made, and after it was emptied', () => {
+  test('is recreated when the reference was killed before it made it, and after it emptied it', () => {
     moveTo('10.0.0.2');
     put('last_reserved_ip.0', '');
     moveTo('10.0.0.3');
@@ -135,7 +135,7 @@ describe('LeaseStore.reserve(), the pointer', () => {
     expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.4');
   });
 
-  test.each(['symbolic', 'hard'])('is never written through a %s link: that goes', kind => {
+  test.each(['symbolic', 'hard'])('is never written through a %s link, which is removed', kind => {
     moveTo('10.0.0.2');
     rmSync(pointer());
     const lease = join(dir, '10.0.0.2');
@@ -146,7 +146,7 @@ describe('LeaseStore.reserve(), the pointer', () => {
     expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.3');
   });
 
-  test('does not wait where it is a pipe that nobody reads', () => {
+  test('does not wait when it is a pipe without a reader', () => {
     Bun.spawnSync(['mkfifo', pointer()]);
     moveTo('10.0.0.2');
     expect(readFileSync(pointer(), 'utf8')).toBe('10.0.0.2');
@@ -176,7 +176,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(locked(store => store.findLeasesOf(OWNER))).toEqual([]);
   });
 
-  test('sees what another program did since the last call', () => {
+  test('sees changes by another program since the last call', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     put('10.0.0.3', 'cid\r\neth0');
     expect(locked(store => store.findLeasesOf(OWNER)).sort()).toEqual(['10.0.0.2', '10.0.0.3']);
@@ -187,7 +187,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(locked(store => store.findLeasesOf(OWNER))).toEqual([]);
   });
 
-  test('sees a lease that another program wrote under a name that was there before', () => {
+  test('sees a lease that another program wrote under an existing name', () => {
     const other = { containerId: 'other', ifname: 'eth0' };
     for (const n of [2, 3, 4, 5]) {
       locked(store => store.reserve([give(`10.0.0.${n}`)], { ...OWNER, containerId: `c${n}` }));
@@ -200,7 +200,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(free()).toBe('10.0.0.3');
   });
 
-  test('by name alone misses such a lease, and who asks for all finds it later nevertheless', () => {
+  test('by name alone misses such a lease, but a full search later still finds it', () => {
     const other = { containerId: 'other', ifname: 'eth0' };
     for (const n of [2, 3]) {
       locked(store => store.reserve([give(`10.0.0.${n}`)], { ...OWNER, containerId: `c${n}` }));
@@ -226,7 +226,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(locked(store => store.findLeasesOf(OWNER)).sort()).toEqual(['10.0.0.3', 'fd00::9']);
   });
 
-  test('believes the lease, and not the index, when a program wrote over it in place', () => {
+  test('trusts the lease, and not the index, when a program overwrote it in place', () => {
     const other = { containerId: 'other', ifname: 'eth0' };
     locked(store => store.reserve([give('10.0.0.2'), give('10.0.0.3')], OWNER));
     // Neither the time of the directory nor the note of the boot changes with that.
@@ -240,7 +240,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(locked(store => store.findLeasesOf({ ...other, ifname: 'eth1' }))).toEqual([]);
   });
 
-  test('goes on from what a call learned that failed', () => {
+  test('reuses what a failed call has read', () => {
     put('10.0.0.9', 'new\r\neth0');
     const failing = (): void => {
       locked(store => {
@@ -256,7 +256,7 @@ describe('LeaseStore.findLeasesOf()', () => {
     expect(locked(store => store.findLeasesOf({ ...OWNER, containerId: 'newer' }))).toEqual(['10.0.0.10']);
   });
 
-  test('finds what a call left that was killed before it saved its own files', () => {
+  test('finds leases of a call that was killed before it saved its own files', () => {
     locked(store => store.reserve([give('10.0.0.9')], { containerId: 'c9', ifname: 'eth0' }));
     const lost = ['.catena-owners', '.catena-taken'].map(name => join(dir, name));
     const earlier = lost.map(path => readFileSync(path));
@@ -275,7 +275,7 @@ describe('LeaseStore.findLeasesOf()', () => {
 });
 
 describe('LeaseStore.findLastReserved()', () => {
-  test('ignores a pointer with anything but an address in it', () => {
+  test('ignores a pointer with anything but an address', () => {
     put('last_reserved_ip.0', '10.0.0.7');
     put('last_reserved_ip.1', '10.0.0.7\n');
     const read = (index: number) => locked(store => store.findLastReserved(index));
@@ -287,7 +287,7 @@ describe('LeaseStore.findLastReserved()', () => {
 });
 
 describe('LeaseStore.release()', () => {
-  test('takes leases away, absent ones are fine', () => {
+  test('removes leases, and ignores missing ones', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     locked(store => store.release(['10.0.0.2', '10.0.0.3']));
     expect(listLeases(dir)).toEqual([]);
@@ -296,7 +296,7 @@ describe('LeaseStore.release()', () => {
 });
 
 describe('LeaseStore.findFree()', () => {
-  test('passes by what we and others have leased, torn and foreign files too', () => {
+  test('skips leases of ours and of others, truncated and foreign files too', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     expect(free()).toBe('10.0.0.3');
     put('10.0.0.3', 'other\r\neth0');
@@ -308,7 +308,7 @@ describe('LeaseStore.findFree()', () => {
     expect(free()).toBe('10.0.0.3');
   });
 
-  test('does without its own file when that is damaged', () => {
+  test('ignores its own file when that is damaged', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     expect(free()).toBe('10.0.0.3');
     writeFileSync(join(dir, '.catena-taken'), 'half a record');
@@ -317,7 +317,7 @@ describe('LeaseStore.findFree()', () => {
 });
 
 describe('LeaseStore, leases of an earlier boot', () => {
-  test('are taken back when they are met, for every writer to see', () => {
+  test('are released when they are met, for every writer to see', () => {
     for (const n of [2, 3, 4]) put(`10.0.0.${n}`, `c${n}\r\neth0`);
     age('10.0.0.2');
     age('10.0.0.4');
@@ -328,7 +328,7 @@ describe('LeaseStore, leases of an earlier boot', () => {
     expect([reclaimed, free(), listLeases(dir)]).toEqual([2, '10.0.0.2', ['10.0.0.3']]);
   });
 
-  test('stay when that is asked for, and go as soon as it is not', () => {
+  test('stay when asked to, and are released as soon as not', () => {
     put('10.0.0.2', 'cid\r\neth0');
     age('10.0.0.2');
     expect(locked(store => store.findLeasesOf(OWNER), false)).toEqual(['10.0.0.2']);
@@ -338,9 +338,9 @@ describe('LeaseStore, leases of an earlier boot', () => {
     expect(listLeases(dir)).toEqual([]);
   });
 
-  test('are not taken for such without a note: the reference may have written them just now', () => {
+  test('are not recognised without a note, since the reference may have just written them', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
-    // As the reference does it: the file goes, and another one comes under its name with the same words.
+    // As the reference does it: the file is deleted, and another one is created with its name and content.
     age('10.0.0.2');
     rmSync(join(dir, '10.0.0.2'));
     put('10.0.0.2', 'cid\r\neth0');
@@ -354,32 +354,32 @@ describe('LeaseStore, leases of an earlier boot', () => {
     expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
   });
 
-  test("are not taken for such with another machine's note: it may be running", () => {
+  test('are not recognised by a note of another machine, which may be running', () => {
     put('10.0.0.2', 'cid\r\neth0');
     age('10.0.0.2', 'another-machine');
     expect(free()).toBe('10.0.0.3');
     expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
   });
 
-  test('our own carry a note from birth', () => {
+  test('include none of ours, which have a note from the start', () => {
     locked(store => store.reserve([give('10.0.0.2')], OWNER));
     expect(bootOf(join(dir, '10.0.0.2'))).toBe('this');
   });
 });
 
 describe('withStore()', () => {
-  test('answers "try again later" when the lock cannot be opened', () => {
+  test('fails with "try again later" when the lock cannot be opened', () => {
     expect(() => withStore('/nonexistent/leases', { reclaim: true }, () => 0)).toThrow();
   });
 
-  test('makes the directory only when asked to', () => {
+  test('creates the directory only on request', () => {
     const deep = join(dir, 'networks/podnet');
     expect(() => withStore(deep, { reclaim: true }, () => 0)).toThrow(expect.objectContaining({ code: 5 }));
     expect(withStore(deep, { reclaim: true, create: true }, () => 7)).toBe(7);
     expect(statSync(deep).mode & 0o777).toBe(0o755 & ~process.umask());
   });
 
-  test('does not wait for ever', () => {
+  test('does not wait forever', () => {
     const inner = () => withStore(dir, { reclaim: true, deadlineMs: 20 }, () => 0);
     expect(() => locked(inner)).toThrow(expect.objectContaining({ code: 11 }));
   });

@@ -33,11 +33,11 @@ function put(name: string): void {
 }
 
 describe('OwnerIndex.find()', () => {
-  test('finds nothing where none was made', () => {
+  test('returns nothing when there is no index', () => {
     expect(OwnerIndex.find(dir)).toBeUndefined();
   });
 
-  test('takes an index for valid until anybody else adds, removes or renames a file', () => {
+  test('considers an index valid until another program adds, removes or renames a file', () => {
     put('10.0.0.2');
     const changes = [
       () => put('10.0.0.3'),
@@ -60,7 +60,7 @@ describe('OwnerIndex.find()', () => {
     }
   });
 
-  test('does not rely on an index from before a restart, of another version, or torn', () => {
+  test('rejects an index from before a reboot, of another version, or truncated', () => {
     made(['10.0.0.2', ONE]);
     const file = join(dir, '.catena-owners');
     const good = readFileSync(file, 'utf8');
@@ -84,7 +84,7 @@ describe('OwnerIndex.find()', () => {
 });
 
 describe('OwnerIndex.findCandidates()', () => {
-  test('finds every address of a container, whatever interface the lease names', () => {
+  test('returns every address of a container, whatever interface the lease names', () => {
     made(['10.0.0.2', ONE], ['10.0.0.3', TWO], ['fd00::2', ONE], ['10.0.0.4', { containerId: 'one' }]);
     const index = OwnerIndex.find(dir);
     expect(index?.findCandidates('one')).toEqual(['10.0.0.2', 'fd00::2', '10.0.0.4']);
@@ -92,12 +92,12 @@ describe('OwnerIndex.findCandidates()', () => {
     for (const other of ['ne', 'on', 'eth0', '10.0.0.2']) expect(index?.findCandidates(other)).toEqual([]);
   });
 
-  test('finds what was added later, each address once', () => {
+  test('returns later additions, each address once', () => {
     made(['10.0.0.2', ONE]);
     const index = OwnerIndex.find(dir);
     expect(index?.findCandidates('two')).toEqual([]);
     index?.add([['10.0.0.9', TWO]]);
-    // On disk before anything else is: whoever is killed now leaves it to be found.
+    // On disk before anything else is: a process killed now leaves it to be found.
     expect(OwnerIndex.find(dir)?.isCurrent).toBe(true);
     expect(OwnerIndex.find(dir)?.findCandidates('two')).toEqual(['10.0.0.9']);
     index?.add([['10.0.0.2', ONE]]);
@@ -109,7 +109,7 @@ describe('OwnerIndex.findCandidates()', () => {
 });
 
 describe('OwnerIndex.add()', () => {
-  test('adds whole lines, also after half of one that a killed process left', () => {
+  test('appends whole lines, also after half a line of a killed process', () => {
     made(['10.0.0.2', ONE]);
     appendFileSync(join(dir, '.catena-owners'), '10.0.0.3\tki');
     const index = OwnerIndex.find(dir);
@@ -123,7 +123,7 @@ describe('OwnerIndex.add()', () => {
     expect(index?.findCandidates('one')).toEqual(['10.0.0.2']);
   });
 
-  test('adds to one that is too large to be read at once', () => {
+  test('appends to an index that is too large to be read at once', () => {
     const many = Array.from({ length: 9000 }, (_, i): [string, Owner] => [
       `10.0.${i >> 8}.${i & 255}`,
       { containerId: `many${i}`, ifname: 'eth0' },
@@ -139,7 +139,7 @@ describe('OwnerIndex.add()', () => {
 });
 
 describe('OwnerIndex.save()', () => {
-  test('lets an index that holds mostly what is gone be made anew', () => {
+  test('lets an index of mostly deleted leases be rebuilt', () => {
     made(['10.0.0.2', ONE]);
     let rounds = 0;
     for (let index = OwnerIndex.find(dir); index && !index.isWorn; index = OwnerIndex.find(dir)) {

@@ -9,13 +9,13 @@ describe('renderOwner()', () => {
 });
 
 describe('parseOwner()', () => {
-  test("reads today's and older leases, white space around them ignored", () => {
+  test('reads current and older leases, and ignores surrounding white space', () => {
     expect(parseOwner('dummy\r\neth0')).toEqual({ containerId: 'dummy', ifname: 'eth0' });
     expect(parseOwner(' dummy\r\neth0\n')).toEqual({ containerId: 'dummy', ifname: 'eth0' });
     expect(parseOwner('dummy\n')).toEqual({ containerId: 'dummy' });
   });
 
-  test('does not understand empty and foreign text', () => {
+  test('rejects empty and foreign text', () => {
     expect(['', '\n', 'dummy\neth0', 'a\r\nb\r\nc', '{"id": 1}'].map(parseOwner)).toEqual([
       undefined,
       undefined,

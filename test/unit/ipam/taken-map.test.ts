@@ -28,7 +28,7 @@ function free(map: TakenMap | undefined, from: string, to: string): string | und
 }
 
 describe('TakenMap.findFree()', () => {
-  test('finds the first one from either end of bytes and blocks', () => {
+  test('returns the first free address from either end of bytes and blocks', () => {
     const map = make(row('10.0.0.3', 600));
     expect(free(map, '10.0.0.2', '10.0.9.9')).toBe('10.0.0.2');
     expect(free(map, '10.0.0.3', '10.0.9.9')).toBe('10.0.2.91');
@@ -38,7 +38,7 @@ describe('TakenMap.findFree()', () => {
     expect(free(map, '10.0.7.5', '10.0.7.4')).toBeUndefined();
   });
 
-  test('tells families and neighbouring blocks apart', () => {
+  test('distinguishes families and neighbouring blocks', () => {
     const map = make([...row('10.0.0.0', 256), ...row('fd00::', 256), ...row('::a00:0', 3)]);
     expect(free(map, '10.0.0.0', '10.0.255.255')).toBe('10.0.1.0');
     expect(free(map, 'fd00::', 'fd00::ffff:ffff')).toBe('fd00::100');
@@ -46,7 +46,7 @@ describe('TakenMap.findFree()', () => {
     expect(free(map, 'ffff:ffff:ffff:ffff::', 'ffff:ffff:ffff:ffff::5')).toBe('ffff:ffff:ffff:ffff::');
   });
 
-  test('agrees with a set on changes at random, also after a look at the disk', () => {
+  test('agrees with a set after random changes, also when reloaded from disk', () => {
     const taken = new Set<string>();
     let map: TakenMap | undefined = make([]);
     for (let i = 0; i < 3000; i++) {
@@ -71,7 +71,7 @@ describe('TakenMap.findFree()', () => {
 });
 
 describe('TakenMap.update()', () => {
-  test('tells which addresses are new, and forgets those that are gone', () => {
+  test('reports new addresses, and forgets released ones', () => {
     const map = make([...row('10.0.0.250', 10), parseIp('fd00::1')]);
     const now = [...row('10.0.0.255', 10), ...row('fd00::1', 2), parseIp('10.9.0.1')].map(renderIp);
     const news = [...row('10.0.1.4', 5), parseIp('fd00::2'), parseIp('10.9.0.1')].map(renderIp);
@@ -86,7 +86,7 @@ describe('TakenMap.update()', () => {
 });
 
 describe('TakenMap.has()', () => {
-  test('tells neighbours apart, however their last group is written', () => {
+  test('distinguishes neighbours, whichever way their last group is written', () => {
     const taken = [
       'fd00::',
       'fd00::4',
@@ -107,7 +107,7 @@ describe('TakenMap.has()', () => {
       expect([address, map.has(address)]).toEqual([address, false]);
   });
 
-  test('knows blocks that came after the first question, and what is no address', () => {
+  test('sees blocks added after the first query, and rejects invalid addresses', () => {
     const map = make(['10.0.0.4', '1::102:304'].map(parseIp));
     expect(map.has('fd00::4')).toBe(false);
     map.set(parseIp('fd00::5'));
@@ -118,7 +118,7 @@ describe('TakenMap.has()', () => {
 });
 
 describe('TakenMap.save()', () => {
-  test('writes what has changed, a few blocks or many, near the beginning or far from it', () => {
+  test('writes changed blocks, few or many, near the beginning or far from it', () => {
     make(row('10.0.0.0', 256 * 200));
     const changes = [
       [0],
@@ -148,13 +148,13 @@ describe('TakenMap.save()', () => {
 });
 
 describe('TakenMap.find()', () => {
-  test('finds nothing where none is, and 48 bytes per block, and for itself, where one is', () => {
+  test('returns nothing without a file, else 48 bytes per block and for itself', () => {
     expect(TakenMap.find(dir)).toBeUndefined();
     make([...row('10.0.0.0', 1000), parseIp('fd00::1')]);
     expect(statSync(join(dir, '.catena-taken')).size).toBe(6 * 48);
   });
 
-  test.each([48, 47, 10, -48])('finds nothing in a file that is %i bytes too short', bytes => {
+  test.each([48, 47, 10, -48])('returns nothing for a file that is %i bytes too short', bytes => {
     make(row('10.0.0.0', 1000));
     const file = join(dir, '.catena-taken');
     truncateSync(file, statSync(file).size - bytes);

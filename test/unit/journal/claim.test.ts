@@ -30,7 +30,7 @@ function won(claim: ReturnType<typeof claimRecord>) {
 describe('claimRecord()', () => {
   test('is undefined without a record', () => expect(claimRecord(dir, ID)).toBeUndefined());
 
-  test('names who is at work, and leaves his record as it is', () => {
+  test('names the process at work, and leaves its record unchanged', () => {
     const runner = startRunner();
     createRecord(dir, intentOf({ runner }))?.close();
     const before = fs.readFileSync(recordFileOf(dir, ID), 'utf8');
@@ -39,7 +39,7 @@ describe('claimRecord()', () => {
     endRunner(runner);
   });
 
-  test('gives one of many the claim', () => {
+  test('gives the claim to one of many', () => {
     abandoned();
     const claims = Array.from({ length: 10 }, () => claimRecord(dir, ID));
     expect(claims.filter(claim => claim && 'drop' in claim)).toHaveLength(1);
@@ -48,7 +48,7 @@ describe('claimRecord()', () => {
     expect(claimRecord(dir, ID)).toBeUndefined();
   });
 
-  test('gives up what turns out to stand: who was thought dead had just come to his end', () => {
+  test('is released when the process presumed dead has just finished', () => {
     const runner = startRunner();
     const open = createRecord(dir, intentOf({ runner }));
     // The claim begins between these two.
@@ -76,7 +76,7 @@ describe('claimRecord()', () => {
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual(['testnet/c1:eth0']);
   });
 
-  test('leaves what stands without a mark', () => {
+  test('leaves a settled record without a mark', () => {
     const runner = startRunner();
     const open = createRecord(dir, intentOf({ runner }));
     open?.append({ event: 'done', op: runner.op });
@@ -88,7 +88,7 @@ describe('claimRecord()', () => {
     expect(filesBelow(path.join(dir, 'unsettled'))).toEqual([]);
   });
 
-  test('does not let a record grow for ever', () => {
+  test('does not let a record grow forever', () => {
     abandoned();
     for (let i = 1; i <= 100; i++) won(claimRecord(dir, ID)).fail([{ code: 11, msg: `attempt ${i}` }]);
     expect(readRecord(dir, ID)).toMatchObject({
@@ -99,7 +99,7 @@ describe('claimRecord()', () => {
     expect(fs.readFileSync(recordFileOf(dir, ID), 'utf8').split('\n').length).toBeLessThan(80);
   });
 
-  test('goes to another process only when the first has ended', async () => {
+  test('passes to another process only when the first has ended', async () => {
     const program = `
       const { claimRecord } = await import('${path.resolve('src/journal/claim.ts')}');
       const { createRecord } = await import('${path.resolve('src/journal/create-record.ts')}');

@@ -39,7 +39,7 @@ describe('noteGeneration()', () => {
     expect(listGenerations(dir, id.network)).toEqual([]);
   });
 
-  test('begins another generation where that is asked for, and else keeps the one that is there', () => {
+  test('starts another generation on request, and otherwise keeps the existing one', () => {
     noteGeneration(dir, ID, { renew: true, boot: 'b' });
     const first = findGeneration(dir, ID)?.token;
     expect(noteGeneration(dir, ID, { renew: false, boot: 'b' })).toBe(false);
@@ -48,14 +48,14 @@ describe('noteGeneration()', () => {
     expect(findGeneration(dir, ID)?.token).not.toBe(first as string);
   });
 
-  test('says why it cannot', () => {
+  test('reports why it cannot write the note', () => {
     fs.writeFileSync(path.join(dir, 'generations'), '');
     expect(() => noteGeneration(dir, ID, { renew: true, boot: 'b' })).toThrow('ENOTDIR');
     expect(listGenerations(dir, 'podnet')).toEqual([]);
   });
 });
 
-test('listRecentlyBegun() leaves out what is too old to be under way', () => {
+test('listRecentlyBegun() leaves out notes that are too old to be in progress', () => {
   noteGeneration(dir, ID, { renew: true, boot: 'b' });
   noteGeneration(dir, { ...ID, containerId: 'c2' }, { renew: true, boot: 'b' });
   const old = path.join(dir, 'generations/podnet/c1:eth0');
@@ -63,7 +63,7 @@ test('listRecentlyBegun() leaves out what is too old to be under way', () => {
   expect(listRecentlyBegun(dir, 'podnet').map(({ containerId }) => containerId)).toEqual(['c2']);
 });
 
-test('isContainer() knows a long container id by its digest', () => {
+test('isContainer() recognises a long container id by its digest', () => {
   expect(isContainer('c1', 'c1')).toBe(true);
   expect(isContainer('c1', `~${digestOf('c1')}`)).toBe(true);
   expect(isContainer('c2', `~${digestOf('c1')}`)).toBe(false);

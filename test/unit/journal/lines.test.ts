@@ -14,18 +14,18 @@ const textOf = (...lines: Line[]) => [renderIntent(intent), ...lines.map(renderL
 const recordOf = (...lines: Line[]) => parseRecord(textOf(...lines), FILE);
 
 describe('parseRecord()', () => {
-  test('gives back what renderIntent() wrote', () => {
+  test('returns what renderIntent() wrote', () => {
     const { file, phase, ...rest } = recordOf();
     expect({ file, phase }).toEqual({ file: FILE, phase: 'adding' });
     expect(rest).toMatchObject({ ...intent, outcomes: [], runners: [intent.runner], unreadable: 0 });
   });
 
-  test('is a line of text whatever the configuration holds', () => {
+  test('reads a single line of text whatever the configuration contains', () => {
     const source = '{\n  "name": "testnet"\u2028\n}\n';
     expect(parseRecord(renderIntent({ ...intent, source }), FILE).source).toBe(source);
   });
 
-  test('tells phase, outcomes and result', () => {
+  test('returns phase, outcomes and result', () => {
     const error = { code: 7, msg: 'no', link: 'noop', index: 2 };
     const failed: Line = { event: 'link', verb: 'ADD', index: 2, error };
     const record = recordOf(ok(0), { event: 'link', verb: 'ADD', index: 1, same: true }, failed);
@@ -34,7 +34,7 @@ describe('parseRecord()', () => {
     expect(recordOf(ok(0), { event: 'done', op })).toMatchObject({ phase: 'attached', runners: [], result });
   });
 
-  test('tells how often a DEL has failed, and that another one has begun', () => {
+  test('returns how often a DEL has failed, and that another one has begun', () => {
     const runner = { ...intent.runner, op: 'other' };
     const errors = [{ code: 999, msg: 'busy' }];
     const failed: Line = {
@@ -58,7 +58,7 @@ describe('parseRecord()', () => {
     expect(recordOf(...lines, failed, { ...failed, attempts: 40 }).attempts).toBe(40);
   });
 
-  test('reads what there is of a record whose last line is cut off, wherever', () => {
+  test('reads what there is of a record whose last line is cut off at any point', () => {
     const whole = textOf(ok(0), { event: 'done', op });
     const first = renderIntent(intent).length;
     for (let length = first; length < whole.length - 1; length++) {
@@ -84,17 +84,13 @@ describe('parseRecord()', () => {
     ],
     ['a later layout', '{"record":2}\n', 'expected layout 1 in "record" of its first line, found 2'],
     ['half an intent', renderIntent(intent).slice(0, 80), 'its first line is not a JSON object'],
-    [
-      'a number for a name',
-      `{"record":1,"network":5}\n`,
-      '"network" must be a string that is not empty, found 5',
-    ],
+    ['a number for a name', `{"record":1,"network":5}\n`, '"network" must be a non-empty string, found 5'],
   ])('refuses %s', (_, text, reason) => {
     expect(() => parseRecord(text, FILE)).toThrow(`Cannot read record "${FILE}": `);
     expect(() => parseRecord(text, FILE)).toThrow(reason);
   });
 
-  test('never throws anything but a CniError, and keeps what it could read', () => {
+  test('throws nothing but a CniError, and keeps what it could read', () => {
     const hostile = fc.oneof(
       fc.string(),
       fc.jsonValue().map(value => JSON.stringify(value)),
@@ -130,11 +126,11 @@ describe('lastBegun()', () => {
     ['two were called together', [{ event: 'together', verb: 'ADD', last: 1 }], 1],
     ['all were, and the first has answered', [{ event: 'together', verb: 'ADD', last: 2 }, ok(0)], 2],
     ['more were than there are', [{ event: 'together', verb: 'ADD', last: 7 }], 2],
-  ] as [string, Line[], number][])('when %s', (_, lines, expected) => {
+  ] as [string, Line[], number][])('is found when %s', (_, lines, expected) => {
     expect(lastBegun(recordOf(...lines), 3)).toBe(expected);
   });
 
-  test('is the very last one when a line is missing', () => {
+  test('is the last one when a line is missing', () => {
     expect(lastBegun(parseRecord(`${textOf(ok(0))}{"eve`, FILE), 3)).toBe(2);
   });
 });

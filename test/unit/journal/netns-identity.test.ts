@@ -11,14 +11,14 @@ beforeEach(() => {
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 describe('findNetnsIdentity()', () => {
-  test('is the same by whatever path', () => {
+  test('is the same for every path', () => {
     const link = path.join(dir, 'netns');
     fs.symlinkSync('/proc/self/ns/net', link);
     expect(findNetnsIdentity(link)).toBe(findNetnsIdentity(`/proc/${process.pid}/ns/net`) ?? 'none');
     expect(findNetnsIdentity('/proc/self/ns/uts')).not.toBe(findNetnsIdentity(link));
   });
 
-  test('is undefined where there is nothing', () => {
+  test('is undefined for a missing file', () => {
     expect(findNetnsIdentity('')).toBeUndefined();
     expect(findNetnsIdentity(path.join(dir, 'none'))).toBeUndefined();
     expect(findNetnsIdentity('/etc/passwd/none')).toBeUndefined();
@@ -26,7 +26,7 @@ describe('findNetnsIdentity()', () => {
 });
 
 describe('compareNetns()', () => {
-  test('tells the same, another one and none apart', () => {
+  test('distinguishes the same, another and no namespace', () => {
     const file = path.join(dir, 'netns');
     fs.writeFileSync(file, '');
     const netnsIdentity = findNetnsIdentity(file);
@@ -36,7 +36,7 @@ describe('compareNetns()', () => {
     expect(compareNetns(path.join(dir, 'none'), { netnsIdentity: undefined })).toBe('same');
   });
 
-  test('a namespace with device and inode of a former one is another one, by its cookie', () => {
+  test('recognises by its cookie a new namespace with the device and inode of a former one', () => {
     const own = identifyNetns('/proc/self/ns/net');
     expect(own.netnsCookie).toMatch(/^[1-9]\d*$/);
     expect(compareNetns('/proc/thread-self/ns/net', own)).toBe('same');

@@ -24,7 +24,7 @@ async function start(env: Record<string, string>): Promise<number> {
 }
 
 describe('findStragglers()', () => {
-  test('finds links of the attachment whose runner has died', async () => {
+  test('finds plugins of the attachment whose runner has died', async () => {
     const link = { [RUNNER_VARIABLE]: '999999-1', CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0' };
     const pid = await start(link);
     await start({ ...link, CNI_CONTAINERID: 'c2' });
@@ -61,7 +61,7 @@ describe('endStragglers()', () => {
       }),
     );
 
-  test('ends a plugin that is past the deadline of its dead runner, with all that it started', async () => {
+  test('ends a plugin past the deadline of its dead runner, with all its children', async () => {
     const runners = [{ ...DEAD, deadlineMs: 1 }];
     const stuck = await startGroup(link);
     const others = [
@@ -81,7 +81,7 @@ describe('endStragglers()', () => {
     for (const other of others) process.kill(-other.pid, 'SIGKILL');
   });
 
-  test('waits for one that still has time, and for what another process became', async () => {
+  test('waits for one that still has time, and for an id that another process reused', async () => {
     const stuck = await startGroup(link);
     const [found] = findOrphanProcesses({ ...RECORD, runners: [{ ...DEAD, deadlineMs: 60_000 }] });
     expect(found).toMatchObject({ isOverdue: false });

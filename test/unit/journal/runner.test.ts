@@ -2,26 +2,26 @@ import { describe, expect, test } from 'bun:test';
 import { endRunner, isAlive, startRunner } from '../../../src/journal/runner.ts';
 
 describe('isAlive()', () => {
-  test('tells operations of this process apart', () => {
+  test('distinguishes operations of this process', () => {
     const [one, other] = [startRunner(), startRunner()];
     endRunner(one);
     expect([isAlive(one), isAlive(other)]).toEqual([false, true]);
     endRunner(other);
   });
 
-  test('does not take another process with the same id for the one that died', () => {
+  test('does not mistake another process with the same id for the dead one', () => {
     const runner = startRunner();
     expect(isAlive({ ...runner, pid: 1, op: 'x' })).toBe(false);
     endRunner(runner);
   });
 
-  test('is false for a process that is gone', () => {
+  test('is false for a process that has exited', () => {
     const runner = startRunner();
     expect(isAlive({ ...runner, pid: 2 ** 22 + 1, op: 'x' })).toBe(false);
     endRunner(runner);
   });
 
-  test('gives who cannot be seen from here some time', () => {
+  test('gives processes that are invisible from here some time', () => {
     const runner = { ...startRunner(), pidns: 'pid:[1]', op: 'x' };
     expect(isAlive(runner)).toBe(true);
     expect(isAlive({ ...runner, time: '2001-01-01T00:00:00Z' })).toBe(false);

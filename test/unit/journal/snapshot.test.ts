@@ -19,7 +19,7 @@ const note = (containerId: string): string => {
 const call = { network: 'podnet', list: 'a', plugin: 'bridge' };
 
 describe('takeSnapshot()', () => {
-  test('holds what was begun before, for others to read, until it is removed', () => {
+  test('contains attachments begun before it, for other processes to read, until it is removed', () => {
     const before = note('c1');
     const taken = takeSnapshot(dir, 'podnet');
     const after = note('c2');
@@ -31,7 +31,7 @@ describe('takeSnapshot()', () => {
     expect(fs.readdirSync(path.join(dir, 'gc'))).toEqual([]);
   });
 
-  test('leaves out what was begun since GC was asked for', () => {
+  test('leaves out attachments begun since GC was requested', () => {
     const old = note('c1');
     const since = Date.now() + 60_000;
     const file = path.join(dir, 'generations/podnet/c2:eth0');
@@ -41,7 +41,7 @@ describe('takeSnapshot()', () => {
     expect([taken?.has(old), taken?.has(young)]).toEqual([true, false]);
   });
 
-  test('is none where nothing can be written', () => {
+  test('is undefined when nothing can be written', () => {
     fs.writeFileSync(path.join(dir, 'gc'), '');
     expect(takeSnapshot(dir, 'podnet')).toBeUndefined();
   });
@@ -60,13 +60,13 @@ describe('joinRun()', () => {
   test.each([
     ['a plugin is called once more', call],
     ['the list is another one', { ...call, plugin: 'portmap', list: 'b' }],
-  ])('takes another when %s', (_, next) => {
+  ])('makes another when %s', (_, next) => {
     joinRun(dir, call);
     const later = note('c1');
     expect([...joinRun(dir, next).tokens]).toEqual([later]);
   });
 
-  test('takes another when the call before is too long ago, or the note of it cannot be read', () => {
+  test('makes another when the previous call is too long ago, or its note cannot be read', () => {
     const file = path.join(dir, 'gc/podnet');
     const portmap = { ...call, plugin: 'portmap' };
     joinRun(dir, call);
@@ -78,7 +78,7 @@ describe('joinRun()', () => {
     }
   });
 
-  test('does without where nothing can be written', () => {
+  test('works without a snapshot when nothing can be written', () => {
     const before = note('c1');
     fs.writeFileSync(path.join(dir, 'gc'), '');
     expect([...joinRun(dir, call).tokens]).toEqual([before]);

@@ -26,7 +26,7 @@ const link = (index: number): Line => ({ event: 'link', verb: 'ADD', index, resu
 const file = () => recordFileOf(dir, ID);
 
 describe('createRecord()', () => {
-  test('makes a file of its own for the attachment, which nobody else may read, and a mark', () => {
+  test('creates a file for the attachment, readable by its owner only, and a mark', () => {
     createRecord(dir, intentOf())?.close();
     expect(filesBelow(dir)).toEqual(['attachments/testnet/c1:eth0', 'unsettled/testnet/c1:eth0']);
     const modes = ['.', 'testnet', 'testnet/c1:eth0'].map(
@@ -36,7 +36,7 @@ describe('createRecord()', () => {
     expect(fs.realpathSync(path.join(dir, 'unsettled/testnet/c1:eth0'))).toBe(fs.realpathSync(file()));
   });
 
-  test('adds each line by itself', () => {
+  test('adds each line separately', () => {
     const open = createRecord(dir, intentOf());
     open?.append(link(0));
     expect(readRecord(dir, ID)?.outcomes).toHaveLength(1);
@@ -45,13 +45,13 @@ describe('createRecord()', () => {
     open?.close();
   });
 
-  test('leaves a record that is there as it is, and says so', () => {
+  test('keeps an existing record, and says so', () => {
     createRecord(dir, intentOf({ owner: 'first' }))?.close();
     expect(createRecord(dir, intentOf({ owner: 'second' }))).toBeUndefined();
     expect(readRecord(dir, ID)?.owner).toBe('first');
   });
 
-  test('takes the place of one that cannot be read', () => {
+  test('replaces an unreadable record', () => {
     createRecord(dir, intentOf({ owner: 'first' }))?.close();
     fs.writeFileSync(file(), '{');
     createRecord(dir, intentOf({ owner: 'second' }))?.close();
@@ -59,7 +59,7 @@ describe('createRecord()', () => {
     expect(filesBelow(dir)).toHaveLength(2);
   });
 
-  test('says why it cannot', () => {
+  test('reports why it cannot create the record', () => {
     fs.writeFileSync(path.join(dir, 'attachments'), '');
     expect(() => createRecord(dir, intentOf())).toThrow(`Cannot write record "${file()}": `);
     expect(filesBelow(dir)).toEqual(['attachments']);
@@ -83,7 +83,7 @@ describe('createRecord()', () => {
 });
 
 describe('reopenRecord()', () => {
-  test('begins a line of its own after one that was cut off', () => {
+  test('starts a new line after one that was cut off', () => {
     createRecord(dir, intentOf())?.close();
     fs.appendFileSync(file(), '{"event":"li');
     const open = reopenRecord(dir, ID);
@@ -93,7 +93,7 @@ describe('reopenRecord()', () => {
     expect(readRecord(dir, ID)).toMatchObject({ unreadable: 1, outcomes: [{ index: 0 }, { index: 1 }] });
   });
 
-  test('makes no record where there is none', () => {
+  test('creates no record', () => {
     expect(reopenRecord(dir, ID)).toBeUndefined();
     expect(filesBelow(dir)).toEqual([]);
   });
@@ -109,7 +109,7 @@ describe('replaceRecord()', () => {
 });
 
 describe('readRecord()', () => {
-  test('is undefined when there is none', () => expect(readRecord(dir, ID)).toBeUndefined());
+  test('returns undefined when there is none', () => expect(readRecord(dir, ID)).toBeUndefined());
 
   test.each([
     ['a directory', () => fs.mkdirSync(file()), 'it is not a regular file'],
@@ -121,7 +121,7 @@ describe('readRecord()', () => {
         createRecord(dir, intentOf({ containerId: 'c2' }))?.close();
         fs.renameSync(recordFileOf(dir, { ...ID, containerId: 'c2' }), file());
       },
-      'it is of interface "eth0" of container "c2" on network "testnet"',
+      'it is for interface "eth0" of container "c2" on network "testnet"',
     ],
   ])('refuses %s, and says why', (_, make, reason) => {
     fs.mkdirSync(path.dirname(file()), { recursive: true });
@@ -141,7 +141,7 @@ describe('readRecord()', () => {
 });
 
 describe('listRecords()', () => {
-  test('lists all, or those of one network; what is being written is not there yet', () => {
+  test('lists all, or those of one network, but none that is being written', () => {
     for (const network of ['a', 'b']) createRecord(dir, intentOf({ network }))?.close();
     fs.writeFileSync(path.join(dir, 'attachments/a/.1.tmp'), 'half');
     expect(listRecords(dir).records.map(({ network }) => network)).toEqual(['a', 'b']);
@@ -152,7 +152,7 @@ describe('listRecords()', () => {
 });
 
 describe('dropRecord()', () => {
-  test('removes record and mark, and minds nothing that is not there', () => {
+  test('removes record and mark, and ignores missing ones', () => {
     createRecord(dir, intentOf())?.close();
     dropRecord(dir, ID);
     dropRecord(dir, ID);

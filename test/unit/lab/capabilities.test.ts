@@ -6,7 +6,7 @@ const network = (...plugins: object[]) =>
   parseNetwork(JSON.stringify({ cniVersion: '1.0.0', name: 'n', plugins }));
 
 describe('offerCapabilities()', () => {
-  test('offers what a link declares, and nothing else', () => {
+  test('offers what a plugin declares, and nothing else', () => {
     expect(offerCapabilities(network({ type: 'a' }), {})).toEqual({});
     const list = network({ type: 'a', capabilities: { portMappings: true, mac: true, bandwidth: false } });
     expect(Object.keys(offerCapabilities(list, {}))).toEqual(['portMappings']);
@@ -18,19 +18,19 @@ describe('offerCapabilities()', () => {
     expect(portMappings).toMatchObject([{ protocol: 'tcp' }, { protocol: 'udp' }]);
   });
 
-  test('leaves rates alone that stand in the file', () => {
+  test('keeps rates that the file sets', () => {
     const list = network({ type: 'a', capabilities: { bandwidth: true }, ingressRate: 5 });
     expect(offerCapabilities(list, {})).toEqual({});
   });
 
-  test('takes what was given instead', () => {
+  test('prefers the given values', () => {
     const list = network({ type: 'a', capabilities: { portMappings: true } });
     expect(offerCapabilities(list, { portMappings: [], mac: 'x' })).toEqual({ portMappings: [], mac: 'x' });
   });
 });
 
 describe('forNeighbour()', () => {
-  test('moves ports of the host, which only one container can have', () => {
+  test('moves host ports, which only one container can have', () => {
     const given = { portMappings: [{ hostPort: 8080, containerPort: 80 }], bandwidth: { ingressRate: 1 } };
     expect(forNeighbour(given)).toEqual({
       portMappings: [{ hostPort: 8081, containerPort: 80 }],
@@ -40,7 +40,7 @@ describe('forNeighbour()', () => {
 });
 
 describe('configureLinks()', () => {
-  test('gives each link the arguments that it declares', () => {
+  test('gives each plugin the arguments that it declares', () => {
     const list = network({ type: 'a', capabilities: { mac: true } }, { type: 'b' });
     const links = configurePlugins(list, { mac: 'x', ips: ['y'] });
     expect(links.map(({ type, runtimeConfig }) => [type, runtimeConfig])).toEqual([

@@ -13,7 +13,7 @@ const rule = (handle: number): StateObject => ({
 });
 
 describe('diffStates()', () => {
-  test('finds what was added, removed and changed, by key', () => {
+  test('finds added, removed and changed objects by key', () => {
     const difference = diffStates(
       stateOf([bridge, address]),
       stateOf([{ ...bridge, state: { mtu: '1400', state: 'down' } }, table]),
@@ -23,12 +23,12 @@ describe('diffStates()', () => {
     expect(difference.changed.map(({ words }) => words)).toEqual(['br0: mtu 1500 → 1400, down']);
   });
 
-  test('says nothing of a value that was not known before', () => {
+  test('omits a value that was unknown before', () => {
     const before = stateOf([{ ...bridge, state: {} }]);
     expect(diffStates(before, stateOf([bridge])).changed).toEqual([]);
   });
 
-  test('tells a kernel parameter by its own name', () => {
+  test('shows a kernel parameter by its own name', () => {
     const parameter = (value: string): StateObject => ({
       key: 'sysctl net/ipv4/ip_forward',
       words: `net/ipv4/ip_forward = ${value}`,
@@ -40,7 +40,7 @@ describe('diffStates()', () => {
 });
 
 describe('renderDifference()', () => {
-  test('leaves out what goes with its device, but not what comes with it', () => {
+  test('omits what is deleted with its device, but not what is created with it', () => {
     const [none, both] = [stateOf([]), stateOf([bridge, address])];
     expect(renderDifference(diffStates(none, both))).toEqual(['+ bridge br0', '+ 10.1.0.1/24 on br0']);
     expect(renderDifference(diffStates(both, none))).toEqual(['- bridge br0']);
@@ -48,12 +48,12 @@ describe('renderDifference()', () => {
 });
 
 describe('condense()', () => {
-  test('tells the contents of a new table in its own line', () => {
+  test('shows the contents of a new table in its own line', () => {
     expect(condense([table, rule(1), rule(2), rule(3)])).toEqual(['table inet t: 3 rules']);
     expect(condense([table, rule(1)])).toEqual(['table inet t: 1 rule']);
   });
 
-  test('lists two of a kind and counts more', () => {
+  test('lists two of a kind and counts the rest', () => {
     expect(condense([rule(1), rule(2)])).toEqual([
       'rule in chain c of table inet t "1"',
       'rule in chain c of table inet t "2"',

@@ -19,18 +19,18 @@ describe('judge()', () => {
     expect(judge(EMPTY, after, NO_MARKS)).toEqual({ left: [], kept: ['bridge br0', 'table inet t'] });
   });
 
-  test('lets no device of another kind stay', () => {
+  test('reports devices of other kinds as left behind', () => {
     const after = moment([object('veth v1 in br0', 'device of kind veth')]);
     expect(judge(EMPTY, after, NO_MARKS)).toEqual({ left: ['veth v1 in br0'], kept: [] });
   });
 
-  test('calls left behind what every container gets', () => {
+  test('reports objects as left behind that every container gets', () => {
     const element = object('10.1.0.2 in pods', 'element in pods');
     const shapes = shapesAdded(EMPTY, moment([object('10.1.0.3 in pods', 'element in pods')]));
     expect(judge(EMPTY, moment([element]), { ...NO_MARKS, shapes }).left).toEqual(['10.1.0.2 in pods']);
   });
 
-  test('calls left behind what has the name or the address of the container', () => {
+  test('reports objects as left behind that have the name or the address of the container', () => {
     const rule = object('rule to 10.1.0.2', 'rule');
     const marks = { ...NO_MARKS, ids: ['ctr-1'], addresses: ['10.1.0.2'] };
     const lease = object('file /var/lib/x/10.1.0.2', 'file a');
@@ -44,22 +44,22 @@ describe('judge()', () => {
     expect(judged.kept).toEqual(['file /var/lib/x/10.1.0.25']);
   });
 
-  test('lets nothing stay inside the container', () => {
+  test('reports anything inside the container as left behind', () => {
     const after = moment([], [], [object('veth eth0', 'device of kind veth'), object('net/x = 1')]);
     expect(judge(EMPTY, after, NO_MARKS)).toEqual({ left: ['veth eth0 (container)'], kept: [] });
   });
 
-  test('notices what the host lost or what changed on it', () => {
+  test('reports what the host lost and what changed on it', () => {
     const route = object('route default via 10.0.0.1 on eth0', 'route');
     const device = (mtu: string): StateObject => ({
       ...object('eth0', 'device of kind veth'),
       state: { mtu },
     });
     const judged = judge(moment([route, device('1500')]), moment([device('1400')]), NO_MARKS);
-    expect(judged.left).toEqual(['gone: route default via 10.0.0.1 on eth0', 'eth0: mtu 1500 → 1400']);
+    expect(judged.left).toEqual(['deleted: route default via 10.0.0.1 on eth0', 'eth0: mtu 1500 → 1400']);
   });
 
-  test('counts a kernel parameter as the network’s', () => {
+  test('attributes a kernel parameter to the network', () => {
     const forward = (value: string): StateObject => ({
       key: 'sysctl f',
       words: `f = ${value}`,
@@ -73,7 +73,7 @@ describe('judge()', () => {
 });
 
 describe('judgeRound()', () => {
-  test('finds whatever is new on the host and among the files', () => {
+  test('reports anything new on the host and among the files', () => {
     const after = moment([object('veth v2', 'device of kind veth')], [object('file /x', 'file /x')]);
     expect(judgeRound(EMPTY, after)).toEqual(['veth v2', 'file /x']);
   });

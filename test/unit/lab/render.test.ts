@@ -32,11 +32,11 @@ const SECTIONS: readonly Section[] = [
   },
   { kind: 'verb', verb: 'CHECK', durationMs: 9, links: [plugin({}), plugin({})] },
   { kind: 'probing' },
-  { kind: 'probe', what: 'gateway 10.1.0.1 answers the container', outcome: 'ok', seen: '0.2 ms' },
+  { kind: 'probe', what: 'gateway 10.1.0.1 replies to the container', outcome: 'ok', seen: '0.2 ms' },
   { kind: 'probe', what: 'at most 10 Mbit out of the container', outcome: 'failed', seen: '912 Mbit' },
   {
     kind: 'probe',
-    what: 'gateway 10.9.0.1 answers the container',
+    what: 'gateway 10.9.0.1 replies to the container',
     outcome: 'skipped',
     seen: 'not of this host',
   },
@@ -45,56 +45,56 @@ const SECTIONS: readonly Section[] = [
   { kind: 'verdict', ok: false, failures: 2, durationMs: 1234 },
 ];
 
-const PLAIN = `network podnet: 2 links, CNI 1.0.0; a fake host, as root, made in 4.0 ms
+const PLAIN = `network podnet: 2 plugins, CNI 1.0.0; a fake host, as root, created in 4.0 ms
 
 ADD   31.7 ms
-  link                 time     result                          kernel and files
+  plugin               time     result                          kernel and files
   bridge + host-local  21.3 ms  + cni0                          + bridge cni0
                                 + 10.1.0.2/24 gateway 10.1.0.1  + veth eth0 (container)
                                                                 eth0: up (container)
                                                                 + file /var/lib/cni/networks/podnet/10.1.0.2
   portmap              7.0 ms                                   + 2 elements in table inet t
 
-CHECK 2 links agreed, 9.0 ms
+CHECK 2 plugins succeeded, 9.0 ms
 
-PROMISES
-  ok       gateway 10.1.0.1 answers the container: 0.2 ms
+CHECKS
+  ok       gateway 10.1.0.1 replies to the container: 0.2 ms
   FAILED   at most 10 Mbit out of the container: 912 Mbit
-  skipped  gateway 10.9.0.1 answers the container: not of this host
+  skipped  gateway 10.9.0.1 replies to the container: not of this host
 
 DEL   20.0 ms
-  link    time    kernel and files
+  plugin  time    kernel and files
   bridge  1.0 ms  - bridge cni0
 
 left behind:
   veth veth1 in cni0
-kept by the network, for its next container:
+kept by the network for its next container:
   table inet t: 2 chains
 
-NOT AS PROMISED: 2 problems, in 1.23 s
+CHECKS FAILED: 2 problems, in 1.23 s
 `;
 
 const render = (sections: readonly Section[], colour: boolean) =>
   sections.map(section => renderSection(section, { colour })).join('');
 
 describe('renderSection()', () => {
-  test('lays a report out as text', () => {
+  test('renders a report as text', () => {
     expect(render(SECTIONS, false)).toBe(PLAIN);
   });
 
-  test('differs with colours by nothing but colours', () => {
+  test('adds nothing but colours', () => {
     const painted = render(SECTIONS, true);
     expect(painted).toContain('\u001b[31mFAILED\u001b[39m');
     // biome-ignore lint/suspicious/noControlCharactersInRegex: what colours are made of
     expect(painted.replace(/\u001b\[\d+m/g, '').replace(/ +$/gm, '')).toBe(PLAIN);
   });
 
-  test('shows how a link failed', () => {
+  test('shows how a plugin failed', () => {
     const failure = { message: 'Cannot do it: no', code: 7, details: 'more', stderr: 'line 1\nline 2' };
     const plugins = [plugin({ link: 'tuning', failure })];
     expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: plugins, failure }], false)).toBe(`
 ADD   5.0 ms
-  link    time
+  plugin  time
   tuning  1.0 ms
   FAILED  Cannot do it: no (code 7)
           more
@@ -103,7 +103,7 @@ ADD   5.0 ms
 `);
   });
 
-  test('shows a failure before any link ran', () => {
+  test('shows a failure before any plugin ran', () => {
     const failure = { message: 'Cannot find plugin "x"' };
     expect(render([{ kind: 'verb', verb: 'ADD', durationMs: 5, links: [], failure }], false)).toBe(`
 ADD   5.0 ms
@@ -120,9 +120,9 @@ ADD   5.0 ms
       skipped: 'the list disables it',
     } as const;
     expect(render([skipped, { kind: 'verdict', ok: true, failures: 0, durationMs: 9 }], false)).toBe(`
-CHECK not done: the list disables it
+CHECK skipped: the list disables it
 
-as promised, in 9.0 ms
+all checks passed, in 9.0 ms
 `);
   });
 });

@@ -9,7 +9,7 @@ const probe = (outcome: 'ok' | 'failed' | 'skipped'): Section => ({
 });
 
 describe('isProblem()', () => {
-  test('is true for failures and for what stays behind', () => {
+  test('is true for failures and for garbage', () => {
     const verb = { kind: 'verb', verb: 'ADD', durationMs: 1, links: [] } as const;
     expect(isProblem({ ...verb, failure: { message: 'm' } })).toBe(true);
     expect(isProblem(probe('failed'))).toBe(true);

@@ -10,7 +10,7 @@ const first: Result = {
 };
 
 describe('diffResults()', () => {
-  test('tells everything of a first result', () => {
+  test('lists everything in a first result', () => {
     expect(diffResults(undefined, first)).toEqual([
       '+ cni0',
       '+ eth0 (container), mtu 1400',
@@ -22,7 +22,7 @@ describe('diffResults()', () => {
     ]);
   });
 
-  test('tells what a link added and what it took away', () => {
+  test('lists what a plugin added and removed', () => {
     const second: Result = {
       ...first,
       interfaces: [...(first.interfaces ?? []), { name: 'ifb9' }],

@@ -9,13 +9,13 @@ describe('renderRate()', () => {
     [9_812_345, '9.81 Mbit'],
     [20e6, '20 Mbit'],
     [4.0961e9, '4.1 Gbit'],
-  ])('%d bits per second are %s', (bits, words) => {
+  ])('renders %d bits per second as %s', (bits, words) => {
     expect(renderRate(bits)).toBe(words);
   });
 });
 
 describe('renderTime()', () => {
-  test('changes its unit at a second', () => {
+  test('changes its unit at one second', () => {
     expect([renderTime(0.14), renderTime(999.9), renderTime(1_234)]).toEqual([
       '0.1 ms',
       '999.9 ms',
@@ -25,7 +25,7 @@ describe('renderTime()', () => {
 });
 
 describe('count()', () => {
-  test('knows one from many', () => {
+  test('distinguishes singular and plural', () => {
     expect([count(1, 'link'), count(2, 'link'), count(0, 'box', 'boxes')]).toEqual([
       '1 link',
       '2 links',

@@ -19,7 +19,7 @@ describe('parseCidr()', () => {
     ['fd00::1/128', 'fd00::1/128'],
     ['FD00::/8', 'fd00::/8'],
     ['::ffff:1.2.3.4/120', '1.2.3.4/24'],
-  ])('reads %s as %s, host bits kept', (text, expected) => {
+  ])('reads %s as %s with its host bits', (text, expected) => {
     expect(renderCidr(parseCidr(text))).toBe(expected);
   });
 

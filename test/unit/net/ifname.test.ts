@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { findIfnameProblem } from '../../../src/net/ifname.ts';
 
 test.each(['eth0', 'a', 'fifteen-bytes-x', 'eth0.100', 'back\\slash', '100%', 'ä', '\u200b', '...'])(
-  'findIfnameProblem() takes %j',
+  'findIfnameProblem() accepts %j',
   name => {
     expect(findIfnameProblem(name)).toBeUndefined();
   },
@@ -14,15 +14,15 @@ test.each([
   ['ääääääää', 'longer than 15 bytes'],
   ['.', '"." or ".."'],
   ['..', '"." or ".."'],
-  ['a/b', 'must not hold'],
-  ['a:b', 'must not hold'],
-  ['a b', 'must not hold'],
-  ['a\tb', 'must not hold'],
-  ['eth0\n', 'must not hold'],
-  ['a\u0085b', 'must not hold'],
-  ['a\u00a0b', 'must not hold'],
-  ['a\u3000b', 'must not hold'],
-  ['a\0b', 'must not hold'],
+  ['a/b', 'must not contain'],
+  ['a:b', 'must not contain'],
+  ['a b', 'must not contain'],
+  ['a\tb', 'must not contain'],
+  ['eth0\n', 'must not contain'],
+  ['a\u0085b', 'must not contain'],
+  ['a\u00a0b', 'must not contain'],
+  ['a\u3000b', 'must not contain'],
+  ['a\0b', 'must not contain'],
 ])('findIfnameProblem() refuses %j', (name, problem) => {
   expect(findIfnameProblem(name)).toContain(problem);
 });

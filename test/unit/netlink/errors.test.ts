@@ -4,7 +4,7 @@ import { isNetlinkError, NetlinkError, tolerating } from '../../../src/netlink/e
 import { Errno } from '../../../src/sys/errno.ts';
 
 describe('NetlinkError', () => {
-  test('says what was asked, the reason, and the words of the kernel', () => {
+  test('contains the request, the reason, and the message of the kernel', () => {
     const error = new NetlinkError('create link "cni0" of kind bridge', Errno.EEXIST, 'Device exists');
     expect(error.message).toBe(
       'Cannot create link "cni0" of kind bridge: object exists (EEXIST), kernel says "Device exists"',
@@ -12,7 +12,7 @@ describe('NetlinkError', () => {
     expect(error).toMatchObject({ errno: 17, op: 'create link "cni0" of kind bridge' });
   });
 
-  test('does without words', () => {
+  test('works without a message of the kernel', () => {
     expect(new NetlinkError('list links', 4_000).message).toBe('Cannot list links: error 4000');
   });
 });
@@ -24,7 +24,7 @@ test('isNetlinkError() compares numbers', () => {
   expect(isNetlinkError(new Error('x'), Errno.ENOENT)).toBe(false);
 });
 
-test('tolerating() lets named refusals pass and no others', () => {
+test('tolerating() ignores named errors and no others', () => {
   const refuse = (errno: number) => () => {
     throw new NetlinkError('x', errno);
   };

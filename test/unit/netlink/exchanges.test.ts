@@ -1,4 +1,4 @@
-// Is everything that is asked of the kernel told to who listens, and nothing to nobody?
+// Is every request to the kernel reported to a listener, and is nothing done without one?
 import { afterEach, describe, expect, test } from 'bun:test';
 import { type Exchange, exchange, listenToExchanges } from '../../../src/netlink/exchanges.ts';
 import { runProgram } from '../../../src/netlink/iptables/program.ts';
@@ -19,7 +19,7 @@ function heardOf(work: () => void): Exchange[] {
 }
 
 describe('exchange()', () => {
-  test('tells of requests and dumps of a socket, in words, with what the kernel refused', () => {
+  test('reports requests and dumps of a socket as text, with the errors of the kernel', () => {
     const socket = new NetlinkSocket(NETLINK_ROUTE);
     const heard = heardOf(() => {
       getLink(socket, 'lo');
@@ -36,7 +36,7 @@ describe('exchange()', () => {
     for (const { startedAt, endedAt } of heard) expect(endedAt).toBeGreaterThan(startedAt);
   });
 
-  test('tells of programs, and of those that fail', () => {
+  test('reports programs, and those that fail', () => {
     const heard = heardOf(() => {
       expect(() => runProgram('do nothing', ['/bin/false'])).toThrow('Cannot do nothing');
     });
@@ -45,7 +45,7 @@ describe('exchange()', () => {
     ]);
   });
 
-  test('names the first of many requests, and gives what the work gives', () => {
+  test('names the first of many requests, and returns the result of the work', () => {
     const asked = ['a', 'b', 'c', 'd', 'e'].map(op => ({ op }));
     const heard = heardOf(() => expect(exchange(99, asked, () => 7)).toBe(7));
     expect(heard).toMatchObject([{ family: 'netlink 99', what: 'a; b; c; 2 more' }]);

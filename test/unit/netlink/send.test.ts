@@ -9,7 +9,7 @@ import { NETLINK_ROUTE } from '../../../src/netlink/socket.ts';
 /** linux/netlink.h: a message that nothing is done for. */
 const NLMSG_NOOP = 1;
 
-test('sendWhole() sends what fits the buffer, and what does not where the process may enlarge it, or says so', () => {
+test('sendWhole() sends what fits the buffer, and more if the process may enlarge it, or reports the limit', () => {
   const fd = openNetlink(NETLINK_ROUTE);
   const messageOf = (bytes: number) =>
     encodeMessages([

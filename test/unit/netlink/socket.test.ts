@@ -19,7 +19,7 @@ const ask = (ifname: string) => ({
 });
 
 describe('NetlinkSocket', () => {
-  test('dump() brings all objects, as `ip` sees them', async () => {
+  test('dump() returns all objects, as `ip` sees them', async () => {
     const { stdout } = await run(['ip', '-j', 'link', 'show']);
     const names = JSON.parse(stdout).map(({ ifname }: { ifname: string }) => ifname);
     expect(
@@ -29,19 +29,19 @@ describe('NetlinkSocket', () => {
     ).toEqual(names.sort());
   });
 
-  test('request() brings one object', () => {
+  test('request() returns one object', () => {
     expect(getLink(socket, 'lo')).toMatchObject({ index: 1, name: 'lo', mac: '00:00:00:00:00:00' });
     expect(getLink(socket, 1).name).toBe('lo');
   });
 
-  test('request() throws what the kernel refuses', () => {
+  test('request() throws errors of the kernel', () => {
     expect(findLink(socket, 'nosuchlink')).toBeUndefined();
     expect(() => getLink(socket, 'nosuchlink')).toThrow(
       'Cannot find link "nosuchlink": no such device (ENODEV)',
     );
   });
 
-  test('request() passes on the words of the kernel', () => {
+  test('request() passes on the message of the kernel', () => {
     let refusal: unknown;
     try {
       // A name of 20 bytes does not fit the policy of IFLA_IFNAME.
@@ -54,13 +54,13 @@ describe('NetlinkSocket', () => {
     expect((refusal as NetlinkError).kernelMessage).toContain('Attribute failed policy validation');
   });
 
-  test('requestAll() reads every answer before it throws the first refusal', () => {
+  test('requestAll() reads every answer before it throws the first error', () => {
     const all = () => socket.requestAll([ask('lo'), ask('nosuchlink'), ask('lo')]);
     expect(all).toThrow('Cannot find link "nosuchlink"');
     expect(socket.requestAll([ask('lo'), ask('lo')])).toHaveLength(2);
   });
 
-  test('attemptAll() hands over answers and refusals in order, however many', () => {
+  test('attemptAll() returns answers and errors in order, however many', () => {
     const many = Array.from({ length: 250 }, (_, i) => ask(i % 2 ? 'nosuchlink' : 'lo'));
     const outcomes = socket.attemptAll(many);
     expect(
@@ -69,7 +69,7 @@ describe('NetlinkSocket', () => {
     expect(socket.attemptAll([])).toEqual([]);
   });
 
-  test('find() and findAll() have nothing for the refusals that mean so, and throw the others', () => {
+  test('find() and findAll() return nothing for the errors that mean so, and throw the others', () => {
     const all = [
       ask('nosuchlink'),
       { ...ask('lo'), isQuestion: true },
@@ -82,14 +82,14 @@ describe('NetlinkSocket', () => {
     expect(socket.find(ask('nosuchlink'), [Errno.ENODEV])).toBeUndefined();
   });
 
-  test('requestAll() tells which of several was refused, wherever it stands', () => {
+  test('requestAll() names which of several failed, at any position', () => {
     for (let at = 0; at < 4; at++) {
       const all = Array.from({ length: 4 }, (_, i) => ask(i === at ? `none${i}` : 'lo'));
       expect(() => socket.requestAll(all)).toThrow(`Cannot find link "none${at}"`);
     }
   });
 
-  test('dump() throws what the kernel refuses', () => {
+  test('dump() throws errors of the kernel', () => {
     const strange = { op: 'dump nothing', type: 0x7f0, body: new Uint8Array(16) };
     try {
       socket.dump(strange);

@@ -9,7 +9,7 @@ import { IFF_UP } from '../../../src/netlink/rtnl/link-header.ts';
 import { renderMessage } from '../../../src/netlink/trace.ts';
 
 describe('renderMessage()', () => {
-  test('names message, flags, header and attributes of a link', () => {
+  test('names message, flags, header and attributes of a device', () => {
     const body = linkMessage.encode(
       { flags: IFF_UP, change: IFF_UP },
       {
@@ -63,24 +63,24 @@ describe('renderMessage()', () => {
     );
   });
 
-  test('says what the kernel answered', () => {
+  test('shows the answer of the kernel', () => {
     const body = new Uint8Array(20);
     const view = new DataView(body.buffer);
     view.setInt32(0, -17, true);
     view.setUint32(12, 7, true);
     expect(renderMessage('recv', 0, { type: 2, flags: 0x300, seq: 7, body })).toBe(
-      '┌ recv NLMSG_ERROR CAPPED|ACK_TLVS seq=7\n│ answer to seq=7: object exists (EEXIST)\n└',
+      '┌ recv NLMSG_ERROR CAPPED|ACK_TLVS seq=7\n│ reply to seq=7: object exists (EEXIST)\n└',
     );
     view.setInt32(0, 0, true);
     expect(renderMessage('recv', 0, { type: 2, flags: 0x100, seq: 7, body })).toContain(
-      'answer to seq=7: done',
+      'reply to seq=7: done',
     );
     expect(renderMessage('recv', 0, { type: 3, flags: 2, seq: 7, body: new Uint8Array(4) })).toBe(
       '┌ recv NLMSG_DONE MULTI seq=7\n└',
     );
   });
 
-  test('keeps attributes that no table names', () => {
+  test('keeps attributes that are in no table', () => {
     const newer = { unknown: [{ type: 99, bytes: Uint8Array.of(1, 0xff) }] };
     const body = linkMessage.encode({}, { ifname: 'lo', ...newer });
     expect(renderMessage('recv', 0, received(16, body))).toBe(
@@ -88,7 +88,7 @@ describe('renderMessage()', () => {
     );
   });
 
-  test('shows bytes and text of messages that no table describes', () => {
+  test('shows bytes and text of messages that are in no table', () => {
     const message = { type: 999, flags: 0x8005, seq: 3, body: Buffer.from('eth0\0 and what follows it') };
     expect(renderMessage('send', 0, message)).toBe(
       `

@@ -21,14 +21,14 @@ const files = () => fs.readdirSync(dir).sort();
 const write = (name: string, text = 'text') => fs.writeFileSync(path.join(dir, name), text);
 
 describe('boundLog()', () => {
-  test('leaves a file alone that is not full, and one that is not there', () => {
+  test('leaves a file alone that is not full or does not exist', () => {
     boundLog(log, LIMITS);
     write('multus.log', 'short');
     boundLog(log, LIMITS);
     expect(files()).toEqual(['multus.log']);
   });
 
-  test('gives a full file a name that tells when, never one that is taken', () => {
+  test('renames a full file by its time, never to an existing name', () => {
     for (const text of ['the first one', 'the second one', 'the third one']) {
       write('multus.log', text);
       boundLog(log, { ...LIMITS, maxBackups: 0 });
@@ -38,7 +38,7 @@ describe('boundLog()', () => {
     expect(texts).toEqual(['the first one', 'the second one', 'the third one']);
   });
 
-  test('keeps the youngest so many, packed or not, and no other file', () => {
+  test('keeps a number of the newest ones, packed or not, and every other file', () => {
     const old = [1, 2, 3].map(day => `multus-2020-01-0${day}T00-00-00.000.log`);
     for (const name of [`${old[0]}`, `${old[1]}.gz`, `${old[2]}`, 'multus-notes.log', 'other.log'])
       write(name);
@@ -55,7 +55,7 @@ describe('boundLog()', () => {
 });
 
 describe('packBackups()', () => {
-  test('packs what is not packed, for its owner only, and leaves the log alone', async () => {
+  test('packs unpacked ones, for their owner only, and leaves the log alone', async () => {
     const [one, two] = ['multus-2020-01-01T00-00-00.000.log', 'multus-2020-01-02T00-00-00.000.log'];
     write('multus.log');
     write(one, 'a line\n');
@@ -67,7 +67,7 @@ describe('packBackups()', () => {
     expect(fs.statSync(packed).mode & 0o777).toBe(0o600);
   });
 
-  test('leaves what another packs, and removes what a killed one has left', async () => {
+  test('leaves files that another process packs, and removes those of a killed one', async () => {
     const [one, two] = ['multus-2020-01-01T00-00-00.000.log', 'multus-2020-01-02T00-00-00.000.log'];
     for (const name of [one, `${one}.gz.part`, two, `${two}.gz.part`]) write(name);
     fs.utimesSync(path.join(dir, `${two}.gz.part`), 0, 0);

@@ -22,13 +22,17 @@ const PLACE = {
 };
 
 describe('linesOf()', () => {
-  test('gives a line for each link and one for the request', () => {
+  test('returns a line for each plugin and one for the request', () => {
     expect(linesOf(RECORD, parseLogLevels('info'))).toMatchObject([
       {
-        ...{ level: 'info', message: 'link finished' },
+        ...{ level: 'info', message: 'plugin finished' },
         fields: { ...PLACE, link: 'bridge', link_index: 0, duration_ms: 2, code: 0 },
       },
-      { level: 'error', message: 'link failed', fields: { ...PLACE, link: 'tuning', code: 7, error: 'no' } },
+      {
+        level: 'error',
+        message: 'plugin failed',
+        fields: { ...PLACE, link: 'tuning', code: 7, error: 'no' },
+      },
       {
         ...{ level: 'info', message: 'request finished' },
         fields: { ...PLACE, duration_ms: 5, code: 0, warm: true, addresses: ['10.1.0.2/24'] },
@@ -36,7 +40,7 @@ describe('linesOf()', () => {
     ]);
   });
 
-  test('keeps to the level of each link', () => {
+  test('honours the log level of each plugin', () => {
     const shown = (levels: string) =>
       linesOf(RECORD, parseLogLevels(levels)).map(({ fields }) => fields.link ?? 'request');
     expect(shown('error')).toEqual(['tuning']);
@@ -44,7 +48,7 @@ describe('linesOf()', () => {
     expect(shown('info,bridge=warn')).toEqual(['tuning', 'request']);
   });
 
-  test('passes on what links said: our own at their level, text of others as a warning', () => {
+  test('passes on standard error: that of our plugins at its level, that of others as warnings', () => {
     const own = '{"level":"debug","message":"sent","timestamp":"t","count":3,"network":"not-this"}';
     const record = { ...RECORD, links: [{ ...LINK, stderr: `${own}\nsome words\n{"half":\n` }] };
     const lines = linesOf(record, parseLogLevels('debug'));
@@ -62,7 +66,7 @@ describe('linesOf()', () => {
 });
 
 describe('parseLogLevels()', () => {
-  test('reads one for all and one by link', () => {
+  test('reads one level for all and one by plugin', () => {
     const levels = parseLogLevels('warn, portmap=debug');
     expect([levelOf(levels), levelOf(levels, 'portmap'), levelOf(levels, 'bridge')]).toEqual([
       'warn',

@@ -1,4 +1,4 @@
-// Do lines of a long-lived process arrive in each place, and does a place that fails harm nobody?
+// Do lines of a long-lived process arrive in each output, and is a failing output harmless?
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -29,18 +29,18 @@ async function logToConsole(): Promise<string> {
 }
 
 describe('openLogOutput()', () => {
-  test('writes lines of JSON on standard error', async () => {
+  test('writes JSON lines to standard error', async () => {
     expect(JSON.parse(await logToConsole())).toMatchObject({
       ...{ level: 'info', message: 'request finished', network: 'podnet', code: 0 },
       timestamp: expect.any(String),
     });
   });
 
-  test('does not wait for a reader of standard error that reads no more', async () => {
+  test('does not wait when standard error has a stalled reader', async () => {
     await withDir(async dir => {
       const fifo = path.join(dir, 'fifo');
       await runOk(['mkfifo', fifo]);
-      // Open for reading as well: nobody reads, and nobody is told so.
+      // Open for reading as well: no process reads, and no writer gets an error.
       const unread = fs.openSync(fifo, fs.constants.O_RDWR);
       const script = `
         import { openLogOutput } from '${path.resolve(import.meta.dir, '../../../src/observe/log-output.ts')}';
@@ -74,7 +74,7 @@ describe('openLogOutput()', () => {
     });
   });
 
-  test('goes on, and counts, when the disk is full', async () => {
+  test('continues, and counts, when the disk is full', async () => {
     await withDir(async dir => {
       const good = path.join(dir, 'good.log');
       const full = path.join(dir, 'full.log');
@@ -95,7 +95,7 @@ describe('openLogOutput()', () => {
     });
   });
 
-  test('loses nothing but lines when no syslog daemon listens', async () => {
+  test('loses only lines when no syslog daemon listens', async () => {
     await withDir(async dir => {
       const output = await openLogOutput([
         parseLogDestination(`syslog:${dir}/none`),
@@ -109,7 +109,7 @@ describe('openLogOutput()', () => {
 });
 
 describe('parseLogDestination()', () => {
-  test('knows the four kinds', () => {
+  test('accepts the four kinds', () => {
     expect(
       ['console', 'syslog', 'journal', 'syslog:/tmp/log'].map(text => parseLogDestination(text)),
     ).toEqual([

@@ -28,7 +28,7 @@ const RECORD: RequestRecord = {
 };
 
 describe('openMetrics()', () => {
-  test('offers what was observed and what is looked up', async () => {
+  test('exposes observations and values that are looked up', async () => {
     const metrics = openMetrics(SOURCES);
     metrics.observe(RECORD);
     const page = (await metrics.render()).split('\n');
@@ -57,7 +57,7 @@ describe('openMetrics()', () => {
     expect(names.filter(name => !name.startsWith('catena_'))).toEqual([]);
   });
 
-  test('goes without a source that fails', async () => {
+  test('omits a source that fails', async () => {
     const metrics = openMetrics({
       ...SOURCES,
       ranges: () => {

@@ -1,4 +1,4 @@
-// Does all that is learned of a request arrive everywhere it is wanted, and does a place that fails harm nobody?
+// Does every observation of a request arrive in every output, and is a failing output harmless?
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -40,7 +40,7 @@ describe('openObserver()', () => {
   test('writes a line, counts and keeps a trace', async () => {
     const observer = await openObserver(options());
     const request = observer.begin(FACTS, { TRACEPARENT: PARENT, A: '1' });
-    // Nobody gets the spans: the caller's stays the parent of the links.
+    // No output for spans: the caller's stays the parent of the plugins.
     expect(request.env).toEqual({ TRACEPARENT: PARENT, A: '1' });
     request.end({ result: {} });
     observer.log('debug', 'not this');
@@ -64,7 +64,7 @@ describe('openObserver()', () => {
     ]);
   });
 
-  test('has links stand below the request where spans are exported', async () => {
+  test('nests plugins below the request when spans are exported', async () => {
     const otlp = { url: 'http://127.0.0.1:1/v1/traces', headers: {}, timeoutMs: 100, resource: {} };
     const observer = await openObserver(options({ otlp }));
     const below = observer.begin(FACTS, { TRACEPARENT: PARENT });
@@ -78,7 +78,7 @@ describe('openObserver()', () => {
     expect(await observer.metrics.render()).toContain('catena_dropped{kind="spans"} 1');
   });
 
-  test('has links told what they did in the kernel only where somebody gets to see it', async () => {
+  test('has plugins report kernel transactions only when there is an output for them', async () => {
     const otlp = { url: 'http://127.0.0.1:1/v1/traces', headers: {}, timeoutMs: 100, resource: {} };
     const noted = async (more: Partial<ObserverOptions>, parent: string) => {
       const observer = await openObserver(options({ traceDir: undefined, ...more }));
@@ -91,7 +91,7 @@ describe('openObserver()', () => {
     expect(await noted({ otlp }, PARENT.replace(/01$/, '00'))).toBe(false);
   });
 
-  test('goes on in other places when it is told to, and keeps count of what the old ones lost', async () => {
+  test('switches outputs on request, and keeps the count of what the old ones lost', async () => {
     fs.writeFileSync(path.join(dir, 'file'), '');
     const file = (name: string) =>
       ({ kind: 'file', path: path.join(dir, name), maxBytes: 1e6, maxFiles: 2 }) as const;
@@ -117,7 +117,7 @@ describe('openObserver()', () => {
     expect(await observer.metrics.render()).toContain('catena_dropped{kind="log"} 1');
   });
 
-  test('counts what no place takes, and answers all the same', async () => {
+  test('counts what no output accepts, and still answers', async () => {
     fs.writeFileSync(path.join(dir, 'file'), '');
     const wrong = path.join(dir, 'file', 'below');
     const destinations = [{ kind: 'file', path: wrong, maxBytes: 1e6, maxFiles: 2 }] as const;

@@ -1,4 +1,4 @@
-// Do spans reach a collector in its format, and is a collector that is away nobody's problem?
+// Do spans reach a collector in its format, and is an absent collector harmless?
 import { describe, expect, test } from 'bun:test';
 import { findOtlpOptions, openOtlpExporter } from '../../../src/observe/otlp.ts';
 import { spansOf } from '../../../src/observe/otlp-span.ts';
@@ -46,7 +46,7 @@ async function withCollector(
 }
 
 describe('spansOf()', () => {
-  test('gives a span for the request and one below it for each link', () => {
+  test('returns a span for the request and one below it for each plugin', () => {
     expect(spansOf(RECORD)).toMatchObject([
       {
         ...{
@@ -66,7 +66,7 @@ describe('spansOf()', () => {
     ]);
   });
 
-  test('has kernel transactions stand below their link, and those put off below a span of their own', () => {
+  test('nests kernel transactions below their plugin, and deferred ones below a span of their own', () => {
     const transactions = [
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 0.5, durationMs: 0.25, error: 'ENODEV' },
     ];
@@ -89,7 +89,7 @@ describe('spansOf()', () => {
     expect(late).toMatchObject({ parentSpanId: removals?.spanId, startTimeUnixNano: '1700000000003500000' });
   });
 
-  test('gives none where the caller records nothing', () => {
+  test('returns none when the caller records nothing', () => {
     expect(spansOf({ ...RECORD, span: { ...SPAN, sampled: false } })).toEqual([]);
     const { span: _, ...without } = RECORD;
     expect(spansOf(without)).toEqual([]);
@@ -97,7 +97,7 @@ describe('spansOf()', () => {
 });
 
 describe('openOtlpExporter()', () => {
-  test('posts what it has when it ends, with headers and resource', async () => {
+  test('posts the remaining spans when it ends, with headers and resource', async () => {
     let body = '';
     const answer = (text: string) => {
       body = text;
@@ -123,7 +123,7 @@ describe('openOtlpExporter()', () => {
     });
   });
 
-  test('drops and counts what a collector does not take, or not in time', async () => {
+  test('drops and counts spans that a collector does not accept, or not in time', async () => {
     const resource = {};
     await withCollector(
       () => new Response('full', { status: 503 }),

@@ -19,7 +19,7 @@ const EVENT: PluginEvent = {
 };
 
 describe('startRequest()', () => {
-  test('keeps the request, the pod and every link', () => {
+  test('keeps the request, the pod and every plugin', () => {
     const request = startRequest({ ...FACTS, warm: true, queueMs: 1.5, traceId: 'a'.repeat(32) });
     request.onTurn(2);
     request.onTurn(3);
@@ -35,7 +35,7 @@ describe('startRequest()', () => {
     expect(record.id).toMatch(/^[\da-z]{12}$/);
   });
 
-  test('keeps what was done in the kernel, by links and after them', () => {
+  test('keeps kernel transactions, of plugins and after them', () => {
     const transactions = [{ family: 'rtnetlink', what: 'list links', startMs: 0.1, durationMs: 0.2 }];
     const request = startRequest(FACTS);
     request.onPlugin({ ...EVENT, transactions });
@@ -47,7 +47,7 @@ describe('startRequest()', () => {
     expect(startRequest(FACTS).end({})).not.toHaveProperty('finishes');
   });
 
-  test('masks secrets in arguments, results, messages and what links said', () => {
+  test('masks secrets in arguments, results, messages and standard error', () => {
     const request = startRequest(FACTS);
     request.onPlugin(EVENT);
     request.onPlugin({
@@ -59,7 +59,7 @@ describe('startRequest()', () => {
     expect(record.args).toMatchObject({ K8S_POD_NAME: 'web', VPN_TOKEN: '***' });
   });
 
-  test('keeps the code of a failure, and 999 where the protocol has none', () => {
+  test('keeps the code of a failure, and 999 when the protocol has none', () => {
     const end = (error: unknown) => startRequest(FACTS).end({ error });
     expect(end(new CniError(11, 'later'))).toMatchObject({ code: 11, message: 'later' });
     expect(end(new CniError(0, 'no such network'))).toMatchObject({ code: 999, message: 'no such network' });

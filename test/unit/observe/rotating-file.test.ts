@@ -15,7 +15,7 @@ const line = (text: string) => Buffer.from(`${text}\n`);
 const read = (name: string) => fs.readFileSync(path.join(dir, name), 'utf8');
 
 describe('openRotatingFile()', () => {
-  test('makes files of whole lines that only their owner reads, and keeps the youngest', () => {
+  test('creates files of whole lines, readable by their owner only, and keeps the newest', () => {
     const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 10, maxFiles: 3 });
     for (const text of ['one', 'two', 'three', 'four', 'five', 'six', 'seven']) file.append(line(text));
     file.close();
@@ -26,7 +26,7 @@ describe('openRotatingFile()', () => {
     }
   });
 
-  test('keeps a line that is larger than a file may be', () => {
+  test('keeps a line that is larger than the limit of a file', () => {
     const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 4, maxFiles: 1 });
     for (const text of ['much too long', 'too long again']) file.append(line(text));
     file.close();
@@ -34,7 +34,7 @@ describe('openRotatingFile()', () => {
     expect(read('log')).toBe('too long again\n');
   });
 
-  test('goes on with what is there', () => {
+  test('continues an existing file', () => {
     fs.writeFileSync(path.join(dir, 'log'), 'older\n');
     const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
     file.append(line('newer'));
@@ -42,7 +42,7 @@ describe('openRotatingFile()', () => {
     expect(read('log')).toBe('older\nnewer\n');
   });
 
-  test('opens the file anew when somebody moved it', () => {
+  test('reopens the file after it was moved', () => {
     const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
     file.append(line('one'));
     fs.renameSync(path.join(dir, 'log'), path.join(dir, 'moved'));
@@ -51,7 +51,7 @@ describe('openRotatingFile()', () => {
     expect([read('moved'), read('log')]).toEqual(['one\n', 'two\n']);
   });
 
-  test('fails for a line on a full disk, and works when there is room again', () => {
+  test('fails for a line on a full disk, and recovers when there is space again', () => {
     fs.symlinkSync('/dev/full', path.join(dir, 'log'));
     const file = openRotatingFile(path.join(dir, 'log'), { maxBytes: 100, maxFiles: 2 });
     expect(() => file.append(line('one'))).toThrow('ENOSPC');

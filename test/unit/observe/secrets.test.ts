@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { isSecretName, maskSecrets, maskText } from '../../../src/observe/secrets.ts';
 
 describe('isSecretName()', () => {
-  test('goes by the last word of a name', () => {
+  test('looks at the last word of a name', () => {
     const secret = [
       'token',
       'TOKEN',
@@ -32,7 +32,7 @@ describe('isSecretName()', () => {
 });
 
 describe('maskSecrets()', () => {
-  test('masks at any depth, whatever the value is, and leaves the original alone', () => {
+  test('masks at any depth, whatever the value is, and does not change the original', () => {
     const config = {
       type: 'vpn',
       peers: [{ host: 'a', publicKey: 'k', psk: { presharedKey: { inner: 1 } } }],
@@ -56,7 +56,7 @@ describe('maskSecrets()', () => {
     });
   });
 
-  test('ends at a depth', () => {
+  test('stops at a maximum depth', () => {
     let deep: unknown = 'secret';
     for (let i = 0; i < 10_000; i += 1) deep = { deep };
     expect(JSON.stringify(maskSecrets(deep))).not.toContain('secret');
@@ -83,7 +83,7 @@ describe('maskText()', () => {
     expect(maskText(text)).toBe(masked);
   });
 
-  test('takes no longer for a long line of nothing', () => {
+  test('takes linear time for a long line', () => {
     expect(maskText('a'.repeat(1_000_000))).toHaveLength(1_000_000);
     expect(maskText('a://'.repeat(250_000))).toHaveLength(1_000_000);
     expect(maskText(`https://${'a'.repeat(1_000_000)}`)).toHaveLength(1_000_008);

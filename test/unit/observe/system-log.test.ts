@@ -7,17 +7,17 @@ import { openLogOutput } from '../../../src/observe/log-output.ts';
 import { renderJournal, renderSyslog } from '../../../src/observe/system-log.ts';
 import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
-const LINE = { level: 'error', message: 'link failed', fields: { container_id: 'c1', code: 11 } } as const;
+const LINE = { level: 'error', message: 'plugin failed', fields: { container_id: 'c1', code: 11 } } as const;
 const at = new Date(2026, 10, 1, 9, 5, 7);
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
 
 describe('renderSyslog()', () => {
-  test('gives priority, time, name and one line of JSON', () => {
-    const json = '{"level":"error","message":"link failed","container_id":"c1","code":11}';
+  test('returns priority, time, name and one line of JSON', () => {
+    const json = '{"level":"error","message":"plugin failed","container_id":"c1","code":11}';
     expect(text(renderSyslog(LINE, at, 7))).toBe(`<27>Nov  1 09:05:07 catena[7]: ${json}`);
   });
 
-  test('keeps to what daemons take', () => {
+  test('keeps to the limits of syslog daemons', () => {
     const long = { ...LINE, fields: { filler: 'x'.repeat(100_000) } };
     expect(renderSyslog(long, at, 7).length).toBe(8_000);
   });
@@ -25,11 +25,11 @@ describe('renderSyslog()', () => {
 
 describe('renderJournal()', () => {
   test('gives every field a name of its own', () => {
-    const lines = 'MESSAGE=link failed\nPRIORITY=3\nSYSLOG_IDENTIFIER=catena\n';
+    const lines = 'MESSAGE=plugin failed\nPRIORITY=3\nSYSLOG_IDENTIFIER=catena\n';
     expect(text(renderJournal(LINE))).toBe(`${lines}CATENA_CONTAINER_ID=c1\nCATENA_CODE=11\n`);
   });
 
-  test('tells the length of a value with line breaks', () => {
+  test('writes the length of a value with line breaks', () => {
     const bytes = renderJournal({ level: 'info', message: 'a\nb', fields: {} });
     expect(text(bytes)).toBe('MESSAGE\n\u0003\0\0\0\0\0\0\0a\nb\nPRIORITY=6\nSYSLOG_IDENTIFIER=catena\n');
   });

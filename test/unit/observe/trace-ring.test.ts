@@ -43,7 +43,7 @@ describe('TraceRing', () => {
     for (const name of files) expect(fs.statSync(path.join(dir, name)).mode & 0o777).toBe(0o600);
   });
 
-  test('keeps a number of bytes, and the youngest record whatever its size', () => {
+  test('keeps a number of bytes, and the newest record whatever its size', () => {
     const ring = new TraceRing(dir, { maxRecords: 100, maxBytes: 3_000 });
     for (let i = 1; i <= 5; i += 1) ring.write(record(i, { message: 'x'.repeat(1_000) }));
     expect(ids()).toEqual([4, 5]);
@@ -51,19 +51,19 @@ describe('TraceRing', () => {
     expect(ids()).toEqual([6]);
   });
 
-  test('counts what others wrote', () => {
+  test('counts records of other processes', () => {
     for (let i = 1; i <= 5; i += 1) new TraceRing(dir, { maxRecords: 3, maxBytes: 1e6 }).write(record(i));
     expect(ids()).toEqual([3, 4, 5]);
   });
 
-  test('leaves out what links printed when a record would be huge', () => {
+  test('leaves out the output of plugins when a record would be huge', () => {
     new TraceRing(dir).write(record(1, { result: { filler: 'x'.repeat(300_000) }, message: 'kept' }));
     const [kept] = listTraces(dir).records;
     expect(kept).toMatchObject({ message: 'kept' });
     expect(kept).not.toHaveProperty('result');
   });
 
-  test('takes away what a killed process left, and not what another one writes', () => {
+  test('removes files of a killed process, and not those of a live one', () => {
     fs.mkdirSync(dir, { recursive: true });
     const [own, ofDead] = [unfinishedName(), unfinishedName().replace(/-(\d+)-\d+-/, '-$1-1-')];
     for (const name of [own, ofDead]) fs.writeFileSync(path.join(dir, name), '{"id":');
@@ -71,7 +71,7 @@ describe('TraceRing', () => {
     expect(fs.readdirSync(dir).sort()).toEqual([own, `${record(1).id}.json`]);
   });
 
-  test('leaves nothing half written', () => {
+  test('leaves no half-written file', () => {
     fs.mkdirSync(path.join(dir, `${record(1).id}.json`), { recursive: true });
     expect(() => new TraceRing(dir).write(record(1))).toThrow();
     expect(fs.readdirSync(dir)).toEqual([`${record(1).id}.json`]);
@@ -79,7 +79,7 @@ describe('TraceRing', () => {
 });
 
 describe('listTraces()', () => {
-  test('names damaged files, and passes by what is not ours', () => {
+  test('names damaged files, and skips foreign ones', () => {
     new TraceRing(dir).write(record(1));
     fs.writeFileSync(path.join(dir, `${record(2).id}.json`), '{"id":');
     fs.writeFileSync(path.join(dir, 'README'), 'not a record');
@@ -88,17 +88,17 @@ describe('listTraces()', () => {
     expect(damaged).toEqual([path.join(dir, `${record(2).id}.json`)]);
   });
 
-  test('gives nothing for a directory that is not there', () => {
+  test('returns nothing for a missing directory', () => {
     expect(listTraces(dir)).toEqual({ records: [], damaged: [] });
   });
 });
 
 describe('findTrace()', () => {
-  test('takes the start of an id, if it is one record only', () => {
+  test('accepts the start of an id, if it is unique', () => {
     const ring = new TraceRing(dir);
     for (const number of [1, 2]) ring.write(record(number));
     expect(findTrace(dir, record(2).id)).toEqual(record(2));
-    expect(() => findTrace(dir, 'mi7')).toThrow('2 of');
-    expect(() => findTrace(dir, 'x')).toThrow(/Cannot find trace "x": ".*traces" has none/);
+    expect(() => findTrace(dir, 'mi7')).toThrow('2 ids in');
+    expect(() => findTrace(dir, 'x')).toThrow(/Cannot find trace "x": ".*traces" has no trace of that id/);
   });
 });

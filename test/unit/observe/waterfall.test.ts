@@ -34,23 +34,23 @@ const RECORD: RequestRecord = {
 };
 
 describe('renderWaterfall()', () => {
-  test('draws bars where links ran, and says what each added', () => {
+  test('draws a bar for each plugin, and shows what each added', () => {
     expect(renderWaterfall(RECORD)).toBe(`mi7c0a1b2c3d  ADD podnet  container c1, eth0
   2026-01-02T03:04:05.006Z, 20.0 ms, by the daemon
   pod shop/web
   namespace /run/netns/web
   waited 3.0 ms in the queue
 
-  link       0                                20.0 ms     time  result
+  plugin     0                                20.0 ms     time  result
   bridge     ████████████████████                      10.0 ms  + cni0
                                                                 + eth0 (container)
                                                                 + 10.88.0.2/24 gateway 10.88.0.1
   bandwidth                      ██████████             5.0 ms  + ifb0
-  tuning                                   ██████████   5.0 ms  said: a word
+  tuning                                   ██████████   5.0 ms  stderr: a word
 `);
   });
 
-  test('folds what was done in the kernel, and draws it when it is told to', () => {
+  test('folds kernel transactions, and draws them on request', () => {
     const transactions = [
       { family: 'rtnetlink', what: 'find link "br0"', startMs: 1, durationMs: 1, error: 'ENODEV' },
       { family: 'netfilter', what: 'list tables', startMs: 5, durationMs: 0.25 },
@@ -62,18 +62,18 @@ describe('renderWaterfall()', () => {
     expect(rows(false)).toEqual([
       '  tuning    ████                                       2.0 ms',
       '  bridge        ████████████████                       8.0 ms  kernel: 2 transactions, 1.3 ms',
-      '  removals                      ████████████████████  10.0 ms  what links had put off, together',
+      '  removals                      ████████████████████  10.0 ms  deferred removals, done together',
     ]);
     expect(rows(true)).toEqual([
       '  tuning       ████                                       2.0 ms',
       '  bridge           ████████████████                       8.0 ms',
       '    rtnetlink        ▒▒                                  1.00 ms  find link "br0": ENODEV',
       '    netfilter                ▒                           0.25 ms  list tables',
-      '  removals                         ████████████████████  10.0 ms  what links had put off, together',
+      '  removals                         ████████████████████  10.0 ms  deferred removals, done together',
     ]);
   });
 
-  test('shows what failed, and what was undone after it', () => {
+  test('shows what failed, and what was undone afterwards', () => {
     const plugins = [
       link('bridge', 0, 0, 10),
       link('tuning', 1, 10, 2, { code: 7, message: 'Cannot set x' }),
@@ -91,15 +91,15 @@ describe('renderWaterfall()', () => {
     expect(drawn).toEndWith('\n\n  FAILED with code 7: Cannot set x\n  because\n');
   });
 
-  test('draws what it can of a record without links, or with a result that is none', () => {
-    expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no link was called');
+  test('draws records without plugins, or with an invalid result', () => {
+    expect(renderWaterfall({ ...RECORD, links: [] })).toContain('no plugin was called');
     const odd = renderWaterfall({ ...RECORD, links: [link('odd', 0, 0, 1, { result: { ips: 'none' } })] });
     expect(odd).toMatch(/^ {2}odd /m);
   });
 });
 
 describe('renderList()', () => {
-  test('gives a line per request', () => {
+  test('prints a line per request', () => {
     const failed = { ...RECORD, id: 'mi7c0a1b2c3e', verb: 'GC', containerId: '', ifname: '', code: 11 };
     const long = { ...RECORD, containerId: 'f'.repeat(64) };
     expect(renderList([failed, long])).toBe(

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { confirm, confirmAll } from '../../../src/plugin/confirm.ts';
 
-test('confirm() lets equal values pass', () => {
+test('confirm() accepts equal values', () => {
   confirm('MTU of "eth0"', 1500, 1500);
   confirm('addresses', ['a'], ['a']);
 });

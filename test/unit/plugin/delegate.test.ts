@@ -1,4 +1,4 @@
-// Does a link get from a delegate what that one said, whoever's executable it is?
+// Does a plugin get the reply of its delegate, also from third-party executables?
 import { afterAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -45,7 +45,7 @@ describe('findDelegate()', () => {
     expect(command).toBe('\n');
   });
 
-  test('reads a result in whatever version it is', async () => {
+  test('reads a result in any version', async () => {
     const printed = '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"10.0.0.1"}}';
     expect(await delegate(`echo '${printed}'`).add()).toMatchObject({
       ips: [{ address: '10.0.0.2/24', gateway: '10.0.0.1' }],
@@ -57,7 +57,7 @@ describe('findDelegate()', () => {
     await expect(failing.add()).rejects.toMatchObject({ code: 11, message: 'full', details: 'all of it' });
   });
 
-  test('tells how a delegate died that said nothing', async () => {
+  test('reports how a delegate died without a message', async () => {
     const dying = delegate('echo no such file >&2; exit 3');
     await expect(dying.add()).rejects.toMatchObject({
       code: 0,
@@ -69,11 +69,11 @@ describe('findDelegate()', () => {
     await expect(delegate('exit 0').add()).rejects.toThrow('it printed nothing');
   });
 
-  test('names the directories when there is no such plugin', () => {
+  test('names the directories when the plugin does not exist', () => {
     expect(() => {
       const environment = { CNI_COMMAND: 'GC', CNI_PATH: '/nonexistent' };
       const given = { request: { name: 'net' }, version: '1.1.0', callSibling: () => undefined } as const;
-      findDelegate('nobody', { env: parseEnv(environment), environment, ...given });
-    }).toThrow('Cannot find plugin "nobody": no such file in "/nonexistent"');
+      findDelegate('absent', { env: parseEnv(environment), environment, ...given });
+    }).toThrow('Cannot find plugin "absent": no such file in "/nonexistent"');
   });
 });

@@ -72,7 +72,7 @@ describe('ADD', () => {
     expect(added).toBe(true);
   });
 
-  test('that is refused leaves the attachment that exists already its note', async () => {
+  test('that is refused keeps the note of the existing attachment', async () => {
     await call('ADD');
     const refuse = () => {
       throw new Error('eth0 already exists');
@@ -81,7 +81,7 @@ describe('ADD', () => {
     expect(tokenOf()).toBeString();
   });
 
-  test('leaves its note before the plugin does anything; the plugins after the first one keep it', async () => {
+  test('leaves its note before the plugin does anything, and later plugins keep it', async () => {
     let during: string | undefined;
     const add = () => {
       during = tokenOf();
@@ -97,7 +97,7 @@ describe('ADD', () => {
     expect(tokenOf()).toBeUndefined();
   });
 
-  test('leaves none when it fails', async () => {
+  test('leaves no note when it fails', async () => {
     const add = () => {
       throw new Error('no');
     };
@@ -106,7 +106,7 @@ describe('ADD', () => {
   });
 
   test.each(['ADD', 'DEL', 'GC'])(
-    '%s works where the run directory cannot be written, and says so to who debugs',
+    '%s works when the run directory cannot be written, and says so to a debugger',
     async command => {
       const file = path.join(dir, 'file');
       fs.writeFileSync(file, '');
@@ -157,7 +157,7 @@ describe('GC', () => {
     'cni.dev/valid-attachments': ids.map(containerID => ({ containerID, ifname: 'eth0' })),
   });
 
-  test('keeps what is listed and what is begun after it, and removes the notes of all else', async () => {
+  test('keeps listed attachments and those begun after it, and removes the notes of all others', async () => {
     for (const containerId of ['c1', 'c2'])
       await call('ADD', pluginWith(), {}, { CNI_CONTAINERID: containerId });
     let answers: unknown;
@@ -171,7 +171,7 @@ describe('GC', () => {
     expect(left.sort()).toEqual(['c2', 'c3']);
   });
 
-  test('keeps an attachment that was deleted and made once more after it began', async () => {
+  test('keeps an attachment that was deleted and added again after it began', async () => {
     await call('ADD');
     let isKept: boolean | undefined;
     const gc: PluginDefinition['gc'] = async ({ kept }) => {
@@ -183,7 +183,7 @@ describe('GC', () => {
     expect(isKept).toBe(true);
   });
 
-  test('keeps all that has a note when the snapshot that its runner names is gone', async () => {
+  test('keeps all that have a note when the snapshot of its runner is gone', async () => {
     await call('ADD');
     let isKept: boolean | undefined;
     const gc: PluginDefinition['gc'] = ({ kept }) => {

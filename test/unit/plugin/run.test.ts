@@ -6,7 +6,7 @@ import { run } from '../../helpers/command.ts';
 
 const FORGETFUL = join(import.meta.dir, '../../fixtures/forgetful.ts');
 
-test('runPlugin() answers with code 999 when a forgotten promise fails, and puts the stack on standard error', async () => {
+test('runPlugin() answers with code 999 when an unawaited promise fails, and prints the stack to standard error', async () => {
   const own = { CNI_COMMAND: 'ADD', CNI_CONTAINERID: 'c', CNI_NETNS: '/n', CNI_IFNAME: 'eth0' };
   // It has no note of its ADD to leave: nothing can be made below a file.
   const env = { ...own, CATENA_RUN_DIR: FORGETFUL };
@@ -17,7 +17,7 @@ test('runPlugin() answers with code 999 when a forgotten promise fails, and puts
   expect(stderr).toContain('forgetful.ts');
 });
 
-test('aboutText() names the link and the versions it supports', () => {
+test('aboutText() names the plugin and the versions it supports', () => {
   const definition = { name: 'sample', since: '1.0.0' } as Parameters<typeof aboutText>[0];
   const supported = 'CNI protocol versions supported: 1.0.0, 1.1.0';
   expect(aboutText(definition, '2.3.4')).toBe(`CNI sample plugin v2.3.4\n${supported}\n`);

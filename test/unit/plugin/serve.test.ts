@@ -140,7 +140,7 @@ describe('serve() bad input', () => {
     },
   );
 
-  test('reads CNI_ARGS when a link asks for them, and refuses those that are no pairs then', async () => {
+  test('reads CNI_ARGS when a plugin asks for them, and only then refuses invalid pairs', async () => {
     const seen: unknown[] = [];
     const curious = sample({
       add({ args }) {
@@ -166,7 +166,7 @@ describe('serve() bad input', () => {
     ]);
   });
 
-  test('takes a configuration that does not say which executable it is for', async () => {
+  test('accepts a configuration without a type', async () => {
     for (const type of [undefined, '', null]) {
       for (const CNI_COMMAND of ['ADD', 'CHECK', 'DEL', 'GC', 'STATUS']) {
         const conf = { ...CONF, type };
@@ -175,7 +175,7 @@ describe('serve() bad input', () => {
     }
   });
 
-  test('does without a prevResult that cannot be read on DEL, and on no other verb', async () => {
+  test('ignores an unreadable prevResult on DEL, and on no other verb', async () => {
     const seen: unknown[] = [];
     const curious = sample({
       del: ({ prevResult, request }) => void seen.push(prevResult, request.prevResult),
@@ -201,7 +201,7 @@ describe('serve() bad input', () => {
 });
 
 describe('serve() failures', () => {
-  test('an error of the plugin keeps its code through every wrapping, and the wrapping goes into the details', async () => {
+  test('an error of the plugin keeps its code through every wrapping, and the details have the wrapping', async () => {
     const inner = new CniError(11, 'range is busy', { details: 'held by 17' });
     const definition = sample({
       add() {
@@ -224,7 +224,7 @@ describe('serve() failures', () => {
     expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'oops' });
   });
 
-  test('a bug of the plugin leaves its stack on standard error, what it throws on purpose does not', async () => {
+  test('a bug of the plugin prints its stack to standard error, an error thrown on purpose does not', async () => {
     const written = async (thrown: Error) => {
       const definition = sample({
         add() {
@@ -243,7 +243,7 @@ describe('serve() failures', () => {
     expect(await written(new CniError(7, 'no'))).toBe('');
   });
 
-  test('a delegate that is not there is code 999, too: 0 would read as success', async () => {
+  test('a missing delegate has code 999, too, since 0 would read as success', async () => {
     const definition = sample({
       add() {
         throw new CniError(0, 'Cannot find plugin "x"');
@@ -252,7 +252,7 @@ describe('serve() failures', () => {
     expect((await call({}, definition)).reply).toMatchObject({ code: 999, msg: 'Cannot find plugin "x"' });
   });
 
-  test('a failed ADD takes its steps back, last first, and keeps the first error', async () => {
+  test('a failed ADD undoes its steps in reverse order, and keeps the first error', async () => {
     const undone: string[] = [];
     const definition = sample({
       add(one) {
@@ -273,7 +273,7 @@ describe('serve() failures', () => {
     });
   });
 
-  test('a result that the version cannot express is a failed ADD', async () => {
+  test('a result that the version cannot express fails the ADD', async () => {
     const undone: string[] = [];
     const definition = sample({
       add(one) {
@@ -300,7 +300,7 @@ describe('serve() under CATENA_HANDOVER', () => {
     });
 
   test.each(['look', 'do'])(
-    '%s runs handOver in the place of CHECK, without a namespace and for every version',
+    '%s runs handOver in place of CHECK, without a namespace and for every version',
     async mode => {
       const seen: string[] = [];
       const env = { CNI_COMMAND: 'CHECK', CNI_NETNS: '', CATENA_HANDOVER: mode };
@@ -309,12 +309,12 @@ describe('serve() under CATENA_HANDOVER', () => {
     },
   );
 
-  test('a link that has nothing to hand over says so', async () => {
+  test('a plugin that has nothing to hand over says so', async () => {
     const { reply } = await call({ env: { CNI_COMMAND: 'CHECK', CATENA_HANDOVER: 'do' } });
     expect(reply).toEqual({ handedOver: [] });
   });
 
-  test('other verbs and other values mean what they always do', async () => {
+  test('other verbs and other values keep their meaning', async () => {
     const seen: string[] = [];
     await call({ env: { CNI_COMMAND: 'DEL', CATENA_HANDOVER: 'do' } }, handing(seen));
     expect(seen).toEqual(['del']);

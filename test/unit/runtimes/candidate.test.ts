@@ -20,7 +20,7 @@ beforeAll(() => {
     '32-single.json': SINGLE,
     '40-nameless.conf': { cniVersion: '1.0.0', type: 'noop' },
     '50-future.conflist': { ...LIST, cniVersion: '9.0.0' },
-    '60-absent.conflist': { ...LIST, plugins: [{ type: 'nobody' }] },
+    '60-absent.conflist': { ...LIST, plugins: [{ type: 'absent' }] },
     '70-typeless.json': { name: 'x' },
   };
   for (const [name, content] of Object.entries(files))
@@ -32,7 +32,7 @@ beforeAll(() => {
   fs.symlinkSync('/', join(dir, '82-leads.conflist'));
 });
 
-test('readCandidates() tells what is in each entry, sorted by name', async () => {
+test('readCandidates() describes each entry, sorted by name', async () => {
   const found = await readCandidates(dir, { pluginDirs: [FIXTURE_PLUGINS] });
   const told = found.map(({ name, list, ignored, broken, unusable, nameless }) => [
     name,
@@ -42,26 +42,26 @@ test('readCandidates() tells what is in each entry, sorted by name', async () =>
   expect(told).toEqual([
     ['09-broken.conflist', expect.stringContaining('line 1, column 2'), false],
     ['10-list.conflist', 'net', false],
-    ['20-list.conf', 'it is a list, which belongs into a .conflist file', false],
+    ['20-list.conf', 'it is a list, which belongs in a .conflist file', false],
     ['30-single.conf', 'one', false],
     ['31-single.conflist', 'it is a single plugin configuration, not a list', false],
     ['32-single.json', 'one', false],
     ['40-nameless.conf', '40-nameless.conf', true],
     ['50-future.conflist', expect.stringContaining('9.0.0'), false],
-    ['60-absent.conflist', expect.stringContaining('Cannot find plugin "nobody"'), false],
+    ['60-absent.conflist', expect.stringContaining('Cannot find plugin "absent"'), false],
     ['70-typeless.json', 'it has no "type"', false],
     ['80-directory.conflist', 'it is a directory', false],
-    ['81-dangling.conflist', 'it is a link to nothing', false],
-    ['82-leads.conflist', 'it links to a directory', false],
+    ['81-dangling.conflist', 'it is a dangling symbolic link', false],
+    ['82-leads.conflist', 'it is a symbolic link to a directory', false],
     ['notes.txt', 'its name does not end in .conflist, .conf or .json', false],
   ]);
 });
 
-test('readCandidates() looks at files alone without a place for the links', async () => {
+test('readCandidates() examines only files when there is no plugin directory', async () => {
   const found = await readCandidates(dir);
   expect(found.find(({ name }) => name.startsWith('60'))).not.toHaveProperty('unusable');
 });
 
-test('readCandidates() finds nothing in a directory that does not exist', async () => {
+test('readCandidates() returns nothing for a missing directory', async () => {
   expect(await readCandidates('/nonexistent')).toEqual([]);
 });

@@ -13,7 +13,7 @@ function write(file: string, ...lines: string[]): void {
 }
 
 describe('readConfigured()', () => {
-  test('knows nothing where nothing is configured', () => {
+  test('returns nothing when nothing is configured', () => {
     expect(readConfigured('/nonexistent')).toEqual([]);
   });
 
@@ -49,7 +49,7 @@ describe('readConfigured()', () => {
   });
 });
 
-test('findMismatches() says which runtime looks elsewhere, and who told it', () => {
+test('findMismatches() reports which runtime uses another directory, and which file sets it', () => {
   const file = '/etc/crio/crio.conf';
   const crio = { runtime: 'CRI-O', file, confDir: '/a/', binDirs: ['/p', '/opt/cni/bin/'] } as const;
   expect(findMismatches([crio], '/a', '/opt/cni/bin')).toEqual([]);

@@ -32,13 +32,13 @@ describe('choose() for containerd', () => {
     expect(taken('containerd', [B, C])).toEqual(['20-b.conf']);
   });
 
-  test('takes as many as max_conf_num says, and all with 0, twice the same network included', () => {
+  test('takes as many as max_conf_num says, and all with 0, even the same network twice', () => {
     const twin = file('40-d.conflist', { network: 'c' });
     expect(taken('containerd', [A, B, C], { maxConfNum: 2 })).toEqual(['10-a.conflist', '20-b.conf']);
     expect(taken('containerd', [A, C, twin], { maxConfNum: 0 })).toHaveLength(3);
   });
 
-  test('loads nothing when a file that it reads is broken, and minds none that it does not read', () => {
+  test('loads nothing when a file that it reads is broken, and ignores files that it does not read', () => {
     const problem = '"15-x.conflist" cannot be loaded: not JSON';
     expect(taken('containerd', [BROKEN, C])).toEqual([[], problem]);
     expect(taken('containerd', [A, BROKEN, C], { maxConfNum: 3 })).toEqual([[], problem]);
@@ -46,26 +46,23 @@ describe('choose() for containerd', () => {
   });
 
   test('does not look for executables', () => {
-    const problem = '"15-x.conflist" is taken, but pods will fail: Cannot find plugin "x"';
+    const problem = '"15-x.conflist" is used, but pods will fail: Cannot find plugin "x"';
     expect(taken('containerd', [ABSENT, C])).toEqual([['15-x.conflist'], problem]);
   });
 
-  test('has nothing in an empty directory', () => {
+  test('takes nothing from an empty directory', () => {
     expect(taken('containerd', [BAK])).toEqual([[], 'there is no configuration']);
   });
 });
 
 describe('choose() for CRI-O', () => {
-  test('takes the first usable file, and skips what is broken or whose links are not there', () => {
+  test('takes the first usable file, and skips broken ones and those with missing plugins', () => {
     expect(taken('CRI-O', [BAK, BROKEN, C])).toEqual(['30-c.conflist']);
     expect(taken('CRI-O', [ABSENT, C])).toEqual(['30-c.conflist']);
-    expect(taken('CRI-O', [ABSENT])).toEqual([
-      [],
-      'there is no configuration that loads and whose links are there',
-    ]);
+    expect(taken('CRI-O', [ABSENT])).toEqual([[], 'no configuration can be loaded and has all its plugins']);
   });
 
-  test('keeps to the configured network', () => {
+  test('takes only the configured network', () => {
     expect(taken('CRI-O', [A, B, C], { defaultNetwork: '30-c' })).toEqual(['30-c.conflist']);
     const missing = 'no usable file has network "z" (cni_default_network)';
     expect(taken('CRI-O', [A], { defaultNetwork: 'z' })).toEqual([[], missing]);
@@ -77,7 +74,7 @@ describe('choose() for CRI-O', () => {
     expect(verdicts[1]).toEqual({
       file: '20-z.conflist',
       used: false,
-      why: 'network "10-a" is in "10-a.conflist" already',
+      why: 'network "10-a" is already defined in "10-a.conflist"',
     });
   });
 });
@@ -85,7 +82,7 @@ describe('choose() for CRI-O', () => {
 describe('choose() for podman', () => {
   test('takes lists only, all of them, each by its name', () => {
     expect(taken('podman', [A, B, BROKEN, C])).toEqual(['10-a.conflist', '30-c.conflist']);
-    expect(taken('podman', [B])).toEqual([[], 'there is no list that is usable']);
+    expect(taken('podman', [B])).toEqual([[], 'there is no usable list']);
   });
 });
 

@@ -1,4 +1,4 @@
-// Is a descriptor gone at once, and what it stands for soon?
+// Is a descriptor closed at once, and the object behind it soon?
 import { expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -6,19 +6,19 @@ import path from 'node:path';
 import { closeLater } from '../../../src/sys/close-later.ts';
 import { withFlock } from '../../../src/sys/flock.ts';
 
-test('closeLater() lets go of what the descriptor stands for', () => {
+test('closeLater() releases the object behind the descriptor', () => {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'close-later-'));
   try {
     const file = `${dir}/lock`;
     const before = fs.readdirSync('/proc/self/fd').length;
-    // The lock goes with the last close of what was opened: a flock that is still there would be waited for.
+    // The last close of the open file releases the lock: a flock that is still there would be waited for.
     withFlock(file, 1_000, () => {
       const held =
         fs
           .readdirSync('/proc/self/fd')
           .map(Number)
           .find(fd => leadsTo(fd, file)) ?? -1;
-      // `withFlock` is left to close a number that nobody has.
+      // `withFlock` is left to close a number that is not open.
       const spare = fs.openSync(file, 'r');
       closeLater(held);
       expect(fs.existsSync(`/proc/self/fd/${held}`)).toBe(false);
@@ -32,7 +32,7 @@ test('closeLater() lets go of what the descriptor stands for', () => {
   }
 });
 
-test('closeLater() of what is not open fails as any close does', () => {
+test('closeLater() of a closed descriptor fails like close()', () => {
   expect(() => closeLater(1_000_000)).toThrow('EBADF');
 });
 

@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test';
 import os from 'node:os';
 import { Errno, renderErrno } from '../../../src/sys/errno.ts';
 
-test('renderErrno() has words for what we meet and the number for the rest', () => {
+test('renderErrno() has text for common errors and the number for the rest', () => {
   expect(renderErrno(17)).toBe('object exists (EEXIST)');
   expect(renderErrno(4_000)).toBe('error 4000');
 });
@@ -15,6 +15,6 @@ test.each(known)('Errno.%s is the number of this system', (name, number) => {
   expect(os.constants.errno[name as keyof typeof os.constants.errno]).toBe(number);
 });
 
-test.each(Object.entries(Errno))('Errno.%s has words', (name, number) => {
+test.each(Object.entries(Errno))('Errno.%s has a text', (name, number) => {
   expect(renderErrno(number)).toContain(`(${name})`);
 });

@@ -20,7 +20,7 @@ test('faultAt() fails the request that CATENA_FAULT names, and says so', () => {
 });
 
 test.each([undefined, '', 'kernel:', 'kernel:x', 'disk:2', 'kernel:9'])(
-  'faultAt() lets all pass for %j',
+  'faultAt() fails nothing for %j',
   fault => {
     expect(runWith(fault)).toEqual({ answers: [0, 0, 0], stderr: '' });
   },

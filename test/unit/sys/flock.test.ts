@@ -1,4 +1,4 @@
-// Do processes take turns on a file, and does nobody wait for ever?
+// Do processes take turns on a file, and does no process wait forever?
 import { afterAll, describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -10,12 +10,12 @@ const file = path.join(dir, 'lock');
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
 describe('withFlock()', () => {
-  test('gives back what the function gives, and lets go', () => {
+  test('returns the result of the function, and releases the lock', () => {
     expect(withFlock(file, 1_000, () => 7)).toBe(7);
     expect(withFlock(file, 1_000, () => 8)).toBe(8);
   });
 
-  test('lets go when the function throws', () => {
+  test('releases the lock when the function throws', () => {
     const failing = () =>
       withFlock(file, 1_000, () => {
         throw new Error('on purpose');
@@ -24,7 +24,7 @@ describe('withFlock()', () => {
     expect(withFlock(file, 0, () => 1)).toBe(1);
   });
 
-  test('creates the file with the mode asked for and leaves its content alone', () => {
+  test('creates the file with the given mode and keeps its content', () => {
     const other = path.join(dir, 'other');
     withFlock(other, 0, () => fs.writeFileSync(other, 'kept'), { mode: 0o600 });
     withFlock(other, 0, () => undefined);
@@ -32,7 +32,7 @@ describe('withFlock()', () => {
     expect(fs.readFileSync(other, 'utf8')).toBe('kept');
   });
 
-  test('follows no link: what it leads to is neither made nor opened', () => {
+  test('follows no symbolic link: its target is neither created nor opened', () => {
     const [link, target] = [path.join(dir, 'link'), path.join(dir, 'target')];
     fs.symlinkSync(target, link);
     for (const content of [undefined, 'kept']) {
@@ -44,7 +44,7 @@ describe('withFlock()', () => {
     expect(fs.readlinkSync(link)).toBe(target);
   });
 
-  test('makes the directories that the file lies in only when asked to', () => {
+  test('creates missing directories only on request', () => {
     const deep = path.join(dir, 'a/b/lock');
     expect(() => withFlock(deep, 0, () => 1)).toThrow('ENOENT');
     expect(withFlock(deep, 0, () => 1, { directoryMode: 0o700 })).toBe(1);
@@ -53,15 +53,15 @@ describe('withFlock()', () => {
     expect(fs.statSync(path.join(dir, 'a')).mode & 0o777).toBe(0o700);
   });
 
-  test('gives up on another holder, naming the file and the holder', () => {
+  test('gives up on another holder, and names the file and the holder', () => {
     const waiting = () => withFlock(file, 0, () => withFlock(file, 20, () => undefined));
     const comm = fs.readFileSync('/proc/self/comm', 'utf8').trim();
     expect(waiting).toThrow(
-      `Cannot lock "${file}": process ${process.pid} (${comm}) has it, and did not let go in 0.02 s`,
+      `Cannot lock "${file}": process ${process.pid} (${comm}) holds it and did not release it within 0.02 s`,
     );
   });
 
-  test('keeps processes out of each other: no count is lost', async () => {
+  test('excludes other processes: no count is lost', async () => {
     const counter = path.join(dir, 'counter');
     fs.writeFileSync(counter, '0');
     const source = `

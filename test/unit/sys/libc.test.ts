@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { checked, cString, libc, SystemError } from '../../../src/sys/libc.ts';
 
-test('checked() passes on what is not negative', () => {
+test('checked() passes on non-negative values', () => {
   expect(checked(7, () => 'x')).toBe(7);
   expect(checked(7n, () => 'x')).toBe(7);
 });

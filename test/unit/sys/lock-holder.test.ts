@@ -8,7 +8,7 @@ const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'holder-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
 describe('findFlockHolder()', () => {
-  test('names the process and its program, as long as it holds on', async () => {
+  test('names the process and its program while it holds the lock', async () => {
     const file = path.join(dir, 'lock');
     fs.writeFileSync(file, '');
     expect(findFlockHolder(fs.statSync(file))).toBeUndefined();

@@ -26,20 +26,20 @@ describe('openNetns()', () => {
     }
   });
 
-  test('says that there is nothing at a path', () => {
+  test('reports a missing path', () => {
     expect(() => openNetns('/nonexistent/ns')).toThrow(
       'Cannot open network namespace "/nonexistent/ns": no such object (ENOENT)',
     );
   });
 });
 
-test('ownNetns() tells where the thread is', () => {
+test('ownNetns() shows the namespace of the thread', () => {
   const own = openOwnNetns();
   expect(sameNetns(ownNetns(), own)).toBe(true);
   closeNetns(own);
 });
 
-test('findNetns() has nothing for paths that are empty, gone or something else', () => {
+test('findNetns() returns nothing for paths that are empty, missing or something else', () => {
   expect([findNetns(''), findNetns('/nonexistent/ns'), findNetns('/dev/null')]).toEqual([
     undefined,
     undefined,

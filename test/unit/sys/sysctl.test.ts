@@ -6,16 +6,16 @@ import { ensureSysctl, findSysctl, readSysctl, trySysctl, writeSysctl } from '..
 const OSTYPE = 'kernel/ostype';
 
 describe('readSysctl()', () => {
-  test('is the value without its newline', () => {
+  test('returns the value without its newline', () => {
     expect(readSysctl(OSTYPE)).toBe('Linux');
     expect(`${readSysctl('kernel/osrelease')}\n`).toBe(fs.readFileSync('/proc/sys/kernel/osrelease', 'utf8'));
   });
 
-  test('is none for a directory', () => {
+  test('returns nothing for a directory', () => {
     expect(() => readSysctl('net/ipv4')).toThrow('EISDIR');
   });
 
-  test('throws for a parameter that there is not, findSysctl() does not', () => {
+  test('throws for a missing parameter, findSysctl() does not', () => {
     expect(() => readSysctl('net/nothing')).toThrow('ENOENT');
     expect(findSysctl('net/nothing')).toBeUndefined();
     expect(findSysctl(OSTYPE)).toBe('Linux');
@@ -23,17 +23,17 @@ describe('readSysctl()', () => {
 });
 
 describe('writeSysctl()', () => {
-  test('says which parameter could not be set to what, and creates no file', () => {
+  test('names the parameter and the value when it fails, and creates no file', () => {
     expect(() => writeSysctl('net/nothing', '1')).toThrow('Cannot set sysctl "net/nothing" to "1": ENOENT');
     expect(() => writeSysctl(OSTYPE, 'Hurd')).toThrow('Cannot set sysctl "kernel/ostype" to "Hurd"');
   });
 
-  test('is not needed by ensureSysctl() when the value is right', () => {
+  test('is not called by ensureSysctl() when the value is right', () => {
     ensureSysctl(OSTYPE, 'Linux');
     expect(() => ensureSysctl(OSTYPE, 'Hurd')).toThrow('Cannot set sysctl');
   });
 
-  test('failing is no matter for trySysctl()', () => {
+  test('may fail in trySysctl()', () => {
     trySysctl('net/nothing', '1');
   });
 });

@@ -1,4 +1,4 @@
-// Do datagrams arrive at a unix socket, and what is said when nobody is there?
+// Do datagrams arrive at a unix socket, and what is the error without a receiver?
 import { describe, expect, test } from 'bun:test';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -7,7 +7,7 @@ import { openUnixDatagram } from '../../../src/sys/unix-datagram.ts';
 import { receiveDatagrams } from '../../helpers/unix-receiver.ts';
 
 describe('openUnixDatagram()', () => {
-  test('sends to whoever receives at the path at that moment', () => {
+  test('sends to the current receiver at the path', () => {
     const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-dgram-'));
     const socket = openUnixDatagram(path.join(dir, 'log'));
     const bytes = new TextEncoder().encode('a line');

@@ -10,7 +10,7 @@ fs.writeFileSync(file, 'content');
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
 describe('setXattr() and findXattr()', () => {
-  test('keep a text with the file, the last one counts', () => {
+  test('keep a text with the file, and the last one counts', () => {
     expect(findXattr(file, 'user.test')).toBeUndefined();
     expect(setXattr(file, 'user.test', 'one')).toBe(true);
     expect(setXattr(file, 'user.test', 'zwölf')).toBe(true);
@@ -18,7 +18,7 @@ describe('setXattr() and findXattr()', () => {
     expect(findXattr(file, 'user.other')).toBeUndefined();
   });
 
-  test('cannot, and say so, where there is no file or none of that name may be', () => {
+  test('report a missing file and a name that is not permitted', () => {
     expect(setXattr(path.join(dir, 'gone'), 'user.test', 'x')).toBe(false);
     expect(findXattr(path.join(dir, 'gone'), 'user.test')).toBeUndefined();
     expect(setXattr(file, 'strange.name', 'x')).toBe(false);

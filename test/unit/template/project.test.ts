@@ -3,7 +3,7 @@ import { parseNetwork } from '../../../src/chain/config/conflist.ts';
 import { findNameProblem, renderProject } from '../../../src/template/project.ts';
 
 describe('findNameProblem()', () => {
-  test.each(['motd', 'a', '9p', 'my-own-plugin', 'x'.repeat(64)])('takes %s', name => {
+  test.each(['motd', 'a', '9p', 'my-own-plugin', 'x'.repeat(64)])('accepts %s', name => {
     expect(findNameProblem(name)).toBeUndefined();
   });
 
@@ -29,11 +29,11 @@ describe('renderProject()', () => {
   const rendered = renderProject('motd', library);
   const files = new Map([...rendered].filter((row): row is [string, string] => typeof row[1] === 'string'));
 
-  test('leaves no blank to be filled in', () => {
+  test('leaves no placeholder unfilled', () => {
     for (const text of files.values()) expect(text).not.toMatch(/\{\{|\}\}/);
   });
 
-  test('asks for the versions that we are made with', () => {
+  test('requires the versions that we are built with', () => {
     const manifest = JSON.parse(files.get('package.json') ?? '');
     expect(manifest.name).toBe('motd');
     const asked = { ...manifest.dependencies, ...manifest.devDependencies };
@@ -43,7 +43,7 @@ describe('renderProject()', () => {
     expect([own, rendered.get('vendor/a.tgz')]).toEqual(['file:vendor/a.tgz', tarball]);
   });
 
-  test('has the plugin between others in its example', () => {
+  test('puts the plugin between others in its example', () => {
     const { plugins } = parseNetwork(files.get('motd.conflist') ?? '');
     expect(plugins.map(({ type }) => type)).toEqual(['bridge', 'motd', 'tuning']);
   });

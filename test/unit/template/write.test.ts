@@ -15,20 +15,20 @@ const FILES = new Map([
   ['src/deep/b.ts', 'two'],
 ]);
 
-test('writeProject() makes the directory and all below it', () => {
+test('writeProject() creates the directory and all below it', () => {
   writeProject(path.join(dir, 'x/y'), FILES);
   expect(fs.readFileSync(path.join(dir, 'x/y/src/deep/b.ts'), 'utf8')).toBe('two');
 });
 
-test('writeProject() touches nothing where anything is', () => {
+test('writeProject() changes nothing in a directory that is not empty', () => {
   fs.writeFileSync(path.join(dir, '.hidden'), '');
   expect(() => writeProject(dir, FILES)).toThrow(
-    `Cannot make a project in "${dir}": it holds ".hidden" already`,
+    `Cannot make a project in "${dir}": it already contains ".hidden"`,
   );
   expect(fs.readdirSync(dir)).toEqual(['.hidden']);
 });
 
-test('writeProject() says why it cannot', () => {
+test('writeProject() reports why it fails', () => {
   fs.writeFileSync(path.join(dir, 'file'), '');
   expect(() => writeProject(path.join(dir, 'file'), FILES)).toThrow('ENOTDIR');
   expect(() => writeProject('/proc/nowhere', FILES)).toThrow('Cannot write to "/proc/nowhere"');

@@ -6,7 +6,7 @@ const CONF = { cniVersion: '1.1.0', name: 'net', type: 'sample' };
 const ended = { stderr: '', durationMs: 1 };
 
 describe('environmentOf()', () => {
-  test('has the variables of a runtime, and eth0 where there is a container', () => {
+  test('has the variables of a runtime, and eth0 when there is a container', () => {
     const call = { conf: CONF, container: { id: 'c1', path: '/n' }, args: 'A=b', pluginDirs: ['/x', '/y'] };
     expect(environmentOf('ADD', call)).toEqual({
       CNI_COMMAND: 'ADD',
@@ -18,7 +18,7 @@ describe('environmentOf()', () => {
     });
   });
 
-  test('takes variables away that are undefined', () => {
+  test('removes variables that are undefined', () => {
     const call = { conf: CONF, container: { id: 'c1', path: '/n' }, env: { CNI_NETNS: undefined, X: '1' } };
     expect(environmentOf('DEL', call)).toEqual({
       ...{ CNI_COMMAND: 'DEL', CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CNI_PATH: '', X: '1' },
@@ -36,13 +36,13 @@ describe('requestOf()', () => {
     });
   });
 
-  test('sends text as it is', () => {
+  test('sends text unchanged', () => {
     expect(requestOf({ conf: '{', prevResult: {} })).toBe('{');
   });
 });
 
 describe('toReply()', () => {
-  test('sorts by exit status', () => {
+  test('distinguishes by exit status', () => {
     expect(toReply({ ...ended, exitCode: 0, stdout: '{"cniVersion": "1.1.0"}' }).result).toEqual({
       cniVersion: '1.1.0',
     });
@@ -52,12 +52,12 @@ describe('toReply()', () => {
     });
   });
 
-  test.each(['', '{', '[]', '"text"'])('has neither for %j', stdout => {
+  test.each(['', '{', '[]', '"text"'])('has neither result nor error for %j', stdout => {
     const reply = toReply({ ...ended, exitCode: 1, stdout });
     expect([reply.result, reply.error]).toEqual([undefined, undefined]);
   });
 
-  test('takes no object for an error whose code is no number', () => {
+  test('does not accept an object as error whose code is not a number', () => {
     expect(toReply({ ...ended, exitCode: 1, stdout: '{"code": "7", "msg": "no"}' }).error).toBeUndefined();
   });
 });

@@ -1,4 +1,4 @@
-// Is every request tried, and every leftover reported?
+// Is every request tried, and all garbage reported?
 import { describe, expect, test } from 'bun:test';
 import type { Reply } from '../../../src/testing/call.ts';
 import { sweepFaults } from '../../../src/testing/sweep.ts';
@@ -42,21 +42,21 @@ describe('sweepFaults()', () => {
     ]);
   });
 
-  test('throws with everything that was left, and goes on after the first', () => {
+  test('throws with everything that was left, and continues after the first', () => {
     expect(sweepFaults(plugin({ forgets: [1, 2] }))).rejects.toThrow(
-      'Cannot fail without a trace:\n  request 2 (step 2): step 1\n  request 3 (step 3): step 1; step 2',
+      'Failed ADDs leave something behind:\n  request 2 (step 2): step 1\n  request 3 (step 3): step 1; step 2',
     );
   });
 
-  test('says so when nothing can be made to fail', () => {
+  test('reports that nothing can be made to fail', () => {
     const deaf = { ...plugin(), add: async () => OK };
-    expect(sweepFaults(deaf)).rejects.toThrow('Cannot make a request fail');
+    expect(sweepFaults(deaf)).rejects.toThrow('Cannot inject a fault');
   });
 
-  test('says so when ADD does not work at all', () => {
+  test('reports that ADD does not work', () => {
     const broken = { ...plugin(), add: async () => ({ ...OK, exitCode: 1, stdout: 'oops' }) };
     expect(sweepFaults(broken)).rejects.toThrow(
-      'Cannot run ADD even when nothing is made to fail: exit status 1: oops',
+      'Cannot run ADD even without an injected fault: exit status 1: oops',
     );
   });
 });

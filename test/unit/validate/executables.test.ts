@@ -31,7 +31,7 @@ async function judge(...networks: object[]) {
 }
 
 describe('openExecutables()', () => {
-  test('misses what is along none of the directories, links and IPAM plugins alike', async () => {
+  test('reports executables missing from all directories, of plugins and IPAM plugins alike', async () => {
     plugin('here', '1.0.0');
     const plugins = [{ type: 'here', ipam: { type: 'ipam' } }, { type: 'gone' }, { type: '../here' }];
     expect(await judge({ cniVersion: '1.0.0', plugins })).toMatchObject([
@@ -45,7 +45,7 @@ describe('openExecutables()', () => {
     ]);
   });
 
-  test("shows the versions of all links, and the highest they share, when one does not speak the list's", async () => {
+  test("shows the versions of all plugins, and the highest they share, when one does not support the list's", async () => {
     plugin('new', '0.3.1', '0.4.0', '1.0.0', '1.1.0');
     plugin('ipam', '0.3.1', '0.4.0', '1.0.0');
     plugin('ancient', '0.1.0', '0.3.1', '0.4.0');
@@ -57,7 +57,7 @@ describe('openExecutables()', () => {
         severity: 'error',
         rule: 'version',
         message:
-          'network "n0" runs with version 1.1.0, which is not supported by "ipam", "ancient": the highest that all speak is 0.4.0',
+          'network "n0" runs with version 1.1.0, which is not supported by "ipam", "ancient": the highest version that all plugins support is 0.4.0',
         details: [
           'new      -      -      -      0.3.1  0.4.0  1.0.0  1.1.0',
           'ipam     -      -      -      0.3.1  0.4.0  1.0.0  -',
@@ -67,17 +67,17 @@ describe('openExecutables()', () => {
     ]);
   });
 
-  test('says when there is no common version', async () => {
+  test('reports that there is no common version', async () => {
     plugin('new', '1.1.0');
     plugin('ancient', '0.1.0');
     const [finding] = await judge({
       cniVersions: ['1.1.0'],
       plugins: [{ type: 'new' }, { type: 'ancient' }],
     });
-    expect(finding?.message).toEndWith('not supported by "ancient": there is none that all speak');
+    expect(finding?.message).toEndWith('not supported by "ancient": no version is supported by all plugins');
   });
 
-  test('asks each executable once', async () => {
+  test('calls each executable once', async () => {
     plugin('one', '1.0.0');
     const network = {
       cniVersion: '1.0.0',
@@ -92,11 +92,11 @@ describe('openExecutables()', () => {
     fs.writeFileSync(path.join(dir, 'bin/plain'), '', { mode: 0o644 });
     const findings = await judge({ cniVersion: '1.0.0', plugins: [{ type: 'mute' }, { type: 'plain' }] });
     expect(findings.map(({ rule }) => rule)).toEqual(['executable', 'executable']);
-    expect(findings[0]?.message).toStartWith('Cannot ask "mute" which versions it speaks: ');
+    expect(findings[0]?.message).toStartWith('Cannot get the supported versions of "mute": ');
     expect(findings[1]?.message).toContain('EACCES');
   });
 
-  test('whatever is there and is not this executable is foreign', () => {
+  test('treats every other executable as foreign', () => {
     plugin('other', '1.0.0');
     fs.symlinkSync('/proc/self/exe', path.join(dir, 'bin/self'));
     const { isForeign } = openExecutables({ pluginDirs: [path.join(dir, 'bin')] });

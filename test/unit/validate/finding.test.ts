@@ -14,7 +14,7 @@ const FINDINGS: Finding[] = [
   { file: 'b.conf', line: 1, column: 1, severity: 'warning', rule: 'order', message: 'late' },
 ];
 
-test('renderReport() has a line for each finding, its details below, and the sum', () => {
+test('renderReport() prints a line for each finding, its details below, and the total', () => {
   expect(renderReport({ files: 2, findings: FINDINGS })).toBe(
     [
       'a.conflist:2:5: error: old [version]',
@@ -25,7 +25,7 @@ test('renderReport() has a line for each finding, its details below, and the sum
       '',
     ].join('\n'),
   );
-  expect(renderReport({ files: 1, findings: [] })).toBe('nothing wrong in 1 file\n');
+  expect(renderReport({ files: 1, findings: [] })).toBe('no problems in 1 file\n');
 });
 
 test('countFindings() counts each severity', () => {

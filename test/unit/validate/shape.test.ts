@@ -11,7 +11,7 @@ const Schema = z.looseObject({
 });
 
 describe('findShapeProblems()', () => {
-  test('finds all of them, each with its path', () => {
+  test('finds all problems, each with its path', () => {
     const value = { type: 5, mtu: 'x', flags: { a: 1 }, nested: { list: [{ name: 'a' }, {}] } };
     expect(findShapeProblems(Schema, value)).toEqual([
       { path: ['type'], message: '"type" must be of type string, found 5' },
@@ -24,12 +24,12 @@ describe('findShapeProblems()', () => {
     ]);
   });
 
-  test('looks for a missing key under a near name', () => {
+  test('suggests a similar name for a missing key', () => {
     const [problem] = findShapeProblems(Schema, { typ: 'bridge' });
-    expect(problem?.message).toBe('"type" must be of type string, it is missing; is it "typ"?');
+    expect(problem?.message).toBe('"type" must be of type string, it is missing; is "typ" a typo?');
   });
 
-  test('takes keys in any letter case unless told otherwise', () => {
+  test('accepts keys in any letter case unless asked otherwise', () => {
     expect(findShapeProblems(Schema, { Type: 'a', MTU: 1 })).toEqual([]);
     expect(findShapeProblems(Schema, { Type: 'a' }, { exact: true })).toHaveLength(1);
   });
@@ -41,7 +41,7 @@ describe('findUnknownKeys()', () => {
     ...rest: Parameters<typeof findUnknownKeys> extends [unknown, unknown, ...infer R] ? R : never
   ) => findUnknownKeys([Schema], value, ...rest).map(({ path }) => path.join('.'));
 
-  test('finds them at every depth', () => {
+  test('finds unknown keys at every depth', () => {
     expect(keys({ type: 'a', mtuu: 1, nested: { lst: [], list: [{ nam: 1 }] } })).toEqual([
       'mtuu',
       'nested.lst',
@@ -49,13 +49,13 @@ describe('findUnknownKeys()', () => {
     ]);
   });
 
-  test('says which key is near', () => {
+  test('names the most similar key', () => {
     expect(findUnknownKeys([Schema], { mtuu: 1 })).toEqual([
       { path: ['mtuu'], message: 'key "mtuu" is not known; did you mean "mtu"?' },
     ]);
   });
 
-  test('leaves alone what may hold anything, comments, and keys with a namespace', () => {
+  test('skips objects that may contain anything, comments, and keys with a namespace', () => {
     const value = {
       any: { x: 1 },
       flags: { x: true },
@@ -68,14 +68,14 @@ describe('findUnknownKeys()', () => {
     expect(keys({ nested: { x: 1 } }, { open: ['nested'] })).toEqual([]);
   });
 
-  test('a key that one of several schemas knows is known', () => {
+  test('accepts a key that one of several schemas has', () => {
     const Other = z.looseObject({ nested: z.optional(z.looseObject({ more: z.string() })), dns: z.string() });
     expect(findUnknownKeys([Schema, Other], { dns: '', nested: { more: '', list: [], x: 1 } })).toMatchObject(
       [{ path: ['nested', 'x'] }],
     );
   });
 
-  test('takes keys in any letter case unless told otherwise', () => {
+  test('accepts keys in any letter case unless asked otherwise', () => {
     expect(keys({ MTU: 1 })).toEqual([]);
     expect(keys({ MTU: 1 }, { exact: true })).toEqual(['MTU']);
   });

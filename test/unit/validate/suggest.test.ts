@@ -30,16 +30,16 @@ describe('findNearest()', () => {
     ['bridgee', 'bridge'],
     ['mtuu', 'mtu'],
     ['ipma', 'ipam'],
-  ])('%s is near %s', (word, expected) => {
+  ])('finds for %s the name %s', (word, expected) => {
     expect(findNearest(word, known)).toBe(expected);
   });
 
-  test.each(['vlanTrunk', 'x', 'comment', 'hairpin'])('%s is near nothing', word => {
+  test.each(['vlanTrunk', 'x', 'comment', 'hairpin'])('finds nothing similar to %s', word => {
     expect(findNearest(word, known)).toBeUndefined();
   });
 });
 
-test('didYouMean() is a clause to append, or nothing', () => {
+test('didYouMean() returns a clause to append, or nothing', () => {
   expect(didYouMean('mtuu', ['mtu'])).toBe('; did you mean "mtu"?');
   expect(didYouMean('colour', ['mtu'])).toBe('');
 });

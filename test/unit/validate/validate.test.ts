@@ -53,12 +53,12 @@ describe('the name of the file', () => {
     [
       'a.conf',
       list({ type: 'loopback' }),
-      '1:39 error file-name no runtime loads this file: it is a list, which belongs into a',
+      '1:39 error file-name no runtime loads this file: it is a list, which belongs in a',
     ],
     [
       'a.json',
       list({ type: 'loopback' }),
-      '1:39 error file-name no runtime loads this file: it is a list, which belongs into a',
+      '1:39 error file-name no runtime loads this file: it is a list, which belongs in a',
     ],
   ])(
     '%s with a configuration of the other kind is an error, as it is for a runtime',
@@ -67,14 +67,14 @@ describe('the name of the file', () => {
     },
   );
 
-  test('says nothing where the content fits, or where runtimes do not look', async () => {
+  test('is not reported when it fits the content, or where runtimes do not look', async () => {
     for (const name of ['a.conf', 'a.json', 'a.txt']) expect(await validate(write(name, single))).toEqual([]);
     expect(await validate(write('list.txt', list({ type: 'loopback' })))).toEqual([]);
   });
 });
 
-describe('the list', () => {
-  test('every mistake has its line and column', async () => {
+describe('a list', () => {
+  test('has every error reported with line and column', async () => {
     const file = write(
       '10.conflist',
       `{
@@ -92,15 +92,15 @@ describe('the list', () => {
 }`,
     );
     expect(await validate(file)).toEqual([
-      '3:11 error shape "name" must start with a letter or digit and hold only letters, digits, "_", "." and "-", found "-podnet"',
+      '3:11 error shape "name" must start with a letter or digit and contain only letters, digits, "_", "." and "-", found "-podnet"',
       '4:3 warning unknown-key key "disablecheck" is not known; did you mean "disableCheck"?',
       '5:16 error shape "disableGC" must be true or false, found "perhaps"',
       '7:32 error shape "mtu" must be of type number, found "1400"',
       '8:7 warning unknown-key key "bridg" is not known; did you mean "bridge"?',
       expect.stringMatching(/^9:15 warning capability "host-local" has nothing to do/),
       '9:39 warning unknown-key key "subnett" is not known; did you mean "subnet"?',
-      '10:5 error shape "type" must be of type string, it is missing; is it "typ"?',
-      '11:5 error shape a link is a JSON object',
+      '10:5 error shape "type" must be of type string, it is missing; is "typ" a typo?',
+      '11:5 error shape a plugin configuration is a JSON object',
     ]);
   });
 
@@ -109,7 +109,7 @@ describe('the list', () => {
     ['[]', '1:1 error shape a network configuration is a JSON object'],
     [
       '{"cniVersion":"1.1.0","name":"a","plugins":[]}',
-      '1:44 error shape "plugins" must hold at least one link',
+      '1:44 error shape "plugins" must contain at least one plugin',
     ],
     ['{"cniVersion":"1.1.0","name":"a"}', '1:1 error shape Cannot use the list: it has no "plugins"'],
     [
@@ -126,28 +126,28 @@ describe('the list', () => {
     expect(findings[0]).toStartWith(expected);
   });
 
-  test('a key that is there twice, and no version', async () => {
+  test('with a repeated key and without a version gets warnings', async () => {
     const text = '{"name":"a","plugins":[{"type":"x","a":1,\n"a":2}]}';
     expect(await validate(write('10.conflist', text))).toEqual([
-      '1:1 warning version "cniVersion" is missing: 0.1.0 is assumed, which has neither CHECK nor GC',
-      '2:1 warning repeated-key key "a" stands here again: the last one counts',
+      '1:1 warning version "cniVersion" is missing: assuming 0.1.0, which has neither CHECK nor GC',
+      '2:1 warning repeated-key duplicate key "a": the last one is used',
     ]);
   });
 
-  test('a file that cannot be read', async () => {
+  test('that cannot be read is reported', async () => {
     fs.symlinkSync('/nonexistent', path.join(dir, '10.conflist'));
     expect(rules(await validate(dir))).toEqual(['error unreadable']);
     await expect(validate('/nonexistent')).rejects.toThrow('Cannot read "/nonexistent": ENOENT');
   });
 
-  test('a single configuration', async () => {
+  test('that is a single configuration is checked like a plugin', async () => {
     const text = '{"cniVersion":"1.0.0","name":"a","type":"bridge","mtu":-5}';
     expect(await validate(write('10.conf', text))).toEqual([
       '1:56 error option Cannot use bridge configuration: "mtu" is -5, expected 68 to 65535, or 0 for the default',
     ]);
   });
 
-  test('files beside a list are its links', async () => {
+  test('includes the files beside it', async () => {
     const file = write('10.conflist', list(BRIDGE));
     write('podnet/10-tuning.conf', '{"type": "tuning",\n  "mtuu": 1}');
     expect(await validate(file)).toEqual([
@@ -158,8 +158,8 @@ describe('the list', () => {
   });
 });
 
-describe('a link', () => {
-  test('keys match in any letter case, null counts as absent', async () => {
+describe('a plugin', () => {
+  test('matches keys in any letter case, and null counts as absent', async () => {
     expect(await validateList({ Type: 'bridge', MTU: 1400, isgateway: true, bridge: null })).toEqual([]);
   });
 
@@ -193,7 +193,7 @@ describe('a link', () => {
     expect(rules(findings)[0]).toMatch(/^error (shape|option)$/);
   });
 
-  test("somebody else's plugin is held to what all share", async () => {
+  test('of a third party is checked for the common keys only', async () => {
     const conf = {
       type: 'macvlan',
       master: 5,
@@ -206,7 +206,7 @@ describe('a link', () => {
     expect(rules(await validateList({ type: 'macvlan', ipam: 'dhcp' }))).toEqual(['error shape']);
   });
 
-  test("somebody else's executable of one of our names may see options differently", async () => {
+  test('of a third party under one of our names may define options differently', async () => {
     const foreign: Executables = { isForeign: () => true, judge: async () => [] };
     const file = write(
       '10.conflist',
@@ -215,13 +215,13 @@ describe('a link', () => {
     expect(rules(await validate(file, foreign))).toEqual(['warning shape']);
   });
 
-  test("keys that are the runtime's to set", async () => {
+  test('has no keys that only the runtime sets', async () => {
     const findings = await validateList({ ...BRIDGE, runtimeConfig: { mac: 'x' }, prevResult: {} });
     expect(rules(findings)).toEqual(['warning reserved-key', 'warning reserved-key']);
   });
 });
 
-describe('order', () => {
+describe('the order of plugins', () => {
   const PORTMAP = { type: 'portmap', capabilities: { portMappings: true } };
 
   test.each([
@@ -239,7 +239,7 @@ describe('order', () => {
     expect(rules(await validateList(...plugins))).toEqual(expected);
   });
 
-  test('says after which link it belongs', async () => {
+  test('is reported with the plugin after which one belongs', async () => {
     const [finding] = await validateList(PORTMAP, BRIDGE);
     expect(finding).toEndWith('put it after "bridge"');
   });
@@ -249,7 +249,7 @@ describe('capabilities', () => {
   const findings = async (conf: object) =>
     (await validateList(BRIDGE, conf)).map(one => one.slice(one.indexOf(' ') + 1));
 
-  test('a link that has nothing to do without one', async () => {
+  test('are missing from a plugin that has nothing to do without one', async () => {
     const advice = 'declare "capabilities": {"portMappings": true}, or configure it here';
     expect(await findings({ type: 'portmap' })).toEqual([
       `warning capability "portmap" has nothing to do: ${advice}`,
@@ -261,7 +261,7 @@ describe('capabilities', () => {
     ]);
   });
 
-  test('one that the link does not know', async () => {
+  test('unknown to the plugin are reported', async () => {
     expect(
       await findings({ type: 'portmap', capabilities: { portMapping: true, portMappings: true } }),
     ).toEqual([
@@ -273,10 +273,10 @@ describe('capabilities', () => {
     ]);
   });
 
-  test('of somebody else only what no runtime offers', async () => {
+  test('of a third-party plugin are reported only if no runtime offers them', async () => {
     expect(
       await findings({ type: 'x', capabilities: { portMaping: true, deviceID: true, own: true } }),
-    ).toEqual(['warning capability no runtime offers "portMaping"; did you mean "portMappings"?']);
+    ).toEqual(['warning capability no runtime passes "portMaping"; did you mean "portMappings"?']);
     const bridge = { type: 'bridge', ipam: { type: 'whereabouts' }, capabilities: { ips: true, mac: true } };
     expect(await validateList(bridge)).toEqual([]);
   });
@@ -292,26 +292,26 @@ describe('a directory', () => {
     `${path.basename(file)} ${severity} ${rule} ${message.replaceAll(dir, '')}`;
   const found = async () => (await validatePath(dir, CATALOG, NO_EXECUTABLES)).findings.map(inFile);
 
-  test('only files that a runtime reads count', async () => {
+  test('contributes only files that a runtime reads', async () => {
     write('10.conflist', list(BRIDGE));
     write('20.conflist.bak', '{');
     write('sub.conflist/x', '{');
     expect(await validatePath(dir, CATALOG, NO_EXECUTABLES)).toEqual({ files: 1, findings: [] });
   });
 
-  test('a name in two files: the second is never used', async () => {
+  test('with a name in two files never uses the second', async () => {
     write('10.conflist', network('podnet', { subnet: '10.1.0.0/24' }));
     write('20.conflist', network('podnet', { subnet: '10.1.0.0/24' }));
     expect(await found()).toEqual([
-      '20.conflist error duplicate-name network "podnet" is in "/10.conflist" too, which is read first: this file is never used',
+      '20.conflist error duplicate-name network "podnet" is also defined in "/10.conflist", which is read first: this file is never used',
     ]);
   });
 
-  test('a list wins over a single configuration for some, the first file for others', async () => {
+  test('prefers a list to a single configuration in some runtimes, the first file in others', async () => {
     write('10.conf', { cniVersion: '1.1.0', name: 'podnet', type: 'bridge' });
     write('20.conflist', network('podnet', { subnet: '10.1.0.0/24' }));
     expect(await found()).toEqual([
-      '10.conf error duplicate-name network "podnet" is in "/20.conflist" too: by the network\'s name that file is found, and this one by runtimes that go by names of files',
+      '10.conf error duplicate-name network "podnet" is also defined in "/20.conflist": by network name the other file is found; runtimes that select by file name use this one',
     ]);
   });
 
@@ -333,7 +333,7 @@ describe('a directory', () => {
     ],
     ['neighbours', { subnet: '10.1.0.0/24' }, { subnet: '10.1.1.0/24' }, false],
     ['another family', { subnet: '10.1.0.0/24' }, { subnet: 'fd00::/64' }, false],
-  ])('subnets of two networks: %s', async (_, a, b, overlaps) => {
+  ])('with subnets of two networks: %s', async (_, a, b, overlaps) => {
     write('10.conflist', network('a', a));
     write('20.conflist', network('b', b));
     const findings = await found();

@@ -11,7 +11,7 @@ import { WorkerProcess } from '../../../src/worker/process.ts';
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'catena-client-'));
 afterAll(() => fs.rmSync(dir, { recursive: true }));
 
-/** Answers with its process id and what it was asked; writes down what it began; ends or waits when it is told to. */
+/** Answers with its process id and what it was asked; writes down what it began; ends or waits on request. */
 const program = path.join(dir, 'worker');
 fs.writeFileSync(
   program,
@@ -68,7 +68,7 @@ test('ownSegments() ends with the plugin during which the worker died', async ()
   expect(told).toEqual([0, 1]);
 });
 
-test('ownSegments() asks another worker where one had ended before it read the segment', async () => {
+test('ownSegments() asks another worker when one had ended before it read the segment', async () => {
   const first = new WorkerProcess(program, process.env);
   const source = ownWorker(first);
   process.kill(first.pid as number, 'SIGKILL');
@@ -82,7 +82,7 @@ test('ownSegments() asks another worker where one had ended before it read the s
   expect(outcomes).toMatchObject([{ exitCode: 0 }]);
 });
 
-test('ownSegments() begins no further plugin once it is interrupted', async () => {
+test('ownSegments() starts no further plugin after an interruption', async () => {
   const abort = new AbortController();
   setTimeout(() => abort.abort(), 500);
   const { outcomes } = await run(['hang', 'b'], { signal: abort.signal });
@@ -90,7 +90,7 @@ test('ownSegments() begins no further plugin once it is interrupted', async () =
   expect(outcomes.map(({ ended }) => ended)).toEqual(['interrupt']);
 });
 
-test('ownSegments() gives every plugin its own time', async () => {
+test('ownSegments() gives every plugin its own deadline', async () => {
   const { outcomes } = await run(['a', 'hang', 'b'], { deadlineMs: 2_000 });
   expect(outcomes).toMatchObject([{ exitCode: 0 }, { ended: 'deadline' }]);
 });
@@ -108,7 +108,7 @@ test('ownSegments() waits for the worker when the caller leaves early', async ()
   ]);
 });
 
-test('finish() is an error of the specification, with how the worker ended, where that says nothing', async () => {
+test('finish() fails with how the worker ended, when its answer says nothing', async () => {
   const segments = ownSegments(ownWorker());
   const calls = [{ path: program, env: process.env, request: 'defer' }];
   const segment = { calls, threadsResult: false, stopsAtFailure: true, deadlineMs: 20_000 };
@@ -117,7 +117,7 @@ test('finish() is an error of the specification, with how the worker ended, wher
   expect(outcome?.exitCode).toBe(1);
   expect(JSON.parse(outcome?.stdout ?? '')).toEqual({
     code: 11,
-    msg: 'Cannot remove devices of the attachment: the worker ended before it was done (exit status 9); run it again',
+    msg: 'Cannot remove devices of the attachment: the worker ended before it had finished (exit status 9); run it again',
   });
 });
 
@@ -135,7 +135,7 @@ test('ownSegments() asks other workers when one ends before it reads, and says w
 });
 
 test.each([10, 5_000, 2_000_000])(
-  'ask() of a worker that has just been killed is answered, and heard of nowhere else: %d bytes',
+  'ask() of a worker that has just been killed is answered, and is reported nowhere else: %d bytes',
   async size => {
     const worker = new WorkerProcess(program, process.env);
     const limits = { deadlineMs: 20_000 };

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { LineSplitter, toLine } from '../../../src/worker/protocol.ts';
 
 describe('LineSplitter', () => {
-  test('push() returns lines when their ends have come, however they arrive', () => {
+  test('push() returns lines when they are complete, however they arrive', () => {
     const lines = new LineSplitter();
     const bytes = Buffer.from('{"a":"ä"}\n{"b":1}\n\n{"c":2');
     const found: string[] = [];
@@ -11,13 +11,13 @@ describe('LineSplitter', () => {
     expect(lines.push(Buffer.from('}\n'))).toEqual(['{"c":2}']);
   });
 
-  test('push() returns several lines of one piece', () => {
+  test('push() returns several lines of one chunk', () => {
     expect(new LineSplitter().push(Buffer.from('1\n2\n3'))).toEqual(['1', '2']);
   });
 });
 
 describe('toLine()', () => {
-  test('makes one line of a message that holds line breaks', () => {
+  test('makes one line of a message that contains line breaks', () => {
     const reply = { exitCode: 0, stdout: '{\n    "a": 1\n}\n', stderr: 'one\ntwo\n' };
     const line = toLine(reply);
     expect(line.indexOf('\n')).toBe(line.length - 1);

@@ -6,7 +6,7 @@ import { noting, toTransactions } from '../../../src/worker/transactions.ts';
 const DONE = { exitCode: 0, stdout: '', stderr: '' };
 
 describe('noting()', () => {
-  test('adds what was done to the reply, where that is wanted', async () => {
+  test('adds transactions to the reply, on request', async () => {
     const work = async () => {
       exchange(0, [{ op: 'find link "br0"' }], () => {});
       return DONE;
@@ -18,7 +18,7 @@ describe('noting()', () => {
     });
   });
 
-  test('listens no longer than the work takes, also when that fails', async () => {
+  test('listens only during the work, also when that fails', async () => {
     const fail = () => Promise.reject(new Error('no'));
     expect(noting(true, fail)).rejects.toThrow('no');
     expect(await noting(true, async () => DONE)).toEqual({ ...DONE, transactions: [] });
@@ -26,7 +26,7 @@ describe('noting()', () => {
 });
 
 describe('toTransactions()', () => {
-  test('tells times from the start of the call, and sums up what is too much', () => {
+  test('counts times from the start of the call, and sums up what exceeds the limit', () => {
     const exchanges = Array.from(
       { length: 205 },
       (_, i): Exchange => ({ family: 'rtnetlink', what: `${i}`, startedAt: 1000 + i, endedAt: 1000.5 + i }),

@@ -13,8 +13,19 @@ const MOST_ALTERNATIVES = 64;
 /** Maximum number of words in a subject. */
 const MOST_WORDS = 3;
 const OPERATORS: Readonly<Record<string, Operator>> = {
-  ...{ '==': '==', eq: '==', '=': '==', '!=': '!=', ne: '!=' },
-  ...{ '<': '<', lt: '<', '<=': '<=', le: '<=', '>': '>', gt: '>', '>=': '>=', ge: '>=' },
+  '==': '==',
+  eq: '==',
+  '=': '==',
+  '!=': '!=',
+  ne: '!=',
+  '<': '<',
+  lt: '<',
+  '<=': '<=',
+  le: '<=',
+  '>': '>',
+  gt: '>',
+  '>=': '>=',
+  ge: '>=',
 };
 
 type Operator = '==' | '!=' | '<' | '<=' | '>' | '>=';
@@ -65,7 +76,7 @@ export function takeSubject(text: string, words: string[]): [string, Subject] {
   const known = Object.keys(SUBJECTS).filter(name => !name.startsWith('meta ') || name === 'meta l4proto');
   throw new MatchError(
     text,
-    `"${words.slice(0, 2).join(' ')}" is not among what can be asked here: ${known.join(', ')}`,
+    `"${words.slice(0, 2).join(' ')}" is not a supported match: ${known.join(', ')}`,
   );
 }
 

@@ -19,7 +19,7 @@ function touch(...names: string[]): void {
 }
 const names = (files: readonly string[]) => files.map(file => path.relative(dir, file));
 
-test('findConfFiles() lists lists, then single plugins, each by the bytes of their names', () => {
+test('findConfFiles() returns lists, then single plugins, each in byte order of their names', () => {
   touch(
     'b.conflist',
     'Z.conflist',
@@ -41,7 +41,7 @@ test('findConfFiles() lists lists, then single plugins, each by the bytes of the
   ]);
 });
 
-test('findConfFiles() passes by what is no file, and says so', () => {
+test('findConfFiles() skips what is not a regular file, and says so', () => {
   touch('real/file');
   fs.symlinkSync('real', path.join(dir, 'a.conflist'));
   fs.symlinkSync('real/file', path.join(dir, 'b.conflist'));
@@ -52,12 +52,15 @@ test('findConfFiles() passes by what is no file, and says so', () => {
   const files = findConfFiles(dir, (file, problem) =>
     skipped.push(`${path.relative(dir, file)}: ${problem}`),
   );
-  // A dangling link stays: whoever reads it says what is wrong.
+  // A dangling link is kept: its reader reports the error.
   expect(names(files)).toEqual(['b.conflist', 'c.conflist']);
-  expect(skipped).toEqual(['a.conflist: it links to a directory', 'e.conf: it is no regular file']);
+  expect(skipped).toEqual([
+    'a.conflist: it is a symbolic link to a directory',
+    'e.conf: it is not a regular file',
+  ]);
 });
 
-test('findPluginFiles() lists .conf files of the directory that is named like the network', () => {
+test('findPluginFiles() returns .conf files of the directory named after the network', () => {
   touch('10.conflist', 'net/2.conf', 'net/1.conf', 'net/3.json', 'file');
   expect(names(findPluginFiles(path.join(dir, '10.conflist'), 'net'))).toEqual(['net/1.conf', 'net/2.conf']);
   expect(findPluginFiles(path.join(dir, '10.conflist'), 'none')).toEqual([]);
@@ -66,6 +69,6 @@ test('findPluginFiles() lists .conf files of the directory that is named like th
   expect(findPluginFiles(path.join(dir, '10.conflist'), 'x'.repeat(300))).toEqual([]);
 });
 
-test('findConfFiles() takes a missing directory for an empty one', () => {
+test('findConfFiles() treats a missing directory as empty', () => {
   expect(findConfFiles(path.join(dir, 'none'))).toEqual([]);
 });

@@ -17,11 +17,11 @@ test('parseNetwork() makes a list of a single plugin, lifting the keys of a list
   expect(parseNetwork(network.source)).toEqual(network);
 });
 
-test('parseNetwork() refuses a list without links', () => {
+test('parseNetwork() refuses a list without plugins', () => {
   expect(() => parseNetwork('{"name":"n","cniVersion":"1.0.0"}')).toThrow('it has no "plugins"');
 });
 
-test('completeNetwork() adds links after the inlined ones, and its source tells them all', () => {
+test('completeNetwork() adds plugins after the inlined ones, and its source contains them all', () => {
   const text = '{"name":"n","cniVersion":"1.0.0","plugins":[{"type":"a"}],"extra":1}';
   const network = completeNetwork(parseConflist(JSON.parse(text)), text, [
     parsePluginEntry({ type: 'b', k: 1 }),
@@ -37,7 +37,7 @@ test('completeNetwork() adds links after the inlined ones, and its source tells 
   expect(parseNetwork(network.source).plugins).toEqual(network.plugins);
 });
 
-test('isSinglePlugin() looks for what only one of them has', () => {
+test('isSinglePlugin() looks for keys that only one of the kinds has', () => {
   expect(isSinglePlugin({ type: 't' })).toBe(true);
   expect(isSinglePlugin({ plugins: [] })).toBe(false);
   expect(isSinglePlugin({ plugins: [], type: 't' })).toBe(false);

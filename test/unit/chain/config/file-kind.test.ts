@@ -9,7 +9,7 @@ test.each([
   ['.conflist', SINGLE, 'type'],
   ['10.conf', LIST, 'plugins'],
   ['10.json', { ...LIST, type: 'bridge' }, 'plugins'],
-])('%s does not hold what its extension promises', (file, content, key) => {
+])('%s does not contain what its extension promises', (file, content, key) => {
   expect(findMismatch(`/etc/cni/net.d/${file}`, content)).toEqual({
     problem: expect.any(String),
     key: key as 'type',
@@ -22,10 +22,10 @@ test.each([
   ['10.json', SINGLE],
   ['fd/63', SINGLE],
   ['list.txt', LIST],
-])('%s is as its extension says, or has none that says anything', (file, content) => {
+])('%s matches its extension, or has one without a meaning', (file, content) => {
   expect(findMismatch(file, content)).toBeUndefined();
 });
 
-test('a .conf file that is neither has no "type"', () => {
+test('a .conf file of neither kind has no "type"', () => {
   expect(findMismatch('10.conf', { name: 'podnet' })).toEqual({ problem: 'it has no "type"' });
 });

@@ -28,14 +28,14 @@ describe('findPlugin()', () => {
     expect(find(type)).toBe(expected);
   });
 
-  test('takes an empty directory for the current one, and makes its path absolute', () => {
+  test('treats an empty directory as the current one, and makes its path absolute', () => {
     expect(findPlugin('package.json', ['/nonexistent', ''])).toBe(path.resolve('package.json'));
   });
 
   test.each([
-    ['an empty type', '', 'a plugin type is the name of a file, without "/"'],
-    ['a path', '../bin/evil', 'a plugin type is the name of a file, without "/"'],
-    ['an absolute path', '/bin/sh', 'a plugin type is the name of a file, without "/"'],
+    ['an empty type', '', 'a plugin type is a file name, without "/"'],
+    ['a path', '../bin/evil', 'a plugin type is a file name, without "/"'],
+    ['an absolute path', '/bin/sh', 'a plugin type is a file name, without "/"'],
     ['a folder', 'later', 'no such file in'],
     ['dots', '..', 'no such file in'],
     ['what is not there', 'nope', 'no such file in'],
@@ -43,11 +43,11 @@ describe('findPlugin()', () => {
     expect(() => find(type)).toThrow(`Cannot find plugin "${type}": ${message}`);
   });
 
-  test('lists the directories it looked in', () => {
+  test('names the directories that it searched', () => {
     expect(() => findPlugin('x', ['/p/one', '/p/two'])).toThrow(
       'Cannot find plugin "x": no such file in "/p/one", "/p/two"',
     );
-    expect(() => findPlugin('x', [])).toThrow('no directories to look in; set CNI_PATH');
+    expect(() => findPlugin('x', [])).toThrow('no plugin directories are configured; set CNI_PATH');
   });
 });
 
@@ -57,7 +57,7 @@ test('parsePluginDirs() splits at colons and keeps empty elements', () => {
   expect(parsePluginDirs('/a::/b')).toEqual(['/a', '', '/b']);
 });
 
-test('isOwnExecutable() tells the running executable by device and inode', () => {
+test('isOwnExecutable() recognises the running executable by device and inode', () => {
   expect(isOwnExecutable(path.join(dir, 'b/me'))).toBe(true);
   expect(isOwnExecutable(path.join(dir, 'b/second'))).toBe(false);
   expect(isOwnExecutable(path.join(dir, 'b/nope'))).toBe(false);

@@ -34,7 +34,7 @@ function errorOf(step: () => unknown): CniError {
 }
 
 describe('listNetworks()', () => {
-  test('reads lists, then single plugins, sorted by the bytes of their names', () => {
+  test('reads lists, then single plugins, in byte order of their names', () => {
     put('20-b.conflist', list('b', 't'));
     put('10-a.conflist', list('a', 't'));
     put('.conflist', list('dot', 't'));
@@ -50,7 +50,7 @@ describe('listNetworks()', () => {
     expect(diagnostics).toEqual([]);
   });
 
-  test('keeps the first of a name, a list before a single plugin', () => {
+  test('keeps the first network of a name, a list before a single plugin', () => {
     put('00.conf', { cniVersion: '1.0.0', name: 'n', type: 'single' });
     put('10.conflist', list('n', 'first'));
     put('20.conflist', list('n', 'second'));
@@ -60,14 +60,14 @@ describe('listNetworks()', () => {
       ['warning', '20.conflist'],
       ['warning', '00.conf'],
     ]);
-    expect(diagnostics[0]?.error.message).toContain(`network "n" is in "${dir}/10.conflist" already`);
+    expect(diagnostics[0]?.error.message).toContain(`network "n" is already defined in "${dir}/10.conflist"`);
   });
 
-  test('takes a missing directory for an empty one', () => {
+  test('treats a missing directory as empty', () => {
     expect(listNetworks(path.join(dir, 'none'))).toEqual({ networks: [], diagnostics: [] });
   });
 
-  test('goes on past files that cannot be used, and says where each is wrong', () => {
+  test('skips files that cannot be used, and reports where each is wrong', () => {
     put('10.conflist', '{\n  "name": "broken",\n  "plugins": [{"type" "t"}]\n}');
     put(
       '20.conflist',
@@ -93,7 +93,7 @@ describe('listNetworks()', () => {
       ['error', '50.conflist', 1, 30, 7],
     ]);
     expect(diagnostics[0]?.error.message).toBe(
-      `Cannot read network configuration "${dir}/60.conflist": it links to a directory; it was skipped`,
+      `Cannot read network configuration "${dir}/60.conflist": it is a symbolic link to a directory; it was skipped`,
     );
     expect(diagnostics[1]?.error.message).toBe(
       `Cannot read network configuration "${dir}/10.conflist" line 3, column 23: expected ":" after the key, found "\\""`,
@@ -102,7 +102,7 @@ describe('listNetworks()', () => {
 });
 
 describe('loadNetwork()', () => {
-  test('tells of odd keys in the network it is asked for, with their place', () => {
+  test('reports odd keys of the requested network, with their position', () => {
     put('10.conflist', { name: 'other', Plugins: [], plugins: [{ type: 't' }] });
     put(
       '20.conflist',
@@ -117,8 +117,8 @@ describe('loadNetwork()', () => {
     });
     expect(network.disableCheck).toBe(false);
     expect(told).toEqual([
-      `warning 20.conflist:3:17 key "DisableCheck" is not heeded: the list's is "disableCheck", and letter case counts`,
-      `warning 10.conf:1:26 key "prevResult" is the runtime's to set: it is dropped`,
+      `warning 20.conflist:3:17 key "DisableCheck" is ignored: use "disableCheck", keys are case-sensitive`,
+      `warning 10.conf:1:26 key "prevResult" is set by the runtime: it is dropped`,
     ]);
   });
 
@@ -128,7 +128,7 @@ describe('loadNetwork()', () => {
     expect(typesOf('n')).toEqual(['t']);
   });
 
-  test('throws the error of the very file when it is broken', () => {
+  test('throws the error of that file when it is broken', () => {
     put('10.conflist', { name: 'n', cniVersion: '1.0.0', plugins: [{}] });
     put('20.conflist', list('n', 't'));
     const error = errorOf(() => loadNetwork(dir, 'n'));
@@ -136,7 +136,7 @@ describe('loadNetwork()', () => {
     expect(error.message).toContain('plugin 0 of the list: "type" must be of type string, it is missing');
   });
 
-  test('names what it found, and what it could not read, when there is no such network', () => {
+  test('names what it found, and what it could not read, when the network does not exist', () => {
     put('10.conflist', '{');
     put('20.conflist', list('a', 't'));
     const error = errorOf(() => loadNetwork(dir, 'n'));
@@ -147,7 +147,7 @@ describe('loadNetwork()', () => {
     );
   });
 
-  test('adds the plugins of the folder named like the network, .conf files in order', () => {
+  test('adds the plugins of the folder named after the network, .conf files in order', () => {
     put('10.conflist', list('n', 'a'));
     put('n/20.conf', { type: 'c', name: 'other' });
     put('n/10.conf', { type: 'b' });
@@ -162,14 +162,14 @@ describe('loadNetwork()', () => {
     ['"TRUE"', { loadOnlyInlinedPlugins: 'TRUE', plugins: [{ type: 'a' }] }, ['a']],
     ['false', { loadOnlyInlinedPlugins: false, plugins: [{ type: 'a' }] }, ['a', 'b']],
     ['true without plugins', { loadOnlyInlinedPlugins: true }, 'it has no "plugins"'],
-  ])('heeds loadOnlyInlinedPlugins: %s', (_, more, expected) => {
+  ])('honours loadOnlyInlinedPlugins: %s', (_, more, expected) => {
     put('10.conflist', { name: 'n', cniVersion: '1.0.0', ...(more as object) });
     put('n/10.conf', { type: 'b' });
     if (typeof expected === 'string') expect(() => typesOf('n')).toThrow(expected);
     else expect(typesOf('n')).toEqual(expected);
   });
 
-  test('reads only the folder of the network it is asked for', () => {
+  test('reads only the folder of the requested network', () => {
     put('10.conflist', list('other', 'a'));
     put('other/10.conf', '{');
     put('20.conflist', list('n', 'a'));
@@ -179,7 +179,7 @@ describe('loadNetwork()', () => {
 });
 
 describe('loadFile()', () => {
-  test('tells a list from a single plugin by what is in it', () => {
+  test('recognises a list or a single plugin by its content', () => {
     expect(loadFile(put('a.txt', list('n', 'a', 'b'))).plugins).toHaveLength(2);
     expect(loadFile(put('b.conflist', { cniVersion: '1.0.0', name: 'n', type: 'a' })).plugins).toHaveLength(
       1,
@@ -216,7 +216,7 @@ describe('loadFile()', () => {
     expect(error.message).toContain(message);
   });
 
-  test('says when the file is not there', () => {
+  test('reports a missing file', () => {
     const error = errorOf(() => loadFile(path.join(dir, 'none')));
     expect(error.code).toBe(5);
     expect(error.message).toContain(`Cannot read network configuration "${dir}/none": ENOENT`);

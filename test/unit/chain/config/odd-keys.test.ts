@@ -4,7 +4,7 @@ import { findOddKeys } from '../../../../src/chain/config/odd-keys.ts';
 const shown = (...args: Parameters<typeof findOddKeys>) =>
   findOddKeys(...args).map(({ path, problem }) => `${path.join('.')}: ${problem}`);
 
-test('findOddKeys() of a list names keys that miss by letter case', () => {
+test('findOddKeys() of a list returns keys that differ in letter case only', () => {
   const list = {
     name: 'n',
     CNIVersion: '1.0.0',
@@ -13,12 +13,12 @@ test('findOddKeys() of a list names keys that miss by letter case', () => {
     plugins: [{ Type: 't', Name: 'x' }],
   };
   expect(shown(list, 'list')).toEqual([
-    `CNIVersion: key "CNIVersion" is not heeded: the list's is "cniVersion", and letter case counts`,
-    `disablegc: key "disablegc" is not heeded: the list's is "disableGC", and letter case counts`,
+    `CNIVersion: key "CNIVersion" is ignored: use "cniVersion", keys are case-sensitive`,
+    `disablegc: key "disablegc" is ignored: use "disableGC", keys are case-sensitive`,
   ]);
 });
 
-test("findOddKeys() names the runtime's keys in every link", () => {
+test("findOddKeys() returns the runtime's keys in every plugin", () => {
   const links = [{ type: 'a' }, { type: 'b', prevResult: {}, runtimeConfig: {}, 'cni.dev/x': 1 }, 5];
   expect(shown({ name: 'n', plugins: links }, 'list').map(text => text.split(':')[0])).toEqual([
     'plugins.1.prevResult',
@@ -26,11 +26,11 @@ test("findOddKeys() names the runtime's keys in every link", () => {
     'plugins.1.cni.dev/x',
   ]);
   expect(shown({ type: 'a', prevResult: {} }, 'link')).toEqual([
-    `prevResult: key "prevResult" is the runtime's to set: it is dropped`,
+    `prevResult: key "prevResult" is set by the runtime: it is dropped`,
   ]);
 });
 
-test('findOddKeys() of a single plugin looks at what it may say about its list', () => {
+test('findOddKeys() of a single plugin checks the keys that belong to a list', () => {
   const plugin = { Type: 't', NAME: 'n', disablecheck: true, prevResult: {} };
   expect(shown(plugin, 'plugin').map(text => text.split(':')[0])).toEqual(['disablecheck', 'prevResult']);
   expect(shown({ plugins: 5 }, 'list')).toEqual([]);

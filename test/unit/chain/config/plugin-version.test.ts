@@ -54,7 +54,7 @@ describe('listPluginVersions()', () => {
 });
 
 describe('validateNetwork()', () => {
-  test('returns what the links speak and which capabilities they declare', async () => {
+  test('returns the versions that the plugins support and the capabilities they declare', async () => {
     const list = listOf('1.0.0', [
       { type: 'noop', capabilities: { mac: true, ips: false } },
       { type: 'noop', capabilities: { mac: true, portMappings: true } },
@@ -64,7 +64,7 @@ describe('validateNetwork()', () => {
     expect(valid.plugins.map(({ type }) => type)).toEqual(['noop', 'noop']);
   });
 
-  test('reports every plugin that is missing or does not speak the version', async () => {
+  test('reports every plugin that is missing or does not support the version', async () => {
     const runtime = { ...chain.runtime, segments: answering('{"cniVersion":"0.2.0"}') };
     const list = listOf('1.0.0', [{ type: 'noop' }, { type: 'missing' }]);
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
@@ -74,7 +74,7 @@ describe('validateNetwork()', () => {
     });
   });
 
-  test('shows the matrix of versions and the highest one that all speak', async () => {
+  test('shows the matrix of versions and the highest common one', async () => {
     const versions: Record<string, string[]> = {
       noop: ['0.3.1', '0.4.0'],
       fail: ['0.4.0', '1.0.0', '9.0.0'],
@@ -90,12 +90,13 @@ describe('validateNetwork()', () => {
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
       code: 1,
       message: 'Cannot use network "testnet" with CNI version "1.0.0": it is not supported by "noop"',
-      details: 'noop 0.3.1 0.4.0, fail 0.4.0 1.0.0 9.0.0; the highest that all speak is 0.4.0',
+      details:
+        'noop 0.3.1 0.4.0, fail 0.4.0 1.0.0 9.0.0; the highest version that all plugins support is 0.4.0',
     });
     versions.fail = ['1.1.0'];
     await expect(validateNetwork(list, runtime)).rejects.toMatchObject({
       message: expect.stringContaining('"noop", "fail"'),
-      details: 'noop 0.3.1 0.4.0, fail 1.1.0; there is none that all speak',
+      details: 'noop 0.3.1 0.4.0, fail 1.1.0; no version is supported by all plugins',
     });
   });
 });
@@ -123,12 +124,12 @@ describe('explainConflict()', () => {
     expect(await explainConflict(error, list, runtime)).toMatchObject({
       code: 1,
       message: 'incompatible CNI versions',
-      details: 'as it said; noop 0.1.0 0.2.0; the highest that all speak is 0.2.0',
+      details: 'as it said; noop 0.1.0 0.2.0; the highest version that all plugins support is 0.2.0',
       plugin,
     });
   });
 
-  test('asks nobody about another error', async () => {
+  test('asks no plugin about another error', async () => {
     const start = () => {
       throw new Error('started');
     };

@@ -18,7 +18,7 @@ describe('selectVersion()', () => {
     ['numbers in numeric order', { cniVersions: ['0.4.0', '0.10.0', '1.0.0'] }, '1.0.0'],
     ['missing parts', { cniVersions: ['1', '0.4'] }, '1.0.0'],
     ['leading zeros', { cniVersions: ['01.01.00'] }, '1.1.0'],
-  ])('takes %s', (_, versions, expected) => {
+  ])('selects %s', (_, versions, expected) => {
     expect(select(versions)).toBe(expected as never);
   });
 
@@ -43,9 +43,9 @@ describe('selectVersion()', () => {
     }
   });
 
-  test('names what it supports', () => {
+  test('names the versions that it supports', () => {
     expect(() => select({ cniVersion: '1.2.3' })).toThrow(
-      'Cannot use "cniVersion" of the list: found "1.2.3", supported are 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0',
+      'Cannot use "cniVersion" of the list: found "1.2.3", supported versions are 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0',
     );
   });
 });

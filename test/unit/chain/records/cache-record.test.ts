@@ -50,11 +50,11 @@ describe('parseRecord()', () => {
     expect(parseRecord(FULL_BYTES, 'f', undefined)).toEqual(FULL);
   });
 
-  test('takes what the fields say, not what the name says', () => {
+  test('trusts the fields rather than the file name', () => {
     expect(parseRecord(FULL_BYTES, 'f', { ...ID, containerId: 'other' }).containerId).toBe('c1');
   });
 
-  test('passes by what it cannot use in optional fields', () => {
+  test('ignores unusable values of optional fields', () => {
     const odd = {
       ...JSON.parse(FULL_BYTES),
       netns: 1,
@@ -71,7 +71,7 @@ describe('parseRecord()', () => {
     });
   });
 
-  test('finds the namespace in the result where the file does not say it, as of podman 4.3 and containerd 1.6', () => {
+  test('takes the namespace from the result when the file does not have it, as of podman 4.3 and containerd 1.6', () => {
     const interfaces = [
       { name: 'eth0', mac: '0a:00:00:00:00:01' },
       { name: 'net1', sandbox: '/run/netns/other' },
@@ -85,15 +85,13 @@ describe('parseRecord()', () => {
     expect(netnsOf({ cniVersion: '0.4.0', interfaces })).toBe('/run/netns/own');
   });
 
-  test('reads the bare result of libcni 0.7 when the name of its file has one reading', () => {
+  test('reads the bare result of libcni 0.7 when its file name has only one reading', () => {
     const bare = '{"cniVersion":"0.3.1"}';
     expect(parseRecord(bare, 'f', ID)).toMatchObject({
       ...ID,
       source: undefined,
       result: { cniVersion: '0.3.1' },
     });
-    expect(() => parseRecord(bare, 'f', undefined)).toThrow(
-      'its name does not tell which attachment it is of',
-    );
+    expect(() => parseRecord(bare, 'f', undefined)).toThrow('its name does not identify an attachment');
   });
 });

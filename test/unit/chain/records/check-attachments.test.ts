@@ -25,7 +25,7 @@ const states = async (type = 'noop', journals: string[] = []) =>
     return [containerId, state, problem];
   });
 
-test('tells which attachments with the link pass CHECK, with the configuration of their ADD', async () => {
+test('checkAttachments() reports which attachments with the plugin pass CHECK, with the configuration of their ADD', async () => {
   await attach('sound');
   await attach('broken', listOf('1.0.0', [chain.noop('bad', { ReportError: 'it is gone', On: ['CHECK'] })]));
   await attach('elsewhere', listOf('1.0.0', [chain.noop('far')], { name: 'othernet' }));
@@ -36,14 +36,14 @@ test('tells which attachments with the link pass CHECK, with the configuration o
   expect((await states()).sort()).toEqual([
     ['broken', 'broken', 'it is gone'],
     ['elsewhere', 'sound', undefined],
-    ['old', 'unknown', 'its list is of version 0.3.1'],
+    ['old', 'unknown', 'its list has version 0.3.1'],
     ['sound', 'sound', undefined],
-    ['unasked', 'unknown', 'its list says "disableCheck"'],
+    ['unasked', 'unknown', 'its list sets "disableCheck"'],
   ]);
   expect(await states('other')).toEqual([]);
 });
 
-test('finds what only a journal, or only the cache knows, each once', async () => {
+test('checkAttachments() finds those known to a journal or a cache only, each once', async () => {
   await attach('cached');
   fs.rmSync(`${chain.dir}/state`, { recursive: true });
   await attach('both');
@@ -56,7 +56,7 @@ test('finds what only a journal, or only the cache knows, each once', async () =
   expect(all.map(([id]) => id).sort()).toEqual(['both', 'cached', 'of-the-runner', 'recorded']);
 });
 
-test('an IPAM plugin, or a delegate, is a link as well', async () => {
+test('checkAttachments() includes IPAM plugins and delegates', async () => {
   const delegating = (section: object) => listOf('1.0.0', [{ ...chain.noop('one'), ...section }]);
   await attach('a', delegating({ ipam: { type: 'theirs' } }));
   await attach('b', delegating({ delegate: { type: 'theirs' } }));

@@ -50,7 +50,7 @@ function stub(verb?: string, work?: () => Promise<unknown>): Exec {
 
 const add = (id: string) => addNetwork(list(), of(id), other());
 
-test('what is added while stale attachments are deleted is told to every plugin as valid', async () => {
+test('GC passes attachments added while stale ones are deleted to every plugin as valid', async () => {
   for (const id of ['c1', 'c2']) await add(id);
   const exec = stub('DEL', () => add('c3'));
   await collectGarbage(list(), { valid: [key('c2')] }, { ...runtime, exec });
@@ -61,7 +61,7 @@ test('what is added while stale attachments are deleted is told to every plugin 
   expect(named('DEL', 'c3')).toBe(0);
 });
 
-test('what is added while a plugin collects is told to the plugins after it', async () => {
+test('GC passes attachments added while a plugin collects to the plugins after it', async () => {
   await add('c1');
   const exec = stub('GC', () => add('c3'));
   await collectGarbage(list(), { valid: [key('c1')] }, { ...runtime, exec });
@@ -69,7 +69,7 @@ test('what is added while a plugin collects is told to the plugins after it', as
 });
 
 test.each([true, false])(
-  'a stale attachment that was deleted and made once more meanwhile is left alone (journal: %p)',
+  'GC leaves a stale attachment alone that was deleted and added again (journal: %p)',
   async hasJournal => {
     const stateDir = hasJournal ? runtime.stateDir : undefined;
     const others = () => ({ ...other(), stateDir });
@@ -86,7 +86,7 @@ test.each([true, false])(
   },
 );
 
-test('a list that is asked for is asked for after the records were read', async () => {
+test('GC requests a deferred list of valid attachments after it has read the records', async () => {
   await add('c1');
   let asked = 0;
   const valid = () => {
@@ -98,7 +98,7 @@ test('a list that is asked for is asked for after the records were read', async 
   expect(named('DEL', 'c1')).toBe(0);
 });
 
-test('what a DEL has left of a stale attachment is not valid, though it may look as if it were in use', async () => {
+test('GC does not count the remains of a failed DEL as valid, even if they look in use', async () => {
   await add('c1');
   const traces = ['lease of 10.0.0.2'];
   const look = () => [{ containerId: 'c1', ifname: 'eth0', isNamed: true, traces, inUse: 'it is new' }];

@@ -27,7 +27,7 @@ const CACHED: CachedAttachment = {
   result: { cniVersion: '0.4.0', ips: [{ version: '4', address: '10.0.0.2/24' }] },
 };
 
-test('findCachedResult() converts what is on record to the version of the list', () => {
+test('findCachedResult() converts the recorded result to the version of the list', () => {
   expect(findCachedResult(LIST, ATTACHMENT, chain.runtime)).toBeUndefined();
   writeAttachment(chain.runtime.cacheDir, CACHED);
   expect(findCachedResult(LIST, ATTACHMENT, chain.runtime)).toEqual({
@@ -48,19 +48,19 @@ describe('findFrozen()', () => {
     return { found, warnings };
   };
 
-  test('is the list as it was', () => {
+  test('returns the list of the ADD', () => {
     expect(find(LIST.source)).toEqual({ found: LIST, warnings: [] });
   });
 
-  test('finds none in a record of libcni 0.7', () => {
+  test('returns none for a record of libcni 0.7', () => {
     expect(find(undefined)).toEqual({ found: undefined, warnings: [] });
   });
 
   test.each([
     ['is not JSON', '{', 'Cannot decode configuration'],
     ['is no list', '{"name":"testnet"}', 'it has no "plugins"'],
-    ['is of another network', LIST.source.replace('testnet', 'other'), 'it is of network "other"'],
-  ])('warns of one that %s', (_, source, problem) => {
+    ['is of another network', LIST.source.replace('testnet', 'other'), 'it is for network "other"'],
+  ])('warns of a record that %s', (_, source, problem) => {
     const { found, warnings } = find(source);
     expect(found).toBeUndefined();
     expect(warnings).toEqual([expect.stringContaining(problem)]);
@@ -71,13 +71,13 @@ describe('findFrozen()', () => {
 describe('withCachedArgs()', () => {
   const given = { ...ATTACHMENT, args: [['A', '1']] as const, capabilityArgs: { a: 1 } };
 
-  test('takes the arguments on record where there are any, and the capability arguments always', () => {
+  test('prefers recorded arguments, and always uses recorded capability arguments', () => {
     expect(withCachedArgs(given, CACHED)).toEqual({ ...given, capabilityArgs: {} });
     const cached = { ...CACHED, args: [['B', '2']] as const, capabilityArgs: { b: 2 } };
     expect(withCachedArgs(given, cached)).toMatchObject({ args: [['B', '2']], capabilityArgs: { b: 2 } });
   });
 
-  test('keeps those given without a record, and with one of libcni 0.7', () => {
+  test('keeps the given ones without a record, and with one of libcni 0.7', () => {
     expect(withCachedArgs(given, undefined)).toBe(given);
     expect(withCachedArgs(given, { ...CACHED, source: undefined })).toBe(given);
   });

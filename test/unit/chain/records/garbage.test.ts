@@ -26,7 +26,7 @@ const keep = (...ids: string[]): GcScope => ({
 });
 
 describe('collectGarbage()', () => {
-  test('deletes what is not valid and lets every link collect', async () => {
+  test('deletes stale attachments and has every plugin collect', async () => {
     for (const id of ['c1', 'c2', 'c3']) await add(id);
     const { valid } = keep('c2') as { valid: unknown };
     const done = await collectGarbage(threeLinks(), keep('c2'), chain.runtime);
@@ -43,7 +43,7 @@ describe('collectGarbage()', () => {
     expect(done.stale.map(({ containerId }) => containerId)).toEqual(['c1', 'c3']);
   });
 
-  test('leaves alone what was added since GC was asked for, though the list does not name it', async () => {
+  test('keeps attachments added since GC was requested, even if the list does not name them', async () => {
     const stateDir = path.join(chain.runtime.cacheDir, 'state');
     const runtime = { ...chain.runtime, stateDir };
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
@@ -55,13 +55,13 @@ describe('collectGarbage()', () => {
     expect(files()).toEqual(['testnet-c9-eth0']);
   });
 
-  test('deletes with the configuration of the ADD, not with that of today', async () => {
+  test('deletes with the configuration of the ADD, not the current one', async () => {
     await add('c1');
     await collectGarbage(listOf('1.1.0', [chain.noop('other')]), keep('c2'), chain.runtime);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one', 'GC other']);
   });
 
-  test('deletes everything only when told so', async () => {
+  test('deletes everything only on request', async () => {
     await add('c1');
     await collectGarbage(threeLinks(), { all: true }, chain.runtime);
     expect(chain.calls().at(-1)?.request['cni.dev/valid-attachments']).toEqual([]);
@@ -69,9 +69,9 @@ describe('collectGarbage()', () => {
   });
 
   test.each<[string, unknown, string]>([
-    ['nothing', {}, 'neither the valid attachments are given nor that all are to go'],
-    ['an absent list', { valid: undefined }, 'neither the valid attachments are given'],
-    ['all: false', { all: false }, 'neither the valid attachments are given'],
+    ['nothing', {}, 'expected either the valid attachments or "all"'],
+    ['an absent list', { valid: undefined }, 'expected either the valid attachments'],
+    ['all: false', { all: false }, 'expected either the valid attachments'],
     [
       'a key with a typing mistake',
       { valid: [{ containerId: 'c1', ifname: 'eth0' }] },
@@ -79,14 +79,14 @@ describe('collectGarbage()', () => {
     ],
     ['a key without interface', { valid: [{ containerID: 'c1' }] }, 'interface name is empty'],
     ['no object', { valid: [null] }, 'Cannot use valid attachment null'],
-  ])('refuses %s before anything is touched', async (_, scope, message) => {
+  ])('refuses %s before it touches anything', async (_, scope, message) => {
     await add('c1');
     const refused = collectGarbage(threeLinks(), scope as GcScope, chain.runtime);
     await expect(refused).rejects.toMatchObject({ code: 7, message: expect.stringContaining(message) });
     expect(chain.order()).toHaveLength(3);
   });
 
-  test('goes on after errors and joins them', async () => {
+  test('continues after errors and joins them', async () => {
     const list = threeLinks();
     for (const id of ['c1', 'c2']) await add(id, list);
     chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 105 });
@@ -102,7 +102,7 @@ describe('collectGarbage()', () => {
     ['1.0.0', {}, ['DEL three', 'DEL two', 'DEL one']],
     ['1.1.0', { disableGC: true }, []],
   ])(
-    '[%s] sends GC to no link of others before 1.1.0, and nothing with disableGC: %j',
+    '[%s] sends third-party plugins no GC before 1.1.0, and no plugin with disableGC: %j',
     async (version, more, expected) => {
       const list = threeLinks(version, more);
       await add('c1', list);
@@ -120,7 +120,7 @@ describe('collectGarbage()', () => {
     expect(chain.order()).toEqual([]);
   });
 
-  test('warns of damaged records and goes on', async () => {
+  test('warns of damaged records and continues', async () => {
     await add('c1');
     fs.writeFileSync(path.join(results(), 'testnet-c0-eth0'), '{"kind":"cniC');
     fs.writeFileSync(path.join(results(), 'othernet-c0-eth0'), '{"kind":"cniC');
@@ -135,7 +135,7 @@ describe('collectGarbage()', () => {
   });
 });
 
-test('a list before 1.1.0 has our own links collect, with all that they call, and no others', async () => {
+test('a list before 1.1.0 has our plugins and their delegates collect, and no others', async () => {
   const delegating = { ...chain.noop('two'), ipam: { type: 'theirs' } };
   const list = listOf('1.0.0', [chain.noop('one'), delegating, chain.noop('three')]);
   const isOwn = (path: string) => path.endsWith('noop');
@@ -153,7 +153,7 @@ test('a list before 1.1.0 has our own links collect, with all that they call, an
 });
 
 describe('planGarbage()', () => {
-  test('tells what would be done and does nothing', async () => {
+  test('reports what would be done and does nothing', async () => {
     for (const id of ['c1', 'c2']) await add(id);
     const plan = planGarbage(threeLinks(), keep('c2', 'c9'), chain.runtime);
     expect(plan).toMatchObject({
@@ -169,7 +169,7 @@ describe('planGarbage()', () => {
     expect(files()).toHaveLength(2);
   });
 
-  test('has no links of others before 1.1.0, and nothing at all with disableGC', async () => {
+  test('includes no third-party plugins before 1.1.0, and none at all with disableGC', async () => {
     await add('c1');
     expect(planGarbage(threeLinks('1.0.0'), { all: true }, chain.runtime)).toMatchObject({
       stale: [{ containerId: 'c1' }],
@@ -184,7 +184,7 @@ describe('planGarbage()', () => {
   });
 });
 
-describe('planGarbage() with a look at the node', () => {
+describe('planGarbage() with an examination of the node', () => {
   const traced = (containerId: string, more: Partial<HeldAttachment> = {}): HeldAttachment => ({
     ...{ containerId, ifname: 'eth0', isNamed: true, traces: [`something of ${containerId}`] },
     inUse: undefined,
@@ -193,13 +193,13 @@ describe('planGarbage() with a look at the node', () => {
   const plan = (scope: GcScope, ...found: HeldAttachment[]) =>
     planGarbage(threeLinks(), { ...scope, look: () => found }, chain.runtime);
 
-  test('deletes what is on no record when nobody uses it, also before 1.1.0', async () => {
+  test('deletes attachments without a record that are not in use, also before 1.1.0', async () => {
     await add('c1');
     const { stale, kept } = plan(keep('c1'), traced('c1'), traced('lost'));
     expect(stale).toMatchObject([
       {
         containerId: 'lost',
-        why: 'it is on no record here, and nobody uses it',
+        why: 'it has no record here and is unused',
         traces: ['something of lost'],
       },
     ]);
@@ -212,7 +212,7 @@ describe('planGarbage() with a look at the node', () => {
     );
   });
 
-  test('keeps what somebody may use, and tells the links', () => {
+  test('keeps attachments that may be in use, and passes them to the plugins', () => {
     const theirs = traced('theirs', { inUse: 'an interface has its address' });
     expect(plan({ all: true }, theirs)).toMatchObject({
       stale: [],
@@ -220,20 +220,22 @@ describe('planGarbage() with a look at the node', () => {
       valid: [{ containerID: 'theirs', ifname: 'eth0' }],
     });
     expect(plan({ all: true, unrecorded: true }, theirs)).toMatchObject({
-      stale: [{ containerId: 'theirs', why: expect.stringContaining('all of these are to go') }],
+      stale: [
+        { containerId: 'theirs', why: expect.stringContaining('all unrecorded attachments are deleted') },
+      ],
       kept: [],
       valid: [],
     });
   });
 
-  test('leaves what is valid or on record to whoever says so', async () => {
+  test('leaves valid and recorded attachments to their owners', async () => {
     await add('c1');
     const used = { inUse: 'it is' };
     expect(plan({ all: true }, traced('c1', used)).stale).toMatchObject([{ containerId: 'c1' }]);
     expect(plan(keep('c2', 'c1'), traced('c2')).stale).toEqual([]);
   });
 
-  test('has links collect nothing while something in use cannot be named to them', () => {
+  test('collects nothing while an attachment in use cannot be named to the plugins', () => {
     const digest = traced('~0123', { isNamed: false });
     expect(plan({ all: true }, digest)).toMatchObject({
       stale: [],

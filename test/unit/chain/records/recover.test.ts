@@ -57,7 +57,7 @@ async function inProcess(verb: string, source: string, more: JsonObject = {}): P
 }
 
 describe('addNetwork() with a journal', () => {
-  test('says what it is about to do, how each link did, and that it is done', async () => {
+  test('records its intent, the outcome of each plugin, and its end', async () => {
     const args = [['K8S_POD_NAME', 'p']] as const;
     const attachment = { ...ATTACHMENT, netns: '/proc/self/ns/net', args, capabilityArgs: { mac: 'x' } };
     const list = threeLinks();
@@ -91,25 +91,25 @@ describe('addNetwork() with a journal', () => {
     expect(record()?.outcomes[1]?.result).toEqual(ips('10.1.0.2/24'));
   });
 
-  test('keeps none without a directory', async () => {
+  test('keeps no record without a directory', async () => {
     const { stateDir: _, ...bare } = runtime;
     await addNetwork(threeLinks(), ATTACHMENT, bare);
     expect(filesBelow(runtime.stateDir)).toEqual([]);
   });
 
-  test('starts no link when it cannot be written', async () => {
+  test('starts no plugin when the record cannot be written', async () => {
     fs.writeFileSync(runtime.stateDir, '');
     await expect(addNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 5 });
     expect(chain.order()).toEqual([]);
   });
 
-  test('forgets an ADD that was undone', async () => {
+  test('deletes the record of an ADD that was undone', async () => {
     const list = threeLinks({ two: { ReportResult: 'no result' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('Cannot decode');
     expect(leftovers()).toEqual([]);
   });
 
-  test('fails for what failed, also where the record cannot be written any more', async () => {
+  test('reports the first failure even if the record can no longer be written', async () => {
     const list = threeLinks({ two: { ReportResult: 'no result' } });
     const onPlugin = () =>
       fs.rmSync(path.join(runtime.stateDir, 'attachments'), { recursive: true, force: true });
@@ -119,7 +119,7 @@ describe('addNetwork() with a journal', () => {
     expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
-  test('remembers an ADD that could not be undone, until it can be', async () => {
+  test('keeps the record of an ADD that could not be undone, until it can be', async () => {
     const list = threeLinks({ one: { ReportError: '' }, two: { ReportError: 'stuck' } });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toThrow('stuck');
     expect(record()).toMatchObject({
@@ -136,12 +136,12 @@ describe('addNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('over a standing attachment leaves its record alone until it has succeeded', async () => {
+  test('keeps the record of an existing attachment until it has succeeded', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'already there' });
     await expect(addNetwork(list, ATTACHMENT, runtime)).rejects.toMatchObject({
-      details: expect.stringContaining(`an earlier ADD is on record in "${record()?.file}"`),
+      details: expect.stringContaining(`an earlier ADD is recorded in "${record()?.file}"`),
     });
     expect(record()).toMatchObject({ phase: 'attached', result: ips('10.1.0.3/24') });
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
@@ -150,7 +150,7 @@ describe('addNetwork() with a journal', () => {
     expect(record()?.args).toEqual([['NEW', '1']]);
   });
 
-  test('takes down first what stood in a namespace that is gone', async () => {
+  test('first detaches from a namespace that is gone', async () => {
     const list = threeLinks();
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, '');
@@ -182,28 +182,25 @@ describe('a runner that dies during ADD', () => {
     { when: `after link ${index + 1}`, index, scripts: {}, more: { dieAfter: index } },
   ]);
 
-  test.each(points)(
-    '$when: the next ADD of the network takes back what began',
-    async ({ index, scripts, more }) => {
-      const { source } = threeLinks(scripts);
-      expect(await inProcess('ADD', source, more)).toBe('');
-      expect(record()?.phase).toBe('adding');
-      const added = chain.order().length;
-      for (const label of LABELS) chain.rescript(label, {});
+  test.each(points)('$when: the next ADD of the network undoes it', async ({ index, scripts, more }) => {
+    const { source } = threeLinks(scripts);
+    expect(await inProcess('ADD', source, more)).toBe('');
+    expect(record()?.phase).toBe('adding');
+    const added = chain.order().length;
+    for (const label of LABELS) chain.rescript(label, {});
 
-      await addNetwork(threeLinks(), other, runtime);
-      const undone = LABELS.slice(0, index + 1).toReversed();
-      expect(chain.order().slice(added)).toEqual([
-        ...undone.map(label => `DEL ${label}`),
-        ...LABELS.map(label => `ADD ${label}`),
-      ]);
-      expect(record()).toBeUndefined();
-      await deleteNetwork(threeLinks(), other, runtime);
-      expect(leftovers()).toEqual([]);
-    },
-  );
+    await addNetwork(threeLinks(), other, runtime);
+    const undone = LABELS.slice(0, index + 1).toReversed();
+    expect(chain.order().slice(added)).toEqual([
+      ...undone.map(label => `DEL ${label}`),
+      ...LABELS.map(label => `ADD ${label}`),
+    ]);
+    expect(record()).toBeUndefined();
+    await deleteNetwork(threeLinks(), other, runtime);
+    expect(leftovers()).toEqual([]);
+  });
 
-  test('its own next ADD takes it back first, with the configuration of then', async () => {
+  test('is undone first by its own next ADD, with the configuration of that time', async () => {
     const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
@@ -212,7 +209,7 @@ describe('a runner that dies during ADD', () => {
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one', 'ADD four']);
   });
 
-  test('its own DEL runs every link, with the result so far', async () => {
+  test('is undone by its own DEL, which runs every plugin with the partial result', async () => {
     const { source } = threeLinks({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', source);
     chain.rescript('two', {});
@@ -222,12 +219,12 @@ describe('a runner that dies during ADD', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('CHECK refuses what never was', async () => {
+  test('has its attachment refused by CHECK', async () => {
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
     await expect(checkNetwork(threeLinks(), ATTACHMENT, runtime)).rejects.toMatchObject({ code: 3 });
   });
 
-  test('a link that has outlived it comes to its end first', async () => {
+  test('leaves a plugin running, which ends first', async () => {
     const end = path.join(chain.dir, 'end');
     const { source } = threeLinks({ two: { KillRunner: ['ADD'], WaitFor: end } });
     await inProcess('ADD', source);
@@ -236,11 +233,11 @@ describe('a runner that dies during ADD', () => {
     await Bun.sleep(300);
     expect(chain.order()).toEqual(['ADD one', 'ADD two']);
     fs.writeFileSync(end, '');
-    expect(await recovering).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(await recovering).toMatchObject([{ ...ID, why: 'its ADD was interrupted' }]);
     expect(chain.order().slice(2)).toEqual(['DEL two', 'DEL one']);
   });
 
-  test('links are found where the ADD found them', async () => {
+  test('has its plugins found where the ADD found them', async () => {
     await inProcess('ADD', threeLinks({ two: { KillRunner: ['ADD'] } }).source);
     chain.rescript('two', {});
     await recover({ all: true }, { ...runtime, pluginDirs: ['/nowhere'] });
@@ -249,7 +246,7 @@ describe('a runner that dies during ADD', () => {
 });
 
 describe('a runner that dies during DEL', () => {
-  test.each(LABELS)('while link %s works: the next DEL of the network finishes it', async label => {
+  test.each(LABELS)('in plugin %s: the next DEL of the network finishes it', async label => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     await addNetwork(list, other, runtime);
@@ -263,8 +260,8 @@ describe('a runner that dies during DEL', () => {
   });
 });
 
-describe('a link that kills whoever runs its DEL', () => {
-  test('does not kill every verb of the network', async () => {
+describe('a plugin that kills every runner of its DEL', () => {
+  test('does not kill every command on the network', async () => {
     const { source } = threeLinks({ two: { KillRunner: ['ADD', 'DEL'] } });
     await inProcess('ADD', source);
     const another = { ...ATTACHMENT, containerId: 'c2' };
@@ -276,7 +273,7 @@ describe('a link that kills whoever runs its DEL', () => {
 });
 
 describe('deleteNetwork() with a journal', () => {
-  test('remembers what failed, and the next verb of the network tries again when it is due', async () => {
+  test('records a failure, and the next command on the network tries again when it is due', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'busy' });
@@ -294,7 +291,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('finishes on its own record when it is asked again', async () => {
+  test('finishes from its own record when called again', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('one', { ReportError: 'busy' });
@@ -304,7 +301,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('works from the record when the cache is gone or empty', async () => {
+  test('uses the record when the cache is gone or empty', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     fs.writeFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), '');
     await deleteNetwork(listOf('1.1.0', [chain.noop('four')]), ATTACHMENT, runtime);
@@ -313,7 +310,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('works from the cache where another tool has made the attachment anew', async () => {
+  test('uses the cache when another tool has attached again', async () => {
     const { stateDir: _, ...elsewhere } = runtime;
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const list = listOf('1.1.0', [chain.noop('four')]);
@@ -325,7 +322,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('works in spite of a damaged record', async () => {
+  test('ignores a damaged record', async () => {
     const file = path.join(runtime.stateDir, 'attachments/testnet/c1:eth0');
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     fs.writeFileSync(file, '{"record":1');
@@ -336,7 +333,7 @@ describe('deleteNetwork() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('never hands a namespace to links that belongs to somebody else by now, and CHECK refuses', async () => {
+  test('never passes a namespace to plugins that now belongs to another container, and CHECK refuses it', async () => {
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, 'one');
     await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
@@ -344,12 +341,12 @@ describe('deleteNetwork() with a journal', () => {
     fs.renameSync(`${netns}.new`, netns);
     const attachment = { ...ATTACHMENT, netns };
     await expect(checkNetwork(threeLinks(), attachment, runtime)).rejects.toThrow(
-      `Cannot check container "c1": "${netns}" is not the namespace of its ADD any more`,
+      `Cannot check container "c1": "${netns}" is no longer the namespace of its ADD`,
     );
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     await deleteNetwork(threeLinks(), attachment, { ...runtime, onWarning });
-    expect(warnings).toEqual([expect.stringContaining('it is not the one of its ADD any more')]);
+    expect(warnings).toEqual([expect.stringContaining('it is no longer the namespace of its ADD')]);
     expect(
       chain
         .calls()
@@ -365,7 +362,7 @@ describe('records of an earlier boot', () => {
     env: { ...process.env, CATENA_BOOT_ID: id },
   });
 
-  test('are taken down by the next verb of their network, standing or not', async () => {
+  test('are removed by the next command on their network, whether their attachments exist or not', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source, {
       attachment: { ...ATTACHMENT, containerId: 'c3' },
@@ -387,10 +384,10 @@ describe('records of an earlier boot', () => {
     await expect(checkNetwork(threeLinks(), ATTACHMENT, boot('second'))).rejects.toThrow('earlier boot');
   });
 
-  test('do not stop an ADD of the same attachment', async () => {
+  test('do not block an ADD of the same attachment', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, boot('first'));
     await addNetwork(threeLinks(), ATTACHMENT, boot('second'));
-    // What an ADD wrote that could not learn which boot it was in is taken for nobody's.
+    // The record of an ADD that could not read its boot id belongs to no boot.
     expect(isOfEarlierBoot({ boot: '' }, boot('second').env)).toBe(false);
     expect(record()).toMatchObject({ phase: 'attached', boot: 'second' });
     expect(chain.order()).toHaveLength(9);
@@ -406,7 +403,7 @@ describe('an attachment that another runtime has made again', () => {
   };
   const later = () => ({ ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'second' } });
 
-  test('is not taken down by a DEL that failed before', async () => {
+  test('is not deleted because of an earlier failed DEL', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'busy' });
@@ -417,13 +414,13 @@ describe('an attachment that another runtime has made again', () => {
     const warnings: string[] = [];
     const onWarning = ({ message }: Error) => warnings.push(message);
     expect(await recover({ all: true }, { ...runtime, onWarning })).toEqual([]);
-    expect(warnings).toEqual([expect.stringContaining('it has been attached again since')]);
+    expect(warnings).toEqual([expect.stringContaining('it has since been attached again')]);
     expect(chain.order().slice(before)).toEqual([]);
     expect(record()).toBeUndefined();
     expect(fs.readFileSync(path.join(runtime.cacheDir, 'results/testnet-c1-eth0'), 'utf8')).toBe(cached);
   });
 
-  test('is not garbage because the record is of an earlier boot', async () => {
+  test('is not garbage because its record is of an earlier boot', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
@@ -435,7 +432,7 @@ describe('an attachment that another runtime has made again', () => {
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
   });
 
-  test('is known by the note that a plugin has left of its ADD in this boot', async () => {
+  test('is known by the note that its plugin left in this boot', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
@@ -479,7 +476,7 @@ describe('an attachment that another runtime has made again', () => {
     await recovering;
   });
 
-  test('is known to the node where there is no cached result', async () => {
+  test('is found on the node when there is no cached result', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
@@ -493,7 +490,7 @@ describe('an attachment that another runtime has made again', () => {
 });
 
 describe('recover()', () => {
-  test('does not take a verb for dead that is under way', async () => {
+  test('does not take a running command for a dead one', async () => {
     const list = threeLinks();
     const slow = addNetwork(list, ATTACHMENT, runtime);
     await addNetwork(list, other, runtime);
@@ -501,7 +498,7 @@ describe('recover()', () => {
     expect(chain.order().filter(call => call.startsWith('DEL'))).toEqual([]);
   });
 
-  test('on the way takes only a few, all when told so', async () => {
+  test('handles only a few at a time by default, and all on request', async () => {
     const list = threeLinks();
     for (let i = 0; i < 6; i++) {
       await addNetwork(
@@ -520,7 +517,7 @@ describe('recover()', () => {
   test.each([
     ['a year ago', -YEAR_MS],
     ['a year ahead, by a clock that was set back since', YEAR_MS],
-  ])('tries again at once what failed %s', async (_, offMs) => {
+  ])('retries a failure at once %s', async (_, offMs) => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'stuck' });
@@ -535,7 +532,7 @@ describe('recover()', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('forgets a mark without need, and one without a record', async () => {
+  test('clears a mark that is not needed, and one without a record', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const marks = path.join(runtime.stateDir, 'unsettled/testnet');
     for (const name of ['c1:eth0', 'c2:eth0'])
@@ -545,14 +542,14 @@ describe('recover()', () => {
     expect(record()?.phase).toBe('attached');
   });
 
-  test('takes a boot for another one by its id alone, whatever the clock says', async () => {
+  test('identifies a boot by its id alone, whatever the clock says', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const { file = '' } = record() ?? {};
     for (const one of [file, path.join(runtime.stateDir, 'boot')]) fs.utimesSync(one, 0, 0);
     expect(await recover({ all: true }, runtime)).toEqual([]);
     const next = { ...runtime, env: { ...process.env, CATENA_BOOT_ID: 'next' } };
     expect(await recover({ all: true }, next)).toMatchObject([
-      { why: 'it is of an earlier boot of the machine' },
+      { why: 'it is from an earlier boot of the machine' },
     ]);
   });
 
@@ -582,14 +579,14 @@ describe('recover()', () => {
       createRecord(runtime.stateDir, intent)?.close();
       fs.writeFileSync(file, text.slice(0, length));
       undone.length = 0;
-      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was cut off' }]);
+      expect(await recover({ all: true }, stubbed)).toMatchObject([{ why: 'its ADD was interrupted' }]);
       const whole = text.slice(0, length).split('\n').length - 2;
       const atLeast = LABELS.slice(0, whole + 1);
       expect([undone.slice(0, atLeast.length), fs.existsSync(file)]).toEqual([atLeast, false]);
     }
   });
 
-  test('keeps a record whose configuration is of no use, with the reason', async () => {
+  test('keeps a record whose configuration cannot be used, with the reason', async () => {
     await inProcess('ADD', threeLinks({ one: { KillRunner: ['ADD'] } }).source);
     const { file = '' } = record() ?? {};
     const [first = '', ...rest] = fs.readFileSync(file, 'utf8').split('\n');
@@ -613,13 +610,13 @@ describe('collectGarbage() with a journal', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  test('takes down what was cut off although it is valid, and says why', async () => {
+  test('deletes a truncated ADD although it is valid, and says why', async () => {
     const list = threeLinks({ two: { KillRunner: ['ADD'] } });
     await inProcess('ADD', list.source);
     chain.rescript('two', {});
     await addNetwork(list, other, { ...runtime, stateDir: path.join(chain.dir, 'elsewhere') });
     const plan = planGarbage(list, { valid }, runtime);
-    expect(plan.stale).toMatchObject([{ ...ID, why: 'its ADD was cut off' }]);
+    expect(plan.stale).toMatchObject([{ ...ID, why: 'its ADD was interrupted' }]);
     expect(plan.kept).toMatchObject([{ containerId: 'c2' }]);
     const before = chain.order().length;
     await collectGarbage(list, { valid }, runtime);
@@ -627,20 +624,20 @@ describe('collectGarbage() with a journal', () => {
     expect(record()).toBeUndefined();
   });
 
-  test('keeps what somebody works on, and tells the links', async () => {
+  test('keeps attachments that another process is working on, and passes them to the plugins', async () => {
     const runner = startRunner();
     createRecord(runtime.stateDir, intentOf({ runner, boot: bootId() }))?.close();
     const plan = await collectGarbage(threeLinks(), { all: true }, runtime);
-    expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} works on it` }]);
+    expect(plan.kept).toMatchObject([{ ...ID, why: `process ${process.pid} is working on it` }]);
     expect(chain.calls()[0]?.request['cni.dev/valid-attachments']).toEqual([key('c1')]);
     expect(record()?.phase).toBe('adding');
     endRunner(runner);
   });
 
-  test("keeps what is another owner's, when it is told whose it collects", async () => {
-    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'somebody' });
+  test('keeps attachments of another owner when limited to one owner', async () => {
+    await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, owner: 'other' });
     const plan = await collectGarbage(threeLinks(), { all: true, owner: 'me' }, runtime);
-    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "somebody"' }]);
+    expect(plan.kept).toMatchObject([{ ...ID, why: 'it belongs to "other"' }]);
     expect(chain.order().slice(3)).toEqual(['GC one', 'GC two', 'GC three']);
     await collectGarbage(threeLinks(), { all: true }, runtime);
     expect(record()).toBeUndefined();

@@ -38,7 +38,7 @@ async function onlyOne(scope: RepairScope = {}): Promise<AttachmentCondition> {
 const states = ({ links: plugins }: AttachmentCondition) => plugins.map(({ state }) => state);
 
 describe('repair()', () => {
-  test('asks every link once where all is well', async () => {
+  test('calls every plugin once when all is well', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     expect(await onlyOne()).toMatchObject({ ...ID, state: 'sound' });
     expect(chain.order().slice(3)).toEqual(LABELS.map(label => `CHECK ${label}`));
@@ -46,7 +46,7 @@ describe('repair()', () => {
     expect(record()).toMatchObject({ phase: 'attached', runners: [] });
   });
 
-  test('asks a link that objects once more, for repair, and goes on with the next', async () => {
+  test('calls a plugin that objects again for repair, and continues with the next', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'a rule is gone', ExceptWith: 'CATENA_REPAIR' });
     const found = await onlyOne();
@@ -55,7 +55,7 @@ describe('repair()', () => {
     expect(chain.order().slice(3)).toEqual(['CHECK one', 'CHECK two', 'CHECK two', 'CHECK three']);
   });
 
-  test('reports what stays broken, without ADD', async () => {
+  test('reports what stays broken, and runs no ADD', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'a rule is gone' });
     const found = await onlyOne();
@@ -68,7 +68,7 @@ describe('repair()', () => {
     expect(chain.order().slice(3)).not.toContain('ADD two');
   });
 
-  test('puts nothing back for the links behind a first one that is lost', async () => {
+  test('does not repair the plugins after a first one whose device is lost', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     fs.rmSync(runtime.cacheDir, { recursive: true });
     chain.rescript('one', { ReportError: 'the interface is gone' });
@@ -79,7 +79,7 @@ describe('repair()', () => {
     expect(fs.existsSync(runtime.cacheDir)).toBe(false);
   });
 
-  test('runs ADD again of chained links when told so, with the result of then', async () => {
+  test('runs ADD of chained plugins again on request, with the result of that time', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     chain.rescript('two', { ReportError: 'gone', On: ['CHECK'] });
     const found = await onlyOne({ foreign: true });
@@ -93,7 +93,7 @@ describe('repair()', () => {
     ] as never);
   });
 
-  test('only looks in a dry run', async () => {
+  test('only checks in a dry run', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const before = fs.readFileSync(record()?.file ?? '', 'utf8');
     fs.rmSync(runtime.cacheDir, { recursive: true });
@@ -104,7 +104,7 @@ describe('repair()', () => {
     expect(fs.readFileSync(record()?.file ?? '', 'utf8')).toBe(before);
   });
 
-  test("puts libcni's record back", async () => {
+  test("restores libcni's record", async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const file = path.join(runtime.cacheDir, 'results/testnet-c1-eth0');
     const before = fs.readFileSync(file, 'utf8');
@@ -114,31 +114,29 @@ describe('repair()', () => {
   });
 
   test.each([
-    ['a list that wants no CHECK', '1.1.0', { disableCheck: true }, 'its list says "disableCheck"'],
-    ['a list from before CHECK', '0.3.1', {}, 'its list is of version 0.3.1, which has no CHECK'],
+    ['a list that wants no CHECK', '1.1.0', { disableCheck: true }, 'its list sets "disableCheck"'],
+    ['a list from before CHECK', '0.3.1', {}, 'its list has version 0.3.1, which has no CHECK'],
   ])('leaves alone %s', async (_, version, more, why) => {
     await addNetwork(threeLinks(version, more), ATTACHMENT, runtime);
     expect(await onlyOne()).toMatchObject({ state: 'skipped', why: expect.stringContaining(why) });
     expect(chain.order()).toHaveLength(3);
   });
 
-  test('leaves alone what is in no namespace, or in that of somebody else', async () => {
+  test('leaves attachments alone without a namespace, or with the namespace of another container', async () => {
     const netns = path.join(chain.dir, 'netns');
     fs.writeFileSync(netns, '');
     await addNetwork(threeLinks(), { ...ATTACHMENT, netns }, runtime);
     fs.writeFileSync(`${netns}.other`, '');
     fs.renameSync(`${netns}.other`, netns);
-    expect((await onlyOne()).why).toBe(
-      `"${netns}" is not the namespace of its ADD any more: DEL takes it down`,
-    );
+    expect((await onlyOne()).why).toBe(`"${netns}" is no longer the namespace of its ADD; DEL deletes it`);
     fs.rmSync(netns);
-    expect((await onlyOne()).why).toBe(`its namespace "${netns}" is gone: DEL takes it down`);
+    expect((await onlyOne()).why).toBe(`its namespace "${netns}" no longer exists; DEL deletes it`);
   });
 
-  test('leaves alone what somebody works on, and nobody works on what it repairs', async () => {
+  test('leaves attachments alone that another process works on, and locks those it repairs', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     const claim = claimRecord(runtime.stateDir, ID, () => true, 'REPAIR');
-    expect((await onlyOne()).why).toBe(`process ${process.pid} works on it`);
+    expect((await onlyOne()).why).toBe(`process ${process.pid} is working on it`);
     const deleting = deleteNetwork(threeLinks(), ATTACHMENT, runtime);
     await Bun.sleep(150);
     expect(chain.order()).toHaveLength(3);
@@ -147,19 +145,19 @@ describe('repair()', () => {
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
   });
 
-  test('takes down first what is not settled, and tells why', async () => {
+  test('first undoes unsettled attachments, and says why', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, {
       ...runtime,
       env: { ...process.env, CATENA_BOOT_ID: 'first' },
     });
     const seen = await repair({ dryRun: true }, runtime);
-    const recovery = { ...ID, why: 'it is of an earlier boot of the machine' };
+    const recovery = { ...ID, why: 'it is from an earlier boot of the machine' };
     expect(seen).toEqual({ recovered: [recovery], attachments: [], damaged: [] });
     expect(await repair({}, runtime)).toEqual(seen);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
   });
 
-  test('keeps to one network, and names damaged records', async () => {
+  test('is limited to one network, and names damaged records', async () => {
     await addNetwork(threeLinks(), ATTACHMENT, runtime);
     expect((await repair({ network: 'another' }, runtime)).attachments).toEqual([]);
     fs.writeFileSync(record()?.file ?? '', '');

@@ -57,7 +57,7 @@ const current = (networkName: string, containerId: string, ifName = 'eth0') => (
 });
 
 describe('writeAttachment()', () => {
-  test('puts the file where libcni looks, for root only, and leaves nothing else', () => {
+  test('writes the file where libcni looks, for its owner only, and leaves nothing else', () => {
     const cache = path.join(dir, 'cache');
     writeAttachment(cache, FULL);
     writeAttachment(cache, FULL);
@@ -70,7 +70,7 @@ describe('writeAttachment()', () => {
     expect(fs.statSync(cache).mode & 0o777).toBe(0o700);
   });
 
-  test('says which file it could not write', () => {
+  test('names the file that it could not write', () => {
     fs.writeFileSync(path.join(dir, 'results'), '');
     expect(() => writeAttachment(dir, FULL)).toThrow(
       `Cannot write cached result "${dir}/results/n1-c1-eth0": E`,
@@ -79,7 +79,7 @@ describe('writeAttachment()', () => {
 });
 
 describe('readAttachment()', () => {
-  test('reads what was written', () => {
+  test('returns what was written', () => {
     put('n1-c1-eth0', FULL_BYTES);
     expect(readAttachment(dir, ID)).toEqual(FULL);
   });
@@ -97,11 +97,11 @@ describe('readAttachment()', () => {
     });
   });
 
-  test('finds nothing where there is nothing', () => {
+  test('returns nothing where no file exists', () => {
     expect(readAttachment(dir, ID)).toBeUndefined();
   });
 
-  test('does not take the file of another attachment whose name reads the same', () => {
+  test('ignores the file of another attachment with the same file name', () => {
     put('a-b-c-eth0', current('a-b', 'c'));
     expect(readAttachment(dir, { network: 'a', containerId: 'b-c', ifname: 'eth0' })).toBeUndefined();
     expect(readAttachment(dir, { network: 'a-b', containerId: 'c', ifname: 'eth0' })).toBeDefined();
@@ -114,14 +114,14 @@ describe('readAttachment()', () => {
 });
 
 describe('removeAttachment()', () => {
-  test('is content when there is none', () => {
+  test('succeeds when there is none', () => {
     removeAttachment(dir, ID);
     put('n1-c1-eth0', FULL_BYTES);
     removeAttachment(dir, ID);
     expect(readAttachment(dir, ID)).toBeUndefined();
   });
 
-  test('removes a damaged file, but not the record of another attachment whose name reads the same', () => {
+  test('removes a damaged file, but not the record of another attachment with the same file name', () => {
     put('n1-c1-eth0', '{');
     put('a-b-c-eth0', current('a-b', 'c'));
     removeAttachment(dir, ID);
@@ -144,7 +144,7 @@ describe('listAttachments()', () => {
   const shown = (filter: { network?: string; containerId?: string } = {}) =>
     listAttachments(dir, filter).attachments.map(one => [one.network, one.containerId, one.ifname].join(' '));
 
-  test('lists by what the files say', () => {
+  test('reads names from the content of the files', () => {
     put('n1-c2-eth0', current('n1', 'c2'));
     put('n1-c1-eth0', current('n1', 'c1'));
     put('n1-x-c1-eth0', current('n1-x', 'c1'));
@@ -167,9 +167,14 @@ describe('listAttachments()', () => {
       { ...current('n1', ''), ifName: '' },
       'it does not name an attachment',
     ],
-    ['is of another kind', 'n1-c-eth0', { ...current('n1', 'c'), kind: 'cniCacheV9' }, 'kind "cniCacheV9"'],
-    ['has two readings', 'n1-two-readings-eth1', { cniVersion: '0.3.1' }, 'its name does not tell'],
-  ])('reports a file that %s, and goes on', (_, name, content, problem) => {
+    [
+      'is of another kind',
+      'n1-c-eth0',
+      { ...current('n1', 'c'), kind: 'cniCacheV9' },
+      'its kind is "cniCacheV9"',
+    ],
+    ['has two readings', 'n1-two-readings-eth1', { cniVersion: '0.3.1' }, 'its name does not identify'],
+  ])('reports a file that %s, and continues', (_, name, content, problem) => {
     put(name, content);
     put('n1-good-eth0', current('n1', 'good'));
     const { attachments, damaged } = listAttachments(dir, { network: 'n1' });
@@ -181,7 +186,7 @@ describe('listAttachments()', () => {
     expect(listAttachments(dir, { network: 'other' }).damaged).toEqual([]);
   });
 
-  test('takes a missing directory for an empty one, and reports one that is none', () => {
+  test('treats a missing directory as empty, and reports a path that is not a directory', () => {
     expect(listAttachments(dir)).toEqual({ attachments: [], damaged: [] });
     fs.writeFileSync(path.join(dir, 'results'), '');
     expect(() => listAttachments(dir)).toThrow(`Cannot list cached results in "${dir}/results": ENOTDIR`);

@@ -6,7 +6,7 @@ const accept = (printed: unknown, version: '0.2.0' | '0.4.0' | '1.0.0' | '1.1.0'
   acceptResult(typeof printed === 'string' ? printed : JSON.stringify(printed), version, plugin);
 
 describe('acceptResult()', () => {
-  test('returns what was printed, unknown keys included, in the version of the list', () => {
+  test('returns the printed result, unknown keys included, in the version of the list', () => {
     const printed = { cniVersion: '1.0.0', ips: [{ address: '10.0.0.2/24', mine: 1 }], more: { deep: [] } };
     expect(accept(printed)).toEqual({ ...printed, cniVersion: '1.1.0' });
     expect(accept(printed, '0.4.0')).toEqual({
@@ -21,7 +21,7 @@ describe('acceptResult()', () => {
     ['missing', {}],
     ['empty', { cniVersion: '' }],
     ['no text', { cniVersion: 5 }],
-  ])('takes the version of the list when the own one is %s', (_, printed) => {
+  ])('uses the version of the list when the one of the result is %s', (_, printed) => {
     expect(accept({ ...printed, ips: [{ version: '4', address: '10.0.0.2/24' }] }, '0.4.0')).toEqual({
       cniVersion: '0.4.0',
       ips: [{ version: '4', address: '10.0.0.2/24' }],
@@ -49,7 +49,7 @@ describe('acceptResult()', () => {
     }
   });
 
-  test('blames it also for what the version of the list cannot hold', () => {
+  test('blames the plugin also for what the version of the list cannot express', () => {
     expect(() => accept({ cniVersion: '1.0.0', interfaces: [{ name: 'eth0' }] }, '0.2.0')).toThrow(
       expect.objectContaining({ code: 7, plugin, message: expect.stringContaining('no valid IP addresses') }),
     );

@@ -94,7 +94,7 @@ describe('callPlugins()', () => {
     ]);
   });
 
-  test('calls nothing when the announcement fails', async () => {
+  test('calls no plugin when the announcement fails', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
     const beforeSegment = () => {
       throw new Error('the disk is full');
@@ -104,7 +104,7 @@ describe('callPlugins()', () => {
     expect([replies.lastBegun, journal]).toEqual([-1, []]);
   });
 
-  test('ends with the first failure of ADD, and knows the last plugin that was called', async () => {
+  test('ends at the first failure of ADD, and knows the last plugin that was called', async () => {
     const { runtime } = makeJournal(['noop', 'fail', 'hang'], { fail: { exitCode: 1 } });
     const replies = callPlugins(callOf('ADD', [0, 1, 2], parseReply).call, runtime);
     expect(await readAll(replies)).toEqual([0, '1 failed']);
@@ -118,7 +118,7 @@ describe('callPlugins()', () => {
     expect(replies.lastBegun).toBe(0);
   });
 
-  test('goes on with a new segment where DEL lost the host of one', async () => {
+  test('continues with a new segment when DEL lost the process of one', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail', 'hang'], {
       fail: { exitCode: 1, signal: 'SIGKILL' },
     });
@@ -133,7 +133,7 @@ describe('callPlugins()', () => {
     expect(journal).toEqual(['run noop fail hang', 'end']);
   });
 
-  test('calls nothing once it is interrupted', async () => {
+  test('calls no further plugin after an interruption', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail']);
     const interrupted = { ...runtime, signal: AbortSignal.abort() };
     await expect(callAll(callOf('ADD', [0, 1], parseReply).call, interrupted)).rejects.toThrow(
@@ -142,7 +142,7 @@ describe('callPlugins()', () => {
     expect(journal).toEqual([]);
   });
 
-  test('reports an executable that has vanished when it is its turn', async () => {
+  test('reports an executable that disappeared before its turn', async () => {
     const { journal, runtime } = makeJournal(['noop', 'missing']);
     const list = listOf('1.1.0', [{ type: 'noop' }, { type: 'missing' }]);
     const call = { ...callOf('ADD', [0, 1], parseReply).call, list };
@@ -152,7 +152,7 @@ describe('callPlugins()', () => {
     expect(journal).toEqual(['run noop threaded', 'end']);
   });
 
-  test('has deferred work finished before the last reply, which fails with it', async () => {
+  test('finishes deferred work before the last reply, which fails with it', async () => {
     const { journal, runtime } = makeJournal(['noop', 'fail', 'hang']);
     const finish = async () => {
       journal.push('finish');

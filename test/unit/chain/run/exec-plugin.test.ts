@@ -40,7 +40,7 @@ describe.each([
   const sendTo = (file: string, request = '', env: Record<string, string | undefined> = { PATH }) =>
     start({ path: file, env, deadlineMs: 30_000 }).send(request);
 
-  test('hands over the request and returns output, exit status and time', async () => {
+  test('passes the request and returns output, exit status and time', async () => {
     const outcome = await sendTo(script('cat; echo words >&2; exit 3'), '{"a":"ü"}');
     expect(outcome).toEqual({
       exitCode: 3,
@@ -50,7 +50,7 @@ describe.each([
     });
   });
 
-  test('gives the link exactly the environment it is told', async () => {
+  test('gives the plugin exactly the given environment', async () => {
     const { stdout } = await sendTo(script('exec /usr/bin/env'), '', { ONE: '1', GONE: undefined });
     const names = stdout
       .trim()
@@ -60,24 +60,24 @@ describe.each([
     expect(names.filter(name => !['PWD', 'SHLVL', '_', 'OLDPWD'].includes(name ?? ''))).toEqual(['ONE']);
   });
 
-  test('takes a link that never reads its request', async () => {
+  test('accepts a plugin that never reads its request', async () => {
     const outcome = await sendTo(script('exec <&-; exit 0'), 'x'.repeat(1024 * 1024));
     expect(outcome).toMatchObject({ exitCode: 0, stdout: '' });
   });
 
-  test('reports the signal that ended a link', async () => {
+  test('reports the signal that ended a plugin', async () => {
     const outcome = await sendTo(script('kill -SEGV $$'));
     expect(outcome.signal).toBe('SIGSEGV');
     expect('exitCode' in outcome).toBe(false);
   });
 
-  test('makes the link leader of a process group of its own', async () => {
+  test('makes the plugin leader of its own process group', async () => {
     const { stdout } = await sendTo(script('read -r line < /proc/self/stat; echo "$$ $line"'));
     const [pid, ...stat] = stdout.trim().split(' ');
     expect(stat[4]).toBe(pid as string);
   });
 
-  test('ends the whole group at the deadline, those that ignore SIGTERM included', async () => {
+  test('kills the whole group at the deadline, even those that ignore SIGTERM', async () => {
     const pids = path.join(dir, 'pids');
     const outcome = await send('hang', { HANG_PIDS: pids }, 300);
     expect(outcome).toMatchObject({ signal: 'SIGKILL', ended: 'deadline' });
@@ -95,7 +95,7 @@ describe.each([
     process.kill(grandchild as number, 'SIGKILL');
   });
 
-  test('ends a link that prints without end', async () => {
+  test('kills a plugin that prints without end', async () => {
     const outcome = await send('garbage', { GARBAGE: 'huge' });
     expect(outcome.ended).toBe('output');
     expect(outcome.stdout).toHaveLength(16 * 1024 * 1024);
@@ -139,13 +139,13 @@ describe.each([
 });
 
 describe('startProcess()', () => {
-  test('keeps what a link said that ended before it was asked', async () => {
+  test('keeps the output of a plugin that ended before it got its request', async () => {
     const started = startProcess({ path: script('echo early; exit 2'), env: { PATH }, deadlineMs: 5000 });
     await Bun.sleep(200);
     expect(await started.send('{}')).toMatchObject({ exitCode: 2, stdout: 'early\n' });
   });
 
-  test('discard() ends a started link without a request', async () => {
+  test('discard() ends a started plugin without a request', async () => {
     const pids = path.join(dir, 'pids');
     const started = startProcess({
       path: script(`echo $$ > ${pids}.new; mv ${pids}.new ${pids}; cat; echo acted >> ${pids}`),

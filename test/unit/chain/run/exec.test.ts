@@ -19,7 +19,7 @@ describe('execSegments()', () => {
     throw new Error('no outcome');
   };
 
-  test('takes what is left out as success without output', async () => {
+  test('treats missing fields as success without output', async () => {
     expect(await send(() => ({}))).toEqual({
       exitCode: 0,
       stdout: '',
@@ -30,7 +30,7 @@ describe('execSegments()', () => {
     expect('exitCode' in (await send(() => ({ signal: 'SIGKILL' })))).toBe(false);
   });
 
-  test('takes a rejection as a plugin that did not start', async () => {
+  test('treats a rejection as a plugin that did not start', async () => {
     const outcome = await send(() => {
       throw new Error('no worker is left');
     });
@@ -64,7 +64,7 @@ describe('Runtime.exec', () => {
     expect(JSON.parse(calls[1]?.request ?? '')).toMatchObject({ type: 'two', prevResult: result });
   });
 
-  test('reports failure as that of a process', async () => {
+  test('reports failures like those of a process', async () => {
     const exec = () => ({ exitCode: 3, stderr: 'out of cheese' });
     await expect(
       addNetwork(listOf('1.1.0', [{ type: 'noop' }]), ATTACHMENT, { ...chain.runtime, exec }),

@@ -22,7 +22,7 @@ const textOf = (more: JsonObject = {}) =>
   );
 
 describe('addPlugin(), checkPlugin(), deletePlugin()', () => {
-  test('go through the life of an attachment, with the bytes of the configuration on record', async () => {
+  test('attach, check and detach, with the bytes of the configuration on record', async () => {
     const text = ` ${textOf({ capabilities: { mac: true } })}\n`;
     const plugin = parsePlugin(text);
     const attachment = { ...ATTACHMENT, capabilityArgs: { mac: 'x', other: 1 } };
@@ -44,7 +44,7 @@ describe('addPlugin(), checkPlugin(), deletePlugin()', () => {
     expect(fs.readdirSync(path.join(chain.runtime.cacheDir, 'results'))).toEqual([]);
   });
 
-  test('heed no key of a list', async () => {
+  test('ignore the keys of a list', async () => {
     const plugin = parsePlugin(textOf({ disableCheck: true, cniVersions: ['1.0.0'], disableGC: true }));
     expect(plugin).toMatchObject({ version: '0.4.0', disableCheck: false, disableGC: false });
     await addPlugin(plugin, ATTACHMENT, chain.runtime);
@@ -55,7 +55,7 @@ describe('addPlugin(), checkPlugin(), deletePlugin()', () => {
     ]);
   });
 
-  test('undo what failed', async () => {
+  test('undo a failed ADD', async () => {
     const plugin = parsePlugin(textOf());
     chain.rescript('one', { ReportError: 'no', ReportErrorCode: 7 });
     await expect(addPlugin(plugin, ATTACHMENT, chain.runtime)).rejects.toMatchObject({

@@ -57,7 +57,7 @@ describe('processSegments()', () => {
     expect(journal).toEqual(['start a', 'send a {"name":"net"}', 'start b', 'done a', 'discard b']);
   });
 
-  test('goes on after a failure where the verb does', async () => {
+  test('continues after a failure if the verb does', async () => {
     const { journal, start } = makeJournal({ a: { exitCode: 1 } });
     const segment = segmentOf(['a', 'b'], { stopsAtFailure: false });
     for await (const _ of processSegments(start, () => true).run(segment));
@@ -70,7 +70,7 @@ describe('processSegments()', () => {
     expect(journal.at(-1)).toBe('discard b');
   });
 
-  test('joins what the caller says does nothing before it has read its request', () => {
+  test('joins only plugins that are declared to do nothing before they have read their request', () => {
     const { start } = makeJournal();
     const runner = processSegments(start, path => path === 'a');
     expect([runner.joins('a'), runner.joins('b')]).toEqual([true, false]);

@@ -11,7 +11,7 @@ function build(conf: JsonObject, parts: RequestParts = {}, cniVersion = '1.1.0')
 }
 
 describe('buildRequest()', () => {
-  test('sets name and version over what the entry says, and keeps every other key', () => {
+  test('sets name and version over those of the entry, and keeps every other key', () => {
     const conf = {
       type: 't',
       name: 'mine',
@@ -45,13 +45,13 @@ describe('buildRequest()', () => {
     expect(request.capabilities).toEqual(capabilities);
   });
 
-  test('replaces a runtimeConfig of the file only when something is offered', () => {
+  test('replaces a runtimeConfig of the file only when a capability is offered', () => {
     const conf = { type: 't', capabilities: { a: true }, runtimeConfig: { z: 1 } };
     expect(build(conf).runtimeConfig).toEqual({ z: 1 });
     expect(build(conf, { capabilityArgs: { a: 2 } }).runtimeConfig).toEqual({ a: 2 });
   });
 
-  test('carries a key named __proto__ as a key', () => {
+  test('keeps a key named __proto__', () => {
     const list = parseNetwork(
       '{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"t","__proto__":{"x":1}}]}',
     );
@@ -63,7 +63,7 @@ describe('buildRequest()', () => {
   });
 });
 
-test('buildGcRequest() names the attachments to keep under both keys, an array even when empty', () => {
+test('buildGcRequest() lists the attachments to keep under both keys, as an array even when empty', () => {
   const list = parseNetwork('{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"t","prevResult":{}}]}');
   const [entry] = list.plugins;
   if (entry === undefined) throw new Error('no entry');

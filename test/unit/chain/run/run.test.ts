@@ -46,7 +46,7 @@ async function errorOf(step: Promise<unknown>): Promise<CniError> {
 }
 
 describe('addNetwork()', () => {
-  test('threads the result through every link and returns the last one', async () => {
+  test('passes the result through every plugin and returns the last one', async () => {
     const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
     const first = ips('10.1.0.2/24');
     expect<unknown>(result).toEqual({ ...first, dns: { nameservers: ['1.2.3.4'] } });
@@ -58,7 +58,7 @@ describe('addNetwork()', () => {
     ] as never);
   });
 
-  test('that is asked for again under its name gives the result of the first time', async () => {
+  test('returns the first result when called again under its name', async () => {
     const runtime = { ...chain.runtime, stateDir: path.join(chain.runtime.cacheDir, 'state') };
     const first = await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' });
     expect(await addNetwork(threeLinks(), ATTACHMENT, { ...runtime, request: 'a' })).toEqual(first);
@@ -67,7 +67,7 @@ describe('addNetwork()', () => {
     expect(chain.order()).toHaveLength(6);
   });
 
-  test('gives every link the six variables and its environment', async () => {
+  test('gives every plugin the six variables and its environment', async () => {
     const env = { ...process.env, CNI_IFNAME: 'inherited', TRACEPARENT: '00-trace' };
     const args = [['K8S_POD_NAME', 'p']] as const;
     await addNetwork(threeLinks(), { ...ATTACHMENT, args }, { ...chain.runtime, env });
@@ -81,7 +81,7 @@ describe('addNetwork()', () => {
     });
   });
 
-  test('gives every call of a link a span of its own in the trace of the caller', async () => {
+  test('gives every plugin call a span of its own in the trace of the caller', async () => {
     const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
     const env = {
       ...process.env,
@@ -106,7 +106,7 @@ describe('addNetwork()', () => {
     expect(events[0]?.span).toMatchObject({ parentSpanId: '00f067aa0ba902b7', sampled: true });
   });
 
-  test('passes no invalid trace on, but its baggage', async () => {
+  test('drops an invalid trace, but keeps its baggage', async () => {
     const env = { ...process.env, TRACEPARENT: 'nonsense', TRACESTATE: 'vendor=x', BAGGAGE: 'tenant=y' };
     const events: PluginEvent[] = [];
     await addNetwork(threeLinks(), ATTACHMENT, {
@@ -120,7 +120,7 @@ describe('addNetwork()', () => {
     expect(events[0]?.span).toBeUndefined();
   });
 
-  test('shows the versions of all links when one refuses that of the list', async () => {
+  test('shows the versions of all plugins when one refuses that of the list', async () => {
     const list = listOf('1.1.0', [
       chain.noop('one', { ReportVersionSupport: ['0.4.0', '1.0.0'] }),
       chain.noop('two', { ReportError: 'incompatible CNI versions', ReportErrorCode: 1 }),
@@ -128,11 +128,11 @@ describe('addNetwork()', () => {
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
     expect(error).toMatchObject({ code: 1, message: 'incompatible CNI versions', plugin: { index: 1 } });
     // VERSION carries no configuration, so that the script cannot answer: both list all they know.
-    expect(error.details).toContain('the highest that all speak is 1.1.0');
+    expect(error.details).toContain('the highest version that all plugins support is 1.1.0');
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
   });
 
-  test('offers each link the capabilities it declares', async () => {
+  test('offers each plugin the capabilities it declares', async () => {
     const capabilityArgs = { mac: '0a:00:00:00:00:01', ips: ['10.0.0.9/24'] };
     await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
     expect(chain.calls().map(({ request }) => request.runtimeConfig)).toEqual([
@@ -158,7 +158,7 @@ describe('addNetwork()', () => {
     expect(gc?.request['cni.dev/valid-attachments']).toEqual([{ containerID: containerId, ifname }]);
   });
 
-  test('records the attachment with the configuration as it was', async () => {
+  test('records the attachment with its original configuration', async () => {
     const list = threeLinks();
     const result = await addNetwork(list, ATTACHMENT, chain.runtime);
     expect(readAttachment(chain.runtime.cacheDir, ID)).toEqual({
@@ -172,7 +172,7 @@ describe('addNetwork()', () => {
     expect(findNetworkOfAdd(ID, chain.runtime)).toEqual(list);
   });
 
-  test('converts what a link answers in another version, and keeps keys it does not know', async () => {
+  test('converts a result in another version, and keeps unknown keys', async () => {
     const old = {
       cniVersion: '0.3.1',
       ips: [{ version: '4', address: '10.1.0.2/24' }],
@@ -185,7 +185,7 @@ describe('addNetwork()', () => {
     expect<unknown>(result).toEqual(converted);
   });
 
-  test('takes a result without version to be in the version of the list', async () => {
+  test('treats a result without version as one in the version of the list', async () => {
     const list = listOf('0.4.0', [
       chain.noop('one', { ReportResult: { ips: [{ version: '4', address: '10.1.0.2/24' }] } }),
     ]);
@@ -209,7 +209,7 @@ describe('addNetwork()', () => {
     );
   });
 
-  test('undoes the links that ran, last first and the failing one included', async () => {
+  test('undoes the plugins that ran in reverse order, including the failing one', async () => {
     const list = listOf('1.1.0', [
       chain.noop('one', { ReportResult: ips('10.1.0.2/24') }),
       chain.noop('two', { ReportError: 'no room', ReportErrorCode: 123 }),
@@ -227,11 +227,11 @@ describe('addNetwork()', () => {
     expect(chain.order()).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
     expect(chain.calls()[3]?.request.prevResult).toEqual(ips('10.1.0.2/24'));
     // The script makes DEL of the same link fail as well: the first error stays the first.
-    expect(error.details).toBe('undoing failed as well: noop DEL: no room');
+    expect(error.details).toBe('undoing it failed too: noop DEL: no room');
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
 
-  test('tells how the process ended when the link does not say', async () => {
+  test('reports how the process ended when the plugin does not', async () => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'fail' }]);
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
     expect(error.message).toContain(
@@ -248,7 +248,7 @@ describe('addNetwork()', () => {
     ['array', 6, 'Cannot decode output of plugin "garbage": expected a JSON object, found an array'],
     ['two', 6, 'Cannot decode output of plugin "garbage": '],
     ['huge', 0, 'Plugin "garbage" printed more than 16 MiB'],
-  ])('undoes when a link prints %s', async (GARBAGE, code, message) => {
+  ])('undoes when a plugin prints %s', async (GARBAGE, code, message) => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'garbage' }]);
     const runtime = { ...chain.runtime, env: { ...process.env, GARBAGE } };
     const error = await errorOf(addNetwork(list, ATTACHMENT, runtime));
@@ -263,7 +263,7 @@ describe('addNetwork()', () => {
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   });
 
-  test('refuses a result of the wrong shape, naming the place', async () => {
+  test('refuses a result of the wrong shape, and names the position', async () => {
     const list = listOf('1.1.0', [chain.noop('one', { ReportResult: { cniVersion: '1.1.0', ips: [{}] } })]);
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
     expect(error.code).toBe(6);
@@ -271,12 +271,10 @@ describe('addNetwork()', () => {
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   });
 
-  test('ends a link at its deadline and undoes', async () => {
+  test('ends a plugin at its deadline and undoes', async () => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'hang' }]);
     const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, deadlineMs: 1000 }));
-    expect(error.message).toBe(
-      'Plugin "hang" did not finish within 1 s: it was ended with its process group',
-    );
+    expect(error.message).toBe('Plugin "hang" did not finish within 1 s: its process group was killed');
     expect(error.plugin?.signal).toBe('SIGKILL');
     expect(chain.order()).toEqual(['ADD one', 'DEL one']);
   }, 30_000);
@@ -303,26 +301,26 @@ describe('addNetwork()', () => {
     expect(chain.order()).toEqual([]);
   });
 
-  test('leaves an attachment alone that an earlier ADD has made', async () => {
+  test('leaves the attachment of an earlier ADD alone', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('one', { ReportError: 'eth0 already exists' });
     const before = fs.readFileSync(cacheFile(), 'utf8');
     const error = await errorOf(addNetwork(list, ATTACHMENT, chain.runtime));
     expect(error).toMatchObject({ code: 100, message: 'eth0 already exists' });
-    expect(error.details).toContain('an earlier ADD is on record');
+    expect(error.details).toContain('an earlier ADD is recorded');
     expect(chain.order().slice(3)).toEqual(['ADD one']);
     expect(fs.readFileSync(cacheFile(), 'utf8')).toBe(before);
   });
 
-  test('is undone where the cached result of an earlier ADD has outlived its interface', async () => {
+  test('is undone when the cached result of an earlier ADD has outlived its interface', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('two', { ReportError: 'the port is taken' });
     const openWitness = async () => ({ findLife: async () => undefined, hasInterface: () => false });
     const error = await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, openWitness }));
     expect(error).toMatchObject({ code: 100, message: 'the port is taken' });
-    expect(error.details).not.toContain('an earlier ADD is on record');
+    expect(error.details).not.toContain('an earlier ADD is recorded');
     expect(chain.order().slice(3)).toEqual(['ADD one', 'ADD two', 'DEL two', 'DEL one']);
   });
 
@@ -346,7 +344,7 @@ describe('addNetwork()', () => {
     expect(chain.order()).toEqual([]);
   });
 
-  test('tells of each link as it finishes', async () => {
+  test('reports each plugin as it finishes', async () => {
     const events: PluginEvent[] = [];
     const list = listOf('1.1.0', [chain.noop('one', { ReportStderr: 'warning' }), { type: 'fail' }]);
     await errorOf(addNetwork(list, ATTACHMENT, { ...chain.runtime, onPlugin: event => events.push(event) }));
@@ -369,7 +367,7 @@ describe('addNetwork()', () => {
 });
 
 describe('checkNetwork()', () => {
-  test('asks every link in order, with the result, configuration and arguments of the ADD', async () => {
+  test('calls every plugin in order, with the result, configuration and arguments of the ADD', async () => {
     const capabilityArgs = { mac: '0a:00:00:00:00:01' };
     const result = await addNetwork(threeLinks(), { ...ATTACHMENT, capabilityArgs }, chain.runtime);
     const changed = listOf('1.1.0', [chain.noop('other')]);
@@ -380,7 +378,7 @@ describe('checkNetwork()', () => {
     expect(checks[1]?.request.runtimeConfig).toEqual(capabilityArgs);
   });
 
-  test('stops at the first link that objects', async () => {
+  test('stops at the first plugin that objects', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('two', { ReportError: 'address is gone', ReportErrorCode: 103 });
@@ -394,13 +392,13 @@ describe('checkNetwork()', () => {
     expect(chain.order()).toEqual([]);
   });
 
-  test('says when no ADD is on record', async () => {
+  test('reports that there is no ADD on record', async () => {
     const error = await errorOf(checkNetwork(threeLinks(), ATTACHMENT, chain.runtime));
-    expect(error.message).toContain(`no ADD is on record in "${cacheFile()}"`);
+    expect(error.message).toContain(`no ADD is recorded in "${cacheFile()}"`);
     expect(chain.order()).toEqual([]);
   });
 
-  test('reads the bare result that libcni 0.7 recorded, and converts it', async () => {
+  test('reads and converts the bare result that libcni 0.7 recorded', async () => {
     fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
     fs.writeFileSync(
       cacheFile(),
@@ -415,7 +413,7 @@ describe('checkNetwork()', () => {
 
   test.each([
     ['is not JSON', '{', 6],
-    ['is of a version nobody knows', '{"cniVersion":"7.0.0"}', 1],
+    ['has an unknown version', '{"cniVersion":"7.0.0"}', 1],
   ])('reports a record that %s', async (_, text, code) => {
     fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
     fs.writeFileSync(cacheFile(), text);
@@ -424,7 +422,7 @@ describe('checkNetwork()', () => {
 });
 
 describe('deleteNetwork()', () => {
-  test('runs in reverse with the configuration and result of the ADD, and forgets it', async () => {
+  test('runs in reverse with the configuration and result of the ADD, and deletes the record', async () => {
     const result = await addNetwork(threeLinks(), ATTACHMENT, chain.runtime);
     await deleteNetwork(listOf('1.1.0', [chain.noop('other')]), { ...ATTACHMENT, netns: '' }, chain.runtime);
     expect(chain.order().slice(3)).toEqual(['DEL three', 'DEL two', 'DEL one']);
@@ -432,7 +430,7 @@ describe('deleteNetwork()', () => {
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
 
-  test('goes through every link after one failed, joins the errors and keeps the record', async () => {
+  test('calls every plugin after one failed, joins the errors and keeps the record', async () => {
     const list = threeLinks();
     await addNetwork(list, ATTACHMENT, chain.runtime);
     chain.rescript('three', { ReportError: 'three is stuck', ReportErrorCode: 101 });
@@ -451,7 +449,7 @@ describe('deleteNetwork()', () => {
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
 
-  test('throws the error of a single failing link as it is', async () => {
+  test('throws the error of a single failing plugin unchanged', async () => {
     const list = threeLinks();
     chain.rescript('two', { ReportError: 'stuck', ReportErrorCode: 11 });
     expect(await errorOf(deleteNetwork(list, ATTACHMENT, chain.runtime))).toMatchObject({
@@ -460,14 +458,14 @@ describe('deleteNetwork()', () => {
     });
   });
 
-  test('runs the others when an executable is missing', async () => {
+  test('runs the other plugins when an executable is missing', async () => {
     const list = listOf('1.1.0', [chain.noop('one'), { type: 'missing' }, chain.noop('three')]);
     const error = await errorOf(deleteNetwork(list, ATTACHMENT, chain.runtime));
     expect(error.message).toStartWith('Cannot find plugin "missing"');
     expect(chain.order()).toEqual(['DEL three', 'DEL one']);
   });
 
-  test('works twice, and without an ADD', async () => {
+  test('succeeds twice, and without an ADD', async () => {
     const list = threeLinks();
     await deleteNetwork(list, ATTACHMENT, chain.runtime);
     await deleteNetwork(list, ATTACHMENT, chain.runtime);
@@ -477,7 +475,7 @@ describe('deleteNetwork()', () => {
   test.each([
     ['is torn', '{"kind":"cniCacheV1","config":'],
     ['holds a result of no known version', '{"cniVersion":"7.0.0"}'],
-  ])('goes on without a record that %s, and removes it', async (_, text) => {
+  ])('continues without a record that %s, and removes it', async (_, text) => {
     fs.mkdirSync(path.dirname(cacheFile()), { recursive: true });
     fs.writeFileSync(cacheFile(), text);
     const warnings: string[] = [];
@@ -489,7 +487,7 @@ describe('deleteNetwork()', () => {
     expect(fs.existsSync(cacheFile())).toBe(false);
   });
 
-  test('refuses names that would leave the cache directory', async () => {
+  test('refuses names that are paths out of the cache directory', async () => {
     const error = await errorOf(
       deleteNetwork(threeLinks(), { ...ATTACHMENT, containerId: '../../x' }, chain.runtime),
     );
@@ -499,7 +497,7 @@ describe('deleteNetwork()', () => {
 });
 
 describe('networkStatus()', () => {
-  test('asks in order and passes the code on', async () => {
+  test('calls the plugins in order and passes the code on', async () => {
     const list = threeLinks();
     await networkStatus(list, chain.runtime);
     chain.rescript('two', { ReportError: 'daemon is down', ReportErrorCode: 50 });
@@ -510,7 +508,7 @@ describe('networkStatus()', () => {
     expect(chain.order()).toEqual(['STATUS one', 'STATUS two', 'STATUS three', 'STATUS one', 'STATUS two']);
   });
 
-  test('asks nothing before 1.1.0', async () => {
+  test('calls no plugin before 1.1.0', async () => {
     await networkStatus(threeLinks('1.0.0'), chain.runtime);
     expect(chain.order()).toEqual([]);
   });

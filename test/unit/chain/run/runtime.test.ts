@@ -1,14 +1,14 @@
 import { expect, test } from 'bun:test';
 import { cacheDirOf, checkAttachment, deadlineOf, pluginEnv } from '../../../../src/chain/run/runtime.ts';
 
-test('cacheDirOf() takes the option, then the variable, then the place of the reference', () => {
+test('cacheDirOf() uses the option, then the variable, then the path of the reference', () => {
   const env = { CATENA_CNI_CACHE_DIR: '/from/env' };
   expect(cacheDirOf({ env, cacheDir: '/given' })).toBe('/given');
   expect(cacheDirOf({ env })).toBe('/from/env');
   expect(cacheDirOf({ env: {} })).toBe('/var/lib/cni');
 });
 
-test('linkEnv() sets all six variables over inherited ones, empty where there is nothing to say', () => {
+test('linkEnv() overrides all six inherited variables, with empty values for those unset', () => {
   const env = { CNI_NETNS: 'inherited', CNI_NETNS_OVERRIDE: '1', TRACEPARENT: 't' };
   expect(pluginEnv('STATUS', { pluginDirs: ['/a', '/b'], env })).toEqual({
     CNI_COMMAND: 'STATUS',
@@ -22,7 +22,7 @@ test('linkEnv() sets all six variables over inherited ones, empty where there is
   });
 });
 
-test('deadlineOf() takes one for all verbs or one for each', () => {
+test('deadlineOf() accepts one for all verbs or one for each', () => {
   const pluginDirs: string[] = [];
   expect(deadlineOf({ pluginDirs }, 'ADD')).toBe(60_000);
   expect(deadlineOf({ pluginDirs, deadlineMs: 5 }, 'DEL')).toBe(5);
@@ -30,11 +30,11 @@ test('deadlineOf() takes one for all verbs or one for each', () => {
   expect(deadlineOf({ pluginDirs, deadlineMs: { DEL: 7 } }, 'ADD')).toBe(60_000);
 });
 
-test('checkAttachment() warns of an argument that most plugins cannot read', () => {
+test('checkAttachment() warns of an argument that most plugins cannot parse', () => {
   const warnings: string[] = [];
   const attachment = { containerId: 'c', netns: '', ifname: 'eth0', args: [['K', 'a=b']] as const };
   checkAttachment(attachment, 'DEL', { onWarning: ({ message }) => warnings.push(message) });
   expect(warnings).toEqual([
-    'Cannot use CNI_ARGS pair "K=a=b": most plugins cannot read a value that holds "="',
+    'Cannot use CNI_ARGS pair "K=a=b": most plugins cannot read a value that contains "="',
   ]);
 });

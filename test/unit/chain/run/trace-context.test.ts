@@ -17,10 +17,10 @@ describe('parseTraceParent()', () => {
   });
 
   test.each([
-    ['flags that nobody has defined are zero', `00-${TRACE}-${SPAN}-ff`, 3],
+    ['undefined flags as zero', `00-${TRACE}-${SPAN}-ff`, 3],
     ['a higher version', `cc-${TRACE}-${SPAN}-00`, 0],
     ['a higher version that says more', `cc-${TRACE}-${SPAN}-01-what-the-future-brings`, 1],
-  ])('takes %s', (_, text, flags) => {
+  ])('accepts %s', (_, text, flags) => {
     expect(parseTraceParent(text)).toEqual({ traceId: TRACE, spanId: SPAN, flags });
   });
 
@@ -55,13 +55,13 @@ test('startSpan() begins a new span below the parent', () => {
 });
 
 describe('traceEnv()', () => {
-  test('names the span, in the version and with the flags that we know', () => {
+  test('names the span, in the version and with the flags that we support', () => {
     const parent = findTraceParent({ TRACEPARENT: `cc-${TRACE}-${SPAN}-ff` });
     const span = parent && startSpan(parent);
     expect(traceEnv(parent, span)).toEqual({ TRACEPARENT: `00-${TRACE}-${span?.spanId}-03` });
   });
 
-  test('takes an invalid parent away, and the state that belongs to it', () => {
+  test('removes an invalid parent, and the state that belongs to it', () => {
     const parent = findTraceParent({ TRACEPARENT: 'nonsense', TRACESTATE: 'a=b' });
     expect(traceEnv(parent, undefined)).toEqual({ TRACEPARENT: undefined, TRACESTATE: undefined });
     expect(findTraceParent({})).toBeUndefined();

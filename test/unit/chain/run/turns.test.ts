@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { inTurn, listRunning, withNoneBegun } from '../../../../src/chain/run/turns.ts';
 
-/** Work that ends when it is told to; what began and ended is written down. */
+/** Work that ends on request; what began and ended is written down. */
 function makeWork() {
   const journal: string[] = [];
   const finish = new Map<string, (error?: Error) => void>();
@@ -27,7 +27,7 @@ const on = (containerId: string, network = 'a') => ({ network, containerId, ifna
 const newPlace = () => ({ cacheDir: `/nowhere/${places++}` });
 
 describe('inTurn()', () => {
-  test('does the work for one container in order, and for others at once', async () => {
+  test('serializes work for one container, and runs that for others concurrently', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     const all = [
@@ -45,7 +45,7 @@ describe('inTurn()', () => {
     expect(await Promise.all(all)).toEqual(['a', 'b', 'c', 'd']);
   });
 
-  test('goes on after work that failed', async () => {
+  test('continues after failed work', async () => {
     const { work, end } = makeWork();
     const place = newPlace();
     const failing = inTurn(on('c1'), place, work('a')).catch(error => error.message);
@@ -55,14 +55,14 @@ describe('inTurn()', () => {
     expect([await failing, await next]).toEqual(['no', 'b']);
   });
 
-  test('does not wait for the work that it is part of', async () => {
+  test('does not wait for its own parent', async () => {
     const place = newPlace();
     const inner = async () => 'inner';
     const nested = inTurn(on('c1'), place, () => inTurn(on('c1'), place, inner));
     expect(await nested).toBe('inner');
   });
 
-  test('waits when it is only begun from work that is over', async () => {
+  test('waits when started from work that is already over', async () => {
     const { journal, work, end } = makeWork();
     const place = newPlace();
     let later: (() => Promise<string>) | undefined;

@@ -38,7 +38,7 @@ function check(service: string): Promise<number | string> {
 }
 
 describe('serveHealth()', () => {
-  test('tries, for the server and for each service', async () => {
+  test('makes a trial, for the server and for each service', async () => {
     isHealthy = async () => true;
     expect([await check(''), await check('pkg.cnirpc.CNI'), await check('no.Such')]).toEqual([
       1,
@@ -53,7 +53,7 @@ describe('serveHealth()', () => {
     expect(await check('pkg.cnirpc.CNI')).toBe(2);
   });
 
-  test('tells a watcher how it is', async () => {
+  test('sends changes to a watcher', async () => {
     isHealthy = async () => true;
     const stream = (client.Watch as (request: object) => NodeJS.ReadableStream & { cancel(): void }).call(
       client,

@@ -64,7 +64,7 @@ describe.each(['v1', 'v1alpha'])('serveReflection() %s', version => {
     ]);
   });
 
-  test('gives the file of a symbol, with what it imports, and says what it does not know', async () => {
+  test('returns the file of a symbol, with its imports, and reports unknown ones', async () => {
     const questions = [
       'pkg.cnirpc.CNI',
       'pkg.cnirpc.CNI.Add',
@@ -79,7 +79,7 @@ describe.each(['v1', 'v1alpha'])('serveReflection() %s', version => {
     expect(answers.at(-1)?.error_response?.error_code).toBe(5);
   });
 
-  test('gives a file by its name', async () => {
+  test('returns a file by its name', async () => {
     const name = `grpc/reflection/${version}/reflection.proto`;
     const [known, unknown] = await ask(version, { file_by_filename: name }, { file_by_filename: 'x.proto' });
     expect(known && filesIn(known)).toMatchObject([{ name, package: `grpc.reflection.${version}` }]);
@@ -88,7 +88,7 @@ describe.each(['v1', 'v1alpha'])('serveReflection() %s', version => {
 });
 
 describe('descriptors', () => {
-  test('say what the proto says', async () => {
+  test('match the proto file', async () => {
     const [answer] = await ask('v1', { file_containing_symbol: 'pkg.cnirpc.CNI' });
     const packed = answer?.file_descriptor_response?.file_descriptor_proto ?? [];
     const { fromDescriptor } = protobuf.Root as unknown as { fromDescriptor(set: object): protobuf.Root };
@@ -110,7 +110,7 @@ describe('descriptors', () => {
     });
   });
 
-  test('name maps as readers of descriptors insist on', async () => {
+  test('name maps as readers of descriptors require', async () => {
     const [answer] = await ask('v1', { file_containing_symbol: 'pkg.cnirpc.CNIArgs' });
     const [args] = (answer && filesIn(answer)[0]?.messageType) ?? [];
     expect(args?.nestedType?.map(({ name }) => name)).toEqual(['ArgsEntry', 'InterfacesEntry']);

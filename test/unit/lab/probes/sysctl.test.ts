@@ -7,7 +7,7 @@ describe('sysctlsOf()', () => {
     ['net/ipv4/conf/eth0.100/arp_notify', 'net/ipv4/conf/eth0.100/arp_notify'],
     ['net.ipv4.conf.eth0/100.arp_notify', 'net/ipv4/conf/eth0.100/arp_notify'],
     ['net/ipv4/conf/IFNAME/arp_notify', 'net/ipv4/conf/net1/arp_notify'],
-  ])('%s lies at %s', (name, path) => {
+  ])('returns the path of %s as %s', (name, path) => {
     expect([...sysctlsOf({ type: 't', sysctl: { [name]: '1' } }, 'net1')]).toEqual([[path, '1']]);
   });
 

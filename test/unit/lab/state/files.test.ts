@@ -17,13 +17,13 @@ const put = (name: string) => {
 const shapes = () => readFiles([dir], []).map(({ shape = '' }) => shape.slice(`file ${dir}/`.length));
 
 describe('readFiles()', () => {
-  test('finds files at every depth, but not what is to be skipped', () => {
+  test('finds files at every depth, except skipped ones', () => {
     for (const name of ['a', 'b/c', 'd/e']) put(name);
     const keys = readFiles([dir], [path.join(dir, 'b')]).map(({ key }) => key);
     expect(keys.sort()).toEqual([`file ${dir}/a`, `file ${dir}/d/e`]);
   });
 
-  test('takes a directory that is not there for an empty one', () => {
+  test('treats a missing directory as empty', () => {
     expect(readFiles([path.join(dir, 'none')], [])).toEqual([]);
   });
 
@@ -32,7 +32,7 @@ describe('readFiles()', () => {
     expect(new Set(shapes())).toEqual(new Set(['#']));
   });
 
-  test('tells a lock from a lease', () => {
+  test('distinguishes a lock from a lease', () => {
     for (const name of ['lock', 'last_reserved_ip.0', '10.1.0.2']) put(name);
     expect(shapes().sort()).toEqual(['#', 'last_reserved_ip.#', 'lock']);
   });

@@ -24,7 +24,7 @@ const set = attrs('set', {
 });
 
 describe('attrs()', () => {
-  test('pads every attribute, flags nested ones, and counts neither padding nor what follows', () => {
+  test('pads every attribute, flags nested ones, and counts neither padding nor the next attribute', () => {
     const bytes = [6, 0, 1, 0, 97, 0, 0, 0, 12, 0, 2, 0x80, 6, 0, 3, 0, 9, 0, 0, 0];
     expect(encode(set, { name: 'a', inner: { size: 9 } })).toEqual(bytes);
     expect(decode(set, bytes)).toEqual({ name: 'a', inner: { size: 9 } });
@@ -34,7 +34,7 @@ describe('attrs()', () => {
     expect(decode(set, [12, 0, 2, 0, 6, 0, 3, 0, 9, 0, 0, 0])).toEqual({ inner: { size: 9 } });
   });
 
-  test('leaves out what is undefined', () => {
+  test('omits undefined values', () => {
     expect(encode(set, { name: undefined } as object)).toEqual([]);
   });
 
@@ -77,7 +77,7 @@ describe('listOf()', () => {
     expect(decode(set, bytes)).toEqual({ many: [10, 20] });
   });
 
-  test('gives elements a type of their own', () => {
+  test('gives elements a type', () => {
     const bytes = [12, 0, 5, 0x80, 5, 0, 7, 0, 10, 0, 0, 0];
     expect(encode(set, { elements: [10] })).toEqual(bytes);
     expect(decode(set, bytes)).toEqual({ elements: [10] });
@@ -88,7 +88,7 @@ describe('byKind()', () => {
   const options = attrs('options', { rate: [1, u32] });
   const qdisc = attrs('qdisc', { kind: [1, str], options: [2, byKind('kind', { tbf: options })] });
 
-  test('takes the layout that a sibling names', () => {
+  test('uses the layout that a sibling names', () => {
     const bytes = [8, 0, 1, 0, 116, 98, 102, 0, 12, 0, 2, 0x80, 8, 0, 1, 0, 5, 0, 0, 0];
     expect(encode(qdisc, { kind: 'tbf', options: { rate: 5 } })).toEqual(bytes);
     expect(decode(qdisc, bytes)).toEqual({ kind: 'tbf', options: { rate: 5 } });
@@ -99,7 +99,7 @@ describe('byKind()', () => {
     expect(decode(qdisc, encode(qdisc, values))).toEqual(values);
   });
 
-  test('refuses to invent a layout', () => {
+  test('refuses a kind without a layout', () => {
     expect(() => encode(qdisc, { kind: 'htb', options: { rate: 5 } })).toThrow('its kind is not in tbf');
   });
 });

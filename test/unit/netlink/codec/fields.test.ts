@@ -19,7 +19,7 @@ describe('numbers', () => {
     ['s32', fields.s32, -2, [0xfe, 0xff, 0xff, 0xff]],
     ['u16be', fields.u16be, 0xabcd, [0xab, 0xcd]],
     ['u32be', fields.u32be, 0xfedcba98, [0xfe, 0xdc, 0xba, 0x98]],
-  ] as const)('%s goes there and back', (_name, field, value, bytes) => {
+  ] as const)('%s round-trips', (_name, field, value, bytes) => {
     expect(encode<number>(field, value)).toEqual([...bytes]);
     expect(field.decode(Uint8Array.from(bytes), {})).toBe(value);
     expect(field.size).toBe(bytes.length);
@@ -38,7 +38,7 @@ describe('numbers', () => {
     expect(fields.u16.decode(view, {})).toBe(0x0201);
   });
 
-  test('that are cut short are refused', () => {
+  test('that are truncated are refused', () => {
     expect(() => fields.u32.decode(Uint8Array.of(1, 2, 3), {})).toThrow('expected 4 bytes, found 3');
   });
 });
@@ -55,13 +55,13 @@ describe('str', () => {
     expect(fields.str.decode(new Uint8Array(), {})).toBe('');
   });
 
-  test('may hold more than ASCII', () => {
+  test('may contain more than ASCII', () => {
     const bytes = [...new TextEncoder().encode('a\u00e9\u{1f600}'), 0, 98];
     expect(fields.str.decode(Uint8Array.from(bytes), {})).toBe('a\u00e9\u{1f600}');
   });
 });
 
-test('mac goes there and back', () => {
+test('mac round-trips', () => {
   expect(encode(fields.mac, '02:fc:00:00:00:01')).toEqual([2, 0xfc, 0, 0, 0, 1]);
   expect(fields.mac.decode(Uint8Array.of(2, 0xfc, 0, 0, 0, 1), {})).toBe('02:fc:00:00:00:01');
 });

@@ -34,7 +34,7 @@ describe('encodeMessages()', () => {
 });
 
 describe('decodeMessages()', () => {
-  test('refuses a message that claims more than there is, or less than its header', () => {
+  test('refuses a message that claims more bytes than there are, or fewer than its header', () => {
     const bytes = encodeMessages([message(1, 7)]).slice();
     bytes[0] = 99;
     expect(() => decodeMessages(bytes)).toThrow('Cannot decode message at byte 0: it claims 99 of 20 bytes');
@@ -43,7 +43,7 @@ describe('decodeMessages()', () => {
     expect(() => decodeMessages(new Uint8Array(15))).toThrow('15 bytes are no header');
   });
 
-  test('takes what fills the buffer up to a length, in copies', () => {
+  test('returns copies of what fills the buffer up to a length', () => {
     const bytes = encodeMessages([message(1, 7), message(2)]).slice();
     const [only, ...more] = decodeMessages(bytes, 20);
     bytes.fill(0);
@@ -65,7 +65,7 @@ describe('layout()', () => {
   });
 });
 
-test('decodeMessages() leaves out what holds none of the bytes, but for what ends or spoils a dump', () => {
+test('decodeMessages() skips messages without the given bytes, except those that end or spoil a dump', () => {
   const done = { ...message(4, 1), type: 3 };
   const torn = { ...message(5, 1), flags: 0x10 };
   const all = [message(1, 7, 8, 9), message(2, 1), message(3, 4, 8, 9, 4), done, torn];

@@ -23,18 +23,18 @@ describe('struct()', () => {
     expect(outer.zero).toEqual({ inner: { a: 0, b: 0 }, c: 0 });
   });
 
-  test('writes zero for padding and for what is left out', () => {
+  test('writes zeros for padding and for omitted fields', () => {
     const writer = new Writer();
     outer.encode(writer, { inner: { a: 1, b: 0x0302 } });
     expect([...writer.finish()]).toEqual([1, 0, 2, 3, 0, 0, 0, 0]);
   });
 
-  test('reads itself back and ignores what newer kernels append', () => {
+  test('reads what it wrote and ignores what newer kernels append', () => {
     const bytes = Uint8Array.of(1, 0, 2, 3, 4, 0, 0, 0, 99, 99);
     expect(outer.decode(bytes)).toEqual({ inner: { a: 1, b: 0x0302 }, c: 4 });
   });
 
-  test('refuses what is too short, naming the struct', () => {
+  test('refuses truncated bytes, and names the struct', () => {
     expect(() => outer.decode(new Uint8Array(7))).toThrow('struct outer: expected 8 bytes, found 7');
   });
 });

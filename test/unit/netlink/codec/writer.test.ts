@@ -6,7 +6,7 @@ test('align4() rounds up to four', () => {
   expect([0, 1, 3, 4, 5].map(align4)).toEqual([0, 4, 4, 4, 8]);
 });
 
-test('Writer grows past its first buffer and keeps what was written', () => {
+test('Writer grows past its first buffer and keeps its contents', () => {
   const writer = new Writer();
   for (let i = 0; i < 1_000; i++) writer.u32(i);
   writer.bytes(new Uint8Array(10_000).fill(7));
@@ -33,7 +33,7 @@ test('Writer patches lengths that were left open', () => {
   expect([...writer.finish()]).toEqual([2, 1, 6, 5, 4, 3]);
 });
 
-test('Writer begins anew after take(), without traces of what was there', () => {
+test('Writer starts empty after take(), without traces of earlier bytes', () => {
   const writer = new Writer();
   writer.u32(0xffffffff);
   const first = writer.take();

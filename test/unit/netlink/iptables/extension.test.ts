@@ -52,7 +52,7 @@ describe('readMatch()', () => {
     ['kinds of chunks', 'sctp', sctp('5000 5000 0000 0000', 6, 0)],
     ['a match that it does not know', 'mark', '0100 0000 0100 0000 00'],
     ['bytes that are too few', 'tcp', '0000'],
-  ])('says that it cannot tell: %s', (_name, name, info) => {
+  ])('reports that it cannot decode %s', (_name, name, info) => {
     expect(readMatch({ name, revision: 0, info: bytes(info) })).toBeUndefined();
   });
 });
@@ -69,14 +69,14 @@ describe('readTarget()', () => {
     ['IPv4, revision 2', 4, 2, `03000000 0a090002 ${'00'.repeat(12)}`, '10.9.0.2'],
     ['IPv4, revision 0', 4, 0, '01000000 03000000 0a090002 0a090002 0050 0050', '10.9.0.2'],
     ['IPv6', 6, 2, '03000000 fd00000000000000 0000000000000002', 'fd00::2'],
-  ] as const)('reads where packets are sent: %s', (_name, family, revision, info, to) => {
+  ] as const)('reads the destination of packets: %s', (_name, family, revision, info, to) => {
     expect(readTarget(family, { name: 'DNAT', revision, info: bytes(info) })).toEqual({
       target: 'DNAT',
       to: parseIp(to),
     });
   });
 
-  test('says no more of others than their names', () => {
+  test('returns only the names of others', () => {
     expect(readTarget(4, { name: 'LOG', revision: 0, info: bytes('00') })).toEqual({ target: 'LOG' });
   });
 });

@@ -11,7 +11,7 @@ const RULES: [4 | 6, string][] = [
   [4, '! -s 10.9.0.2/32 -j RETURN'],
 ];
 
-test.each(RULES)('IPv%i: "%s" is read as it was written', (family, rule) => {
+test.each(RULES)('IPv%i: "%s" is read back unchanged', (family, rule) => {
   const expressions = encodeFilterRule(family, rule);
   expect(renderFilterRule(family, { chain: 'FORWARD', handle: 1n, expressions })).toBe(`FORWARD ${rule}`);
 });
@@ -25,7 +25,7 @@ test.each([
   expect(() => encodeFilterRule(family, rule)).toThrow(words);
 });
 
-test('renderFilterRule() has no words for what no link writes', () => {
+test('renderFilterRule() refuses rules that no plugin writes', () => {
   const [load, compare, ...rest] = encodeFilterRule(4, '-s 10.9.0.2/32 -j ACCEPT');
   const wide = { name: 'cmp', data: { ...compare?.data, data: { value: Uint8Array.of(10, 9, 0) } } };
   const limit = { name: 'limit', data: new Uint8Array(8) };

@@ -9,7 +9,7 @@ import { Errno } from '../../../../src/sys/errno.ts';
 
 const change = addTable({ family: 'inet', name: 't' });
 
-test('commit() of nothing sends nothing', () => {
+test('commit() sends nothing for an empty batch', () => {
   const kernel = fakeKernel();
   commit(kernel.socket, []);
   expect(kernel.transactions).toBe(0);
@@ -38,7 +38,7 @@ describe('commitAfterReading()', () => {
     expect(kernel.transactions).toBe(100);
   });
 
-  test('passes other refusals on, and what the decision throws', () => {
+  test('passes on other errors, and those of the decision', () => {
     expect(() => commitAfterReading(fakeKernel(Errno.EPERM).socket, () => [change])).toThrow('EPERM');
     const refuse = () => {
       throw new Error('taken');

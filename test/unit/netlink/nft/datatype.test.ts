@@ -18,9 +18,9 @@ describe('typeNamesOf()', () => {
     [['ipv4_addr']],
     [['inet_proto', 'inet_service']],
     [['ifname', 'ipv6_addr', 'mark']],
-  ])('is the way back from the number of %j', names => expect(typeNamesOf(typeId(names))).toEqual(names));
+  ])('returns the names for the number of %j', names => expect(typeNamesOf(typeId(names))).toEqual(names));
 
-  test('knows nothing of types that we have no name for', () => {
+  test('returns nothing for unknown types', () => {
     expect([typeNamesOf(0), typeNamesOf(5), typeNamesOf((5 << 6) | 7)]).toEqual([
       undefined,
       undefined,

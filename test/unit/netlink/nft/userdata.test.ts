@@ -4,12 +4,12 @@ import { Writer } from '../../../../src/netlink/codec/writer.ts';
 import { comment, setUserdata } from '../../../../src/netlink/nft/userdata.ts';
 
 describe('comment', () => {
-  test('is an entry of type 0 with a zero at its end', () => {
+  test('is an entry of type 0 with a terminating zero', () => {
     expect(encoded('hi')).toEqual([0, 3, 0x68, 0x69, 0]);
     expect(comment.decode(Uint8Array.of(0, 3, 0x68, 0x69, 0), {})).toBe('hi');
   });
 
-  test('is found behind entries of other types, and empty when there is none', () => {
+  test('is found behind entries of other types, and is empty when absent', () => {
     expect(comment.decode(Uint8Array.of(4, 2, 9, 9, 0, 2, 0x78, 0), {})).toBe('x');
     expect(comment.decode(Uint8Array.of(4, 2, 9, 9), {})).toBe('');
   });
@@ -20,7 +20,7 @@ describe('comment', () => {
   });
 });
 
-test('setUserdata() tells nft in which order to print keys and data', () => {
+test('setUserdata() sets the order in which nft prints keys and data', () => {
   expect(Array.from(setUserdata('big'))).toEqual([0, 4, 2, 0, 0, 0]);
   expect(Array.from(setUserdata('host', 'mixed'))).toEqual([0, 4, 1, 0, 0, 0, 1, 4, 0, 0, 0, 0]);
 });

@@ -1,4 +1,4 @@
-// Whose traffic do the lists name, and which lists make no sense?
+// Whose traffic do the lists name, and which lists are invalid?
 import { describe, expect, test } from 'bun:test';
 import { findSubnets } from '../../../../plugins/bandwidth/subnets.ts';
 import { renderCidr } from '../../../../src/net/cidr.ts';

@@ -80,7 +80,7 @@ describe('optionsOf()', () => {
 
   test.each<[JsonObject, string]>([
     [{ name: 'x', plugins: [] }, 'Cannot use "plugins" of the list: it is empty'],
-    [{ name: 'x', type: 'catena' }, 'its plugin "catena" is the one that delegates'],
+    [{ name: 'x', type: 'catena' }, 'its plugin "catena" is the delegating plugin itself'],
     [{ name: 'x', cniVersion: '7.0.0', type: 'y' }, 'found "7.0.0"'],
   ])('catena validate refuses %j as a delegate', (delegate, problem) => {
     const bad = decode(CatenaConf, { type: 'catena', delegates: [{ type: 'x' }, delegate] }, 'it');

@@ -62,9 +62,9 @@ describe('parseMatch()', () => {
     ['ip saddr & 255.0.0.0 == 10.0.0.0', 'cannot be masked'],
     ['ct state fresh', 'takes one of invalid, established, related, new, untracked, found "fresh"'],
     ['ct state < new', 'cannot be compared with "<"'],
-    ['limit rate 1/second', '"limit rate" is not among what can be asked here: ip saddr'],
-    ['ip saddr 10.0.0.1 accept', '"accept" is not among'],
-    ['drop', '"drop" is not among'],
+    ['limit rate 1/second', '"limit rate" is not a supported match: ip saddr'],
+    ['ip saddr 10.0.0.1 accept', '"accept" is not a supported match'],
+    ['drop', '"drop" is not a supported match'],
     [`tcp dport { ${'1,'.repeat(64)} 2 }`, 'more than 64 combinations'],
   ])('refuses %j', (text, problem) => {
     expect(() => parseMatch(4, text)).toThrow(MatchError);

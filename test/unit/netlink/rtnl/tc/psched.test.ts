@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test';
 import { parsePsched, readTicksPerUs } from '../../../../../src/netlink/rtnl/tc/psched.ts';
 
-test('parsePsched() computes what tc computes', () => {
+test('parsePsched() computes the same as tc', () => {
   expect(parsePsched('000003e8 00000040 000f4240 3b9aca00\n')).toBe(15.625);
   expect(parsePsched('000003e8 00000400 000f4240 3b9aca00\n')).toBe(1000 / 1024);
   // A clock that counts nanoseconds has a tick of its own length.
@@ -16,6 +16,6 @@ test.each([[''], ['nonsense'], ['000003e8 00000000 000f4240 3b9aca00'], ['000003
   },
 );
 
-test('readTicksPerUs() knows the usual length where the file is hidden', () => {
+test('readTicksPerUs() assumes the usual length when the file is hidden', () => {
   expect(readTicksPerUs('/nonexistent')).toBe(15.625);
 });

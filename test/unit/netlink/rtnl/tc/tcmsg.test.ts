@@ -7,7 +7,7 @@ import {
   tcHandle,
 } from '../../../../../src/netlink/rtnl/tc/tcmsg.ts';
 
-test('tcHandle() puts two halves together', () => {
+test('tcHandle() joins two halves', () => {
   expect(tcHandle(1, 0)).toBe(0x10000);
   expect(tcHandle(0xffff, 0xfff1)).toBe(TC_H_INGRESS);
 });
