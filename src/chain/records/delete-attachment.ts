@@ -3,7 +3,6 @@
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
-import { endFrozen, isFrozen } from '../../files/frozen-process.ts';
 import { isOfEarlierBoot } from '../../journal/boot.ts';
 import { type Claim, claimRecord } from '../../journal/claim.ts';
 import { lastBegun } from '../../journal/lines.ts';
@@ -11,7 +10,6 @@ import { compareNetns } from '../../journal/netns-identity.ts';
 import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { markRemoval } from '../../journal/removal.ts';
-import type { Runner } from '../../journal/runner.ts';
 import { dropUnclaimed } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
@@ -21,15 +19,11 @@ import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
+import { pause, waitLimit } from './holder-wait.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
 import { removeAttachment, sweepCache } from './result-cache.ts';
 import { yieldToSuccessor } from './successor.ts';
 
-/** Longest wait for another process that works on the attachment. */
-const WAIT_MS = 30_000;
-/** Longest wait for a process that is stopped. */
-const FROZEN_MS = 1_000;
-const LOOK_AGAIN_MS = 50;
 /** Longest wait for plugins whose runner has died. */
 const ORPHAN_PROCESSES_MS = 5_000;
 
@@ -150,38 +144,6 @@ export async function acquireClaim(
 }
 
 /**
- * Waits for the process that works on an attachment: a moment per call, up to a limit for all calls together. One that is
- * stopped (SIGSTOP, a frozen cgroup) is killed after a moment, with its workers: it must not continue later.
- * @returns the function to call, which throws CniError 11 when the limit is reached
- */
-export function waitLimit(
-  id: AttachmentId,
-  { signal, onWarning }: ChainRuntime,
-): (holder: Runner) => Promise<void> {
-  const begin = performance.now();
-  return async holder => {
-    const { pid, time } = holder;
-    const elapsed = performance.now() - begin;
-    if (elapsed > FROZEN_MS && (await isFrozen(holder)) && (await endFrozen(holder))) {
-      onWarning?.(
-        new CniError(
-          ErrorCode.unknown,
-          `Ended process ${pid}, which was stopped while it worked on interface "${id.ifname}" of container "${id.containerId}"`,
-        ),
-      );
-      return;
-    }
-    if (elapsed > WAIT_MS || signal?.aborted) {
-      throw new CniError(
-        ErrorCode.tryAgainLater,
-        `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
-      );
-    }
-    await pause();
-  };
-}
-
-/**
  * Drops the namespace if its path already belongs to another one: plugins would delete interfaces of another container. No
  * namespace outlives a boot, but inode numbers and cookies start again in each boot and may match by chance.
  */
@@ -245,9 +207,6 @@ async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRu
 }
 
 /** node:timers/promises would be one more module to load for every chain. */
-function pause(): Promise<void> {
-  return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
-}
 
 /** @param work returns the errors */
 async function underClaim(
