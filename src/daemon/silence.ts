@@ -1,8 +1,9 @@
 // What does a client do about a daemon that shows no sign of life?
 //
 // Loaded only if a daemon is silent or gone: most starts of a plugin never get here (see client.ts).
+
+import { endFrozen, isFrozen } from '../files/frozen-process.ts';
 import { type CallFate, giveUp } from './calls-file.ts';
-import { endFrozen, isFrozen } from './fence.ts';
 
 /**
  * `declined`: the daemon has not begun the call and never will. `lost`: it may have begun the call and will not continue it.

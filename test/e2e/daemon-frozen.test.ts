@@ -98,6 +98,26 @@ describeRoot('a daemon that is stopped', () => {
     expect(await chain.leases()).toEqual([]);
   });
 
+  test('in the middle of a command is ended for another command on the same attachment', async () => {
+    const lab = await makeLab();
+    const { chain, container, waiter, release } = await holdLeases(lab);
+    const daemon = await startDaemon(lab);
+    const file = `${lab.tmp}/${chain.name}.conflist`;
+    const argv = [CATENA, 'add', chain.name, container.path, '--container-id', container.id, '--file', file];
+    const env = Object.entries(directories(lab.tmp)).map(([name, value]) => `${name}=${value}`);
+    const adding = lab.start(lab.host, ['env', ...env, ...argv, '--bin-dir', BIN_DIR]);
+    await waiter('--worker');
+    process.kill(daemon.pid, 'SIGSTOP');
+    // The client of the ADD does not take it over.
+    adding.kill('SIGKILL');
+    release();
+    const begin = performance.now();
+    expect(await chain.run('del', container)).toMatchObject({ exitCode: 0 });
+    expect(performance.now() - begin).toBeLessThan(timeoutMs);
+    expect(await daemon.exited).not.toBe(0);
+    expect(await chain.leases()).toEqual([]);
+  });
+
   testNeeding(
     'by a frozen cgroup, with its workers, is killed in the same way',
     async () => {

@@ -95,7 +95,9 @@ function takeAnswers(model: Model, entry: Entry, own: readonly Done[]): void {
     return;
   }
   const undone = adds.every(({ action, outcome }) => {
-    return (action as Add).by === 'command' && outcome.how === 'failed' && !outcome.undoFailed;
+    return (
+      (action as Add).by === 'command' && outcome.how === 'failed' && !outcome.undoFailed && !outcome.isBusy
+    );
   });
   entry.state = before === 'absent' && undone && adds.length === 1 ? 'absent' : 'unknown';
 }

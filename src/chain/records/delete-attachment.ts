@@ -10,7 +10,6 @@ import { compareNetns } from '../../journal/netns-identity.ts';
 import { endOrphanProcesses, findOrphanProcesses, wasCutOff } from '../../journal/orphan-processes.ts';
 import type { AttachmentRecord } from '../../journal/record.ts';
 import { markRemoval } from '../../journal/removal.ts';
-import type { Runner } from '../../journal/runner.ts';
 import { dropUnclaimed } from '../../journal/store.ts';
 import type { Conflist } from '../config/conflist.ts';
 import { joinErrors } from '../run/plugin-errors.ts';
@@ -20,13 +19,11 @@ import { undoPlugins } from '../run/undo.ts';
 import { toRecorded } from './add-record.ts';
 import { forgetIfDetached } from './adopted-attachments.ts';
 import { findConfigOfAdd, idOf, withCachedArgs } from './config-of-add.ts';
+import { pause, waitLimit } from './holder-wait.ts';
 import { chooseRemembered, findCached, findRecord, toRemembered } from './remembered-add.ts';
 import { removeAttachment, sweepCache } from './result-cache.ts';
 import { yieldToSuccessor } from './successor.ts';
 
-/** Longest wait for another process that works on the attachment. */
-const WAIT_MS = 30_000;
-const LOOK_AGAIN_MS = 50;
 /** Longest wait for plugins whose runner has died. */
 const ORPHAN_PROCESSES_MS = 5_000;
 
@@ -85,21 +82,26 @@ async function tearDownOnce(
  * @throws CniError as tearDown(), 6 when the record's configuration cannot be used
  */
 export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
-  const unmark = markRemoval(runDir(runtime.env), claim.record);
+  let unmark: (() => void) | undefined;
+  // Not before orphan processes have ended: one of them may be an ADD that waits while a mark is there.
+  const mark = (): void => {
+    unmark = markRemoval(runDir(runtime.env), claim.record);
+  };
   try {
-    return await deleteMarked(claim, runtime);
+    return await deleteMarked(claim, runtime, mark);
   } finally {
-    unmark();
+    unmark?.();
   }
 }
 
-async function deleteMarked(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
+async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => void): Promise<boolean> {
   const { record } = claim;
   const { network, containerId, ifname } = record;
   const reaching = { ...withRecordedDirs(runtime, record), cacheDir: record.cacheDir };
   const id = { network, containerId, ifname };
   try {
     await waitForOrphanProcesses(record, reaching);
+    mark();
     if (await yieldToSuccessor(claim, reaching)) return false;
   } catch (error) {
     await underClaim(id, { claim, found: record }, reaching, () => Promise.reject(error));
@@ -139,23 +141,6 @@ export async function acquireClaim(
     if (claim === undefined || !('holder' in claim)) return claim;
     await wait(claim.holder);
   }
-}
-
-/**
- * Waits for the process that works on an attachment: a moment per call, up to a limit for all calls together.
- * @returns the function to call, which throws CniError 11 when the limit is reached
- */
-export function waitLimit(id: AttachmentId, { signal }: ChainRuntime): (holder: Runner) => Promise<void> {
-  const until = performance.now() + WAIT_MS;
-  return async ({ pid, time }) => {
-    if (performance.now() > until || signal?.aborted) {
-      throw new CniError(
-        ErrorCode.tryAgainLater,
-        `Cannot work on interface "${id.ifname}" of container "${id.containerId}" of network "${id.network}": process ${pid} has been working on it since ${time}`,
-      );
-    }
-    await pause();
-  };
 }
 
 /**
@@ -222,9 +207,6 @@ async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRu
 }
 
 /** node:timers/promises would be one more module to load for every chain. */
-function pause(): Promise<void> {
-  return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
-}
 
 /** @param work returns the errors */
 async function underClaim(

@@ -13,6 +13,8 @@ export interface Outcome {
   readonly said?: string;
   /** The error says that the undo failed as well. */
   readonly undoFailed?: boolean;
+  /** Another process was still at work on the attachment, and the caller is to try again. */
+  readonly isBusy?: boolean;
   readonly violations?: readonly Violation[];
 }
 
@@ -46,7 +48,7 @@ export function judge(what: string, ended: Ended, where: 'stdout' | 'stderr'): O
   const error = errorIn(ended[where], where);
   if (error === undefined) return violation('failure: no error object', shown);
   const undoFailed = error.catena?.failures?.some(({ verb }) => verb === 'DEL') ?? false;
-  return { how: 'failed', said: `code ${error.code}: ${error.msg}`, undoFailed };
+  return { how: 'failed', said: `code ${error.code}: ${error.msg}`, undoFailed, isBusy: error.code === 11 };
 }
 
 /** On standard error, warnings may stand before it. */

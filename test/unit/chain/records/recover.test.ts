@@ -14,7 +14,7 @@ import { createRecord } from '../../../../src/journal/create-record.ts';
 import { noteGeneration } from '../../../../src/journal/generation.ts';
 import { renderIntent, renderLine } from '../../../../src/journal/lines.ts';
 import { isBeingRemoved } from '../../../../src/journal/removal.ts';
-import { endRunner, startRunner } from '../../../../src/journal/runner.ts';
+import { endRunner, processOf, startRunner } from '../../../../src/journal/runner.ts';
 import { readRecord } from '../../../../src/journal/store.ts';
 import { filesBelow, intentOf } from '../../../helpers/journal.ts';
 import { ATTACHMENT, listOf, makeNoopChain, type NoopChain } from '../../../helpers/noop-chain.ts';
@@ -459,6 +459,21 @@ describe('an attachment that another runtime has made again', () => {
     expect(await recover({ all: true }, { ...runtime, exec, env: inBoot('second') })).toHaveLength(1);
     expect(during).toEqual([true, true, true]);
     expect(isBeingRemoved(runDir, id)).toBe(false);
+  });
+
+  test('has its ADD ended before anything marks it: one that has begun waits for no mark', async () => {
+    const runDir = path.join(runtime.cacheDir, 'run');
+    const env = { ...process.env, CATENA_RUN_DIR: runDir };
+    const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
+    const runner = { ...startRunner(), pid: 999_999, start: '1', op: '999999-1-1' };
+    createRecord(runtime.stateDir, intentOf({ boot: bootId(), cacheDir: runtime.cacheDir, runner }))?.close();
+    const own = { CNI_CONTAINERID: 'c1', CNI_IFNAME: 'eth0', CATENA_RUNNER: processOf(runner) };
+    const orphan = Bun.spawn(['sleep', '2'], { env: { PATH: process.env.PATH ?? '', ...own } });
+    const recovering = recover({ all: true }, { ...runtime, env });
+    const marked: boolean[] = [];
+    for (; orphan.exitCode === null; await Bun.sleep(20)) marked.push(isBeingRemoved(runDir, id));
+    expect(marked).not.toContain(true);
+    await recovering;
   });
 
   test('is found on the node when there is no cached result', async () => {

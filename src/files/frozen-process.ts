@@ -1,9 +1,8 @@
-// Is a daemon stopped, and how do we make sure that it never continues?
+// Is a process stopped, and how do we make sure that it never continues?
 import { readdirSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { isRunning, type ProcessId } from '../files/process-id.ts';
-import { readProcessStat, readRunningStat } from '../files/process-stat.ts';
-import { tryRead } from '../files/read-file.ts';
+import { isRunning, type ProcessId } from './process-id.ts';
+import { readProcessStat, readRunningStat } from './process-stat.ts';
+import { tryRead } from './read-file.ts';
 
 /** Long enough for a process to run again that was stopped only briefly, by a debugger or by strace. */
 const SECOND_LOOK_MS = 50;
@@ -11,10 +10,10 @@ const SECOND_LOOK_MS = 50;
 /**
  * Whether a process is stopped, by SIGSTOP or in a frozen cgroup. False for one in a PID namespace that is not visible from here.
  */
-export async function isFrozen(daemon: ProcessId): Promise<boolean> {
-  if (!looksFrozen(daemon)) return false;
+export async function isFrozen(one: ProcessId): Promise<boolean> {
+  if (!looksFrozen(one)) return false;
   await sleep(SECOND_LOOK_MS);
-  return looksFrozen(daemon);
+  return looksFrozen(one);
 }
 
 function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
@@ -30,21 +29,21 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
 const LAST_CALL_MS = 300;
 
 /**
- * Kills a daemon and the workers that it has started. One in a frozen cgroup ends only when the cgroup is thawed, but it executes
+ * Kills a process, such as a daemon, and the workers that it has started. One in a frozen cgroup ends only when the cgroup is thawed, but it executes
  * no further instruction in user space.
  * @returns true once all of them were killed, and have ended or had {@link LAST_CALL_MS} to do so; false if that is impossible
  */
-export async function endFrozen(daemon: ProcessId): Promise<boolean> {
-  const running = isRunning(daemon);
+export async function endFrozen(one: ProcessId): Promise<boolean> {
+  const running = isRunning(one);
   if (running === undefined) return false;
   if (!running) return true;
-  const workers = childrenOf(daemon.pid);
+  const workers = childrenOf(one.pid);
   try {
-    // The daemon first: it must not notice that its workers end.
-    for (const pid of [daemon.pid, ...workers]) kill(pid);
+    // The parent first: it must not notice that its workers end.
+    for (const pid of [one.pid, ...workers]) kill(pid);
     for (
       let left = LAST_CALL_MS;
-      left > 0 && [daemon.pid, ...workers].some(pid => readRunningStat(pid));
+      left > 0 && [one.pid, ...workers].some(pid => readRunningStat(pid));
       left -= 10
     )
       await sleep(10);
@@ -67,4 +66,9 @@ function childrenOf(parent: number): number[] {
     .filter(name => /^\d+$/.test(name))
     .map(Number)
     .filter(pid => readProcessStat(pid)?.parent === parent);
+}
+
+/** node:timers/promises would be one more module to load for every chain. */
+function sleep(ms: number): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, ms));
 }
