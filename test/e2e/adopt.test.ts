@@ -162,7 +162,7 @@ describeRoot(
         const whyOf = (container: Container) =>
           attachments.find((one: Row) => one.containerID === idOf(container))?.why;
         expect(whyOf(changed)).toContain('has hardware address 0a:00:00:00:00:01, not ');
-        expect(whyOf(gone)).toContain(`its namespace "${gone.path}" is gone`);
+        expect(whyOf(gone)).toContain(`its namespace "${gone.path}" no longer exists`);
         expect(whyOf(bare)).toContain('its namespace has no interface "eth0"');
         expect(fs.existsSync(`${lab.tmp}/state/attachments`)).toBe(false);
       });
