@@ -40,7 +40,7 @@ export async function takeSeat(socket: string, replace: boolean): Promise<Seat> 
     seat?.release();
     const elapsed = performance.now() - began;
     if (listener === 'silent') throw taken(socket, holder, 'and does not respond: stop it, then start again');
-    if (listener === undefined) {
+    if (listener === undefined || listener === 'ending') {
       if (elapsed > START_MS) throw taken(socket, holder, 'but does not listen: stop it, then start again');
     } else if (!replace) {
       throw taken(
@@ -83,8 +83,11 @@ export function trySeat(socket: string): Seat | undefined {
   return { release, holds: () => statSync(file, { throwIfNoEntry: false })?.ino === ino };
 }
 
-/** The id of the process that answers on a socket; undefined if no process listens. */
-export async function whoListens(socket: string): Promise<number | 'silent' | undefined> {
+/**
+ * The id of the process that answers on a socket; `ending` if it ended with the request, as one that was just killed; undefined
+ * if no process listens.
+ */
+export async function whoListens(socket: string): Promise<number | 'silent' | 'ending' | undefined> {
   if (!existsSync(socket)) return undefined;
   try {
     const response = await fetch('http://catena/v1/state', {
@@ -95,7 +98,8 @@ export async function whoListens(socket: string): Promise<number | 'silent' | un
     return typeof pid === 'number' ? pid : 'silent';
   } catch (error) {
     const { code, name } = error as { code?: unknown; name?: string };
-    if (code === 'EAGAIN' || name === 'TimeoutError' || code === 'ECONNRESET') return 'silent';
+    if (code === 'ECONNRESET') return 'ending';
+    if (code === 'EAGAIN' || name === 'TimeoutError') return 'silent';
     return undefined;
   }
 }
@@ -107,7 +111,7 @@ async function askToHandOver(socket: string): Promise<boolean> {
     // If the daemon has ended instead, that is just as good (see the catch below).
     return status === 200;
   } catch {
-    return (await whoListens(socket)) === undefined;
+    return [undefined, 'ending'].includes((await whoListens(socket)) as string | undefined);
   }
 }
 

@@ -184,7 +184,8 @@ export async function startServer(
     if (ending || (current.isWhole() && seat?.holds())) return;
     mkdirSync(dirname(socketPath), { recursive: true, mode: 0o700 });
     const listener = current.isThere() ? undefined : await whoListens(socketPath);
-    if (ending) return;
+    // One that is ending leaves the name free in a moment.
+    if (ending || listener === 'ending') return;
     if (listener !== undefined) {
       leave();
       events.replaced(`another daemon listens on "${socketPath}"`);

@@ -213,7 +213,7 @@ describeRoot(
     test.each([
       [[LIST], 2, '--with <dir or executable>'],
       [['--with', '/nonexistent', LIST], 1, 'it does not exist'],
-      [['--with', BIN_DIR, '--scene', 'war', LIST], 2, 'Cannot play "war"'],
+      [['--with', BIN_DIR, '--scene', 'war', LIST], 2, 'Cannot run scenario "war"'],
       [['--with', BIN_DIR, '--ignore', '(', LIST], 2, 'Cannot use --ignore "("'],
     ])('refuses %j', async (args, exitCode, gist) => {
       const refused = await run([CATENA, 'compare', ...args], { env: { PATH: TEST_PATH } });

@@ -8,6 +8,13 @@ import { parseSaved } from '../../../src/netlink/iptables/save.ts';
 import { listChains } from '../../../src/netlink/nft/chain.ts';
 import { findElement, findElements, listElements } from '../../../src/netlink/nft/element.ts';
 import { listNotedElements } from '../../../src/netlink/nft/noted.ts';
+import {
+  findNumbered,
+  findOwned,
+  findOwnedProblems,
+  listOwned,
+  listOwners,
+} from '../../../src/netlink/nft/owned-table.ts';
 import { listDroppingChains } from '../../../src/netlink/nft/policy.ts';
 import { listRules, summarizeChains } from '../../../src/netlink/nft/rule.ts';
 import { listSets } from '../../../src/netlink/nft/set.ts';
@@ -79,6 +86,12 @@ export const QUESTIONS: Readonly<Record<string, (socket: NetlinkSocket) => unkno
   listElements: socket =>
     listElements(socket, { table, name: 's', key: ['ipv4_addr', 'inet_service'], data: ['ifname'] }),
   listNotedElements: socket => listNotedElements(socket, () => true),
+  listOwned: socket => listOwned(socket, [VERDICTS], () => true),
+  listOwners: socket => listOwners(socket, [VERDICTS], () => true),
+  findOwned: socket => findOwned(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }], 'x'),
+  findNumbered: socket => findNumbered(socket, [VERDICTS], { handle: 'x', note: 'y' }),
+  findOwnedProblems: socket =>
+    findOwnedProblems(socket, [], [{ set: VERDICTS, element: { key: ['02:00:00:00:00:01'] } }]),
   findElement: socket => findElement(socket, VERDICTS, ['02:00:00:00:00:01']),
   findElements: socket => findElements(socket, [{ set: VERDICTS, key: ['02:00:00:00:00:01'] }]),
   listVerdicts: socket => listElements(socket, VERDICTS),
