@@ -118,7 +118,7 @@ describeRoot('catena ipam', () => {
       await Bun.sleep(200);
       const { stdout } = await ipam('why', 'podnet', '10.88.0.2');
       expect(stdout).toContain(
-        `10.88.0.2 of network "podnet" is now leased to container "${container.id}", interface "eth0"\n`,
+        `10.88.0.2 of network "podnet" is leased to container "${container.id}", interface "eth0"\n`,
       );
       expect(stdout).toContain(
         `- interface "eth0" has the address, in namespace "${container.path}" with process sleep (${sleeper.pid})`,
@@ -131,7 +131,7 @@ describeRoot('catena ipam', () => {
       age('10.88.0.2');
       const gone = (await ipam('why', 'podnet', '10.88.0.2')).stdout;
       expect(gone).toContain('- no interface in any namespace of this machine has the address\n');
-      expect(gone).toContain('which is gone\n');
+      expect(gone).toContain('which no longer exists\n');
       expect(gone).toEndWith('unused: its owner no longer exists\n');
       const missing = await ipam('why', 'podnet', '10.88.0.99');
       expect(missing).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('it is not leased') });

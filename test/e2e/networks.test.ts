@@ -46,8 +46,8 @@ test('catena networks distinguishes the runtimes', async () => {
 test('catena networks --why gives a reason for each file and runtime', async () => {
   const { stdout } = await networks('--why');
   expect(stdout).toMatch(/^ {2}05-gone.conflist .*network gone, CNI 1.0.0: absent; not usable: .*"absent"/m);
-  expect(stdout).toMatch(/^ {4}containerd {2}taken {6}it is the first by name, but pods will fail/m);
-  expect(stdout).toMatch(/^ {4}CRI-O {7}taken {6}it is the first usable file by name$/m);
+  expect(stdout).toMatch(/^ {4}containerd {2}used {6}it is the first by name, but pods will fail/m);
+  expect(stdout).toMatch(/^ {4}CRI-O {7}used {6}it is the first usable file by name$/m);
   expect(stdout).toMatch(/^containerd {2}05-gone.conflist: "05-gone.conflist" is used, but pods will fail/m);
 });
 

@@ -72,21 +72,22 @@ function waitFor<T>(
 ): Promise<T> {
   const queue = queueOf(place);
   const asked = performance.now();
-  const { promise, resolve, reject } = Promise.withResolvers<T>();
-  const turn: Turn = {
-    ...of,
-    begin() {
-      queue.running.add(turn);
-      place.onTurn?.(performance.now() - asked);
-      void current
-        .run(turn, work)
-        .finally(() => end(turn, queue))
-        .then(resolve, reject);
-    },
-  };
-  if (mayBegin(turn, queue, queue.waiting)) turn.begin();
-  else queue.waiting.push(turn);
-  return promise;
+  // Part of the library, which runs on Node 20: it has no Promise.withResolvers.
+  return new Promise((resolve, reject) => {
+    const turn: Turn = {
+      ...of,
+      begin() {
+        queue.running.add(turn);
+        place.onTurn?.(performance.now() - asked);
+        void current
+          .run(turn, work)
+          .finally(() => end(turn, queue))
+          .then(resolve, reject);
+      },
+    };
+    if (mayBegin(turn, queue, queue.waiting)) turn.begin();
+    else queue.waiting.push(turn);
+  });
 }
 
 function end(turn: Turn, queue: Queue): void {
