@@ -186,7 +186,7 @@ describeRoot(
           );
           const undone = await swap('--link', 'portmap', '--undo', '--force');
           expect(undone.exitCode).toBe(1);
-          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed before before\n');
+          expect(undone.stdout).toEndWith('undone: CHECK fails where it passed before\n');
           expect(fs.readlinkSync(link('portmap'))).toBe(`${REFERENCE_BIN_DIR}/portmap`);
 
           for (const pod of [one, two])
@@ -277,7 +277,7 @@ describeRoot(
         const quick = ['--link', 'tuning', '--to', picky, '--scene', 'life'];
         const swapped = await swap(...quick);
         expect(swapped.stdout).toContain('podnet live-1 eth0: not mine\n');
-        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed before before\n');
+        expect(swapped.stdout).toEndWith('put back: CHECK fails where it passed before\n');
         expect(swapped.exitCode).toBe(1);
         expect(isSame(link('tuning'), ours)).toBe(true);
         expect(fs.readdirSync(binDir).sort()).toEqual(NAMES);

@@ -329,7 +329,7 @@ describeKernel('bandwidth ADD failing', () => {
         'must be called as a chained plugin',
       );
       expect(await fail(lab, callOf('ADD', pod, BOTH, without([])))).toBe(
-        `${where}: its host end "veth1" is not a supported match the host interfaces of prevResult (none)`,
+        `${where}: its host end "veth1" is not among the host interfaces of prevResult (none)`,
       );
       expect(await fail(lab, callOf('ADD', pod, BOTH, without([{ name: 'veth9' }, inside ?? {}])))).toContain(
         '("veth9")',
