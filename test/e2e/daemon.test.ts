@@ -203,7 +203,7 @@ describeRoot('a daemon', () => {
       code: 11,
       msg: expect.stringContaining('did not finish within 2 s'),
     });
-    expect(stderr).not.toContain('undoing failed');
+    expect(stderr).not.toContain('undoing it failed');
     expect((await chain.leases()).filter(lease => lease.includes('/podnet/'))).toEqual([]);
     await chain.add(container);
   });

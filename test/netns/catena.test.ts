@@ -351,7 +351,7 @@ describeRoot('the delegate runner', () => {
       const wrong = { ...conf, traceDir: '/dev/null/nowhere' };
       const again = await call(lab, 'ADD', wrong, container, { env });
       expect(again).toMatchObject({ exitCode: 0 });
-      expect(again.stderr).toContain('Cannot write a trace');
+      expect(again.stderr).toContain('Cannot write trace file');
       expect(await call(lab, 'DEL', wrong, container)).toMatchObject({ exitCode: 0 });
     });
   });

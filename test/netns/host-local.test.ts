@@ -396,7 +396,7 @@ describeRoot('host-local', () => {
     await holder.exited;
     expect(error).toMatchObject({
       code: 50,
-      msg: expect.stringMatching(/process \d+ \((flock|sleep)\) has it/),
+      msg: expect.stringMatching(/process \d+ \((flock|sleep)\) holds it/),
     });
   });
 
