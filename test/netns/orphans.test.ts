@@ -108,7 +108,7 @@ describeRoot('catena gc', () => {
           const mine = plan.stdout.split(/\n(?= {2}\S)/).find(row => row.includes(`DEL   ${gone.id}/eth0`));
           expect(mine).toContain('it has no record here and is unused');
           for (const what of [
-            'link "bwp',
+            'device "bwp',
             'lease of 10.88.0.3 in',
             'in table inet catena_firewall',
             'in table inet catena_portmap',
