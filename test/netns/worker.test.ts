@@ -81,7 +81,7 @@ describeRoot('worker', () => {
         CNI_IFNAME: 'eth0',
         CNI_PATH: BIN_DIR,
       },
-      request: JSON.stringify(request),
+      stdin: JSON.stringify(request),
     };
     const segment = { calls: [call], threadsResult: false, stopsAtFailure: false, chain: 'a' };
     const { stdout } = await lab.run(lab.host, [`${BIN_DIR}/bridge`, '--worker'], {

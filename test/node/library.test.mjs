@@ -17,7 +17,7 @@ import {
   deleteNetwork,
   deletePlugin,
   findCachedResult,
-  findFrozenNetwork,
+  findNetworkOfAdd,
   listAttachments,
   listNetworks,
   listPluginVersions,
@@ -71,7 +71,7 @@ describe('the library under Node', () => {
     assert.deepEqual(result, { ...RESULT, dns: { nameservers: ['1.2.3.4'] } });
     assert.deepEqual(listAttachments(runtime.cacheDir).attachments[0].result, result);
     assert.deepEqual(findCachedResult(list, attachment, runtime), result);
-    assert.deepEqual(findFrozenNetwork({ network: 'testnet', ...attachment }, runtime), list);
+    assert.deepEqual(findNetworkOfAdd({ network: 'testnet', ...attachment }, runtime), list);
     assert.equal(planGarbage(list, { all: true }, runtime).stale.length, 1);
     await checkNetwork(list, attachment, runtime);
     await networkStatus(list, runtime);
