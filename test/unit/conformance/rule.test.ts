@@ -19,7 +19,7 @@ describe('describeReply()', () => {
     [reply(0), 'success'],
     [reply(0, '{"a":\n  1}'), 'success, and prints "{\\"a\\": 1}"'],
     [reply(1, '{"code":7,"msg":"no","details":"why"}'), 'code 7 "no" ("why")'],
-    [reply(2, '', 'panic: oops\n'), 'exit status 2 without an error object, standard error: "panic: oops"'],
+    [reply(2, '', 'panic: oops\n'), 'exit status 2 without an error object, output: "panic: oops"'],
     [reply(1), 'exit status 1 without an error object'],
   ])('renders %j', (given, words) => {
     expect(describeReply(given)).toBe(words);

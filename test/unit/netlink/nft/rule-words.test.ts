@@ -36,7 +36,7 @@ describe('parseRule()', () => {
     ['ip saddr { 10.0.0.1 , 10.0.0.2 } drop', '"ip saddr" has several values'],
     ['ip saddr vmap pods', 'a set is missing before "pods"'],
     ['dnat ip to th dport @ports', '"map" is missing'],
-    ['reject', '"reject" is not among'],
+    ['reject', '"reject" is not a supported match'],
   ])('refuses %j', (text, problem) => {
     expect(() => parseRule('inet', text)).toThrow(MatchError);
     expect(() => parseRule('inet', text)).toThrow(problem);
