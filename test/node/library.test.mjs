@@ -136,18 +136,18 @@ describe('the library under Node', () => {
     process.kill(Number(fs.readFileSync(pids, 'utf8').trim().split(' ')[1]), 'SIGKILL');
   });
 
-  test('undoes a failed ADD and tells which link failed', async () => {
+  test('undoes a failed ADD and names the plugin that failed', async () => {
     const list = load(noop('one', { ReportResult: RESULT }), { type: 'fail' });
     await assert.rejects(addNetwork(list, attachment, runtime), error => {
       assert.ok(error instanceof CniError);
-      assert.equal(error.link.link, 'fail');
-      assert.equal(error.link.exitCode, 7);
+      assert.equal(error.plugin.type, 'fail');
+      assert.equal(error.plugin.exitCode, 7);
       return true;
     });
     assert.deepEqual(order(), ['ADD one', 'DEL one']);
   });
 
-  test('ends a link at its deadline, with its process group', async () => {
+  test('ends a plugin at its deadline, with its process group', async () => {
     const pids = path.join(dir, 'pids');
     const env = { PATH: process.env.PATH, HANG_PIDS: pids };
     const started = startPlugin({ path: path.join(PLUGINS, 'hang'), env, deadlineMs: 300 });
