@@ -111,7 +111,8 @@ async function askToHandOver(socket: string): Promise<boolean> {
     // If the daemon has ended instead, that is just as good (see the catch below).
     return status === 200;
   } catch {
-    return [undefined, 'ending'].includes((await whoListens(socket)) as string | undefined);
+    const listener = await whoListens(socket);
+    return listener === undefined || listener === 'ending';
   }
 }
 

@@ -29,8 +29,8 @@ function looksFrozen({ pid, start, pidns }: ProcessId): boolean {
 const LAST_CALL_MS = 300;
 
 /**
- * Kills a process, such as a daemon, and the workers that it has started. One in a frozen cgroup ends only when the cgroup is thawed, but it executes
- * no further instruction in user space.
+ * Kills a process, such as a daemon, and the workers that it has started. One in a frozen cgroup ends only when the cgroup is
+ * thawed, but it executes no further instruction in user space.
  * @returns true once all of them were killed, and have ended or had {@link LAST_CALL_MS} to do so; false if that is impossible
  */
 export async function endFrozen(one: ProcessId): Promise<boolean> {

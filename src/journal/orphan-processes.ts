@@ -92,34 +92,34 @@ const LOOK_AGAIN_MS = 5;
  * @returns whether all of them are gone
  */
 export async function endOrphanProcesses(
-  stragglers: readonly OrphanProcess[],
+  orphans: readonly OrphanProcess[],
   graceMs: number,
 ): Promise<boolean> {
   if (graceMs > 0) {
-    for (const one of stragglers) signal(one, 'SIGTERM');
-    if (await areGone(stragglers, graceMs)) return endGroups(stragglers);
+    for (const one of orphans) signal(one, 'SIGTERM');
+    if (await areGone(orphans, graceMs)) return endGroups(orphans);
   }
-  for (const one of stragglers) signal(one, 'SIGKILL');
-  return areGone(stragglers, GONE_MS);
+  for (const one of orphans) signal(one, 'SIGKILL');
+  return areGone(orphans, GONE_MS);
 }
 
 /** Kills the rest of a group whose leader has exited: no unrelated process can have joined it since. */
-function endGroups(stragglers: readonly OrphanProcess[]): true {
-  for (const { pid, isLeader } of stragglers) if (isLeader && !exists(pid)) trySignal(-pid, 'SIGKILL');
+function endGroups(orphans: readonly OrphanProcess[]): true {
+  for (const { pid, isLeader } of orphans) if (isLeader && !exists(pid)) trySignal(-pid, 'SIGKILL');
   return true;
 }
 
-async function areGone(stragglers: readonly OrphanProcess[], withinMs: number): Promise<boolean> {
+async function areGone(orphans: readonly OrphanProcess[], withinMs: number): Promise<boolean> {
   const until = performance.now() + withinMs;
-  while (stragglers.some(isHere)) {
+  while (orphans.some(isHere)) {
     if (performance.now() > until) return false;
     await new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
   }
   return true;
 }
 
-function signal(straggler: OrphanProcess, name: NodeJS.Signals): void {
-  if (isHere(straggler)) trySignal(straggler.isLeader ? -straggler.pid : straggler.pid, name);
+function signal(orphan: OrphanProcess, name: NodeJS.Signals): void {
+  if (isHere(orphan)) trySignal(orphan.isLeader ? -orphan.pid : orphan.pid, name);
 }
 
 function trySignal(target: number, name: NodeJS.Signals): void {

@@ -35,7 +35,7 @@ export async function runWorker(plugins: PluginLookup): Promise<never> {
   }
   process.on('uncaughtException', die);
   process.on('unhandledRejection', die);
-  const desk: WorkerContext = { sockets: openWhenAsked(), chains: new Map() };
+  const context: WorkerContext = { sockets: openWhenAsked(), chains: new Map() };
   const lines = new LineSplitter();
   const chunk = new Uint8Array(1 << 16);
   for (let length = readChunk(chunk); length > 0; length = readChunk(chunk)) {
@@ -43,12 +43,12 @@ export async function runWorker(plugins: PluginLookup): Promise<never> {
       const request = JSON.parse(line) as WorkerRequest;
       writeAll(1, BEGUN);
       if ('segment' in request)
-        await runSegment(request.segment, plugins, desk, reply => writeAll(1, toLine(reply)));
-      else writeAll(1, toLine(await answer(request, desk)));
+        await runSegment(request.segment, plugins, context, reply => writeAll(1, toLine(reply)));
+      else writeAll(1, toLine(await answer(request, context)));
     }
   }
   // The runner is gone, but deferred work is still done.
-  for (const removals of desk.chains.values()) await finish(removals, false, desk.sockets);
+  for (const removals of context.chains.values()) await finish(removals, false, context.sockets);
   process.exit(0);
 }
 

@@ -1,9 +1,9 @@
 // How is the garbage of a network collected, while others add attachments to it?
 //
 // GC never waits for the operations of attachments, and these wait only while plugins collect (turns.ts). GC acts on what existed
-// when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD (journal/generation.ts). Deleting stale attachments takes
-// long, so each is checked again before it is deleted, and all of them before plugins are called. From the generations, plugins
-// tell what was begun later.
+// when it began: it takes a snapshot of the records and of the generations that plugins note of each ADD
+// (journal/generation.ts). Deleting stale attachments takes long, so each is checked again before it is deleted, and all of them
+// before plugins are called. From the generations, plugins see what was begun later.
 import { existsSync } from 'node:fs';
 import type { PluginEntry } from '../../cni/conflist.ts';
 import { runDir } from '../../cni/directories.ts';
@@ -86,8 +86,6 @@ async function collect(run: Run, plan: GarbagePlan): Promise<GarbagePlan> {
   const { list, runtime } = run;
   for (const problem of plan.damaged) runtime.onWarning?.(problem);
   sweep(list.name, runtime);
-  // Without a stale attachment no recovery follows, which would do it.
-  sweepRemovals(runDir(runtime.env));
   const errors: unknown[] = [];
   for (const stale of plan.stale) {
     await removeStale(run, stale).catch((error: unknown) => {
@@ -182,9 +180,11 @@ function toKey({ containerId, ifname }: GarbageCandidate): AttachmentKey {
   return { containerID: containerId, ifname };
 }
 
-/** Removes temporary files of dead processes, and marks whose records are gone. */
+/** Removes temporary files and removal marks of dead processes, and marks whose records no longer exist. */
 function sweep(network: string, { stateDir, ...runtime }: ChainRuntime): void {
   sweepCache(cacheDirOf(runtime));
+  // Without a stale attachment no recovery follows, which would do it.
+  sweepRemovals(runDir(runtime.env));
   if (stateDir === undefined) return;
   const gone = listMarked(stateDir, network).filter(({ file }) => !existsSync(file));
   for (const marked of gone) unmark(stateDir, marked);

@@ -1,4 +1,4 @@
-// How is an attachment taken down, by DEL or after its runner has died?
+// How is an attachment deleted, by DEL or after its runner has died?
 
 import type { AttachmentId } from '../../cni/attachment.ts';
 import { runDir } from '../../cni/directories.ts';
@@ -46,7 +46,7 @@ export async function deleteAttachment(
     const claim = await acquireClaim(id, runtime, isStill, 'read');
     const before = claim?.record ?? findRecord(id, quiet);
     if (claim === undefined && isStill?.(before) === false) return;
-    await tearDownOnce(list, attachment, runtime, { id, claim, found: before });
+    await deleteOnce(list, attachment, runtime, { id, claim, found: before });
     // Without a record, nothing keeps an ADD from beginning during this DEL. What that ADD had made so far is deleted, so the
     // rest has to be deleted too: no record may say that the attachment exists.
     const begun = claim === undefined && before === undefined ? findRecord(id, quiet) : undefined;
@@ -58,7 +58,7 @@ export async function deleteAttachment(
   }
 }
 
-async function tearDownOnce(
+async function deleteOnce(
   list: Conflist,
   attachment: Attachment,
   runtime: ChainRuntime,
@@ -76,10 +76,10 @@ async function tearDownOnce(
 }
 
 /**
- * Takes an attachment down using only its claimed record: DEL of the plugins that may have begun. If the attachment has been
- * made again since, nothing is taken down and the record is dropped.
- * @returns whether the attachment was taken down
- * @throws CniError as tearDown(), 6 when the record's configuration cannot be used
+ * Deletes an attachment using only its claimed record: DEL of the plugins that may have begun. If the attachment has been made
+ * again since, nothing is deleted and the record is dropped.
+ * @returns whether the attachment was deleted
+ * @throws CniError as deleteAttachment(), 6 when the record's configuration cannot be used
  */
 export async function deleteClaimed(claim: Claim, runtime: ChainRuntime): Promise<boolean> {
   let unmark: (() => void) | undefined;
@@ -123,7 +123,7 @@ async function deleteMarked(claim: Claim, runtime: ChainRuntime, mark: () => voi
 }
 
 /**
- * Claims the attachment in order to take it down, waiting while another process works on it. Undefined when there is no record
+ * Claims the attachment in order to delete it, waiting while another process works on it. Undefined when there is no record
  * or no usable one, which must not prevent DEL, or when the attachment is no longer `wanted`.
  * @param unwritable how to treat a record that can only be read. `refuse` throws, because a caller that does only part of a DEL
  *   must not conclude that there is no record; `read` leaves it to the caller
@@ -179,10 +179,10 @@ async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRu
   const { containerId, ifname } = record;
   const until = performance.now() + ORPHAN_PROCESSES_MS;
   for (;;) {
-    const stragglers = findOrphanProcesses(record);
-    const [first] = stragglers;
+    const processes = findOrphanProcesses(record);
+    const [first] = processes;
     if (first === undefined) break;
-    const overdue = stragglers.filter(({ isOverdue }) => isOverdue);
+    const overdue = processes.filter(({ isOverdue }) => isOverdue);
     if (performance.now() > until) {
       const end = overdue.length
         ? 'SIGKILL does not end it'
@@ -205,8 +205,6 @@ async function waitForOrphanProcesses(record: AttachmentRecord, runtime: ChainRu
   }
   if (wasCutOff(record)) sweepCache(cacheDirOf(runtime));
 }
-
-/** node:timers/promises would be one more module to load for every chain. */
 
 /** @param work returns the errors */
 async function underClaim(

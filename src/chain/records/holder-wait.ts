@@ -44,6 +44,7 @@ export function waitLimit(
   };
 }
 
+/** node:timers/promises would be one more module to load for every chain. */
 export function pause(): Promise<void> {
   return new Promise(resolve => setTimeout(resolve, LOOK_AGAIN_MS));
 }

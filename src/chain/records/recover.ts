@@ -39,7 +39,7 @@ export interface RecoveryScope {
 /** Limits of a recovery before a verb: how many, when to begin no more, and how long each plugin may take. */
 const LIMIT = 4;
 const BUDGET_MS = 5_000;
-const LINK_DEADLINE_MS = 10_000;
+const CALL_DEADLINE_MS = 10_000;
 /** Pause between attempts: starts at the first value and doubles each time up to the second. */
 const BACKOFF_MS = { first: 1_000, last: 300_000 } as const;
 
@@ -63,7 +63,7 @@ export async function recover(
   const { stateDir } = runtime;
   if (stateDir === undefined) return [];
   const { onPlugin: _, onFinish: __, ...quiet } = runtime;
-  const onTheWay: ChainRuntime = { ...quiet, deadlineMs: LINK_DEADLINE_MS };
+  const onTheWay: ChainRuntime = { ...quiet, deadlineMs: CALL_DEADLINE_MS };
   const until = performance.now() + BUDGET_MS;
   const done: Recovery[] = [];
   try {

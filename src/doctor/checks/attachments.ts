@@ -7,7 +7,7 @@ const ID = 'attachments';
 
 /** A node may have hundreds of attachments, and a plugin may hang. */
 const BUDGET_MS = 30_000;
-const LINK_DEADLINE_MS = 10_000;
+const CALL_DEADLINE_MS = 10_000;
 
 /**
  * Runs CHECK for every existing attachment, whichever runtime made it, with the configuration of its ADD.
@@ -22,7 +22,7 @@ export async function examineAttachments(
     return [{ id: ID, severity: 'info', found: 'looking into containers requires root' }];
   const signal = AbortSignal.timeout(BUDGET_MS);
   const { onWarning: _, onPlugin: __, ...quiet } = runtime;
-  const within = { ...quiet, deadlineMs: LINK_DEADLINE_MS, signal };
+  const within = { ...quiet, deadlineMs: CALL_DEADLINE_MS, signal };
   const standing = await checkAttachments(undefined, journals, within);
   const known = new Set(facts.records().records.map(nameOf));
   const findings = standing.flatMap((one): Finding[] => {
