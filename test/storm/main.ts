@@ -9,6 +9,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
+import { installTestPackages } from '../helpers/debian.ts';
 import { requiresReference, requiresRoot } from '../helpers/skip.ts';
 import { FEATURES } from './features.ts';
 import type { History, NodeReport } from './history.ts';
@@ -34,6 +35,8 @@ const { values } = parseArgs({
   },
 });
 const say = (line: string): void => void fs.writeSync(1, `${line}\n`);
+const missing = await installTestPackages();
+if (missing !== undefined) say(missing);
 const obstacle = requiresRoot() ?? requiresReference('bridge', 'host-local', 'portmap');
 if (obstacle !== undefined) {
   say(`Cannot run the storm: it ${obstacle}`);

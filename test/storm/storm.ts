@@ -10,6 +10,9 @@ import { type Shrunk, shrink } from './shrink.ts';
 import { runNode } from './spawn-node.ts';
 import { count, type Tally } from './tally.ts';
 
+// A line of progress is printed no more often than this.
+const PROGRESS_SECONDS = 30;
+
 /** How much, and of what. */
 export interface StormPlan {
   readonly seeds: readonly number[];
@@ -93,11 +96,20 @@ async function storm(plan: StormPlan, root: string, signal: AbortSignal): Promis
   const total = { seeds: 0, steps: 0, rounds: 0 };
   const isOver = () => signal.aborted || seconds() > plan.minutes * 60 || found.size >= plan.stopAfter;
 
+  let toldAt = 0;
+  const tellProgress = (): void => {
+    if (seconds() - toldAt < PROGRESS_SECONDS) return;
+    toldAt = seconds();
+    const rate = (total.steps / toldAt).toFixed(1);
+    say(`${toldAt.toFixed(0)} s: ${total.seeds} seeds, ${total.steps} steps, ${rate} per second`);
+  };
+
   const take = (report: NodeReport): void => {
     total.seeds += 1;
     total.steps += report.steps;
     total.rounds += report.rounds;
     for (const [kind, of] of Object.entries(report.kinds)) count(kinds, kind, of);
+    tellProgress();
     const [violation] = report.violations;
     if (violation === undefined) return;
     const known = found.get(violation.rule);
