@@ -58,6 +58,25 @@ export function missing(entry: Entry, model: Model, seen: Look): string[] {
   return problems;
 }
 
+/** The elements with this comment. @param rules as of {@link Look} */
+function elementsOf(rules: string, note: string): string[] {
+  // Most notes are nowhere, and the text is long.
+  if (!rules.includes(`"${note}"`)) return [];
+  const { nftables } = JSON.parse(rules) as { nftables: Record<string, Listed>[] };
+  return nftables.flatMap(object => {
+    const set = object.set ?? object.map;
+    const own = (set?.elem ?? []).filter(element => JSON.stringify(element).includes(`"${note}"`));
+    return own.map(element => `element ${JSON.stringify(element)} of ${set?.table} ${set?.name}`);
+  });
+}
+
+/** A set or map of `nft -j`. */
+interface Listed {
+  readonly table?: string;
+  readonly name?: string;
+  readonly elem?: readonly unknown[];
+}
+
 /** What of an attachment is there. */
 export function left(entry: Entry, model: Model, seen: Look): string[] {
   const { net, pod, slot } = entry;
@@ -77,8 +96,7 @@ export function left(entry: Entry, model: Model, seen: Look): string[] {
     if (device.ifalias === note || own.has(device.ifname))
       problems.push(`device ${device.ifname} of the host`);
   }
-  const elements = seen.rules.split(`"${note}"`).length - 1;
-  if (elements > 0) problems.push(`${elements} elements of sets`);
+  problems.push(...elementsOf(seen.rules, note));
   for (const file of seen.files) {
     if (entry.staleRecord && file.startsWith('/var/lib/catena/')) continue;
     // The reference does not know of it; GC or the next ADD replaces it.
