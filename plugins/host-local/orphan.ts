@@ -5,9 +5,17 @@ import type { Owner } from '../../src/ipam/owner.ts';
 import type { KeptAttachments } from '../../src/plugin/kept.ts';
 
 /**
+ * The reference reserves an address before it configures it, and leaves no note of its ADD. A lease without a note that was
+ * written less than this many milliseconds before GC began may be of an ADD in progress, which no list of valid attachments can
+ * name; the next GC collects it if it is not. An ADD takes well below a second from the lease to the address, or two with
+ * duplicate address detection.
+ */
+const UNNOTED_ADD_MS = 10_000;
+
+/**
  * Addresses whose owner GC does not keep, and torn files that a crash left without an owner. Files with other content are left
- * alone. Leases without an interface count for every interface of their container. The reference's leases do not note when their
- * ADD began, so the date of the lease is used instead.
+ * alone. Leases without an interface count for every interface of their container. For leases of the reference, which does not
+ * note when an ADD began, the date of the lease is used instead, with {@link UNNOTED_ADD_MS}.
  * @param addresses listed while no other process changes the leases
  */
 export function findOrphans(
@@ -19,11 +27,16 @@ export function findOrphans(
     ifname === undefined
       ? kept.some(one => one.containerId === containerId)
       : kept.has({ containerId, ifname });
-  const isNew = (address: string): boolean => (store.findTime(address) ?? 0) >= kept.since;
+  const isNoted = ({ containerId, ifname }: Owner): boolean =>
+    ifname !== undefined && kept.isNoted({ containerId, ifname });
+  const isNew = (address: string, owner: Owner): boolean => {
+    const age = kept.since - (store.findTime(address) ?? 0);
+    return isNoted(owner) ? age <= 0 : age <= UNNOTED_ADD_MS;
+  };
   return addresses.filter(address => {
     const owner = store.findOwner(address);
     if (owner === undefined) return store.isTorn(address);
-    return !isKept(owner) && !isNew(address);
+    return !isKept(owner) && !isNew(address, owner);
   });
 }
 

@@ -1,8 +1,8 @@
 // How does the daemon listen, decline, and stop?
 import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { ErrorCode } from '../cni/errors.ts';
-import { sweepGivenUp } from '../files/unfinished.ts';
+import { namesIn } from '../files/names-in.ts';
 import { commandOf, parseRunRequest, toResponse } from './api.ts';
 import { BegunCalls } from './begun-calls.ts';
 import { ownPlace } from './place.ts';
@@ -235,14 +235,8 @@ function listen(
   maxBytes: number,
   serve: (request: Request, door: OpenDoor) => Promise<Response>,
 ): OpenDoor {
-  // Left by daemons that were killed before the rename.
-  const beside = `${basename(socketPath)}.`;
-  sweepGivenUp(
-    dirname(socketPath),
-    name => name.startsWith(beside) && /^\d+$/.test(name.slice(beside.length)),
-  );
+  removeUnnamed(socketPath);
   const fresh = `${socketPath}.${process.pid}`;
-  rmSync(fresh, { force: true });
   const before = process.umask(0o177);
   const server = Bun.serve({
     unix: fresh,
@@ -272,6 +266,13 @@ function listen(
   };
   renameSync(fresh, socketPath);
   return door;
+}
+
+/** Removes the sockets of daemons that were killed before the rename: only the daemon that has the seat creates one. */
+function removeUnnamed(socketPath: string): void {
+  const [dir, beside] = [dirname(socketPath), `${basename(socketPath)}.`];
+  const isUnnamed = (name: string) => name.startsWith(beside) && /^\d+$/.test(name.slice(beside.length));
+  for (const name of namesIn(dir).filter(isUnnamed)) rmSync(join(dir, name), { force: true });
 }
 
 /** The message to a client if the queue is full. */

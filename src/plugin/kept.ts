@@ -13,6 +13,8 @@ export interface KeptAttachments {
   readonly since: number;
   /** The container id may come from a note in the kernel, which has a digest instead of a long id. */
   has(owner: Key): boolean;
+  /** Whether a plugin of ours took part in its ADD, and so noted when it began. */
+  isNoted(owner: Key): boolean;
   /** Whether any of them satisfies the test: for resources that do not name their attachment in full. */
   some(test: (owner: AttachmentId) => boolean): boolean;
 }
@@ -42,6 +44,8 @@ export function keptAttachments(
   return {
     since: snapshot.time,
     some,
+    isNoted: ({ containerId, ifname }) =>
+      findGeneration(runDir, { network, containerId, ifname }) !== undefined,
     has({ containerId, ifname }) {
       if (names.has(`${containerId}/${ifname}`)) return true;
       if (containerId.startsWith('~'))

@@ -1,6 +1,7 @@
 // What happens when a second daemon is started for the same socket, or the socket is taken away?
 import { expect, test } from 'bun:test';
-import { existsSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { CATENA } from '../helpers/catena.ts';
 import { type Daemon, startDaemon } from '../helpers/daemon.ts';
 import { holdLeases } from '../helpers/held-leases.ts';
@@ -24,6 +25,18 @@ describeRoot('a second daemon', () => {
       `Cannot listen on "${first.socket}": process ${first.pid} (catena) has it already`,
     );
     await isServedBy(lab, first);
+  });
+
+  test('that starts after one was killed removes all that it left beside the socket', async () => {
+    const lab = await makeLab();
+    const first = await startDaemon(lab);
+    process.kill(first.pid, 'SIGKILL');
+    await first.exited;
+    // The name that a socket has before its daemon renames it: a kill can come in between.
+    writeFileSync(`${first.socket}.4711`, '');
+    const second = await startDaemon(lab);
+    expect(readdirSync(dirname(first.socket)).filter(name => /sock\.\d|calls/.test(name))).toHaveLength(1);
+    await isServedBy(lab, second);
   });
 
   test('that starts at the same time as others exits, and exactly one stays', async () => {

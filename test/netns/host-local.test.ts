@@ -310,7 +310,11 @@ describeRoot('host-local', () => {
       ['10.1.0.80', '{not ours}'],
     ]) {
       writeFileSync(join(dir, String(name)), String(text));
+      // A young lease without a note may be of an ADD of the reference in progress.
+      const before = Date.now() / 1000 - 60;
+      utimesSync(join(dir, String(name)), before, before);
     }
+    writeFileSync(join(dir, '10.1.0.81'), 'young');
     const valid = [
       { containerID: 'one', ifname: 'eth0' },
       { containerID: 'two', ifname: 'eth1' },
@@ -319,11 +323,16 @@ describeRoot('host-local', () => {
     const collect = () => call('GC', 'x', { add: { 'cni.dev/valid-attachments': valid } });
     expect(await collect()).toMatchObject({ exitCode: 0, stdout: '' });
     expect(await collect()).toMatchObject({ exitCode: 0, stdout: '' });
-    expect(leases()).toEqual({ '10.1.0.2': 'one\r\neth0', '10.1.0.78': 'old', '10.1.0.80': '{not ours}' });
+    expect(leases()).toEqual({
+      '10.1.0.2': 'one\r\neth0',
+      '10.1.0.78': 'old',
+      '10.1.0.80': '{not ours}',
+      '10.1.0.81': 'young',
+    });
     expect(readdirSync(dir)).toContain('last_reserved_ip.0');
     expect(readdirSync(dir)).toContain('lock');
     expect((await call('GC', 'x')).exitCode).toBe(0);
-    expect(Object.keys(leases())).toHaveLength(3);
+    expect(Object.keys(leases())).toHaveLength(4);
   });
 
   test('ADD leaves no file if the disk has no space for one of them', async () => {

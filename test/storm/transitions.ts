@@ -149,8 +149,7 @@ function takeCollection(entry: Entry, gc: Gc, one: Done, own: readonly Done[]): 
   // It may have been taken for garbage where an ADD had begun before GC did.
   if (begun.has(key) || add === undefined || add.known.has(key)) entry.state = 'unknown';
   else if (add.started < started + (ended - started) * GC_START_SHARE && entry.state === 'present')
-    // Of what the reference is just adding there is no note: a lease may go that a moment later has an interface.
-    entry.state = entry.by === 'reference' ? 'unknown' : 'whole';
+    entry.state = 'whole';
 }
 
 function takeUpkeep(model: Model, entry: Entry, action: Action, { how, result }: Outcome): void {

@@ -6,6 +6,7 @@ const kept: KeptAttachments = {
   since: 0,
   has: ({ containerId }) => containerId === 'kept',
   some: () => false,
+  isNoted: () => true,
 };
 
 test.each([

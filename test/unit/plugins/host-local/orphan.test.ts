@@ -17,7 +17,7 @@ describe('findOrphans()', () => {
     isTorn: (address: string) => files[address] === '',
     findTime: () => 1_000,
   };
-  const find = (valid: { containerID: string; ifname: string }[], since = 2_000) =>
+  const find = (valid: { containerID: string; ifname: string }[], since = 20_000) =>
     findOrphans(store, Object.keys(files), keptWith(valid, since));
 
   test('keeps listed leases and unknown files', () => {
@@ -25,6 +25,14 @@ describe('findOrphans()', () => {
   });
   test('keeps leases written after GC began, by either plugin', () => {
     expect(find([], 1_000)).toEqual(['10.0.0.6']);
+  });
+  test('keeps leases without a note that are a few seconds old: their ADD may be in progress', () => {
+    expect(find([], 11_000)).toEqual(['10.0.0.6']);
+    expect(find([], 11_001)).toContain('10.0.0.2');
+  });
+  test('deletes leases as young as that if a note tells that their ADD began before GC', () => {
+    const kept = { ...keptWith([], 2_000), isNoted: ({ ifname }: { ifname: string }) => ifname === 'eth1' };
+    expect(findOrphans(store, Object.keys(files), kept)).toEqual(['10.0.0.3', '10.0.0.6']);
   });
   test('an empty list keeps foreign files only', () => {
     expect(find([])).toEqual(['10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5', '10.0.0.6']);
