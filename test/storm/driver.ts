@@ -31,6 +31,9 @@ import { type Done, findWrongChecks, isSound, settle } from './transitions.ts';
 /** Longest time that work without a caller may take to end. */
 const STRAGGLERS_MS = 15_000;
 
+/** The kernel takes namespaces apart one after the other, for all nodes, and waits for grace periods in between. */
+const NAMESPACES_MS = 60_000;
+
 /** One node while a history is run on it. */
 export class Driver {
   readonly model = new Model();
@@ -205,7 +208,7 @@ export class Driver {
     const dead = this.model.list('present', 'whole').filter(one => !this.model.isInPlace(one));
     const pairs = dead.flatMap(one => hostDevicesOf(one).filter(name => name.startsWith('veth')));
     const left = () => pairs.filter(name => fs.existsSync(`/proc/sys/net/ipv4/conf/${name}`));
-    if (await waitFor(() => left().length === 0, STRAGGLERS_MS, 20)) return [];
+    if (await waitFor(() => left().length === 0, NAMESPACES_MS, 20)) return [];
     return [
       {
         rule: 'a namespace lives on after its removal',

@@ -1,6 +1,7 @@
 // How does the driver inside a node start programs and end them, and what runs there besides?
 
 import fs from 'node:fs';
+import { socketNamespacesOf } from './socket-namespaces.ts';
 
 /** How a program ended. */
 export interface Ended {
@@ -120,18 +121,20 @@ export async function waitFor(isSo: () => boolean, withinMs: number, everyMs = 5
   return true;
 }
 
-/** Who may hold another network namespace than the node's: by a thread in it, or by a descriptor. */
+/** The processes that hold another network namespace than the node's: by a thread in it, a descriptor, or a socket. */
 export function holdersOfNamespaces(): string {
   const own = fs.readlinkSync('/proc/self/ns/net');
   const found = processes().flatMap(({ pid, command }) => {
     const threads = linksBelow(pid, 'task', '/ns/net').filter(link => link !== own);
     const open = linksBelow(pid, 'fd', '').filter(link => link.startsWith('net:') && link !== own);
+    const sockets = socketNamespacesOf(pid).filter(link => link !== own);
     return [
       ...threads.map(link => `a thread of ${pid} (${command}) is in ${link}`),
       ...open.map(link => `${pid} (${command}) has ${link} open`),
+      ...sockets.map(link => `${pid} (${command}) has a socket in ${link}`),
     ];
   });
-  return found.length ? found.join(', ') : 'no thread is in it, and no descriptor leads to it';
+  return found.length ? found.join(', ') : 'no thread is in another, no descriptor leads to one, and no socket is in one';
 }
 
 function linksBelow(pid: number, kind: 'task' | 'fd', rest: string): string[] {
