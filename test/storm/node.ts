@@ -134,7 +134,9 @@ export function holdersOfNamespaces(): string {
       ...sockets.map(link => `${pid} (${command}) has a socket in ${link}`),
     ];
   });
-  return found.length ? found.join(', ') : 'no thread is in another, no descriptor leads to one, and no socket is in one';
+  return found.length
+    ? found.join(', ')
+    : 'no thread is in another, no descriptor leads to one, and no socket is in one';
 }
 
 function linksBelow(pid: number, kind: 'task' | 'fd', rest: string): string[] {
