@@ -11,7 +11,8 @@ import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
-import { closeNetns, findNetns, inNetns, type Netns, openNetns, ownNetns, sameNetns } from '../sys/netns.ts';
+import { type Netns, ownNetns, sameNetns } from '../sys/netns.ts';
+import { ContainerNetns } from './container-netns.ts';
 import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
 import type { CallPlugin, WorkerState } from './invocation.ts';
@@ -48,9 +49,8 @@ export class LiveCall implements Call<never> {
   #args?: CniArgs;
   #host?: NetlinkSocket;
   #hostNft?: NetlinkSocket;
-  #container?: NetlinkSocket;
-  #netns?: Netns | undefined;
-  /** Finds whether the namespace is another attachment's; undefined if that does not matter, or has been ruled out. */
+  #netns?: ContainerNetns | undefined;
+  /** Finds whether the namespace is another attachment's; undefined if that does not matter. */
   #findStranger: ((visit: Visit) => string | undefined) | undefined;
   /** The path refers to a namespace that must not be touched: DEL treats it as gone. */
   #isGone = false;
@@ -122,12 +122,17 @@ export class LiveCall implements Call<never> {
   }
 
   get container(): NetlinkSocket {
-    return this.#socketIn(this.containerNetns);
+    return this.#ownNetns().socket;
   }
 
   get containerNetns(): Netns {
-    const stranger = this.#askForStranger(this.#openNetns());
-    if (stranger === undefined) return this.#openNetns();
+    return this.#ownNetns().netns;
+  }
+
+  #ownNetns(): ContainerNetns {
+    const netns = this.#openNetns();
+    const stranger = this.#askForStranger(netns);
+    if (stranger === undefined) return netns;
     throw new CniError(ErrorCode.invalidNetns, this.#refusal(stranger), {
       details: 'run DEL for this container; the namespace was not changed',
     });
@@ -135,10 +140,10 @@ export class LiveCall implements Call<never> {
 
   findContainerNetns(): Netns | undefined {
     if (this.#isGone) return undefined;
-    this.#netns ??= findNetns(this.env.netns);
-    const stranger = this.#netns && this.#askForStranger(this.#netns);
+    const netns = this.#findNetns();
+    const stranger = netns && this.#askForStranger(netns);
     if (stranger !== undefined) this.#countAsGone(stranger);
-    return this.#isGone ? undefined : this.#netns;
+    return this.#isGone ? undefined : netns?.netns;
   }
 
   onFailure(what: string, undo: () => Done): void {
@@ -182,10 +187,9 @@ export class LiveCall implements Call<never> {
   async guardNetns(use: 'required' | 'unused'): Promise<void> {
     const { command, netnsOverride } = this.env;
     if (use === 'unused' || command === 'GC' || command === 'STATUS') return;
-    if (command === 'DEL') this.#netns ??= findNetns(this.env.netns);
-    else this.#openNetns();
-    if (this.#netns === undefined) return;
-    const isOwn = sameNetns(ownNetns(), this.#netns);
+    const opened = command === 'DEL' ? this.#findNetns() : this.#openNetns();
+    if (opened === undefined) return;
+    const isOwn = sameNetns(ownNetns(), opened.netns);
     if (isOwn && !netnsOverride) this.#refuseOwn();
     if (isOwn || command === 'ADD') return;
     const { findStranger } = await import('./netns-owner.ts');
@@ -213,33 +217,37 @@ export class LiveCall implements Call<never> {
     return `Cannot use "${netns}" as network namespace of container "${containerId}": ${problem}`;
   }
 
-  #askForStranger(netns: Netns): string | undefined {
+  #askForStranger(opened: ContainerNetns): string | undefined {
     const find = this.#findStranger;
-    if (find === undefined) return undefined;
+    if (find === undefined || opened.isCleared) return undefined;
     const { network, prevResult, host } = this;
     const { containerId, ifname } = this.env;
     const owner = { network, containerId, ifname };
-    const container = this.#socketIn(netns);
-    const stranger = find({ owner, prevResult, host, container, netnsFd: netns.fd });
+    const stranger = find({ owner, prevResult, host, container: opened.socket, netnsFd: opened.netns.fd });
     // A negative result is remembered; a namespace that must not be touched is refused each time.
-    if (stranger === undefined) this.#findStranger = undefined;
+    opened.isCleared = stranger === undefined;
     return stranger;
   }
 
-  #socketIn(netns: Netns): NetlinkSocket {
-    this.#container ??= this.#keep(inNetns(netns, () => new NetlinkSocket(NETLINK_ROUTE)));
-    return this.#container;
-  }
-
-  #openNetns(): Netns {
-    if (this.#netns === undefined) {
-      try {
-        this.#netns = openNetns(this.env.netns);
-      } catch (cause) {
-        throw new CniError(ErrorCode.invalidNetns, (cause as Error).message, { cause });
-      }
+  #openNetns(): ContainerNetns {
+    const { workplace } = this.#facts;
+    const { netns: path } = this.env;
+    try {
+      this.#netns ??= workplace ? workplace.netns.open(path) : new ContainerNetns(path);
+    } catch (cause) {
+      throw new CniError(ErrorCode.invalidNetns, (cause as Error).message, { cause });
     }
     return this.#netns;
+  }
+
+  /** Like {@link #openNetns}, but undefined when there is no namespace at the path. */
+  #findNetns(): ContainerNetns | undefined {
+    if (this.env.netns === '') return undefined;
+    try {
+      return this.#openNetns();
+    } catch {
+      return undefined;
+    }
   }
 
   /** Undoes the steps of a failed ADD, last first. @returns what could not be undone */
@@ -262,7 +270,7 @@ export class LiveCall implements Call<never> {
 
   #release(): void {
     for (const open of this.#open.splice(0)) open.close();
-    if (this.#netns) closeNetns(this.#netns);
+    this.#netns?.release();
     this.#netns = undefined;
   }
 

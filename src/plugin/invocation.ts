@@ -3,6 +3,7 @@ import type { Invocation } from '../cni/invocation.ts';
 import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { NetlinkSocket } from '../netlink/socket.ts';
+import type { SegmentNetns } from './container-netns.ts';
 import type { PluginDefinition } from './define.ts';
 import type { Removals } from './removals.ts';
 
@@ -25,6 +26,8 @@ export interface OuterCall {
 export interface WorkerState {
   /** Sockets in the namespace of the process. */
   readonly sockets: HostSockets;
+  /** The namespace of the container, for the calls of one segment. */
+  readonly netns: SegmentNetns;
   /** Collects removals to be deferred until the caller has called every plugin; DEL and GC then do them together. */
   readonly removals: Removals;
 }

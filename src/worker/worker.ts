@@ -4,6 +4,7 @@ import { workingDirectory } from '../cni/directories.ts';
 import { CniError, ErrorCode, toCniError } from '../cni/errors.ts';
 import { removeLinks } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
+import { SegmentNetns } from '../plugin/container-netns.ts';
 import type { Done } from '../plugin/define.ts';
 import type { HostSockets, PluginLookup, ServedCall, WorkerState } from '../plugin/invocation.ts';
 import { Removals } from '../plugin/removals.ts';
@@ -67,19 +68,25 @@ async function runSegment(
   write: (reply: WorkerReply) => void,
 ): Promise<void> {
   const removals = chains.get(chain) ?? new Removals();
+  const netns = new SegmentNetns();
+  const state = { sockets, netns, removals };
   let result: string | undefined;
-  for (const [position, one] of calls.entries()) {
-    const stdin = result === undefined ? one.stdin : withPrevResult(one.stdin, result);
-    const reply = await noting(tracesKernel, () => call({ ...one, stdin }, plugins, { sockets, removals }));
-    if (removals.waiting) chains.set(chain, removals);
-    const isLast = position === calls.length - 1 || (reply.exitCode !== 0 && stopsAtFailure);
-    write({
-      ...reply,
-      ...(removals.waiting ? { removals: removals.indexes } : {}),
-      ...(isLast ? {} : { more: true }),
-    });
-    if (isLast) return;
-    if (threadsResult) result = reply.stdout;
+  try {
+    for (const [position, one] of calls.entries()) {
+      const stdin = result === undefined ? one.stdin : withPrevResult(one.stdin, result);
+      const reply = await noting(tracesKernel, () => call({ ...one, stdin }, plugins, state));
+      if (removals.waiting) chains.set(chain, removals);
+      const isLast = position === calls.length - 1 || (reply.exitCode !== 0 && stopsAtFailure);
+      write({
+        ...reply,
+        ...(removals.waiting ? { removals: removals.indexes } : {}),
+        ...(isLast ? {} : { more: true }),
+      });
+      if (isLast) return;
+      if (threadsResult) result = reply.stdout;
+    }
+  } finally {
+    netns.close();
   }
 }
 

@@ -86,18 +86,32 @@ export function listChains(socket: NetlinkSocket, table: Table): Chain[] {
   return bodies.flatMap(body => {
     const { header, attrs: own } = chainMessage.decode(body);
     // The kernel lists the chains of every table, whatever was requested.
-    if (header.family !== NFPROTO[table.family] || own.table !== table.name) return [];
-    const hook = hookName(own.hook?.number);
-    if (hook === undefined) return { name: own.name ?? '' };
-    const type = own.type === 'nat' ? ('nat' as const) : ('filter' as const);
-    return { name: own.name ?? '', base: { type, hook, priority: own.hook?.priority ?? 0 } };
+    return header.family === NFPROTO[table.family] && own.table === table.name ? toChain(own) : [];
   });
 }
 
-function findChain(socket: NetlinkSocket, table: Table, name: string) {
+/** Asks for one chain, at a cost that does not depend on the others; {@link decodeChain} decodes the answer. */
+export function chainQuestion(table: Table, name: string): Request {
   const op = `find chain "${name}" of table ${renderTable(table)}`;
   const request = nftRequest(op, NftMsg.GETCHAIN, chainMessage, table.family, { table: table.name, name });
-  const body = socket.find({ ...request, isQuestion: true }, [Errno.ENOENT]);
+  return { ...request, isQuestion: true };
+}
+
+/** Decodes the answer to a {@link chainQuestion}. */
+export function decodeChain(body: Uint8Array): Chain {
+  return toChain(chainMessage.decode(body).attrs);
+}
+
+type ChainAttrs = ReturnType<typeof chainMessage.decode>['attrs'];
+
+function toChain({ name = '', type, hook }: ChainAttrs): Chain {
+  const at = hookName(hook?.number);
+  if (at === undefined) return { name };
+  return { name, base: { type: type === 'nat' ? 'nat' : 'filter', hook: at, priority: hook?.priority ?? 0 } };
+}
+
+function findChain(socket: NetlinkSocket, table: Table, name: string): ChainAttrs | undefined {
+  const body = socket.find(chainQuestion(table, name), [Errno.ENOENT]);
   return body && chainMessage.decode(body).attrs;
 }
 

@@ -88,6 +88,14 @@ export function listSets(socket: NetlinkSocket, table: Table): string[] {
   });
 }
 
+/** Asks for one set or map, at a cost that does not depend on the others: any answer means that it exists. */
+export function setQuestion(set: NftSet): Request {
+  const { table, name } = set;
+  const op = `find ${kindOf(set)} "${name}" of table ${renderTable(table)}`;
+  const request = nftRequest(op, NftMsg.GETSET, setMessage, table.family, { table: table.name, name });
+  return { ...request, isQuestion: true };
+}
+
 /** `set` or `map`, for messages. */
 export function kindOf(set: NftSet): 'set' | 'map' {
   return set.data === undefined ? 'set' : 'map';

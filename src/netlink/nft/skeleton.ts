@@ -1,11 +1,12 @@
 // What are the fixed chains and sets of a table of ours, and are they complete in the kernel?
+import { Errno } from '../../sys/errno.ts';
 import type { NetlinkSocket, Request } from '../socket.ts';
-import { addChain, type BaseChain, type Chain, listChains } from './chain.ts';
+import { addChain, type BaseChain, type Chain, chainQuestion, decodeChain } from './chain.ts';
 import type { Expression } from './expr.ts';
 import type { Table } from './message.ts';
 import { addRule, type ChainSummary, flushChain, listRules, type Rule } from './rule.ts';
 import { parseRule } from './rule-words.ts';
-import { addSet, listSets, type NftSet } from './set.ts';
+import { addSet, type NftSet, setQuestion } from './set.ts';
 import { addTable } from './table.ts';
 
 /**
@@ -91,18 +92,16 @@ function isDamaged(
  */
 export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton, isStrict = false): string[] {
   const { table, sets, chains, earlier } = skeleton;
-  const names = new Set(listSets(socket, table));
-  const present = new Map(listChains(socket, table).map(chain => [chain.name, chain]));
+  const { hasSet, findChain } = askFor(socket, skeleton);
   const rules = listRules(socket, table);
   const isEarlier =
     !isStrict && earlier !== undefined && rules.every(({ comment }) => !isVersionNote(comment));
   const expected = isEarlier ? sets.filter(({ name }) => !earlier.without.includes(name)) : sets;
   return [
-    ...expected.filter(({ name }) => !names.has(name)).map(({ name }) => `"${name}" is missing`),
+    ...expected.filter(set => !hasSet(set)).map(({ name }) => `"${name}" is missing`),
     ...chains.flatMap(plan => {
       const own = rules.filter(({ chain }) => chain === plan.name);
-      const chain = present.get(plan.name);
-      return chainProblem(plan, chain, () =>
+      return chainProblem(plan, findChain(plan), () =>
         isEarlier
           ? own.length === (earlier.rules[plan.name] ?? plan.rules?.length)
           : own.length === plan.rules?.length &&
@@ -110,6 +109,22 @@ export function skeletonProblems(socket: NetlinkSocket, skeleton: Skeleton, isSt
       );
     }),
   ];
+}
+
+/** Asks for the sets and chains one by one, together: a list of them has those of every program on the host. */
+function askFor(
+  socket: NetlinkSocket,
+  { table, sets, chains }: Skeleton,
+): { hasSet(set: NftSet): boolean; findChain(plan: ChainPlan): Chain | undefined } {
+  const questions = [...sets.map(setQuestion), ...chains.map(({ name }) => chainQuestion(table, name))];
+  const answers = socket.findAll(questions, [Errno.ENOENT]);
+  return {
+    hasSet: set => answers[sets.indexOf(set)] !== undefined,
+    findChain(plan) {
+      const body = answers[sets.length + chains.indexOf(plan)];
+      return body && decodeChain(body);
+    },
+  };
 }
 
 function chainProblem(plan: ChainPlan, chain: Chain | undefined, hasRules: () => boolean): string[] {
