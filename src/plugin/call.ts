@@ -1,13 +1,11 @@
 // How is the Call implemented that a verb works with?
 import { type CniArgs, parseCniArgs } from '../cni/cni-args.ts';
-import { runDir } from '../cni/directories.ts';
 import type { CniEnv, Command } from '../cni/env.ts';
 import { CniError, ErrorCode } from '../cni/errors.ts';
 import type { JsonObject } from '../cni/json.ts';
 import { type AttachmentKey, VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import type { Result } from '../cni/result.ts';
 import type { SpecVersion } from '../cni/version.ts';
-import type { Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
 import type { Link } from '../netlink/rtnl/link.ts';
 import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from '../netlink/socket.ts';
@@ -16,7 +14,7 @@ import { ContainerNetns } from './container-netns.ts';
 import type { Call, Delegate, Done } from './define.ts';
 import { findDelegate } from './delegate.ts';
 import type { CallPlugin, WorkerState } from './invocation.ts';
-import { type KeptAttachments, keptAttachments } from './kept.ts';
+import type { KeptAttachments } from './kept.ts';
 import type { Visit } from './netns-owner.ts';
 
 /** What is known about an invocation before any kernel call. */
@@ -34,8 +32,8 @@ export interface CallFacts {
   /** Name of the plugin. */
   readonly link: string;
   readonly workplace: WorkerState | undefined;
-  /** The attachments that already existed when GC began; undefined for other verbs. */
-  readonly snapshot: Snapshot | undefined;
+  /** What GC keeps, given the runtime's list; undefined for other verbs. */
+  readonly keeping: ((listed: readonly AttachmentKey[]) => KeptAttachments) | undefined;
 }
 
 /** Verbs whose device removals may wait until the chain's last plugin was called: no plugin depends on them before that. */
@@ -55,7 +53,7 @@ export class LiveCall implements Call<never> {
   /** The path refers to a namespace that must not be touched: DEL treats it as gone. */
   #isGone = false;
   #waits = false;
-  #kept?: KeptAttachments;
+  #kept?: KeptAttachments | undefined;
 
   constructor(facts: CallFacts) {
     this.#facts = facts;
@@ -100,10 +98,8 @@ export class LiveCall implements Call<never> {
   }
 
   get kept(): KeptAttachments | undefined {
-    const { environment, network, snapshot } = this.#facts;
     const listed = this.validAttachments;
-    if (listed === undefined || snapshot === undefined) return undefined;
-    this.#kept ??= keptAttachments(listed, { network, runDir: runDir(environment), snapshot });
+    if (listed !== undefined) this.#kept ??= this.#facts.keeping?.(listed);
     return this.#kept;
   }
 

@@ -1,15 +1,12 @@
-// How does a call of a plugin write the generation of its attachment, and use those of others?
+// How does a call of a plugin write the generation of its attachment? (GC uses those of others: collection.ts)
 import type { AttachmentId } from '../cni/attachment.ts';
 import { runDir } from '../cni/directories.ts';
 import { CniError, describeError, ErrorCode } from '../cni/errors.ts';
 import { type JsonObject, memberOf } from '../cni/json.ts';
-import { VALID_ATTACHMENTS } from '../cni/plugin-config.ts';
 import { bootId } from '../files/boot-id.ts';
-import { findGeneration, forgetGeneration, listGenerations, noteGeneration } from '../journal/generation.ts';
+import { findGeneration, forgetGeneration, noteGeneration } from '../journal/generation.ts';
 import { isBeingRemoved } from '../journal/removal.ts';
-import { joinRun, readSnapshot, SNAPSHOT_VARIABLE, type Snapshot } from '../journal/snapshot.ts';
 import type { Log } from '../log.ts';
-import type { KeptAttachments } from './kept.ts';
 
 /** The part of a call that its generation needs. */
 export interface NotedCall {
@@ -83,39 +80,11 @@ function tokenOf({
 }
 
 /** Removes the note of a deleted attachment. */
-function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>): void {
+export function forget({ attachment, environment, log }: Omit<NotedCall, 'request'>): void {
   const dir = runDir(environment);
   try {
     forgetGeneration(dir, attachment);
   } catch (cause) {
     log.debug(`Cannot remove a note in "${dir}": ${describeError(cause)}; GC removes it`);
-  }
-}
-
-/**
- * The snapshot that a GC uses: the one that our runner names, else that of the run that the call belongs to.
- * @param plugin name of the plugin that is called
- */
-export function snapshotOf(
-  { environment, request, network }: Pick<NotedCall, 'environment' | 'request'> & { network: string },
-  plugin: string,
-): Snapshot {
-  const { [SNAPSHOT_VARIABLE]: path } = environment;
-  // Our runner has died, or the disk fails: assume that every attachment with a note is newer than GC.
-  if (path) return readSnapshot(path) ?? { tokens: new Set(), time: 0 };
-  const { [VALID_ATTACHMENTS]: _, 'cni.dev/attachments': __, ...conf } = request;
-  const list = String(Bun.hash(JSON.stringify(memberOf(request, VALID_ATTACHMENTS) ?? null)));
-  const asked = `${plugin} ${Bun.hash(JSON.stringify(conf))}`;
-  return joinRun(runDir(environment), { network, list, plugin: asked });
-}
-
-/** Removes the notes of attachments that GC has collected. */
-export function sweepNotes(
-  { environment, log, network }: Pick<NotedCall, 'environment' | 'log'> & { network: string },
-  kept: KeptAttachments,
-): void {
-  for (const { containerId, ifname } of listGenerations(runDir(environment), network)) {
-    const attachment = { network, containerId, ifname };
-    if (!kept.has(attachment)) forget({ attachment, environment, log });
   }
 }

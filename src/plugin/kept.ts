@@ -1,8 +1,6 @@
 // Which attachments does a plugin's GC keep?
 import { type AttachmentId, findOwner } from '../cni/attachment.ts';
-import type { AttachmentKey } from '../cni/plugin-config.ts';
-import { findGeneration, isContainer, type Key, listGenerations } from '../journal/generation.ts';
-import type { Snapshot } from '../journal/snapshot.ts';
+import type { Key } from '../journal/generation.ts';
 
 /**
  * The attachments that GC keeps: those that the runtime lists, and those begun after GC. Query it only after listing the
@@ -26,32 +24,4 @@ export interface KeptAttachments {
 export function isStaleNote(note: string | undefined, network: string, kept: KeptAttachments): boolean {
   const owner = findOwner(note);
   return owner?.network === network && !kept.has(owner);
-}
-
-/** Combines the runtime's list and the attachments that are not in the snapshot taken when GC began. */
-export function keptAttachments(
-  listed: readonly AttachmentKey[],
-  { network, runDir, snapshot }: { network: string; runDir: string; snapshot: Snapshot },
-): KeptAttachments {
-  // A set, because a node may have as many attachments as it has leases.
-  const names = new Set(listed.map(({ containerID, ifname }) => `${containerID}/${ifname}`));
-  const named = listed.map(({ containerID, ifname }) => ({ network, containerId: containerID, ifname }));
-  const later = (): AttachmentId[] =>
-    listGenerations(runDir, network)
-      .filter(({ token }) => !snapshot.tokens.has(token))
-      .map(({ containerId, ifname }) => ({ network, containerId, ifname }));
-  const some = (test: (owner: AttachmentId) => boolean): boolean => named.some(test) || later().some(test);
-  return {
-    since: snapshot.time,
-    some,
-    isNoted: ({ containerId, ifname }) =>
-      findGeneration(runDir, { network, containerId, ifname }) !== undefined,
-    has({ containerId, ifname }) {
-      if (names.has(`${containerId}/${ifname}`)) return true;
-      if (containerId.startsWith('~'))
-        return some(one => one.ifname === ifname && isContainer(one.containerId, containerId));
-      const note = findGeneration(runDir, { network, containerId, ifname });
-      return note !== undefined && !snapshot.tokens.has(note.token);
-    },
-  };
 }

@@ -1,4 +1,6 @@
 // How does one request become one reply?
+
+import { runDir } from '../cni/directories.ts';
 import {
   type Command,
   type HandoverMode,
@@ -10,6 +12,7 @@ import {
 } from '../cni/env.ts';
 import { CniError, describeError, ErrorCode, type ErrorReply, toCniError } from '../cni/errors.ts';
 import { decode, type JsonObject, memberOf, parseObject } from '../cni/json.ts';
+import type { AttachmentKey } from '../cni/plugin-config.ts';
 import { prevResultOf, type Result, renderResult } from '../cni/result.ts';
 import {
   atLeast,
@@ -22,7 +25,7 @@ import {
 import { createLog, type Log } from '../log.ts';
 import { LiveCall } from './call.ts';
 import type { PluginDefinition } from './define.ts';
-import { forgetAfter, snapshotOf, sweepNotes, underNote } from './generation.ts';
+import { forgetAfter, underNote } from './generation.ts';
 import type { PluginLookup, Reply, ServedCall } from './invocation.ts';
 
 /**
@@ -50,10 +53,14 @@ export async function serve(
     const known = agreeOnVersion(definition, asSent, handover ? 'DEL' : env.command);
     const request = env.command === 'DEL' ? withoutBrokenResult(asSent, known, log) : asSent;
     const { env: environment, outer } = invocation;
+    const collection = env.command === 'GC' ? await import('./collection.ts') : undefined;
     const snapshot =
-      env.command !== 'GC'
-        ? undefined
-        : (outer?.snapshot ?? snapshotOf({ environment, request, network }, definition.name));
+      outer?.snapshot ?? collection?.snapshotOf({ environment, request, network }, definition.name);
+    const keeping =
+      collection && snapshot
+        ? (listed: readonly AttachmentKey[]) =>
+            collection.keptAttachments(listed, { network, runDir: runDir(environment), snapshot })
+        : undefined;
     const call = new LiveCall({
       env,
       environment: invocation.env,
@@ -74,7 +81,7 @@ export async function serve(
         siblings(name)?.then(sibling =>
           serve(sibling, { ...own, worker: invocation.worker, outer: { snapshot } }, siblings),
         ),
-      snapshot,
+      keeping,
     });
     try {
       if (handover) return { exitCode: 0, stdout: await handOver(definition, call, handover), log };
@@ -141,7 +148,10 @@ async function runVerb(
       return '';
     case 'GC':
       await definition.gc(call);
-      if (call.kept && !outer) sweepNotes({ environment: env, log, network }, call.kept);
+      if (call.kept && !outer) {
+        const { sweepNotes } = await import('./collection.ts');
+        sweepNotes({ environment: env, log, network }, call.kept);
+      }
       return '';
     default:
       await definition.status(call);
