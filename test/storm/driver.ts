@@ -31,6 +31,8 @@ import { type Done, findWrongChecks, isSound, settle } from './transitions.ts';
 /** Longest time that work without a caller may take to end. */
 const STRAGGLERS_MS = 15_000;
 
+/** Beside a frozen daemon each plugin takes seconds, and what is held has a deadline, too. */
+const HOLD_MS = 8_000;
 /** The kernel takes namespaces apart one after the other, for all nodes, and waits for grace periods in between. */
 const NAMESPACES_MS = 60_000;
 
@@ -79,7 +81,8 @@ export class Driver {
       action.kind === 'swap' ||
       // It may delete another attachment of a container whose ADD hangs, and waits for that.
       (action.kind === 'gc' && action.list === 'old');
-    await Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
+    const free = Promise.all(started.filter((_, i) => !isHeld(round[i] as Action)));
+    await Promise.race([free, Bun.sleep(HOLD_MS)]);
     all.resolve();
     await openGates(gates, started);
     const done = await Promise.all(started);
