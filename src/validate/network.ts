@@ -69,15 +69,15 @@ export async function readNetwork(file: string, catalog: PluginCatalog): Promise
     ...(single ? [[document, []] as const] : inlinedIn(value).map(path => [document, path] as const)),
     ...documents.map(one => [one, []] as const),
   ];
-  const links: PlacedPlugin[] = [];
+  const plugins: PlacedPlugin[] = [];
   for (const [from, path] of places) {
     const conf = path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], from.value);
-    if (isObject(conf)) links.push(await placePlugin({ document: from, path, conf }, catalog));
+    if (isObject(conf)) plugins.push(await placePlugin({ document: from, path, conf }, catalog));
     else findings.push(atValue(from, path, ['error', 'shape', 'a plugin configuration is a JSON object']));
   }
   const { list, refusal } = complete(document, single, documents);
   const name = typeof value.name === 'string' ? value.name : undefined;
-  return { network: { document, name, plugins: links, list }, findings, ...(refusal ? { refusal } : {}) };
+  return { network: { document, name, plugins, list }, findings, ...(refusal ? { refusal } : {}) };
 }
 
 /** Commands accept a file given by `--file` whatever its extension; a runtime that finds it in its directory does not. */

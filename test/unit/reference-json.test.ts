@@ -29,7 +29,7 @@ const JSON_TYPES: readonly (readonly [folder: string, names: readonly string[]])
   ['src/lab', ['PluginReport', 'Failure']],
   ['src/compare', ['CompareReport', 'PluginReport', 'ReportedDifference', 'Difference', 'Crossing']],
   ['src/cli', ['Survey', 'SwapReport']],
-  ['src/handover', ['Handover', 'LinkParts']],
+  ['src/handover', ['Handover', 'PluginParts']],
   ['src/install', ['Step', 'Pick', 'UninstallStep']],
 ];
 

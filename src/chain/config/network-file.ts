@@ -89,14 +89,14 @@ function loadPluginsBeside(
   return findPluginFiles(file, network, onSkipped).map(beside => {
     const text = readText(beside);
     const object = parseFile(beside, text);
-    if (onDiagnostic) reportOddKeys(object, 'link', beside, text, onDiagnostic);
+    if (onDiagnostic) reportOddKeys(object, 'entry', beside, text, onDiagnostic);
     return atPlace(beside, text, () => parsePluginEntry(object));
   });
 }
 
 function reportOddKeys(
   object: JsonObject,
-  what: 'list' | 'plugin' | 'link',
+  what: 'list' | 'plugin' | 'entry',
   file: string,
   text: string,
   onDiagnostic: OnDiagnostic,

@@ -91,7 +91,7 @@ function renderPlan(plan: GarbagePlan, all: boolean): string {
       ...one.traces.map(trace => `      ${trace}`),
     ]),
     ...unknown.map(key => `keep  ${key}: --valid names it; it is not recorded`),
-    ...plan.links.map(link => `GC    ${link}: deletes what it finds and is not listed as valid`),
+    ...plan.links.map(type => `GC    ${type}: deletes what it finds and is not listed as valid`),
     ...(plan.links.length ? [] : [`no GC for plugins${whyNoGc(plan)}`]),
   ];
   return [`network ${plan.network}:`, ...rows.map(row => `  ${row}`), ''].join('\n');
@@ -103,7 +103,16 @@ function whyNoGc({ unnamed }: GarbagePlan): string {
     : ' of others: GC exists since version 1.1.0 of the specification';
 }
 
-function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged }: GarbagePlan): object {
+function toJson({
+  network,
+  disabled,
+  stale,
+  kept,
+  unnamed,
+  links: collectors,
+  valid,
+  damaged,
+}: GarbagePlan): object {
   const key = ({
     containerId,
     ifname,
@@ -123,7 +132,7 @@ function toJson({ network, disabled, stale, kept, unnamed, links, valid, damaged
     keep: kept.map(key),
     ...(unnamed.length ? { unnamed: unnamed.map(key) } : {}),
     valid,
-    gc: links,
+    gc: collectors,
     damaged: problems,
   };
 }

@@ -91,7 +91,10 @@ function toJson({ recovered, attachments, damaged }: RepairReport): object {
     attachments: attachments.map(({ containerId, links: plugins, ...one }) => ({
       ...one,
       containerID: containerId,
-      links: plugins.map(({ error, ...link }) => ({ ...link, ...(error ? { error: error.toReply() } : {}) })),
+      links: plugins.map(({ error, ...plugin }) => ({
+        ...plugin,
+        ...(error ? { error: error.toReply() } : {}),
+      })),
     })),
     damaged: damaged.map(({ message }) => message),
   };
