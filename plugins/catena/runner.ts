@@ -79,7 +79,7 @@ export async function prepareRunner<T>(
       },
       runtime: {
         ...watchedRuntime(call, conf, places, log, watch ?? trace?.watch ?? {}),
-        openWitness: async () => (await import('../../src/orphans/witness.ts')).nodeWitness(findAbout),
+        openWitness: async () => (await import('../../src/garbage/witness.ts')).nodeWitness(findAbout),
         segments: workerSegments(workers ?? ownWorker(), { startOther: startForeign }),
         signal: interrupt.signal,
         ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
@@ -88,7 +88,7 @@ export async function prepareRunner<T>(
       callerCacheDir: places.callerCacheDir,
       routes: async () => (await import('./kernel.ts')).containerRoutes(() => call.container),
       look: async list => {
-        const { lookOrTell } = await import('../../src/orphans/find-traced.ts');
+        const { lookOrTell } = await import('../../src/garbage/find-traced.ts');
         const find = await loadAbouts(findAbout, typesOf(list));
         return lookOrTell(({ message }) => log.warn(message), { runDir: runDir(places.env), find });
       },

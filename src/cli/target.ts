@@ -50,7 +50,7 @@ export function runtimeOf(call: CommandCall): ChainRuntime {
     ...(cacheDir === undefined ? {} : { cacheDir }),
     ...(call.request === undefined ? {} : { request: call.request }),
     ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
-    openWitness: async () => (await import('../orphans/witness.ts')).nodeWitness(call.plugins.find),
+    openWitness: async () => (await import('../garbage/witness.ts')).nodeWitness(call.plugins.find),
     onPlugin({ stderr, error }) {
       if (error === undefined && stderr !== '') call.err(stderr.endsWith('\n') ? stderr : `${stderr}\n`);
     },

@@ -89,12 +89,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'src/cni',
     'src/net',
   ],
-  'src/orphans': [
+  'src/garbage': [
     ...['src/chain', 'src/ipam', 'src/netlink', 'src/files', 'src/cni', 'src/net'],
     ...['src/journal/generation', 'src/sys/netns'],
   ],
   'src/cli': [
-    'src/orphans',
+    'src/garbage',
     'src/doctor',
     'src/adopt',
     'src/handover',
@@ -119,7 +119,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'plugins/catena': [
     ...[
       'src/delegate',
-      'src/orphans',
+      'src/garbage',
       'src/chain',
       'src/journal',
       'src/worker',

@@ -10,7 +10,7 @@ import type { KeptAttachments } from '../../src/plugin/kept.ts';
  * ADD began, so the date of the lease is used instead.
  * @param addresses listed while no other process changes the leases
  */
-export function findOrphans(
+export function findGarbage(
   store: Pick<LeaseStore, 'findOwner' | 'isTorn' | 'findTime'>,
   addresses: readonly string[],
   kept: KeptAttachments,
