@@ -40,7 +40,7 @@ export interface Adoption extends AttachmentId {
 /** The outcome for all attachments of libcni's cache. */
 export interface AdoptReport {
   readonly attachments: readonly Adoption[];
-  /** Adopted earlier, and taken down since by their own runtime: their records are dropped. */
+  /** Adopted earlier, and deleted since by their own runtime: their records are dropped. */
   readonly forgotten: readonly AttachmentId[];
   /** Unreadable files of the cache. */
   readonly damaged: readonly CniError[];

@@ -446,7 +446,7 @@ describe('an attachment that another runtime has made again', () => {
     expect(record()).toBeUndefined();
   });
 
-  test('is not begun while its record is taken down: the ADD waits', async () => {
+  test('is not begun while it is being deleted: the ADD waits', async () => {
     const runDir = path.join(runtime.cacheDir, 'run');
     const inBoot = (boot: string) => ({ ...process.env, CATENA_BOOT_ID: boot, CATENA_RUN_DIR: runDir });
     const id = { network: 'testnet', containerId: 'c1', ifname: 'eth0' };
