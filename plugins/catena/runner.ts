@@ -3,6 +3,7 @@
 import { parsePluginDirs } from '../../src/chain/config/find-plugin.ts';
 import type { Deadlines } from '../../src/chain/run/runtime.ts';
 import { findCniArgs } from '../../src/cni/cni-args.ts';
+import { defined } from '../../src/cni/defined.ts';
 import { runDir } from '../../src/cni/directories.ts';
 import { decode, isObject } from '../../src/cni/json.ts';
 import { loadAbouts, typesOf } from '../../src/cni/network-plugins.ts';
@@ -82,7 +83,7 @@ export async function prepareRunner<T>(
         openWitness: async () => (await import('../../src/garbage/witness.ts')).nodeWitness(findAbout),
         segments: workerSegments(workers ?? ownWorker(), { startOther: startForeign }),
         signal: interrupt.signal,
-        ...(deadlines === undefined ? {} : { deadlineMs: deadlines }),
+        ...defined({ deadlineMs: deadlines }),
       },
       podsDir: places.podsDir,
       callerCacheDir: places.callerCacheDir,

@@ -7,6 +7,7 @@ import { findPlugin } from '../chain/config/find-plugin.ts';
 import { listUses } from '../chain/config/plugin-uses.ts';
 import type { Exec } from '../chain/run/exec.ts';
 import { startProcess } from '../chain/run/exec-plugin.ts';
+import { defined } from '../cni/defined.ts';
 import { isObject, type JsonObject } from '../cni/json.ts';
 import { absolutePath } from '../files/absolute-path.ts';
 import { toText } from './text.ts';
@@ -38,14 +39,14 @@ export function readSwap(list: Conflist, given: string, choice: string | undefin
   const [type, index] = choice === undefined ? [undefined, undefined] : readChoice(list, known, choice);
   if (!stat.isDirectory()) {
     const own = type ?? basename(target);
-    if (known.includes(own)) return { target, types: [own], ...(index === undefined ? {} : { index }) };
+    if (known.includes(own)) return { target, types: [own], ...defined({ index }) };
     throw new Error(
       `Cannot compare with "${given}": the list has no plugin "${own}", but ${known.join(', ')}; choose one with --link`,
     );
   }
   if (type !== undefined) {
     findPlugin(type, [target]);
-    return { target, types: [type], ...(index === undefined ? {} : { index }) };
+    return { target, types: [type], ...defined({ index }) };
   }
   const there = known.filter(one => statSync(join(target, one), { throwIfNoEntry: false })?.isFile());
   if (there.length) return { target, types: there };

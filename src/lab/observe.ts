@@ -2,6 +2,7 @@
 
 import type { PluginEvent } from '../chain/run/runtime.ts';
 import type { PluginEntry } from '../cni/conflist.ts';
+import { defined } from '../cni/defined.ts';
 import { CniError, toCniError } from '../cni/errors.ts';
 import { isObject } from '../cni/json.ts';
 import { parseResult, type Result } from '../cni/result.ts';
@@ -66,7 +67,7 @@ export function toFailure(thrown: unknown): Failure {
   return {
     message,
     ...(thrown instanceof CniError ? { code } : {}),
-    ...(details === undefined ? {} : { details }),
+    ...defined({ details }),
     ...(stderr ? { stderr } : {}),
   };
 }

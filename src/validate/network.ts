@@ -5,6 +5,7 @@ import { type Conflist, completeNetwork, isSinglePlugin } from '../chain/config/
 import { findMismatch } from '../chain/config/file-kind.ts';
 import { ConflistError, parseConflist, parsePluginEntry, upgradeToConflist } from '../cni/conflist.ts';
 import { ConflistSchema } from '../cni/conflist-schema.ts';
+import { defined } from '../cni/defined.ts';
 import { ErrorCode } from '../cni/errors.ts';
 import { foldKeys, isObject, type JsonObject } from '../cni/json.ts';
 import type { PluginAbout, PluginCatalog } from '../cni/plugin-about.ts';
@@ -77,7 +78,7 @@ export async function readNetwork(file: string, catalog: PluginCatalog): Promise
   }
   const { list, refusal } = complete(document, single, documents);
   const name = typeof value.name === 'string' ? value.name : undefined;
-  return { network: { document, name, plugins, list }, findings, ...(refusal ? { refusal } : {}) };
+  return { network: { document, name, plugins, list }, findings, ...defined({ refusal }) };
 }
 
 /** Commands accept a file given by `--file` whatever its extension; a runtime that finds it in its directory does not. */

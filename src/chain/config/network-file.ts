@@ -8,6 +8,7 @@ import {
   parsePluginEntry,
   upgradeToConflist,
 } from '../../cni/conflist.ts';
+import { defined } from '../../cni/defined.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
 import { isObject, type JsonObject } from '../../cni/json.ts';
 import { findSyntaxProblem, placeOf, type TextPlace } from '../../cni/json-place.ts';
@@ -153,7 +154,7 @@ class PlacedError extends CniError {
     const where = `"${file}" line ${place.line}, column ${place.column}`;
     super(cause.code, `Cannot read network configuration ${where}: ${problem}`, {
       cause,
-      ...(cause.details === undefined ? {} : { details: cause.details }),
+      ...defined({ details: cause.details }),
     });
     this.file = file;
     this.place = place;

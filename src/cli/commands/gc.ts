@@ -3,6 +3,7 @@
 import type { Conflist } from '../../chain/config/conflist.ts';
 import { collectGarbage } from '../../chain/records/collect-garbage.ts';
 import { type GarbagePlan, type GcScope, planGarbage } from '../../chain/records/garbage.ts';
+import { defined } from '../../cni/defined.ts';
 import { runDir } from '../../cni/directories.ts';
 import { findContainerIdProblem } from '../../cni/env.ts';
 import { CniError, ErrorCode } from '../../cni/errors.ts';
@@ -121,8 +122,7 @@ function toJson({
   }: Pick<GarbagePlan['stale'][number], 'containerId' | 'ifname' | 'why' | 'traces'>) => ({
     containerID: containerId,
     ifname,
-    ...(why === undefined ? {} : { why }),
-    ...(traces === undefined ? {} : { objects: traces }),
+    ...defined({ why, objects: traces }),
   });
   const problems = damaged.map(({ message }) => message);
   return {
