@@ -37,7 +37,9 @@ export interface Twin {
 
 /** The runner's own files, and those that the lab consists of. */
 const NOT_OF_LINKS = [
-  ...['/run/netns', '/var/lib/cni/results', '/var/lib/catena'],
+  '/run/netns',
+  '/var/lib/cni/results',
+  '/var/lib/catena',
   ...Object.values(notesDirs(runDir({}))),
 ];
 const DIGEST_ABOVE_BYTES = 16_384;

@@ -119,8 +119,14 @@ function profileOf(
     ['deletion of devices, deferred', median(({ finishes = [] }) => sum(finishes, outsideKernel))],
   ];
   return {
-    ...{ how, verb, target: CHAIN_TARGETS[how][verb], ours, start, parts: new Map(parts) },
-    ...{ ...way, empty: whole('empty', 'VERSION') },
+    how,
+    verb,
+    target: CHAIN_TARGETS[how][verb],
+    ours,
+    start,
+    parts: new Map(parts),
+    ...way,
+    empty: whole('empty', 'VERSION'),
     reference: whole('reference'),
     referenceStarts: LINKS.reduce((all, link) => all + whole(`start of ${link}`, 'VERSION'), 0),
     kernel: median(record => sum(callsIn(record), inKernel)),

@@ -64,8 +64,14 @@ describe('catena add, check, del', () => {
     expect(results()).toEqual([]);
     expect(await catena(['del', 'testnet', NETNS])).toEqual(DONE);
     expect(chain.order()).toEqual([
-      ...['ADD one', 'ADD two', 'CHECK one', 'CHECK two', 'DEL two', 'DEL one'],
-      ...['DEL two', 'DEL one'],
+      'ADD one',
+      'ADD two',
+      'CHECK one',
+      'CHECK two',
+      'DEL two',
+      'DEL one',
+      'DEL two',
+      'DEL one',
     ]);
   });
 
@@ -296,7 +302,10 @@ describe('a failure', () => {
     configure([{ type: 'garbage' }]);
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS, '--json'], {
       env: {
-        ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS, GARBAGE: 'huge' },
+        PATH: process.env.PATH,
+        NETCONFPATH: confDir(),
+        CNI_PATH: FIXTURE_PLUGINS,
+        GARBAGE: 'huge',
         ...directories(),
       },
       stderr: 'pipe',
@@ -337,8 +346,12 @@ describe('a failure', () => {
     configure([chain.noop('one', { ReportResult: RESULT }), { type: 'hang' }]);
     const tool = Bun.spawn([path.join(BIN, 'catena'), 'add', 'testnet', NETNS], {
       env: {
-        ...{ PATH: process.env.PATH, NETCONFPATH: confDir(), CNI_PATH: FIXTURE_PLUGINS },
-        ...{ ...directories(), HANG_PIDS: pids, HANG_ON: 'ADD' },
+        PATH: process.env.PATH,
+        NETCONFPATH: confDir(),
+        CNI_PATH: FIXTURE_PLUGINS,
+        ...directories(),
+        HANG_PIDS: pids,
+        HANG_ON: 'ADD',
       },
       stderr: 'pipe',
     });

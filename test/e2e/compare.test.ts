@@ -198,7 +198,11 @@ describeRoot(
         const { crossings } = JSON.parse(stdout);
         expect(crossings).toMatchObject([
           {
-            ...{ scene: scenes[0], maker: 'A', verb: 'DEL', by: 'B', handedOver: false },
+            scene: scenes[0],
+            maker: 'A',
+            verb: 'DEL',
+            by: 'B',
+            handedOver: false,
             fails: [expect.stringMatching(/^bridge: .*does not exist/s)],
           },
           { maker: 'B', by: 'A', fails: [], left: [] },

@@ -147,7 +147,10 @@ describeRoot('a delegate runner that is killed', () => {
       });
       const killer = { type: 'noop', debugFile: scriptOf(lab) };
       const conf = {
-        ...{ cniVersion: '1.1.0', name: 'pods', type: 'catena', binDir },
+        cniVersion: '1.1.0',
+        name: 'pods',
+        type: 'catena',
+        binDir,
         delegates: [network('one', '10.1.0.0/24'), network('two', '10.2.0.0/24', [killer])],
       };
       const [crashed, other] = [await lab.container(), await lab.container()];

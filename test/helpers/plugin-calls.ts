@@ -38,8 +38,12 @@ export function startPlugin(
   const child = Bun.spawn(['nsenter', `--net=${lab.host.path}`, '--', `${BIN_DIR}/${link}`], {
     env: {
       ...directories(lab.tmp),
-      ...{ CNI_COMMAND: command, CNI_CONTAINERID: container.id, CNI_NETNS: container.path },
-      ...{ CNI_IFNAME: 'eth0', CNI_PATH: cniPath, PATH: process.env.PATH ?? '' },
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: container.id,
+      CNI_NETNS: container.path,
+      CNI_IFNAME: 'eth0',
+      CNI_PATH: cniPath,
+      PATH: process.env.PATH ?? '',
     },
     stdin: 'pipe',
     stdout: 'pipe',

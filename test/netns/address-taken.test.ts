@@ -159,8 +159,13 @@ function bridge(
 ): Promise<PluginReply> {
   const ipam = { type: 'static', addresses: ADDRESSES };
   const conf = {
-    ...{ cniVersion: '1.0.0', name: network, type: 'bridge', bridge: 'br0', isGateway: true },
-    ...{ ipMasq, ipam },
+    cniVersion: '1.0.0',
+    name: network,
+    type: 'bridge',
+    bridge: 'br0',
+    isGateway: true,
+    ipMasq,
+    ipam,
     ...(binDir ? {} : { ipMasqBackend: backend }),
   };
   return lab.plugin('bridge', { command, conf, container, ...(binDir ? { binDir } : {}) });

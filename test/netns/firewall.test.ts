@@ -173,7 +173,12 @@ describeRoot(
       expect(Object.keys(await elementsOf(lab))).not.toContain('isolated4');
       expect((await add(lab, a)).exitCode).toBe(0);
       expect(Object.keys(await elementsOf(lab)).sort()).toEqual([
-        ...['claims4', 'claims6', 'iptables4', 'iptables6', 'pods4', 'pods6'],
+        'claims4',
+        'claims6',
+        'iptables4',
+        'iptables6',
+        'pods4',
+        'pods6',
       ]);
     });
 

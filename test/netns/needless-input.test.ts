@@ -127,7 +127,10 @@ describeRoot('input that a plugin does not use', () => {
         const conf = { ...confOf(lab, name), type };
         const call = (command: string, prevResult: unknown) =>
           lab.plugin(name, {
-            ...{ command, conf, container, prevResult },
+            command,
+            conf,
+            container,
+            prevResult,
             ifname: name === 'loopback' ? 'lo' : 'eth0',
           });
         const added = await call('ADD', known);

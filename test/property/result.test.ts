@@ -91,7 +91,12 @@ test('a record on disk contains what was written to it', () => {
       fc.string({ minLength: 1 }),
       (network, containerId, args, capabilityArgs, result, source) => {
         const attachment = {
-          ...{ network, containerId, ifname: 'eth0', netns: '/ns', args, capabilityArgs },
+          network,
+          containerId,
+          ifname: 'eth0',
+          netns: '/ns',
+          args,
+          capabilityArgs,
           // Lone surrogates have no UTF-8: no file can have held them.
           source: Buffer.from(source).toString(),
           result,

@@ -216,7 +216,9 @@ const SAME_WORD: Readonly<Record<string, readonly string[]>> = {
   // A kind of device in the kernel.
   bridge: [
     ...['kinds/bridge', 'bridge-vlan', 'link', 'supported'].map(name => `src/netlink/rtnl/${name}`),
-    ...['src/lab/lab', 'src/lab/state/devices', 'src/compare/crossings'],
+    'src/lab/lab',
+    'src/lab/state/devices',
+    'src/compare/crossings',
     // A family of nf_tables.
     'src/netlink/nft/rule-words',
   ],

@@ -10,8 +10,13 @@ export interface OddKey {
 
 /** Known keys of a list. They are case-sensitive, as in the reference; those of a plugin are not. */
 const LIST_KEYS = [
-  ...['name', 'cniVersion', 'cniVersions', 'disableCheck', 'disableGC'],
-  ...['loadOnlyInlinedPlugins', 'plugins'],
+  'name',
+  'cniVersion',
+  'cniVersions',
+  'disableCheck',
+  'disableGC',
+  'loadOnlyInlinedPlugins',
+  'plugins',
 ];
 /** Keys of a single plugin configuration that apply to the list it becomes. */
 const LIFTED_KEYS = ['cniVersions', 'disableCheck', 'disableGC'];

@@ -54,8 +54,12 @@ export const links = door({
   async run({ link, command, id, ifname, netns, args, stdin }) {
     const env = {
       ...environmentOf(),
-      ...{ CNI_COMMAND: command, CNI_CONTAINERID: bare(id), CNI_IFNAME: bare(ifname), CNI_NETNS: netns },
-      ...{ CNI_PATH: BIN, CNI_ARGS: bare(args) },
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: bare(id),
+      CNI_IFNAME: bare(ifname),
+      CNI_NETNS: netns,
+      CNI_PATH: BIN,
+      CNI_ARGS: bare(args),
     };
     const finished = await run([path.join(BIN, link)], {
       env,

@@ -152,12 +152,10 @@ describe('addPod()', () => {
     const added = chain.calls().slice(4);
     expect(chain.order().slice(4)).toEqual(['ADD main', 'ADD two', 'ADD 10-first', 'ADD 20-last']);
     expect(added.map(({ env, request }) => [env.CNI_IFNAME, request.name])).toEqual([
-      ...[
-        ['eth0', 'main'],
-        ['net1', 'two'],
-        ['net2', 'aux'],
-        ['net2', 'aux'],
-      ],
+      ['eth0', 'main'],
+      ['net1', 'two'],
+      ['net2', 'aux'],
+      ['net2', 'aux'],
     ]);
     expect(added[2]?.request.prevResult).toEqual({ cniVersion: '1.1.0', dns: {} });
     fs.rmSync(path.join(dir, 'aux'), { recursive: true });

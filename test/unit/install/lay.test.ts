@@ -39,7 +39,10 @@ function wantedIn(
   const source = join(tmp, `executable-${version}`);
   fs.writeFileSync(source, `executable ${version}`);
   return {
-    ...{ source, names: NAMES, ...places, force: true },
+    source,
+    names: NAMES,
+    ...places,
+    force: true,
     conf: { name: `${version}0-net.conflist`, text: LIST(version) },
     ...more,
   };

@@ -16,14 +16,20 @@ function link(name: string, index: number, startMs: number, durationMs: number, 
 }
 
 const RECORD: RequestRecord = {
-  ...{ id: 'mi7c0a1b2c3d', verb: 'ADD', network: 'podnet', containerId: 'c1', ifname: 'eth0' },
-  ...{
-    netns: '/run/netns/web',
-    podNamespace: 'shop',
-    podName: 'web',
-    startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
-  },
-  ...{ durationMs: 20, code: 0, warm: true, queueMs: 3, lockMs: 0 },
+  id: 'mi7c0a1b2c3d',
+  verb: 'ADD',
+  network: 'podnet',
+  containerId: 'c1',
+  ifname: 'eth0',
+  netns: '/run/netns/web',
+  podNamespace: 'shop',
+  podName: 'web',
+  startedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 6),
+  durationMs: 20,
+  code: 0,
+  warm: true,
+  queueMs: 3,
+  lockMs: 0,
   links: [
     link('bridge', 0, 0, 10, { result: BRIDGE_RESULT }),
     link('bandwidth', 1, 10, 5, {

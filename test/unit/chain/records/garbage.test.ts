@@ -186,7 +186,10 @@ describe('planGarbage()', () => {
 
 describe('planGarbage() with an examination of the node', () => {
   const traced = (containerId: string, more: Partial<HeldAttachment> = {}): HeldAttachment => ({
-    ...{ containerId, ifname: 'eth0', isNamed: true, traces: [`something of ${containerId}`] },
+    containerId,
+    ifname: 'eth0',
+    isNamed: true,
+    traces: [`something of ${containerId}`],
     inUse: undefined,
     ...more,
   });

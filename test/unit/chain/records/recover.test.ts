@@ -371,7 +371,10 @@ describe('records of an earlier boot', () => {
     chain.rescript('one', {});
     await addNetwork(threeLinks(), other, boot('second'));
     expect(chain.order().slice(4)).toEqual([
-      ...['DEL three', 'DEL two', 'DEL one', 'DEL one'],
+      'DEL three',
+      'DEL two',
+      'DEL one',
+      'DEL one',
       ...LABELS.map(label => `ADD ${label}`),
     ]);
     expect(record()).toBeUndefined();

@@ -255,7 +255,10 @@ describe('addNetwork()', () => {
     expect(error.code).toBe(code);
     expect(error.message).toContain(message);
     expect(error.plugin).toMatchObject({
-      ...{ network: 'testnet', type: 'garbage', index: 1, verb: 'ADD' },
+      network: 'testnet',
+      type: 'garbage',
+      index: 1,
+      verb: 'ADD',
       executable: path.join(FIXTURE_PLUGINS, 'garbage'),
       durationMs: expect.any(Number),
       ...(GARBAGE === 'huge' ? { signal: 'SIGTERM', ended: 'output' } : { exitCode: 0 }),
