@@ -31,11 +31,11 @@ export function childrenOf(pid: number): number[] {
 /** Starts a plugin call and leaves it running; the caller must end it. */
 export function startPlugin(
   lab: Lab,
-  link: string,
+  plugin: string,
   call: { command: string; conf: object; container: Container; cniPath?: string },
 ): Bun.Subprocess<'pipe', 'pipe', 'pipe'> {
   const { command, conf, container, cniPath = BIN_DIR } = call;
-  const child = Bun.spawn(['nsenter', `--net=${lab.host.path}`, '--', `${BIN_DIR}/${link}`], {
+  const child = Bun.spawn(['nsenter', `--net=${lab.host.path}`, '--', `${BIN_DIR}/${plugin}`], {
     env: {
       ...directories(lab.tmp),
       CNI_COMMAND: command,

@@ -1,4 +1,4 @@
-// Does the bandwidth link limit traffic with the subnets that are named, or with all others, and nothing else?
+// Does the bandwidth plugin limit traffic with the subnets that are named, or with all others, and nothing else?
 import { describe, expect, test } from 'bun:test';
 import { connect, type Pod, shapingOf } from '../helpers/connected-pod.ts';
 import { deadline } from '../helpers/deadline.ts';

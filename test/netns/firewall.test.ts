@@ -108,7 +108,7 @@ describeRoot(
     });
 
     test.each([
-      ['left to the link', {}],
+      ['left to the plugin', {}],
       ['iptables', { backend: 'iptables' }],
     ])('SCTP is accepted like any other protocol, backend %s', async (_name, conf) => {
       const { lab, outside, a } = await twoBridges(createLab);

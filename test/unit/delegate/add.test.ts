@@ -22,12 +22,12 @@ const result = (ifname: string, address: string, routes: object[] = []) => ({
   routes,
 });
 
-/** A network of one link that answers as told. */
+/** A network of one plugin that answers as told. */
 function network(name: string, script: JsonObject = {}, more: JsonObject = {}): JsonObject {
   return { cniVersion: '1.1.0', name, plugins: [chain.noop(name, script, more)] };
 }
 
-/** A runtime in which links do otherwise once one has failed. */
+/** A runtime in which plugins do otherwise once one has failed. */
 const failing = (name: string, then: JsonObject, others: readonly string[] = []) => ({
   ...runtimeOf(chain),
   onPlugin({ network: failed, error }: PluginEvent) {

@@ -1,9 +1,9 @@
-// Does a request leave one line for itself and one for each link, with the fields that people search for?
+// Does a request leave one line for itself and one for each plugin, with the fields that people search for?
 import { describe, expect, test } from 'bun:test';
 import { levelOf, linesOf, parseLogLevels } from '../../../src/observe/log-lines.ts';
 import type { RequestRecord } from '../../../src/observe/record.ts';
 
-const LINK = {
+const PLUGIN = {
   network: 'podnet',
   link: 'bridge',
   index: 0,
@@ -27,7 +27,7 @@ const RECORD: RequestRecord = {
   durationMs: 5,
   code: 0,
   warm: true,
-  links: [LINK, { ...LINK, link: 'tuning', index: 1, code: 7, message: 'no' }],
+  links: [PLUGIN, { ...PLUGIN, link: 'tuning', index: 1, code: 7, message: 'no' }],
   result: { ips: [{ address: '10.1.0.2/24' }] },
 };
 
@@ -73,7 +73,7 @@ describe('linesOf()', () => {
 
   test('passes on standard error: that of our plugins at its level, that of others as warnings', () => {
     const own = '{"level":"debug","message":"sent","timestamp":"t","count":3,"network":"not-this"}';
-    const record = { ...RECORD, links: [{ ...LINK, stderr: `${own}\nsome words\n{"half":\n` }] };
+    const record = { ...RECORD, links: [{ ...PLUGIN, stderr: `${own}\nsome words\n{"half":\n` }] };
     const lines = linesOf(record, parseLogLevels('debug'));
     expect(lines.slice(0, 3)).toMatchObject([
       {

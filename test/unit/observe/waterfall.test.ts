@@ -1,4 +1,4 @@
-// Can a person see from a drawing when each link ran, what it added and what failed?
+// Can a person see from a drawing when each plugin ran, what it added and what failed?
 import { describe, expect, test } from 'bun:test';
 import type { PluginRecord, RequestRecord } from '../../../src/observe/record.ts';
 import { renderList, renderWaterfall } from '../../../src/observe/waterfall.ts';

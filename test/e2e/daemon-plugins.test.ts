@@ -168,7 +168,7 @@ describeRoot('plugins beside a daemon', () => {
 
   test('do not wait for a worker that waits for them', async () => {
     const lab = await makeLab();
-    // Not our file, so that the worker starts it; and it calls our link in turn.
+    // Not our file, so that the worker starts it; and it calls our plugin in turn.
     const dir = `${lab.tmp}/bin`;
     fs.mkdirSync(dir);
     fs.writeFileSync(`${dir}/wrapped`, `#!/bin/sh\nexec ${BIN_DIR}/host-local\n`, { mode: 0o755 });
